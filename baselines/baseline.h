@@ -1,0 +1,41 @@
+// A vendor's implementation of an op's problem, given its best: the contract of every baseline.
+//
+// Unlike a variant of ours, a baseline keeps state (handles, plans, the algorithm it tuned), so it is an object per problem.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/core/op.h"
+
+namespace noisefloor {
+
+class BaselineRun {
+ public:
+  virtual ~BaselineRun() = default;
+
+  // Bytes of workspace that tune and launch need; known after construction.
+  virtual std::size_t workspace_bytes() const = 0;
+  // Tries every algorithm that the library offers on these tensors (order of Op::tensors; outputs are overwritten) and keeps the
+  // fastest. Blocks; called once, outside all timing.
+  virtual Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) = 0;
+  // Enqueues the chosen algorithm; capturable in a CUDA graph.
+  virtual Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) = 0;
+  // Bytes of the fastest plan and its name, for the row's log line; valid after tune.
+  virtual std::string description() const = 0;
+};
+
+struct Baseline {
+  const char* op;
+  const char* name;
+  // Whether the library can express the problem at all, without a device.
+  Support (*can_run)(const AnyProblem&, DType);
+  // Throws std::runtime_error with the library's words when the library refuses.
+  std::unique_ptr<BaselineRun> (*create)(const AnyProblem&, DType, const DeviceInfo&);
+};
+
+// The vendor baselines in this build; empty without CUDA.
+std::span<const Baseline> baselines();
+
+}  // namespace noisefloor

@@ -1,0 +1,172 @@
+#include "kernels/core/fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace noisefloor {
+namespace {
+
+std::string format_real(double value) {
+  char buffer[40];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);  // shortest text that reads back the same
+  return {buffer, result.ptr};
+}
+
+std::string join(std::span<const char* const> names) {
+  std::string text;
+  for (const char* name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+template <class Number>
+bool parse_number(const std::string& text, Number& value) {
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
+}  // namespace
+
+std::vector<KeyValue> split_problem_text(std::string_view text) {
+  std::vector<KeyValue> pairs;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0)
+      throw InvalidInput("problem: expected field=value, got '" + std::string(item) + "'");
+    const std::string key(item.substr(0, equals));
+    if (std::any_of(pairs.begin(), pairs.end(), [&](const KeyValue& pair) { return pair.key == key; }))
+      throw InvalidInput("problem: field '" + key + "' is given twice");
+    pairs.push_back({key, std::string(item.substr(equals + 1))});
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+    if (text.empty()) throw InvalidInput("problem: ends with a comma");
+  }
+  return pairs;
+}
+
+const std::string* FieldReader::take(const char* name, bool required) {
+  known_.push_back(name);
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    if (pairs_[i].key != name) continue;
+    used_[i] = true;
+    return &pairs_[i].value;
+  }
+  if (required) throw InvalidInput("problem: field '" + std::string(name) + "' is missing");
+  return nullptr;
+}
+
+void FieldReader::integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+                          std::optional<std::int64_t> fallback) {
+  const std::string* text = take(name, !fallback);
+  if (text == nullptr) {
+    value = *fallback;
+    return;
+  }
+  const std::string range = std::to_string(low) + " to " + std::to_string(high);
+  if (!parse_number(*text, value))
+    throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not a whole number from " + range);
+  if (value < low || value > high)
+    throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
+}
+
+void FieldReader::real(const char* name, double& value, double low, double high, std::optional<double> fallback) {
+  const std::string* text = take(name, !fallback);
+  if (text == nullptr) {
+    value = *fallback;
+    return;
+  }
+  const std::string range = format_real(low) + " to " + format_real(high);
+  if (!parse_number(*text, value) || !std::isfinite(value))
+    throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not a number from " + range);
+  if (value < low || value > high)
+    throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
+}
+
+void FieldReader::choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) {
+  const std::string* text = take(name, !fallback);
+  if (text == nullptr) {
+    value = *fallback;
+    return;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (*text != names[i]) continue;
+    value = static_cast<int>(i);
+    return;
+  }
+  const std::vector<std::string> known(names.begin(), names.end());
+  throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not one of " + join(names) +
+                     did_you_mean(*text, known));
+}
+
+void FieldReader::require_all_used() const {
+  for (std::size_t i = 0; i < pairs_.size(); ++i)
+    if (!used_[i]) throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" + did_you_mean(pairs_[i].key, known_));
+}
+
+void FieldWriter::append(const char* name, const std::string& value) {
+  if (!text_.empty()) text_ += ',';
+  text_ += name;
+  text_ += '=';
+  text_ += value;
+}
+
+void FieldWriter::integer(const char* name, std::int64_t& value, std::int64_t, std::int64_t,
+                          std::optional<std::int64_t> fallback) {
+  if (fallback != value) append(name, std::to_string(value));
+}
+
+void FieldWriter::real(const char* name, double& value, double, double, std::optional<double> fallback) {
+  if (fallback != value) append(name, format_real(value));
+}
+
+void FieldWriter::choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) {
+  if (fallback != value) append(name, names[static_cast<std::size_t>(value)]);
+}
+
+void FieldDescriber::integer(const char* name, std::int64_t&, std::int64_t low, std::int64_t high,
+                             std::optional<std::int64_t> fallback) {
+  lines_.push_back(std::string(name) + ": " + std::to_string(low) + " to " + std::to_string(high) +
+                   (fallback ? " (default " + std::to_string(*fallback) + ")" : ""));
+}
+
+void FieldDescriber::real(const char* name, double&, double low, double high, std::optional<double> fallback) {
+  lines_.push_back(std::string(name) + ": " + format_real(low) + " to " + format_real(high) +
+                   (fallback ? " (default " + format_real(*fallback) + ")" : ""));
+}
+
+void FieldDescriber::choice(const char* name, int&, std::span<const char* const> names, std::optional<int> fallback) {
+  lines_.push_back(std::string(name) + ": " + join(names) +
+                   (fallback ? " (default " + std::string(names[static_cast<std::size_t>(*fallback)]) + ")" : ""));
+}
+
+std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates) {
+  std::optional<std::string> best;
+  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    std::vector<std::size_t> row(candidate.size() + 1);
+    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= name.size(); ++i) {
+      std::size_t diagonal = row[0];
+      row[0] = i;
+      for (std::size_t j = 1; j < row.size(); ++j) {
+        const std::size_t substitution = diagonal + (name[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
+  const auto nearest = nearest_name(name, candidates);
+  return nearest ? "; did you mean '" + *nearest + "'?" : "";
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,106 @@
+// The fields of a problem, declared once per op by a function that shows each of them to a visitor. Parsing, printing,
+// range checks, "did you mean" and CSV loading are visitors, so that no op writes any of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace noisefloor {
+
+// A problem, field or name that makes no sense. The message names the field and its valid range.
+class InvalidInput : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A field without a default must be given. Choices are stored as their index in `names`.
+class FieldVisitor {
+ public:
+  virtual ~FieldVisitor() = default;
+  virtual void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+                       std::optional<std::int64_t> fallback = std::nullopt) = 0;
+  virtual void real(const char* name, double& value, double low, double high,
+                    std::optional<double> fallback = std::nullopt) = 0;
+  virtual void choice(const char* name, int& value, std::span<const char* const> names,
+                      std::optional<int> fallback = std::nullopt) = 0;
+
+  // Printed and parsed as 0 or 1.
+  void flag(const char* name, bool& value, bool fallback) {
+    std::int64_t number = value;
+    integer(name, number, 0, 1, fallback);
+    value = number != 0;
+  }
+  // An enum whose enumerators count up from 0 in the order of `names`.
+  template <class Enum>
+  void enumeration(const char* name, Enum& value, std::span<const char* const> names,
+                   std::optional<Enum> fallback = std::nullopt) {
+    int index = static_cast<int>(value);
+    choice(name, index, names, fallback ? std::optional<int>(static_cast<int>(*fallback)) : std::nullopt);
+    value = static_cast<Enum>(index);
+  }
+};
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+};
+
+// "m=4096,n=320,act=silu" -> its pairs, in order. Throws InvalidInput on an empty key, a missing '=' or a key given twice.
+std::vector<KeyValue> split_problem_text(std::string_view text);
+
+// Fills the fields from pairs. Throws InvalidInput on an unknown key (with the nearest known one), a missing field without
+// a default, a value that is no number, and a value out of range.
+class FieldReader final : public FieldVisitor {
+ public:
+  explicit FieldReader(std::vector<KeyValue> pairs) : pairs_(std::move(pairs)), used_(pairs_.size(), false) {}
+  void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+               std::optional<std::int64_t> fallback) override;
+  void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
+  void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
+  void require_all_used() const;  // call after the visit
+
+ private:
+  const std::string* take(const char* name, bool required);
+  std::vector<KeyValue> pairs_;
+  std::vector<bool> used_;
+  std::vector<std::string> known_;
+};
+
+// Writes the canonical text: every field in declaration order, those equal to their default left out.
+class FieldWriter final : public FieldVisitor {
+ public:
+  void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+               std::optional<std::int64_t> fallback) override;
+  void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
+  void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
+  const std::string& text() const { return text_; }
+
+ private:
+  void append(const char* name, const std::string& value);
+  std::string text_;
+};
+
+// One line per field for `noisefloor list ops`: name, range or choices, default.
+class FieldDescriber final : public FieldVisitor {
+ public:
+  void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+               std::optional<std::int64_t> fallback) override;
+  void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
+  void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+// The candidate nearest to `name` by edit distance, when near enough to be a slip (at most a third of its length, at least 1).
+std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
+// "; did you mean 'x'?" or "".
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
+
+}  // namespace noisefloor

@@ -1,0 +1,53 @@
+# The project's options, and the flags that every target of it shares (through noisefloor_flags).
+option(NOISEFLOOR_BUILD_BENCH "Build the noisefloor program" ${PROJECT_IS_TOP_LEVEL})
+option(NOISEFLOOR_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(NOISEFLOOR_WARNINGS_AS_ERRORS "Stop at a warning" ${PROJECT_IS_TOP_LEVEL})
+option(NOISEFLOOR_SANITIZE "Build host code with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+set(NOISEFLOOR_CUDA AUTO CACHE STRING "Build the CUDA variants: AUTO (where a toolkit is found), ON or OFF")
+set(NOISEFLOOR_CUDA_ARCHITECTURES "" CACHE STRING
+    "CUDA architectures, as 80;90a; empty: those of the GPUs in this machine, else 90a")
+set(NOISEFLOOR_HOST_ARCH "" CACHE STRING
+    "x86-64 level for host code, as x86-64-v3; empty: the highest that this machine has")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+endif()
+
+# A named level rather than -march=native: the flag then says what the code needs, also to ccache.
+if(NOT NOISEFLOOR_HOST_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  file(WRITE ${CMAKE_BINARY_DIR}/host_arch.cpp "#include <cstdio>
+int main() {
+  std::puts(__builtin_cpu_supports(\"x86-64-v4\") ? \"x86-64-v4\" :
+            __builtin_cpu_supports(\"x86-64-v3\") ? \"x86-64-v3\" : \"x86-64-v2\");
+}\n")
+  try_run(host_arch_exit host_arch_compiled ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/host_arch.cpp
+          RUN_OUTPUT_VARIABLE host_arch_output)
+  if(host_arch_compiled AND host_arch_exit EQUAL 0)
+    string(STRIP "${host_arch_output}" host_arch_output)
+    set(NOISEFLOOR_HOST_ARCH ${host_arch_output} CACHE STRING "" FORCE)
+  endif()
+endif()
+
+add_library(noisefloor_flags INTERFACE)
+target_compile_features(noisefloor_flags INTERFACE cxx_std_20)
+set(host_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+if(NOISEFLOOR_HOST_ARCH)
+  list(APPEND host_flags -march=${NOISEFLOOR_HOST_ARCH})
+endif()
+if(NOISEFLOOR_WARNINGS_AS_ERRORS)
+  list(APPEND host_flags -Werror)
+endif()
+if(NOISEFLOOR_SANITIZE)
+  list(APPEND host_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(noisefloor_flags INTERFACE -fsanitize=address,undefined)
+endif()
+target_compile_options(noisefloor_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_flags}>")
