@@ -1,0 +1,69 @@
+// gemm: a linear layer, D[m,n] = act(scale * A[m,k] B[n,k]^T + bias[n]) (+ residual[m,n]).
+//
+// All tensors are row-major in one dtype (bf16, fp16 or fp32), the k extent contiguous in A and B; products are summed
+// in fp32 (double in the reference), and everything up to the final rounding of D happens in fp32.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/core/op.h"
+
+namespace noisefloor::gemm {
+
+// gelu is x * Phi(x) with the exact normal distribution function; gelu_tanh its tanh approximation (Hendrycks and
+// Gimpel, arXiv:1606.08415). geglu is the gated form of Shazeer (arXiv:2002.05202) as diffusers computes it: B has 2n
+// rows and bias 2n entries, the first n make the value and the last n the gate, and D = value * gelu(gate).
+enum class Activation { none, silu, gelu, gelu_tanh, geglu };
+
+struct Problem {
+  std::int64_t m = 0;  // rows of A and D
+  std::int64_t n = 0;  // columns of D
+  std::int64_t k = 0;  // columns of A and B, the length of every sum
+  Activation act = Activation::none;
+  double scale = 1;       // of the product, before bias
+  bool bias = true;       // whether a bias row is added before the activation
+  bool residual = false;  // whether a tensor of D's shape is added after the activation
+
+  bool gated() const { return act == Activation::geglu; }
+  std::int64_t b_rows() const { return gated() ? 2 * n : n; }
+};
+
+// The arguments of a launch, all of the problem's dtype, dense, 16-byte aligned, and not overlapping D. On the device
+// for GPU variants, in host memory for `host`.
+struct Tensors {
+  const void* a = nullptr;         // [m, k]
+  const void* b = nullptr;         // [n, k]; geglu: [2n, k]
+  const void* bias = nullptr;      // [n]; geglu: [2n]; null without bias
+  const void* residual = nullptr;  // [m, n]; null without residual
+  void* d = nullptr;               // [m, n]
+};
+
+// The op. A C++ program calls a row of variants() directly: ask row.can_run(problem, dtype), allocate
+// row.workspace_bytes(problem, dtype, device) where the row has that function, then row.launch(problem, dtype, tensors,
+// scratch, context). launch returns invalid_argument for a pointer that is null or not 16-byte aligned where the row
+// needs it, and cuda_error with the runtime's code when the launch fails; it never synchronises.
+struct Definition {
+  static constexpr const char* name = "gemm";
+  using Problem = gemm::Problem;
+  using Tensors = gemm::Tensors;
+
+  static std::span<const DType> dtypes();  // bf16, fp16, fp32
+  static void fields(Problem& problem, FieldVisitor& visitor);
+  // Throws InvalidInput when a tensor would have more than 2^40 elements.
+  static void check(const Problem& problem);
+  // a, b, bias if any, residual if any, d.
+  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
+  static Tensors bind(const Problem& problem, PointerCursor pointers);
+  // 2mnk FLOPs (4mnk for geglu); the epilogue is not counted.
+  static Cost cost(const Problem& problem, DType dtype);
+  static Tolerance tolerance(const Problem& problem, DType dtype);
+  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  static std::span<const Variant<Definition>> variants();  // best last
+};
+
+using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+}  // namespace noisefloor::gemm

@@ -1,0 +1,54 @@
+// gemm, naive: one thread per output element, which walks a row of A and a row of B. The ladder's floor, and the
+// obvious GPU code that the other rungs are compared with element by element.
+//
+// Tile 16x16 outputs, 256 threads, no shared memory; neighbours share rows only through L1. Bound: load instructions
+// (two per FMA), at every problem. Requires: nothing beyond grid limits. Numerics: one fp32 FMA chain of length k.
+// Source: original.
+#include "kernels/core/cuda_status.h"
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/launchers.h"
+
+namespace noisefloor::gemm {
+namespace {
+
+template <class T>
+__device__ float dot(const T* __restrict__ a, const T* __restrict__ b, std::int64_t k) {
+  float sum = 0;
+  for (std::int64_t i = 0; i < k; ++i) sum = fmaf(to_float(a[i]), to_float(b[i]), sum);
+  return sum;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
+    gemm_naive(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, std::int64_t m, std::int64_t k,
+               Epilogue<T> epilogue) {
+  const std::int64_t n = epilogue.n;
+  const auto tiles_n = static_cast<unsigned>((n + kNaiveTile - 1) / kNaiveTile);
+  const std::int64_t column = std::int64_t{blockIdx.x % tiles_n} * kNaiveTile + threadIdx.x;
+  const std::int64_t row = std::int64_t{blockIdx.x / tiles_n} * kNaiveTile + threadIdx.y;
+  if (row >= m || column >= n) return;
+
+  const T* a_row = a + row * k;
+  float value = epilogue.linear(dot(a_row, b + column * k, k), column);
+  if (epilogue.gated())
+    value = epilogue.gate(value, epilogue.linear(dot(a_row, b + (n + column) * k, k), n + column));
+  else
+    value = epilogue.activate(value);
+  if (epilogue.residual) value += to_float(epilogue.residual[row * n + column]);
+  d[row * n + column] = from_float<T>(value);
+}
+
+}  // namespace
+
+Status launch_naive(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
+                    const LaunchContext& context) {
+  return with_device_type(dtype, [&]<class T>(T) {
+    const auto blocks = static_cast<unsigned>(tile_count(problem, kNaiveTile, kNaiveTile));
+    gemm_naive<T><<<blocks, dim3(kNaiveTile, kNaiveTile), 0, context.stream>>>(
+        static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.m,
+        problem.k, Epilogue<T>(problem, tensors));
+    return launch_status("gemm_naive");
+  });
+}
+
+}  // namespace noisefloor::gemm

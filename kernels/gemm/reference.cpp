@@ -1,0 +1,75 @@
+// The oracle: every product and sum in double, one output element at a time.
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "kernels/core/parallel.h"
+#include "kernels/gemm/gemm.h"
+
+namespace noisefloor::gemm {
+namespace {
+
+double gelu(double x) {
+  return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+}
+
+double activate(Activation act, double x) {
+  switch (act) {
+    case Activation::none:
+    case Activation::geglu:  // gates two sums; see below
+      return x;
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+// Floats hold bf16, fp16 and fp32 exactly.
+std::vector<float> row_of(const HostTensor& matrix, std::int64_t row, std::int64_t k) {
+  std::vector<float> values(static_cast<std::size_t>(k));
+  load_floats(matrix.dtype, matrix.data, row * k, k, values.data());
+  return values;
+}
+
+double dot(const std::vector<float>& x, const std::vector<float>& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return sum;
+}
+
+}  // namespace
+
+void Definition::reference(const Problem& problem, DType, std::span<const HostTensor> inputs, std::size_t,
+                           std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor& a = inputs[0];
+  const HostTensor& b = inputs[1];
+  const HostTensor* bias = problem.bias ? &inputs[2] : nullptr;
+  const HostTensor* residual = problem.residual ? &inputs[problem.bias ? 3 : 2] : nullptr;
+
+  constexpr std::int64_t kElementsPerTask = 64;
+  parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> a_row;
+    std::int64_t held_row = -1;
+    for (std::int64_t e = begin; e < end; ++e) {
+      const std::int64_t element = elements[static_cast<std::size_t>(e)];
+      const std::int64_t i = element / problem.n;
+      const std::int64_t j = element % problem.n;
+      if (i != held_row) {
+        a_row = row_of(a, i, problem.k);
+        held_row = i;
+      }
+      const auto linear = [&](std::int64_t column) {
+        return problem.scale * dot(a_row, row_of(b, column, problem.k)) + (bias ? (*bias)[column] : 0);
+      };
+      double value = problem.gated() ? linear(j) * gelu(linear(problem.n + j)) : activate(problem.act, linear(j));
+      if (residual) value += (*residual)[element];
+      values[static_cast<std::size_t>(e)] = value;
+    }
+  });
+}
+
+}  // namespace noisefloor::gemm

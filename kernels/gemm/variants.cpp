@@ -1,0 +1,26 @@
+// The ladder of gemm. What each rung does better than the one below is in README.md.
+#include "kernels/core/variant.h"
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/launchers.h"
+
+namespace noisefloor::gemm {
+namespace {
+
+Support can_run_naive(const Problem& problem, DType) {
+  if (tile_count(problem, kNaiveTile, kNaiveTile) > kMaxBlocks)
+    return unsupported("needs at most 2^31 - 1 tiles of 16x16");
+  return supported();
+}
+
+constexpr Variant<Definition> kVariants[] = {
+    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive},
+};
+
+}  // namespace
+
+std::span<const Variant<Definition>> Definition::variants() {
+  return kVariants;
+}
+
+}  // namespace noisefloor::gemm
