@@ -32,7 +32,7 @@ else()
   message(STATUS "noisefloor: host variants only (no CUDA compiler, or NOISEFLOOR_CUDA=OFF)")
 endif()
 
-# The project's architectures that are at least `low`, as CMake spells them: machine code only, and PTX beside the newest.
+# The project's architectures that are at least `low`, as CMake spells them: machine code, no PTX.
 function(noisefloor_architectures low out)
   set(selected)
   foreach(arch IN LISTS NOISEFLOOR_CUDA_ARCHITECTURES)
@@ -44,11 +44,10 @@ function(noisefloor_architectures low out)
   set(${out} "${selected}" PARENT_SCOPE)
 endfunction()
 
-# CUDA flags for an own target.
+# CUDA flags for an own target. The standard is a plain flag: CMake 3.25 knows none above C++17 for nvcc.
 function(noisefloor_cuda_flags target)
-  target_compile_features(${target} PUBLIC cuda_std_20)
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--expt-relaxed-constexpr;-Xcompiler=-Wall;-Wno-deprecated-gpu-targets;-diag-suppress=20013>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-lineinfo;--expt-relaxed-constexpr;-Xcompiler=-Wall;-Wno-deprecated-gpu-targets;-diag-suppress=20013>")
   if(NOISEFLOOR_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
   endif()
