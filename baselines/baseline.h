@@ -1,15 +1,23 @@
 // A vendor's implementation of an op's problem, given its best: the contract of every baseline.
 //
-// Unlike a variant of ours, a baseline keeps state (handles, plans, the algorithm it tuned), so it is an object per problem.
+// Unlike a variant of ours, a baseline keeps state (handles, plans, the algorithm it tuned), so it is an object per
+// problem.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 #include "kernels/core/op.h"
 
 namespace noisefloor {
+
+// The vendor's library is not in this build, or not on this machine. Such a row's status is `not_built`.
+class LibraryMissing : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 class BaselineRun {
  public:
@@ -17,8 +25,8 @@ class BaselineRun {
 
   // Bytes of workspace that tune and launch need; known after construction.
   virtual std::size_t workspace_bytes() const = 0;
-  // Tries every algorithm that the library offers on these tensors (order of Op::tensors; outputs are overwritten) and keeps the
-  // fastest. Blocks; called once, outside all timing.
+  // Tries every algorithm that the library offers on these tensors (order of Op::tensors; outputs are overwritten) and
+  // keeps the fastest. Blocks; called once, outside all timing.
   virtual Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) = 0;
   // Enqueues the chosen algorithm; capturable in a CUDA graph.
   virtual Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) = 0;
@@ -31,7 +39,8 @@ struct Baseline {
   const char* name;
   // Whether the library can express the problem at all, without a device.
   Support (*can_run)(const AnyProblem&, DType);
-  // Throws std::runtime_error with the library's words when the library refuses.
+  // Throws LibraryMissing, or std::runtime_error with the library's words when the library refuses
+  // (`unsupported_problem`).
   std::unique_ptr<BaselineRun> (*create)(const AnyProblem&, DType, const DeviceInfo&);
 };
 

@@ -1,0 +1,18 @@
+#include "baselines/catalogue.h"
+
+#include <vector>
+
+namespace noisefloor {
+
+std::span<const Baseline> baselines() {
+#if defined(NOISEFLOOR_HAS_CUDA)
+  static const std::vector<Baseline> rows = {
+      cublaslt::gemm_baseline(),
+  };
+#else
+  static const std::vector<Baseline> rows;
+#endif
+  return rows;
+}
+
+}  // namespace noisefloor

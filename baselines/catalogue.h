@@ -1,0 +1,8 @@
+// The rows that catalogue.cpp lists; each is defined in the file of its library and op.
+#pragma once
+
+#include "baselines/baseline.h"
+
+namespace noisefloor::cublaslt {
+Baseline gemm_baseline();
+}  // namespace noisefloor::cublaslt

@@ -1,0 +1,277 @@
+// gemm by cuBLASLt, given its best: every algorithm that its heuristics offer under several limits, and split-K beyond
+// them, timed on the caller's tensors.
+//
+// cuBLASLt is column-major, so D[m,n] = A B^T is computed as D^T = op(B) A with op the transpose: no data moves. Its
+// epilogues cover bias, tanh-GELU and bias + tanh-GELU; a residual is its C matrix with beta = 1, which cuBLASLt adds
+// before the activation, so only act=none may have one. What its epilogues lack is refused, not patched with kernels of
+// ours under its name. Sums are fp32 for bf16 and fp16; fp32 is fp32 throughout (CUBLAS_COMPUTE_32F, no TF32, no
+// emulation).
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "baselines/catalogue.h"
+#include "baselines/cublaslt_api.h"
+#include "baselines/tuning.h"
+#include "kernels/gemm/gemm.h"
+
+namespace noisefloor::cublaslt {
+namespace {
+
+using gemm::Activation;
+using gemm::Problem;
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
+// Heuristics change their mind with the workspace they are told of: split-K needs m * n * splits floats.
+constexpr std::uint64_t kWorkspaceLimits[] = {0, std::uint64_t{4} << 20, std::uint64_t{32} << 20, kWorkspaceBytes};
+constexpr int kHeuristicsPerLimit = 128;
+constexpr std::size_t kSplitKSeeds = 4;
+constexpr std::int32_t kSplits[] = {2, 3, 4, 5, 6, 8, 12, 16};
+constexpr std::uintptr_t kBestAlignment = 256;  // what cudaMalloc gives, and cuBLASLt's default assumption
+
+Support can_run(const AnyProblem& any, DType) {
+  const auto& problem = any.as<Problem>();
+  constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
+  if (problem.m > kLimit || problem.n > kLimit || problem.k > kLimit)
+    return unsupported("extents must be below 2^31 for cuBLASLt");
+  if (problem.act == Activation::silu) return unsupported("cuBLASLt has no SiLU epilogue");
+  if (problem.act == Activation::gelu)
+    return unsupported("cuBLASLt's GELU epilogue is the tanh form; this problem asks for erf");
+  if (problem.act == Activation::geglu) return unsupported("cuBLASLt has no gated epilogue");
+  if (problem.residual && problem.act != Activation::none)
+    return unsupported("cuBLASLt adds its C matrix before the activation; this problem adds the residual after it");
+  return supported();
+}
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::fp32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::fp16:
+      return CUDA_R_16F;
+    default:
+      throw std::runtime_error(std::string("cuBLASLt gemm takes bf16, fp16 and fp32, not ") + to_string(dtype));
+  }
+}
+
+// cuBLASLt's handles, destroyed with the run.
+template <class Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
+
+class Run final : public BaselineRun {
+ public:
+  Run(const Problem& problem, DType dtype) : problem_(problem), lt_(api()), alpha_(static_cast<float>(problem.scale)) {
+    cublasLtHandle_t handle = nullptr;
+    require(lt_.create(&handle), "cublasLtCreate");
+    handle_ = {handle, lt_.destroy};
+
+    cublasLtMatmulDesc_t desc = nullptr;
+    require(lt_.desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    desc_ = {desc, lt_.desc_destroy};
+    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue());
+
+    const cudaDataType_t type = data_type(dtype);
+    const auto m = static_cast<std::uint64_t>(problem.m);
+    const auto n = static_cast<std::uint64_t>(problem.n);
+    const auto k = static_cast<std::uint64_t>(problem.k);
+    b_ = layout(type, k, n);
+    a_ = layout(type, k, m);
+    d_ = layout(type, n, m);
+    if (heuristics(kBestAlignment).empty())
+      throw std::runtime_error("cuBLASLt's heuristics offer no algorithm for this problem");
+  }
+
+  std::size_t workspace_bytes() const override { return kWorkspaceBytes; }
+
+  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+    const auto tensors = gemm::Definition::bind(problem_, PointerCursor(pointers));
+    alignment_ = alignment_of(tensors);
+    candidates_ = heuristics(alignment_);
+    const auto try_candidate = [&](int i) {
+      return matmul(candidates_[static_cast<std::size_t>(i)].algo, tensors, workspace, context.stream);
+    };
+    Tuned best = fastest_candidate(static_cast<int>(candidates_.size()), try_candidate, context);
+    if (!best.status.ok()) return best.status;
+    const int offered = best.ran;
+
+    // More splits than the heuristics thought of, around the winner and their own favourites.
+    std::vector<cublasLtMatmulHeuristicResult_t> finalists{candidates_[static_cast<std::size_t>(best.index)]};
+    const auto seeds = std::min(kSplitKSeeds, candidates_.size());
+    for (std::size_t i = 0; i < seeds; ++i) add_splits(candidates_[i], finalists);
+    add_splits(finalists.front(), finalists);
+    candidates_ = std::move(finalists);
+    best = fastest_candidate(static_cast<int>(candidates_.size()), try_candidate, context);
+    if (!best.status.ok()) return best.status;
+
+    chosen_ = candidates_[static_cast<std::size_t>(best.index)];
+    tuned_ = true;
+    description_ = describe(best, offered);
+    return success();
+  }
+
+  Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+    if (!tuned_) return failure(StatusCode::invalid_argument, "launch before tune");
+    const auto tensors = gemm::Definition::bind(problem_, PointerCursor(pointers));
+    if (alignment_of(tensors) < alignment_)
+      return failure(StatusCode::invalid_argument, "tensors are less aligned than those it was tuned on");
+    return matmul(chosen_.algo, tensors, workspace, context.stream);
+  }
+
+  std::string description() const override { return description_; }
+
+ private:
+  cublasLtEpilogue_t epilogue() const {
+    if (problem_.act == Activation::gelu_tanh)
+      return problem_.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    return problem_.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, Value value) {
+    require(lt_.desc_set(desc_.get(), attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+  }
+
+  Owned<cublasLtMatrixLayout_t> layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t columns) const {
+    cublasLtMatrixLayout_t result = nullptr;
+    require(lt_.layout_create(&result, type, rows, columns, static_cast<std::int64_t>(rows)),
+            "cublasLtMatrixLayoutCreate");
+    return {result, lt_.layout_destroy};
+  }
+
+  static std::uintptr_t alignment_of(const gemm::Tensors& tensors) {
+    std::uintptr_t bits = kBestAlignment;
+    for (const void* pointer :
+         {tensors.a, tensors.b, tensors.bias, tensors.residual, static_cast<const void*>(tensors.d)})
+      bits |= reinterpret_cast<std::uintptr_t>(pointer);
+    return bits & (~bits + 1);
+  }
+
+  // Every distinct algorithm that the heuristics offer, their favourites first.
+  std::vector<cublasLtMatmulHeuristicResult_t> heuristics(std::uintptr_t alignment) const {
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    for (const std::uint64_t limit : kWorkspaceLimits) {
+      cublasLtMatmulPreference_t raw = nullptr;
+      require(lt_.preference_create(&raw), "cublasLtMatmulPreferenceCreate");
+      const Owned<cublasLtMatmulPreference_t> preference(raw, lt_.preference_destroy);
+      const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+        require(lt_.preference_set(raw, attribute, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
+      };
+      prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limit);
+      for (const auto attribute :
+           {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+        prefer(attribute, static_cast<std::uint32_t>(alignment));
+      std::vector<cublasLtMatmulHeuristicResult_t> results(kHeuristicsPerLimit);
+      int count = 0;
+      const cublasStatus_t status = lt_.heuristic(handle_.get(), desc_.get(), b_.get(), a_.get(), d_.get(), d_.get(),
+                                                  raw, kHeuristicsPerLimit, results.data(), &count);
+      if (status == CUBLAS_STATUS_NOT_SUPPORTED) continue;  // none within this limit
+      require(status, "cublasLtMatmulAlgoGetHeuristic");
+      for (int i = 0; i < count; ++i) {
+        const auto& result = results[static_cast<std::size_t>(i)];
+        if (result.state == CUBLAS_STATUS_SUCCESS) add(result, found);
+      }
+    }
+    return found;
+  }
+
+  static void add(const cublasLtMatmulHeuristicResult_t& result, std::vector<cublasLtMatmulHeuristicResult_t>& found) {
+    const auto same = [&](const auto& other) {
+      return std::memcmp(&other.algo, &result.algo, sizeof(result.algo)) == 0;
+    };
+    if (std::none_of(found.begin(), found.end(), same)) found.push_back(result);
+  }
+
+  // `seed` with each number of splits and each way to reduce them that cuBLASLt accepts for this problem. By value:
+  // `out` grows.
+  void add_splits(const cublasLtMatmulHeuristicResult_t seed, std::vector<cublasLtMatmulHeuristicResult_t>& out) const {
+    for (const std::int32_t splits : kSplits) {
+      for (const std::uint32_t scheme : {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) {
+        cublasLtMatmulAlgo_t algo = seed.algo;
+        if (lt_.config_set(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof(splits)) != CUBLAS_STATUS_SUCCESS)
+          continue;
+        if (lt_.config_set(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme)) !=
+            CUBLAS_STATUS_SUCCESS)
+          continue;
+        cublasLtMatmulHeuristicResult_t checked{};
+        const cublasStatus_t status =
+            lt_.algo_check(handle_.get(), desc_.get(), b_.get(), a_.get(), d_.get(), d_.get(), &algo, &checked);
+        if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > kWorkspaceBytes) continue;
+        checked.algo = algo;
+        add(checked, out);
+      }
+    }
+  }
+
+  Status matmul(const cublasLtMatmulAlgo_t& algo, const gemm::Tensors& tensors, void* workspace, Stream stream) {
+    if (problem_.bias && tensors.bias != bias_pointer_) {
+      const void* bias = tensors.bias;
+      if (lt_.desc_set(desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)) != CUBLAS_STATUS_SUCCESS)
+        return failure(StatusCode::invalid_argument, "cublasLtMatmulDescSetAttribute");
+      bias_pointer_ = bias;
+    }
+    const float beta = problem_.residual ? 1.0f : 0.0f;
+    const void* c = problem_.residual ? tensors.residual : tensors.d;
+    const cublasStatus_t status =
+        lt_.matmul(handle_.get(), desc_.get(), &alpha_, tensors.b, b_.get(), tensors.a, a_.get(), &beta, c, d_.get(),
+                   tensors.d, d_.get(), &algo, workspace, kWorkspaceBytes, stream);
+    if (status == CUBLAS_STATUS_SUCCESS) return success();
+    const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+    return failure(refused ? StatusCode::unsupported_problem : StatusCode::cuda_error, lt_.status_string(status));
+  }
+
+  template <class Value>
+  Value config(cublasLtMatmulAlgoConfigAttributes_t attribute) const {
+    Value value{};
+    std::size_t written = 0;
+    require(lt_.config_get(&chosen_.algo, attribute, &value, sizeof(value), &written),
+            "cublasLtMatmulAlgoConfigGetAttribute");
+    return value;
+  }
+
+  std::string describe(const Tuned& best, int offered) const {
+    return "cuBLASLt " + std::to_string(lt_.version()) + " algorithm " +
+           std::to_string(config<std::int32_t>(CUBLASLT_ALGO_CONFIG_ID)) + ", tile " +
+           std::to_string(config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_TILE_ID)) + ", stages " +
+           std::to_string(config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_STAGES_ID)) + ", cluster " +
+           std::to_string(config<std::uint16_t>(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)) + ", split-K " +
+           std::to_string(config<std::int32_t>(CUBLASLT_ALGO_CONFIG_SPLITK_NUM)) + ", workspace " +
+           std::to_string(chosen_.workspaceSize) + " B; best of " + std::to_string(offered) + " heuristics and " +
+           std::to_string(best.ran - 1) + " further splits";
+  }
+
+  Problem problem_;
+  const Api& lt_;
+  float alpha_;
+  Owned<cublasLtHandle_t> handle_{nullptr, nullptr};
+  Owned<cublasLtMatmulDesc_t> desc_{nullptr, nullptr};
+  Owned<cublasLtMatrixLayout_t> a_{nullptr, nullptr};
+  Owned<cublasLtMatrixLayout_t> b_{nullptr, nullptr};
+  Owned<cublasLtMatrixLayout_t> d_{nullptr, nullptr};
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates_;
+  cublasLtMatmulHeuristicResult_t chosen_{};
+  const void* bias_pointer_ = nullptr;
+  std::uintptr_t alignment_ = 0;
+  bool tuned_ = false;
+  std::string description_;
+};
+
+std::unique_ptr<BaselineRun> create(const AnyProblem& problem, DType dtype, const DeviceInfo&) {
+  return std::make_unique<Run>(problem.as<Problem>(), dtype);
+}
+
+}  // namespace
+
+Baseline gemm_baseline() {
+  return {"gemm", "cublaslt", can_run, create};
+}
+
+}  // namespace noisefloor::cublaslt
