@@ -1,0 +1,63 @@
+// What a device can really do: measured rates that a roofline is drawn from, with the datasheet's beside them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/core/dtype.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor {
+
+// Names, GPU: dram_copy (bytes read plus bytes written), dram_read, l2, fma_fp32, tensor_bf16, tensor_fp16,
+// tensor_tf32, tensor_fp8; those that the device has. Host: dram_copy, fma_fp32.
+struct Ceiling {
+  std::string name;
+  double value = 0;
+  std::string unit;         // "GB/s" or "GFLOP/s" (a multiply-add is two)
+  double datasheet = 0;     // in the same unit; 0: not known
+  double sm_clock_mhz = 0;  // right after the measurement; 0 on the host
+};
+
+struct Ceilings {
+  std::string device;  // as the driver, or /proc/cpuinfo, names it
+  std::string driver;  // "580.95"; empty on the host
+  std::string commit;  // of the program that measured
+  std::vector<Ceiling> rows;
+
+  const Ceiling* find(std::string_view name) const;  // null when the device has no such ceiling
+  // dram_copy. Throws std::out_of_range when it was not measured.
+  const Ceiling& memory() const;
+  // The fastest unit that this device has for products of `dtype` (Pipe::tensor), or fma_fp32 (Pipe::fma: bf16 and fp16
+  // are widened, so they run at that rate). fp32 on tensor cores is tf32. A device without the tensor pipe asked for (a
+  // host, bf16 on Turing) does such products in fma_fp32: the returned row's name says so. Throws std::out_of_range
+  // when it was not measured.
+  const Ceiling& compute(Pipe pipe, DType dtype) const;
+};
+
+inline constexpr int kHostDevice = -1;
+
+// Messages for the reader: progress and warnings.
+using CeilingsLog = std::function<void(const std::string&)>;
+
+// A few seconds, on the given CUDA device or on all cores. Throws std::runtime_error when a CUDA call fails, or where
+// this build has no CUDA.
+Ceilings measure_gpu_ceilings(int device);
+Ceilings measure_host_ceilings();
+
+// Name, driver and highest clock of a device, without measuring: what the cache is keyed by.
+struct DeviceIdentity {
+  std::string name;
+  std::string driver;
+  int max_clock_mhz = 0;
+};
+DeviceIdentity gpu_identity(int device);  // throws std::runtime_error as measure_gpu_ceilings does
+DeviceIdentity host_identity();
+
+// The datasheet's rate of this ceiling on a device of this name (dense, no sparsity), where it is known.
+std::optional<double> datasheet_rate(std::string_view device, std::string_view ceiling);
+
+}  // namespace noisefloor

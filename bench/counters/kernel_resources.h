@@ -1,0 +1,43 @@
+// What the kernels of a launch take: registers, shared memory, spills and the occupancy that these allow, read from the
+// kernels that really run (ours and the vendor's), by capturing the launch in a CUDA graph and asking the driver for
+// each kernel node.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/core/device.h"
+#include "kernels/core/status.h"
+
+namespace noisefloor {
+
+struct KernelResources {
+  std::string name;                      // demangled
+  std::array<unsigned, 3> grid{};        // blocks
+  std::array<unsigned, 3> block{};       // threads
+  std::size_t static_shared_bytes = 0;   // per block
+  std::size_t dynamic_shared_bytes = 0;  // per block
+  int registers = 0;                     // per thread
+  std::size_t local_bytes = 0;           // per thread: spills and arrays that are indexed at run time
+  int blocks_per_sm = 0;                 // that can be resident
+  double occupancy_limit_pct = 0;        // resident warps by these limits over the warps an SM can hold
+  double resident_bytes = 0;  // registers and shared memory, in bytes, that the launch holds on the device at a time
+
+  std::size_t shared_bytes() const { return static_shared_bytes + dynamic_shared_bytes; }
+};
+
+// Captures what `enqueue` puts on the stream it is given; nothing is executed. In the order of the graph's nodes; empty
+// when the launch has no kernels (copies and memsets only). Throws std::runtime_error where the launch fails or cannot
+// be captured (it synchronises or allocates), or where this build has no CUDA.
+std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue);
+
+// The kernel that stands for a launch of several: the one whose resident blocks hold the most registers and shared
+// memory. That is the product or the convolution rather than the reduction or the bookkeeping around it, also when it
+// is persistent and has few blocks. Null when there are none.
+const KernelResources* dominant_kernel(std::span<const KernelResources> kernels);
+
+}  // namespace noisefloor

@@ -1,0 +1,49 @@
+// Hardware counters of one launch, by CUPTI's range profiler with user replay.
+//
+// A pass collects what fits in the chip's counters at once, so the launch is repeated as often as there are passes.
+// CUPTI slows what runs while it is enabled: never time anything while an object of this class is alive.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "bench/counters/counter_status.h"
+#include "bench/counters/metrics.h"
+
+namespace noisefloor {
+
+class RangeProfiler {
+ public:
+  // Prepares the collection of `wanted` on the current CUDA device (its primary context is created if it is not there
+  // yet). Throws CountersUnavailable: no CUPTI in this build, no permission, another profiler at work, a device that
+  // cannot be counted, a metric that the chip does not have (named).
+  explicit RangeProfiler(std::span<const Metric> wanted);
+  ~RangeProfiler();  // disables profiling on the context
+  RangeProfiler(const RangeProfiler&) = delete;
+  RangeProfiler& operator=(const RangeProfiler&) = delete;
+
+  // Launches that one call of `measure` makes.
+  std::size_t passes() const;
+
+  // For every pass: before_pass(pass) outside the counted range (flush L2, restore inputs that the launch overwrites),
+  // then a device synchronisation, then launch() inside the range, then another synchronisation. Returns Metric::name
+  // -> value. Throws CountersUnavailable when CUPTI fails or drops the range, and whatever the two callables throw.
+  std::map<std::string, double> measure(const std::function<void(int pass)>& before_pass,
+                                        const std::function<void()>& launch);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Builds a profiler on the current device and lets it go: what a row's counter_status will be, and why.
+struct CounterProbe {
+  CounterStatus status = CounterStatus::ok;
+  std::string message;  // empty when ok
+};
+CounterProbe probe_counters();
+
+}  // namespace noisefloor
