@@ -67,7 +67,11 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(
 
 class Run final : public BaselineRun {
  public:
-  Run(const Problem& problem, DType dtype) : problem_(problem), lt_(api()), alpha_(static_cast<float>(problem.scale)) {
+  Run(const Problem& problem, DType dtype)
+      : problem_(problem),
+        lt_(api()),
+        alpha_(static_cast<float>(problem.scale)),
+        reductions_(dtype == DType::fp32 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) {
     cublasLtHandle_t handle = nullptr;
     require(lt_.create(&handle), "cublasLtCreate");
     handle_ = {handle, lt_.destroy};
@@ -165,6 +169,7 @@ class Run final : public BaselineRun {
         require(lt_.preference_set(raw, attribute, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
       };
       prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limit);
+      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions_);
       for (const auto attribute :
            {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -195,6 +200,7 @@ class Run final : public BaselineRun {
   void add_splits(const cublasLtMatmulHeuristicResult_t seed, std::vector<cublasLtMatmulHeuristicResult_t>& out) const {
     for (const std::int32_t splits : kSplits) {
       for (const std::uint32_t scheme : {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) {
+        if ((scheme & reductions_) == 0) continue;
         cublasLtMatmulAlgo_t algo = seed.algo;
         if (lt_.config_set(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof(splits)) != CUBLAS_STATUS_SUCCESS)
           continue;
@@ -251,6 +257,7 @@ class Run final : public BaselineRun {
   Problem problem_;
   const Api& lt_;
   float alpha_;
+  std::uint32_t reductions_;  // the schemes of split-K that may be used
   Owned<cublasLtHandle_t> handle_{nullptr, nullptr};
   Owned<cublasLtMatmulDesc_t> desc_{nullptr, nullptr};
   Owned<cublasLtMatrixLayout_t> a_{nullptr, nullptr};
