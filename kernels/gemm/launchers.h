@@ -12,6 +12,9 @@ constexpr std::int64_t tile_count(const Problem& problem, std::int64_t rows, std
 }
 inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
 
+Launcher launch_host;
+std::size_t host_workspace_bytes(const Problem& problem, DType dtype, const DeviceInfo& device);
+
 inline constexpr int kNaiveTile = 16;
 Launcher launch_naive;
 

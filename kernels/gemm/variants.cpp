@@ -7,6 +7,10 @@
 namespace noisefloor::gemm {
 namespace {
 
+Support can_run_any(const Problem&, DType) {
+  return supported();
+}
+
 Support can_run_naive(const Problem& problem, DType) {
   if (tile_count(problem, kNaiveTile, kNaiveTile) > kMaxBlocks)
     return unsupported("needs at most 2^31 - 1 tiles of 16x16");
@@ -14,6 +18,7 @@ Support can_run_naive(const Problem& problem, DType) {
 }
 
 constexpr Variant<Definition> kVariants[] = {
+    {"host", Kind::host, Arch::host, launch_host, can_run_any, host_workspace_bytes},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive},
 };
 
