@@ -1,0 +1,142 @@
+# Sourced by the scripts beside it: messages, what this machine has, building. Not run by itself.
+# Settings, all optional:
+#   NOISEFLOOR_JOBS     compile jobs (default: every core)
+#   NOISEFLOOR_PYTHON   the Python that has PyTorch (default: python3, then .venv)
+#   NOISEFLOOR_PRESET   the CMake preset to build (default: cuda with a GPU and a CUDA toolkit, else host)
+
+script=${0##*/}
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+venv=$root/.venv
+step=starting  # what die and the exit trap name
+
+say() { printf '%s: %s\n' "$script" "$*" >&2; }
+die() {
+  say "error while $step: $*"
+  exit 2
+}
+# run STEP COMMAND...: runs it, and ends the script with the step's name where it fails.
+run() {
+  step=$1
+  shift
+  say "$step"
+  "$@" </dev/null || die "'$*' ended with exit code $?"
+}
+# The comment at the top of a script is its help.
+help_from_header() { sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$1"; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Runs scripts/setup; without its Python packages the caller goes on.
+setup() {
+  local code=0
+  step="setting up"
+  "$root/scripts/setup" </dev/null || code=$?
+  [ $code -eq 0 ] || [ $code -eq 3 ] || exit $code
+}
+
+# Prints nvcc's path; fails where there is none.
+find_nvcc() {
+  local candidate
+  for candidate in "${CUDACXX:-}" "$(command -v nvcc || true)" "${CUDA_HOME:-}/bin/nvcc" "${CUDA_PATH:-}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
+    if [ -n "$candidate" ] && [ -x "$candidate" ]; then
+      printf '%s\n' "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# The GPUs' names, one a line; nothing where there is none or no driver answers.
+gpu_names() {
+  have nvidia-smi || return 0
+  timeout 20 nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | grep -v '^No devices' || true
+}
+
+# Sets `preset` and says in one line why, when it is not the GPU that is measured.
+choose_preset() {
+  gpus=$(gpu_names)
+  nvcc=$(find_nvcc || true)
+  preset=host
+  if [ -n "${NOISEFLOOR_PRESET:-}" ]; then
+    preset=$NOISEFLOOR_PRESET
+    say "preset $preset, as NOISEFLOOR_PRESET asks"
+  elif [ -n "$gpus" ] && [ -n "$nvcc" ]; then
+    preset=cuda
+    say "GPU: $(printf '%s' "$gpus" | sort | uniq -c | sed 's/^ *1 //; s/^ *\([0-9]*\) /\1 x /' | paste -sd, -); CUDA compiler: $nvcc"
+  elif [ -n "$gpus" ]; then
+    say "no CUDA toolkit (no nvcc on PATH, in CUDA_HOME or /usr/local/cuda): the host variants only; the GPU needs CUDA 12.3 or newer, or a bundle (scripts/bundle)"
+  else
+    say "no GPU: the host variants only, on $(nproc) cores"
+  fi
+  [ -z "$nvcc" ] || export CUDACXX=$nvcc
+}
+
+find_cmake() {
+  local candidate
+  for candidate in cmake "$venv/bin/cmake"; do
+    if have "$candidate" && [ "$(printf '3.24\n%s\n' "$("$candidate" --version | sed -n '1s/[^0-9]*//p')" | sort -V | head -1)" = 3.24 ]; then
+      command -v "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# build PRESET [-DNAME=VALUE...] [-- TARGET...]
+build() {
+  local name=$1 definitions=() targets=() cmake
+  shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    definitions+=("$1")
+    shift
+  done
+  [ $# -eq 0 ] || shift
+  [ $# -eq 0 ] || targets=(--target "$@")
+  step="configuring preset $name"
+  cmake=$(find_cmake) || die "needs CMake 3.24 or newer; scripts/setup installs it"
+  mkdir -p "$root/build/$name" 2>/dev/null && [ -w "$root/build/$name" ] || die "cannot write $root/build/$name"
+  # A folder that was copied or moved here holds the old place's paths.
+  if [ -f "$root/build/$name/CMakeCache.txt" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$root/build/$name/CMakeCache.txt"; then
+    say "build/$name was made in another place: configuring it anew"
+    rm -rf "${root:?}/build/$name/CMakeCache.txt" "$root/build/$name/CMakeFiles"
+  fi
+  local log=$root/build/$name/configure.log
+  say "$step"
+  (cd "$root" && "$cmake" --preset "$name" "${definitions[@]}") </dev/null >"$log" 2>&1 || {
+    tail -n 40 "$log" >&2
+    die "CMake refused; the whole output is in $log"
+  }
+  grep '^-- noisefloor:' "$log" | sed 's/^-- noisefloor: //' | while read -r line; do say "$line"; done
+  run "building preset $name" env NINJA_STATUS="[%f/%t, %es] " \
+    "$cmake" --build "$root/build/$name" --parallel "${NOISEFLOOR_JOBS:-$(nproc)}" "${targets[@]}"
+}
+
+newest_binary() { ls -1t "$root"/build/*/bin/noisefloor 2>/dev/null | head -1 | grep .; }
+
+# Prints the Python whose PyTorch sees a GPU; fails where there is none.
+find_torch_python() {
+  local candidate
+  for candidate in "${NOISEFLOOR_PYTHON:-}" python3 "$venv/bin/python3"; do
+    if [ -n "$candidate" ] && have "$candidate" &&
+      "$candidate" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' </dev/null >/dev/null 2>&1; then
+      command -v "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# cuBLASLt and cuDNN are opened at run time: lets the loader find the ones that come as Python packages.
+export_cuda_library_path() {
+  local candidate folders
+  for candidate in "${NOISEFLOOR_PYTHON:-}" python3 "$venv/bin/python3"; do
+    [ -n "$candidate" ] && have "$candidate" || continue
+    folders=$("$candidate" - 2>/dev/null <<'PYTHON' || true
+import glob, importlib.util
+spec = importlib.util.find_spec("nvidia")
+print(":".join(f for p in (spec.submodule_search_locations if spec else ()) for f in sorted(glob.glob(p + "/*/lib"))))
+PYTHON
+    )
+    [ -z "$folders" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folders"
+  done
+}
