@@ -1,0 +1,117 @@
+// What the GPU variants share: a kernel's arguments, the update of a few elements held in registers, and the choice of
+// a dtype.
+#pragma once
+
+#include "kernels/core/cuda_status.h"
+#include "kernels/core/vector.cuh"
+#include "kernels/sampler_step/element.h"
+#include "kernels/sampler_step/launchers.h"
+
+namespace noisefloor::sampler_step {
+
+// n / divisor for n < 2^31 by a multiplication and a shift (Granlund and Montgomery, "Division by Invariant Integers
+// using Multiplication", 1994, fig. 4.1).
+struct Divider {
+  std::uint32_t divisor = 1, multiplier = 1, shift = 0;
+
+  Divider() = default;
+  explicit Divider(std::uint32_t d) : divisor(d) {
+    while ((std::uint64_t{1} << shift) < d) ++shift;
+    multiplier = static_cast<std::uint32_t>((((std::uint64_t{1} << shift) - d) << 32) / d + 1);
+  }
+  __device__ __forceinline__ std::uint32_t quotient(std::uint32_t n) const {
+    return (__umulhi(n, multiplier) + n) >> shift;
+  }
+};
+
+// Null pointers for tensors that the problem does not have: every thread branches the same way on them.
+template <class T>
+struct Arguments {
+  const T* x;
+  const T* model;
+  const T* model_cond;
+  const T* noise;
+  const T* history;
+  const T* previous;
+  const Coefficients* row;
+  T* x_next;
+  T* history_out;
+  std::int64_t total;      // elements of the batch
+  std::uint32_t elements;  // of an image
+  bool drawn;
+  NoiseStream stream;
+};
+
+template <class T>
+Arguments<T> make_arguments(const Problem& problem, const Tensors& tensors) {
+  const auto in = [](const void* pointer) { return static_cast<const T*>(pointer); };
+  Arguments<T> a{};
+  a.x = in(tensors.x);
+  a.model = in(tensors.model_output);
+  a.model_cond = problem.guided() ? in(tensors.model_output) + problem.total() : nullptr;
+  a.noise = in(tensors.noise);
+  a.history = in(tensors.history);
+  a.previous = in(tensors.previous_frame);
+  a.row = reinterpret_cast<const Coefficients*>(tensors.coefficients) + problem.step;
+  a.x_next = static_cast<T*>(tensors.x_next);
+  a.history_out = static_cast<T*>(tensors.history_out);
+  a.total = problem.total();
+  a.elements = static_cast<std::uint32_t>(problem.elements);
+  a.drawn = problem.noise == Noise::drawn;
+  a.stream = noise_stream(problem);
+  return a;
+}
+
+__device__ __forceinline__ Coefficients load_coefficients(const Coefficients* row) {
+  const auto* vectors = reinterpret_cast<const float4*>(row);
+  const float4 a = __ldg(vectors), b = __ldg(vectors + 1), c = __ldg(vectors + 2);
+  return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, c.z, c.w};
+}
+
+// kLanes consecutive elements: x and the model's output come in, x0 and x_next go out.
+template <int kLanes>
+struct Lanes {
+  float x[kLanes], x0[kLanes], x_next[kLanes];
+
+  __device__ __forceinline__ void predict(const Coefficients& c, const float (&model)[kLanes]) {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) x0[i] = c.model_x * x[i] + c.model * model[i];
+  }
+  __device__ __forceinline__ void guide(const Coefficients& c, const float (&model_cond)[kLanes]) {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) x0[i] += c.model_cond * model_cond[i];
+  }
+  __device__ __forceinline__ void advance(const Coefficients& c) {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      x0[i] = clamp_symmetric(x0[i], c.limit);
+      x_next[i] = c.x * x[i] + c.x0 * x0[i];
+    }
+  }
+  __device__ __forceinline__ void add(float scale, const float (&term)[kLanes]) {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) x_next[i] += scale * term[i];
+  }
+  // Overwrites x, which is needed no more.
+  __device__ __forceinline__ void keep(const Coefficients& c) {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) x[i] = c.history_x * x[i] + c.history_x0 * x0[i];
+  }
+};
+
+// Calls run(T{}) with the device type of `dtype`, one of Definition::dtypes().
+template <class Run>
+Status with_type(DType dtype, const Run& run) {
+  switch (dtype) {
+    case DType::bf16:
+      return run(__nv_bfloat16{});
+    case DType::fp16:
+      return run(__half{});
+    case DType::fp32:
+      return run(float{});
+    default:
+      return failure(StatusCode::invalid_argument, "sampler_step: dtype must be bf16, fp16 or fp32");
+  }
+}
+
+}  // namespace noisefloor::sampler_step

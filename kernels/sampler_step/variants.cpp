@@ -1,0 +1,34 @@
+// The ladder of sampler_step. What each rung does better than the one below is in README.md.
+#include "kernels/core/variant.h"
+
+#include "kernels/sampler_step/launchers.h"
+#include "kernels/sampler_step/sampler_step.h"
+
+namespace noisefloor::sampler_step {
+namespace {
+
+Support can_run_any(const Problem&, DType) {
+  return supported();
+}
+
+// Vectors are numbered below 2^31 (Divider).
+Support can_run_tiled(const Problem& problem, DType dtype) {
+  const std::int64_t lanes = 16 / static_cast<std::int64_t>(size_of(dtype));
+  if ((problem.elements + lanes - 1) / lanes * problem.batch >= std::int64_t{1} << 31)
+    return unsupported("needs fewer than 2^31 vectors of 16 bytes");
+  return supported();
+}
+
+constexpr Variant<Definition> kVariants[] = {
+    {"host", Kind::host, Arch::host, launch_host, can_run_any},
+    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
+    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled},
+};
+
+}  // namespace
+
+std::span<const Variant<Definition>> Definition::variants() {
+  return kVariants;
+}
+
+}  // namespace noisefloor::sampler_step
