@@ -1,0 +1,152 @@
+// The op on the host in float: channels are contiguous, so every inner loop runs along them and vectorises.
+//
+// 1. Slabs of rows in parallel: mean and M2 (sum of squared deviations) of each channel, shifted by the slab's first
+// row.
+// 2. Groups in parallel: slabs and channels merged by Chan's formula, in fixed order, into one multiply-add per
+// channel.
+// 3. Slabs in parallel: the multiply-add and SiLU.
+// Workspace: [n, slabs, 2, channels] partials, [n, 2, channels] coefficients, fp32.
+// Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/core/parallel.h"
+#include "kernels/groupnorm/launchers.h"
+
+namespace noisefloor::groupnorm {
+namespace {
+
+constexpr std::int64_t kSlabRows = 128;  // short enough for a plain float sum of shifted values
+constexpr std::int64_t kChunk = 256;     // channels at a time: four float arrays of that length stay in L1
+
+std::int64_t slab_count(const Problem& p) {
+  return (p.hw + kSlabRows - 1) / kSlabRows;
+}
+
+// exp(v) within 2e-7 relative: 2^round(t) times a Taylor polynomial of 2^r, |r| <= 1/2; branch free, so that it
+// vectorises.
+inline float exp_float(float v) {
+  const float t = std::clamp(v * 1.44269504f, -126.0f, 126.0f);
+  const float whole = std::floor(t + 0.5f);
+  const float r = (t - whole) * 0.693147181f;
+  const float poly =
+      1 +
+      r * (1 + r * (0.5f + r * (1.66666667e-1f + r * (4.16666667e-2f + r * (8.33333333e-3f + r * 1.38888889e-3f)))));
+  const auto exponent = static_cast<std::int32_t>(whole) << 23;
+  return std::bit_cast<float>(std::bit_cast<std::int32_t>(poly) + exponent);
+}
+
+void slab_statistics(const Problem& p, DType dtype, const void* x, std::int64_t first_row, std::int64_t rows,
+                     float* partial) {
+  float row[kChunk], shift[kChunk], sum[kChunk], squares[kChunk];
+  for (std::int64_t c = 0; c < p.channels; c += kChunk) {
+    const std::int64_t width = std::min(kChunk, p.channels - c);
+    load_floats(dtype, x, first_row * p.channels + c, width, shift);
+    std::fill_n(sum, width, 0.0f);
+    std::fill_n(squares, width, 0.0f);
+    for (std::int64_t s = 1; s < rows; ++s) {
+      load_floats(dtype, x, (first_row + s) * p.channels + c, width, row);
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float d = row[i] - shift[i];
+        sum[i] += d;
+        squares[i] += d * d;
+      }
+    }
+    const float scale = 1.0f / static_cast<float>(rows);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float offset = sum[i] * scale;
+      partial[c + i] = shift[i] + offset;
+      partial[p.channels + c + i] = std::max(squares[i] - sum[i] * offset, 0.0f);
+    }
+  }
+}
+
+// Merges the partials of one group and writes the coefficients of its channels.
+void finish_group(const Problem& p, DType dtype, const Tensors& t, const float* partials, std::int64_t image,
+                  std::int64_t group, float* coefficients) {
+  const std::int64_t width = p.channels_per_group();
+  const std::int64_t first = group * width;
+  double count = 0, mean = 0, m2 = 0;
+  for (std::int64_t slab = 0; slab < slab_count(p); ++slab) {
+    const float* partial = partials + (image * slab_count(p) + slab) * 2 * p.channels;
+    const auto rows = static_cast<double>(std::min(kSlabRows, p.hw - slab * kSlabRows));
+    for (std::int64_t c = first; c < first + width; ++c) {
+      const double delta = partial[c] - mean;
+      mean += delta * rows / (count + rows);
+      m2 += partial[p.channels + c] + delta * delta * count * rows / (count + rows);
+      count += rows;
+    }
+  }
+  const double rstd = 1 / std::sqrt(m2 / count + p.eps);
+  if (p.stats) {
+    t.mean[image * p.groups + group] = static_cast<float>(mean);
+    t.rstd[image * p.groups + group] = static_cast<float>(rstd);
+  }
+  for (std::int64_t c = first; c < first + width; ++c) {
+    double a = rstd * load_element(dtype, t.gamma, c);
+    double b = load_element(dtype, t.beta, c) - mean * a;
+    if (p.scale_shift()) {
+      const double scale = 1 + load_element(dtype, t.scale, image * p.channels + c);
+      a *= scale;
+      b = b * scale + load_element(dtype, t.shift, image * p.channels + c);
+    }
+    coefficients[c] = static_cast<float>(a);
+    coefficients[p.channels + c] = static_cast<float>(b);
+  }
+}
+
+void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float* coefficients, std::int64_t first_row,
+                    std::int64_t rows) {
+  float row[kChunk];
+  for (std::int64_t s = first_row; s < first_row + rows; ++s) {
+    for (std::int64_t c = 0; c < p.channels; c += kChunk) {
+      const std::int64_t width = std::min(kChunk, p.channels - c);
+      const float* a = coefficients + c;
+      const float* b = coefficients + p.channels + c;
+      load_floats(dtype, t.x, s * p.channels + c, width, row);
+      if (p.fusion == Fusion::none) {
+        for (std::int64_t i = 0; i < width; ++i) row[i] = row[i] * a[i] + b[i];
+      } else {
+        for (std::int64_t i = 0; i < width; ++i) {
+          const float value = row[i] * a[i] + b[i];
+          row[i] = value / (1 + exp_float(-value));
+        }
+      }
+      store_floats(dtype, t.y, s * p.channels + c, width, row);
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
+  return static_cast<std::size_t>(p.n * (slab_count(p) + 1) * 2 * p.channels) * sizeof(float);
+}
+
+Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext&) {
+  const std::int64_t slabs = slab_count(p);
+  auto* partials = static_cast<float*>(scratch.workspace);
+  float* coefficients = partials + p.n * slabs * 2 * p.channels;
+  const auto each_slab = [&](const auto& body) {
+    parallel_for(p.n * slabs, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t row = i % slabs * kSlabRows;
+        body(i, i / slabs, i / slabs * p.hw + row, std::min(kSlabRows, p.hw - row));
+      }
+    });
+  };
+  each_slab([&](std::int64_t index, std::int64_t, std::int64_t first_row, std::int64_t rows) {
+    slab_statistics(p, dtype, t.x, first_row, rows, partials + index * 2 * p.channels);
+  });
+  parallel_for(p.n * p.groups, 4, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      finish_group(p, dtype, t, partials, i / p.groups, i % p.groups, coefficients + i / p.groups * 2 * p.channels);
+  });
+  each_slab([&](std::int64_t, std::int64_t image, std::int64_t first_row, std::int64_t rows) {
+    normalise_slab(p, dtype, t, coefficients + image * 2 * p.channels, first_row, rows);
+  });
+  return success();
+}
+
+}  // namespace noisefloor::groupnorm

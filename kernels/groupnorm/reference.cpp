@@ -1,0 +1,78 @@
+// The oracle: two passes in double over each group that a wanted element lies in.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/core/parallel.h"
+#include "kernels/groupnorm/groupnorm.h"
+
+namespace noisefloor::groupnorm {
+namespace {
+
+struct Stats {
+  double mean = 0;
+  double rstd = 0;
+};
+
+Stats group_stats(const Problem& p, const HostTensor& x, std::int64_t image, std::int64_t group) {
+  const std::int64_t width = p.channels_per_group();
+  const std::int64_t first = image * p.hw * p.channels + group * width;
+  std::vector<float> row(static_cast<std::size_t>(width));
+  double sum = 0;
+  for (std::int64_t s = 0; s < p.hw; ++s) {
+    load_floats(x.dtype, x.data, first + s * p.channels, width, row.data());
+    for (const float value : row) sum += value;
+  }
+  const double mean = sum / static_cast<double>(p.group_size());
+  double squares = 0;
+  for (std::int64_t s = 0; s < p.hw; ++s) {
+    load_floats(x.dtype, x.data, first + s * p.channels, width, row.data());
+    for (const float value : row) squares += (value - mean) * (value - mean);
+  }
+  return {mean, 1 / std::sqrt(squares / static_cast<double>(p.group_size()) + p.eps)};
+}
+
+}  // namespace
+
+void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t output,
+                           std::span<const std::int64_t> elements, std::span<double> values) {
+  const std::size_t y_index = p.scale_shift() ? 5 : 3;  // then mean, rstd
+  const HostTensor& x = inputs[0];
+
+  // Image and group (as image * groups + group) of an element of the wanted output.
+  const auto group_of = [&](std::int64_t element) {
+    if (output != y_index) return element;
+    const std::int64_t image = element / (p.hw * p.channels);
+    return image * p.groups + element % p.channels / p.channels_per_group();
+  };
+  std::vector<std::int64_t> wanted;
+  for (const std::int64_t element : elements) wanted.push_back(group_of(element));
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::vector<Stats> stats(wanted.size());
+  parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      stats[i] = group_stats(p, x, wanted[i] / p.groups, wanted[i] % p.groups);
+  });
+
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const std::int64_t element = elements[i];
+    const auto place = std::lower_bound(wanted.begin(), wanted.end(), group_of(element)) - wanted.begin();
+    const Stats& group = stats[static_cast<std::size_t>(place)];
+    if (output == y_index + 1) {
+      values[i] = group.mean;
+    } else if (output == y_index + 2) {
+      values[i] = group.rstd;
+    } else {
+      const std::int64_t channel = element % p.channels;
+      double value = (x[element] - group.mean) * group.rstd * inputs[1][channel] + inputs[2][channel];
+      if (p.scale_shift()) {
+        const std::int64_t row = element / (p.hw * p.channels) * p.channels + channel;
+        value = value * (1 + inputs[3][row]) + inputs[4][row];
+      }
+      values[i] = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
+    }
+  }
+}
+
+}  // namespace noisefloor::groupnorm

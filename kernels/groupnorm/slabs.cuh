@@ -1,0 +1,111 @@
+// The second and third kernel of the two-pass variants: merge the slabs' partial moments into coefficients, then
+// normalise.
+#pragma once
+
+#include "kernels/groupnorm/device.cuh"
+#include "kernels/groupnorm/slabs.h"
+
+namespace noisefloor::groupnorm {
+namespace {  // each file that includes this is compiled for architectures of its own
+
+constexpr int kFinishThreads = 128;
+
+// One block per (image, group). Each thread merges every 128th partial, then the block merges pairwise: a fixed order.
+template <class T>
+__global__ void __launch_bounds__(kFinishThreads)
+    finish_kernel(Problem p, Tensors t, SlabPlan plan, const float* partials, float* coefficients) {
+  __shared__ Moments shared[kFinishThreads];
+  // 32-bit arithmetic where it divides: channels <= 2^16, slabs * width < 2^31.
+  const unsigned groups = static_cast<unsigned>(p.groups);
+  const unsigned width = static_cast<unsigned>(p.channels) / groups;
+  const std::int64_t image = blockIdx.x / groups;
+  const std::int64_t first = blockIdx.x % groups * width;
+  const float* image_partials = partials + image * plan.slabs * 2 * p.channels + first;
+  Moments own{0, 0, 0};
+  for (unsigned i = threadIdx.x; i < static_cast<unsigned>(plan.slabs) * width; i += kFinishThreads) {
+    const std::int64_t slab = i / width;
+    const float* partial = image_partials + slab * 2 * p.channels + i % width;
+    const auto rows = static_cast<float>(min(plan.slab_rows, p.hw - slab * plan.slab_rows));
+    own = merge(own, {rows, partial[0], partial[p.channels]});
+  }
+  shared[threadIdx.x] = own;
+  for (int stride = kFinishThreads / 2; stride > 0; stride /= 2) {
+    __syncthreads();
+    if (threadIdx.x < stride) shared[threadIdx.x] = merge(shared[threadIdx.x], shared[threadIdx.x + stride]);
+  }
+  __syncthreads();
+  const Moments group = shared[0];
+  const float rstd = 1.0f / sqrtf(group.m2 / group.count + static_cast<float>(p.eps));
+  for (std::int64_t c = first + threadIdx.x; c < first + width; c += kFinishThreads) {
+    const float2 ab = channel_coefficients<T>(p, t, group.mean, rstd, c, image * p.channels + c);
+    coefficients[image * 2 * p.channels + c] = ab.x;
+    coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
+  }
+  if (p.stats && threadIdx.x == 0) {
+    t.mean[blockIdx.x] = group.mean;
+    t.rstd[blockIdx.x] = rstd;
+  }
+}
+
+// Where a thread of a slab kernel works: grid (slabs, tiles, n), block tile_columns * tile_rows.
+struct SlabPosition {
+  std::int64_t first_row;  // of the slab, counted over all images
+  std::int64_t rows;       // of the slab
+  std::int64_t channel;    // the thread's first; channels or more: nothing to do
+  int row;                 // the thread's first row in the slab; then every tile_rows
+};
+
+__device__ __forceinline__ SlabPosition slab_position(const Problem& p, const SlabPlan& plan, int lanes) {
+  const std::int64_t row = blockIdx.x * plan.slab_rows;
+  const int column = static_cast<int>(threadIdx.x) % plan.tile_columns;
+  return {blockIdx.z * p.hw + row, min(plan.slab_rows, p.hw - row),
+          (static_cast<std::int64_t>(blockIdx.y) * plan.tile_columns + column) * lanes,
+          static_cast<int>(threadIdx.x) / plan.tile_columns};
+}
+
+// `kLanes` elements: one 16-byte access, or one element.
+template <class T, int kLanes>
+__device__ __forceinline__ void load_lanes(const T* pointer, float (&out)[kLanes]) {
+  if constexpr (kLanes == 1)
+    out[0] = to_float(*pointer);
+  else
+    load_vector<T>(pointer, out);
+}
+template <class T, int kLanes>
+__device__ __forceinline__ void store_lanes(T* pointer, const float (&in)[kLanes]) {
+  if constexpr (kLanes == 1)
+    *pointer = from_float<T>(in[0]);
+  else
+    store_vector<T>(pointer, in);
+}
+
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kSlabThreads)
+    normalise_kernel(Problem p, Tensors t, SlabPlan plan, const float* coefficients) {
+  const SlabPosition at = slab_position(p, plan, kLanes);
+  if (at.channel >= p.channels) return;
+  float a[kLanes], b[kLanes];
+  const float* row = coefficients + blockIdx.z * 2 * p.channels + at.channel;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    a[i] = row[i];
+    b[i] = row[p.channels + i];
+  }
+  const std::int64_t offset = at.first_row * p.channels + at.channel;
+  const T* x = static_cast<const T*>(t.x) + offset;
+  T* y = static_cast<T*>(t.y) + offset;
+  const bool activate = p.fusion != Fusion::none;
+  for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
+    float value[kLanes];
+    load_lanes<T>(x + s * p.channels, value);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      value[i] = value[i] * a[i] + b[i];
+      if (activate) value[i] = silu(value[i]);
+    }
+    store_lanes<T>(y + s * p.channels, value);
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor::groupnorm
