@@ -32,7 +32,7 @@ NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, std::uint64_t seed) {
   auto k1 = static_cast<std::uint32_t>(seed >> 32);
 #if defined(__CUDA_ARCH__)
 #pragma unroll
-#else
+#elif !defined(__CUDACC__)
 #pragma GCC unroll 10
 #endif
   for (int round = 0; round < 10; ++round) {
