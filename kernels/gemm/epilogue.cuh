@@ -81,6 +81,52 @@ struct Epilogue {
   __device__ __forceinline__ float gate(float value, float gate_sum) const { return value * gelu<T>(gate_sum); }
 };
 
+// kCount neighbouring elements, moved by the widest access that their size allows.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Run {
+  T v[kCount];
+};
+
+// Finishes outputs [column, column + kCount) of row `row` of D from their sums (for geglu: of value and gate) and
+// stores those inside D. `column` is a multiple of kCount, so that with n % kCount == 0 every access is a whole Run.
+template <class T, int kCount>
+__device__ __forceinline__ void store_outputs(const Epilogue<T>& epilogue, T* __restrict__ d, std::int64_t m,
+                                              std::int64_t row, std::int64_t column, const float (&sums)[kCount],
+                                              const float (&gates)[kCount]) {
+  using R = Run<T, kCount>;
+  const std::int64_t n = epilogue.n;
+  if (row >= m || column >= n) return;
+  const std::int64_t at = row * n + column;
+  R bias{}, gate_bias{}, residual{}, out;
+  const bool whole = n % kCount == 0;
+  const auto load = [&](R& run, const T* from) {
+    if (whole) {
+      run = *reinterpret_cast<const R*>(from);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        if (column + i < n) run.v[i] = from[i];
+    }
+  };
+  if (epilogue.bias) load(bias, epilogue.bias + column);
+  if (epilogue.bias && epilogue.gated()) load(gate_bias, epilogue.bias + n + column);
+  if (epilogue.residual) load(residual, epilogue.residual + at);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const float x = fmaf(epilogue.scale, sums[i], to_float(bias.v[i]));
+    float y = epilogue.gated() ? epilogue.gate(x, fmaf(epilogue.scale, gates[i], to_float(gate_bias.v[i])))
+                               : epilogue.activate(x);
+    out.v[i] = from_float<T>(y + to_float(residual.v[i]));  // zeros where there is no bias or residual
+  }
+  if (whole) {
+    *reinterpret_cast<R*>(d + at) = out;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (column + i < n) d[at + i] = out.v[i];
+  }
+}
+
 // Calls body(T{}) with the device type of a 16-bit dtype; returns what it returns.
 template <class Body>
 Status with_half_type(DType dtype, const Body& body) {

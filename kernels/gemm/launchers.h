@@ -15,7 +15,21 @@ inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // grid
 Launcher launch_host;
 std::size_t host_workspace_bytes(const Problem& problem, DType dtype, const DeviceInfo& device);
 
+// Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
+inline Status check_pointers(const Problem& problem, const Tensors& tensors) {
+  const auto bad = [](const void* pointer, bool present) {
+    return present && (pointer == nullptr || reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0);
+  };
+  if (bad(tensors.a, true) || bad(tensors.b, true) || bad(tensors.bias, problem.bias) ||
+      bad(tensors.residual, problem.residual) || bad(tensors.d, true))
+    return failure(StatusCode::invalid_argument, "gemm: a tensor is null or not 16-byte aligned");
+  return success();
+}
+
 inline constexpr int kNaiveTile = 16;
 Launcher launch_naive;
+
+inline constexpr int kTiledTile = 128;
+Launcher launch_tiled;
 
 }  // namespace noisefloor::gemm

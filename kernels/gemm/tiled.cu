@@ -1,0 +1,129 @@
+// gemm, tiled: shared-memory tiles, register blocking, fp32 FMAs. Every element that the block loads is used 128 times
+// instead of once, and every element that a thread reads from shared memory 8 times, so that FMAs, not loads, set the
+// pace.
+//
+// Tile 128x128 outputs, k in steps of 8; 256 threads, each 8x8 outputs as four 4x4 quadrants 64 apart, so that a warp's
+// 16-byte shared reads touch distinct banks. A and B are widened to float, transposed, and double-buffered: the next
+// step is loaded into registers while this one is multiplied. Shared memory: 2 buffers * (128 + 128) * 8 * 4 bytes = 16
+// KiB. Registers: 64 sums + 16 operands + 8 in flight. For geglu columns 0..63 of the tile are values and 64..127 their
+// gates. Bound: FP32 FMA at 4096^3; limiter: FMA issue slots beside shared-memory reads (64 FMAs per 4 reads of 16
+// bytes). Requires: nothing beyond grid limits; loads are 16 bytes wide where k allows. Numerics: one fp32 FMA chain of
+// length k. Source: original, after the CUDA C++ Programming Guide's shared-memory example.
+#include "kernels/core/cuda_status.h"
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/launchers.h"
+
+namespace noisefloor::gemm {
+namespace {
+
+constexpr int kTile = kTiledTile;
+constexpr int kHalf = kTile / 2;
+constexpr int kStep = 8;
+constexpr int kThreads = 256;
+static_assert(kThreads == 2 * kTile, "half of the threads load A, the other half B, one row each");
+
+// kStep elements of a row, from k0 on, as floats; zeros past k and where there is no row.
+template <class T>
+__device__ __forceinline__ void load_step(const T* __restrict__ row, std::int64_t k0, std::int64_t k, bool wide,
+                                          float (&out)[kStep]) {
+  constexpr int kLanes = kVectorLanes<T>;
+  if (row != nullptr && wide && k0 + kStep <= k) {
+#pragma unroll
+    for (int i = 0; i < kStep; i += kLanes) {
+      float lanes[kLanes];
+      load_vector<T, CacheHint::read_only>(row + k0 + i, lanes);
+#pragma unroll
+      for (int j = 0; j < kLanes; ++j) out[i + j] = lanes[j];
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kStep; ++i) out[i] = row != nullptr && k0 + i < k ? to_float(row[k0 + i]) : 0.0f;
+}
+
+struct Tiles {
+  float a[2][kStep][kTile];
+  float b[2][kStep][kTile];
+};
+
+// quadrants[0..3] and [4..7]: four elements at `at`, four more half a tile on.
+__device__ __forceinline__ void load_quadrants(const float (&line)[kTile], int at, float (&out)[8]) {
+  const float4 low = *reinterpret_cast<const float4*>(line + at);
+  const float4 high = *reinterpret_cast<const float4*>(line + kHalf + at);
+  out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
+  out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 2)
+    gemm_tiled(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, std::int64_t m, std::int64_t k,
+               Epilogue<T> epilogue) {
+  __shared__ alignas(16) Tiles tiles;
+  const std::int64_t n = epilogue.n;
+  const int columns = epilogue.gated() ? kHalf : kTile;  // of D
+  const auto tiles_n = static_cast<unsigned>((n + columns - 1) / columns);
+  const std::int64_t row0 = std::int64_t{blockIdx.x / tiles_n} * kTile;
+  const std::int64_t column0 = std::int64_t{blockIdx.x % tiles_n} * columns;
+
+  // Which row this thread loads, and where it puts it: neighbouring threads write neighbouring banks.
+  const int line = static_cast<int>(threadIdx.x) % kTile;
+  const bool loads_a = threadIdx.x < kTile;
+  const T* source = nullptr;
+  if (loads_a) {
+    if (row0 + line < m) source = a + (row0 + line) * k;
+  } else {
+    const bool is_gate = epilogue.gated() && line >= kHalf;
+    const std::int64_t column = column0 + (is_gate ? line - kHalf : line);
+    if (column < n) source = b + (is_gate ? n + column : column) * k;
+  }
+  const bool wide = k % kVectorLanes<T> == 0;
+  float(*target)[kStep][kTile] = loads_a ? tiles.a : tiles.b;
+
+  const int thread_row = static_cast<int>(threadIdx.x) / 16 * 4;
+  const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
+  float sums[8][8] = {};
+  float next[kStep];
+  load_step(source, 0, k, wide, next);
+  int buffer = 0;
+  for (std::int64_t k0 = 0; k0 < k; k0 += kStep, buffer ^= 1) {
+#pragma unroll
+    for (int i = 0; i < kStep; ++i) target[buffer][i][line] = next[i];
+    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
+    load_step(source, k0 + kStep, k, wide, next);
+#pragma unroll
+    for (int i = 0; i < kStep; ++i) {
+      float av[8], bv[8];
+      load_quadrants(tiles.a[buffer][i], thread_row, av);
+      load_quadrants(tiles.b[buffer][i], thread_column, bv);
+#pragma unroll
+      for (int r = 0; r < 8; ++r)
+#pragma unroll
+        for (int c = 0; c < 8; ++c) sums[r][c] = fmaf(av[r], bv[c], sums[r][c]);
+    }
+  }
+
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const std::int64_t row = row0 + thread_row + (r / 4) * kHalf + r % 4;
+    const float low[4] = {sums[r][0], sums[r][1], sums[r][2], sums[r][3]};
+    const float high[4] = {sums[r][4], sums[r][5], sums[r][6], sums[r][7]};
+    store_outputs<T, 4>(epilogue, d, m, row, column0 + thread_column, low, high);
+    if (!epilogue.gated()) store_outputs<T, 4>(epilogue, d, m, row, column0 + kHalf + thread_column, high, high);
+  }
+}
+
+}  // namespace
+
+Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
+                    const LaunchContext& context) {
+  if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
+  return with_device_type(dtype, [&]<class T>(T) {
+    const auto blocks = static_cast<unsigned>(tile_count(problem, kTile, problem.gated() ? kHalf : kTile));
+    gemm_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(tensors.a),
+                                                           static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d),
+                                                           problem.m, problem.k, Epilogue<T>(problem, tensors));
+    return launch_status("gemm_tiled");
+  });
+}
+
+}  // namespace noisefloor::gemm
