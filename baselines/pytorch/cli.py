@@ -1,0 +1,128 @@
+"""The command line. PyTorch is imported only by what needs it."""
+
+import argparse
+import difflib
+import sys
+
+from baselines.pytorch.errors import CannotRun
+from baselines.pytorch.problems import ask_program, parse_problems
+
+OPS = ("gemm", "groupnorm", "sampler_step")
+VARIANTS = ("torch_eager", "torch_compile")
+DTYPES = ("bf16", "fp16", "fp32")
+DESCRIPTION = """Appends PyTorch's rows to a noisefloor run folder. Exit codes: 0 done, 1 a row is incorrect or failed on the device,
+2 could not do what was asked."""
+
+
+def _names(text, known, what):
+    """'a,b' -> ['a', 'b'], each of them known."""
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if known and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
+            raise CannotRun(f"unknown {what} '{name}'{hint}")
+    return names
+
+
+def _positive(text):
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch", description=DESCRIPTION)
+    parser.add_argument("--list", action="store_true", help="print the ops and variants, and whether they can run here")
+    commands = parser.add_subparsers(dest="command")
+    sweep = commands.add_parser("sweep", description=DESCRIPTION, help="time the problems of networks, or those on standard input")
+    sweep.add_argument("--run-dir", required=True, metavar="DIR", help="the folder that `noisefloor sweep` wrote or will write")
+    sweep.add_argument("--noisefloor", metavar="PATH", help="the program to ask for problems; without it, they are read from standard "
+                       "input as `noisefloor list problems --format json` prints them")
+    sweep.add_argument("--ops", default="", metavar="A,B", help=f"default: all of {','.join(OPS)}")
+    sweep.add_argument("--networks", default="", metavar="A,B", help="default: those of the program's default sweep")
+    sweep.add_argument("--dtypes", default="bf16", metavar="A,B", help="default: bf16")
+    sweep.add_argument("--variants", default=",".join(VARIANTS), metavar="A,B", help=f"default: {','.join(VARIANTS)}")
+    sweep.add_argument("--device", type=int, default=0, metavar="N", help="CUDA device, default 0")
+    sweep.add_argument("--budget", type=_positive, metavar="SECONDS", help="start no further row after this long; what is left out goes to "
+                       "standard error")
+    sweep.add_argument("--compile-mode", default="max-autotune-no-cudagraphs", choices=("default", "max-autotune-no-cudagraphs"),
+                       help="mode of torch.compile; CUDA graphs are ours in either (default: %(default)s)")
+    sweep.add_argument("--crosscheck", action="store_true", help="also write crosscheck.csv: our median beside triton.testing.do_bench's")
+    return parser
+
+
+def _import_torch(device):
+    try:
+        import torch
+    except ImportError as error:
+        raise CannotRun(f"PyTorch cannot be imported ({error}); its rows are left out") from None
+    if not torch.cuda.is_available():
+        raise CannotRun("PyTorch sees no CUDA device; its rows are left out")
+    if not 0 <= device < torch.cuda.device_count():
+        raise CannotRun(f"--device {device}: there are {torch.cuda.device_count()} CUDA devices")
+
+
+def _list():
+    print("op            variants")
+    for op in OPS:
+        print(f"{op:<13} {', '.join(VARIANTS)}")
+    try:
+        _import_torch(0)
+        import torch
+
+        print(f"\nPyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}")
+    except CannotRun as error:
+        print(f"\n{error}")
+
+
+def _sweep(arguments):
+    ops = _names(arguments.ops, OPS, "op") or list(OPS)
+    networks = _names(arguments.networks, (), "network")
+    dtypes = _names(arguments.dtypes, DTYPES, "dtype")
+    variants = _names(arguments.variants, VARIANTS, "variant")
+    if arguments.noisefloor:
+        problems = ask_program(arguments.noisefloor, ops, networks)
+    else:
+        if sys.stdin.isatty():
+            raise CannotRun("give --noisefloor PATH, or pipe `noisefloor list problems --format json` into standard input")
+        problems = [problem for problem in parse_problems(sys.stdin, "standard input") if problem.op in ops]
+        if networks:
+            wanted = set(networks)
+            problems = [p for p in problems if wanted & {item.rpartition(":")[0] for item in p.networks.split(";")}]
+        if not problems:
+            raise CannotRun("no problem on standard input has one of these ops and networks")
+    _import_torch(arguments.device)
+
+    from baselines.pytorch.rows import RunFolder
+    from baselines.pytorch.sweep import DeviceLost, Sweep, order, versions
+
+    with RunFolder(arguments.run_dir) as folder:
+        folder.write_versions(versions())
+        sweep = Sweep(folder, arguments.device, arguments.compile_mode, arguments.crosscheck)
+        try:
+            counts = sweep.run(order(problems, dtypes, variants), arguments.budget)
+        except DeviceLost as error:
+            print(f"the device failed, the sweep stops here: {error}", file=sys.stderr)
+            return 1
+    print(", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing to do", file=sys.stderr)
+    return 1 if counts.keys() & {"incorrect", "cuda_error"} else 0
+
+
+def main(argv):
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        if arguments.list:
+            _list()
+            return 0
+        if arguments.command is None:
+            parser.error("give a command: sweep, or --list")
+        return _sweep(arguments)
+    except CannotRun as error:
+        print(f"python3 -m baselines.pytorch: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; finished rows are kept, the same command goes on from there", file=sys.stderr)
+        return 2

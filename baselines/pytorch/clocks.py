@@ -1,0 +1,41 @@
+"""SM clock and throttle reasons from NVML, which comes with the driver."""
+
+import ctypes
+
+CLOCK_SM = 1
+# Bits of nvmlClocksEventReason* in the NVML API reference, named as bench/measure/nvml.cpp names them.
+REASONS = {
+    0x001: "gpu_idle",
+    0x002: "applications_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal",
+    0x040: "hw_thermal",
+    0x080: "hw_power_brake",
+    0x100: "display_setting",
+}
+
+
+class Clocks:
+    """read() gives (SM clock in MHz or None, reasons or "")."""
+
+    def __init__(self, uuid):
+        self._nvml = None
+        try:
+            nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return
+        handle = ctypes.c_void_p()
+        if nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode(), ctypes.byref(handle)) == 0:
+            self._nvml, self._handle = nvml, handle
+
+    def read(self):
+        if self._nvml is None:
+            return None, ""
+        clock, mask = ctypes.c_uint(), ctypes.c_ulonglong()
+        mhz = float(clock.value) if self._nvml.nvmlDeviceGetClockInfo(self._handle, CLOCK_SM, ctypes.byref(clock)) == 0 else None
+        if self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle, ctypes.byref(mask)) != 0:
+            return mhz, ""
+        names = [name for bit, name in REASONS.items() if mask.value & bit]
+        return mhz, "|".join(names) or "none"

@@ -1,0 +1,12 @@
+"""The ops that PyTorch has rows for. Each is a module with
+
+roundings(problem) -> int: times that an eager result is rounded into its dtype on the way, the last one included
+make_inputs(problem, dtype, device, generator) -> dict of tensors; raises Unsupported
+build(problem) -> function(inputs) -> tuple of tensors, as a PyTorch user writes it; what eager runs and torch.compile compiles
+reference(problem, inputs) -> the same in fp64; None where the result is random
+check(problem, inputs, outputs) -> str: what is wrong with a random result, or ""  (only where reference gives None)
+"""
+
+from baselines.pytorch.ops import gemm, groupnorm, sampler_step
+
+OPS = {"gemm": gemm, "groupnorm": groupnorm, "sampler_step": sampler_step}

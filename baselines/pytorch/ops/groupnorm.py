@@ -1,0 +1,68 @@
+"""Group normalisation of a channels-last activation, with SiLU and per-image scale and shift behind it.
+
+PyTorch's CUDA group_norm copies a channels-last input into NCHW and leaves its result there. The row times that as it is; a network would
+pay for the way back in the next convolution.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from baselines.pytorch.errors import Unsupported
+
+
+def roundings(problem):
+    return {"none": 1, "silu": 2, "silu+ss": 5}[problem.choice("fusion")]
+
+
+def make_inputs(problem, dtype, device, generator):
+    if problem.choice("fusion") not in ("none", "silu", "silu+ss"):
+        raise Unsupported(f"the PyTorch baseline has no fusion '{problem.choice('fusion')}'")
+    n, hw, channels = (problem.integer(name) for name in ("n", "hw", "channels"))
+    height = next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
+
+    def normal(*shape, mean=0.0):
+        return (torch.randn(*shape, device=device, generator=generator) + mean).to(dtype)
+
+    x = normal(n, height, hw // height, channels, mean=0.5).permute(0, 3, 1, 2)  # logically NCHW, in memory NHWC
+    inputs = {"x": x, "gamma": normal(channels, mean=1.0), "beta": normal(channels)}
+    if problem.choice("fusion") == "silu+ss":
+        inputs["scale"] = normal(n, channels)
+        inputs["shift"] = normal(n, channels)
+    return inputs
+
+
+def build(problem):
+    groups, eps, stats = problem.integer("groups"), problem.real("eps"), problem.flag("stats")
+    silu = problem.choice("fusion") != "none"
+
+    def run(inputs):
+        x, gamma, beta, statistics = inputs["x"], inputs["gamma"], inputs["beta"], ()
+        if stats:
+            n, channels, height, width = x.shape
+            y, *statistics = torch.native_group_norm(x, gamma, beta, n, channels, height * width, groups, eps)
+        else:
+            y = F.group_norm(x, groups, gamma, beta, eps)
+        if "scale" in inputs:
+            y = y * (1 + inputs["scale"][:, :, None, None]) + inputs["shift"][:, :, None, None]
+        return (F.silu(y) if silu else y, *statistics)
+
+    return run
+
+
+def reference(problem, inputs):
+    wide = {name: tensor.double() for name, tensor in inputs.items()}
+    n, channels, height, width = wide["x"].shape
+    groups = problem.integer("groups")
+    grouped = wide["x"].reshape(n, groups, channels // groups, height, width)
+    variance, mean = torch.var_mean(grouped, dim=(2, 3, 4), correction=0, keepdim=True)
+    rstd = torch.rsqrt(variance + problem.real("eps"))
+    y = ((grouped - mean) * rstd).reshape(n, channels, height, width)
+    y = y * wide["gamma"][:, None, None] + wide["beta"][:, None, None]
+    if "scale" in wide:
+        y = y * (1 + wide["scale"][:, :, None, None]) + wide["shift"][:, :, None, None]
+    if problem.choice("fusion") != "none":
+        y = F.silu(y)
+    statistics = (mean.reshape(n, groups), rstd.reshape(n, groups)) if problem.flag("stats") else ()
+    return (y, *statistics)

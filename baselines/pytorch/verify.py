@@ -1,0 +1,45 @@
+"""Judges a result before it is timed: kernels/core/op.h's Tolerance against the same computation in fp64."""
+
+from dataclasses import dataclass
+
+import torch
+
+UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 2.0**-24}
+
+
+@dataclass
+class Verdict:
+    reason: str  # "" when correct
+    max_rel_error: float
+    tolerance: float
+
+
+def errors(actual, expected):
+    """Largest |difference| / (|expected| + rms(expected)), and the relative L2 norm of the difference."""
+    expected = expected.double()
+    difference = (actual.double() - expected).abs()
+    norm = torch.linalg.vector_norm(expected)
+    rms = norm / expected.numel() ** 0.5
+    largest = (difference / (expected.abs() + rms)).max().item()
+    return largest, (torch.linalg.vector_norm(difference) / norm).item()
+
+
+def judge(actual, expected, cost, dtype, roundings):
+    """An eager expression rounds every intermediate result, which the op's tolerance (one rounding) does not foresee: each further one may
+    cost another unit roundoff."""
+    slack = (roundings - 1) * UNIT_ROUNDOFF[dtype]
+    verdict = Verdict("", 0.0, cost.max_error + slack)
+    if len(actual) != len(expected):
+        verdict.reason = f"{len(actual)} outputs instead of {len(expected)}"
+    for index, (result, wanted) in enumerate(zip(actual, expected)):
+        if result.shape != wanted.shape:
+            verdict.reason = f"output {index}: shape {tuple(result.shape)} instead of {tuple(wanted.shape)}"
+            return verdict
+        largest, l2 = errors(result, wanted)
+        if not largest <= verdict.max_rel_error:  # a NaN stays
+            verdict.max_rel_error = largest
+        if not largest <= verdict.tolerance:
+            verdict.reason = f"output {index}: error {largest:.3g} above {verdict.tolerance:.3g}"
+        elif not l2 <= cost.l2_error + slack:
+            verdict.reason = f"output {index}: relative L2 error {l2:.3g} above {cost.l2_error + slack:.3g}"
+    return verdict
