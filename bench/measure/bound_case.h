@@ -1,0 +1,36 @@
+// A candidate bound to a fixture: its workspace, its prepared weights or tuned plan, and a launch that takes no arguments.
+#pragma once
+
+#include <memory>
+
+#include "bench/measure/candidate.h"
+#include "bench/measure/fixture.h"
+
+namespace noisefloor {
+
+class BoundCase {
+ public:
+  // Allocates, prepares weights or tunes the baseline. Throws OutOfMemory, DeviceError, or std::runtime_error with the
+  // library's words.
+  BoundCase(Fixture& fixture, const Candidate& candidate);
+
+  Launch launch();
+  std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
+  std::size_t prepared_bytes() const { return prepared_.bytes(); }
+  double prepare_us() const { return prepare_us_; }
+  bool prepares() const { return candidate_.variant != nullptr && prepared_.bytes() > 0; }
+  std::string description() const { return run_ ? run_->description() : std::string(); }
+  // Whether the band behind the workspace was written.
+  bool workspace_overrun();
+
+ private:
+  static constexpr std::size_t kGuardBytes = Fixture::kGuardBytes;
+  Fixture* fixture_;
+  Candidate candidate_;
+  std::unique_ptr<BaselineRun> run_;
+  Buffer workspace_;
+  Buffer prepared_;
+  double prepare_us_ = 0;
+};
+
+}  // namespace noisefloor

@@ -1,0 +1,275 @@
+#include "bench/measure/case_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "bench/counters/kernel_resources.h"
+#include "bench/counters/nvtx.h"
+#include "bench/counters/range_profiler.h"
+#include "bench/measure/build_info.h"
+#include "bench/measure/clocks.h"
+#include "bench/measure/nvml.h"
+#include "reports/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+SweepRow blank_row(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
+  SweepRow row;
+  row.op = test_case.op().name;
+  row.variant = test_case.candidate.name;
+  row.kind = to_string(test_case.candidate.kind);
+  row.dtype = to_string(test_case.dtype);
+  row.problem = test_case.text;
+  row.networks = test_case.networks;
+  row.device = description.name;
+  row.arch = arch;
+  const Cost cost = test_case.op().cost(test_case.problem, test_case.dtype);
+  row.flops = cost.flops;
+  row.bytes = cost.bytes;
+  row.ai = cost.flops / cost.bytes;
+  row.commit = build_info().commit;
+  return row;
+}
+
+// Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that the gate
+// before it costs nothing.
+int batch_size(double sample_us, int smallest, int largest) {
+  return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
+}
+
+// What slows a measurement through no doing of the kernel. The power cap is not among them: dense products run into it on
+// every data-centre GPU, so it is part of what they can do, and the row names it.
+constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
+
+}  // namespace
+
+struct CaseRunner::Clocks {
+  explicit Clocks(const PlatformDescription& description)
+      : monitor(GpuMonitor::of_cuda_device(description.index)), sampler(64, 20) {}
+  GpuMonitor monitor;
+  ClockSampler sampler;
+};
+
+std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
+  SweepRow row = blank_row(test_case, description, arch);
+  const Candidate& candidate = test_case.candidate;
+  const bool host_variant = candidate.kind == Kind::host;
+  if (host_variant != description.is_host) {
+    row.status = description.is_host ? Outcome::no_device : Outcome::unsupported_arch;
+    row.reason = description.is_host ? "needs a CUDA device" : "runs on the host (--device host)";
+  } else if (!candidate.built()) {
+    row.status = Outcome::not_built;
+    row.reason = fmt::format("needs {}; this build has {}", to_string(candidate.arch), build_info().cuda_architectures);
+  } else if (!runs_on(candidate.arch, description.info.compute_capability)) {
+    row.status = Outcome::unsupported_arch;
+    row.reason = fmt::format("needs {}", to_string(candidate.arch));
+  } else if (const Support support = candidate.can_run(test_case.problem, test_case.dtype); !support) {
+    row.status = Outcome::unsupported_problem;
+    row.reason = support.reason;
+  } else {
+    return std::nullopt;
+  }
+  return row;
+}
+
+CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
+    : platform_(&platform), ceilings_(ceilings), options_(options) {
+  if (platform.description().is_host) {
+    counter_status_ = "host";
+    if (options_.counters == CounterMode::require)
+      throw CountersUnavailable(CounterStatus::no_device, "--counters=require: the host variants have no GPU counters");
+    options_.counters = CounterMode::off;
+    return;
+  }
+  clocks_ = std::make_unique<Clocks>(platform.description());
+  if (options_.counters == CounterMode::off) {
+    counter_status_ = to_string(CounterStatus::off);
+    return;
+  }
+  const CounterProbe probe = probe_counters();
+  counter_status_ = to_string(probe.status);
+  if (probe.status == CounterStatus::ok) return;
+  if (options_.counters == CounterMode::require) throw CountersUnavailable(probe.status, probe.message);
+  counter_message_ = probe.message;
+  options_.counters = CounterMode::off;
+}
+
+CaseRunner::~CaseRunner() = default;
+
+CaseResult CaseRunner::run(const Case& test_case) {
+  const PlatformDescription& description = platform_->description();
+  if (auto row = refused(test_case, description, platform_->arch_text())) return {*row, {}, {}, false, ""};
+  CaseResult result{blank_row(test_case, description, platform_->arch_text()), {}, {}, false, ""};
+  SweepRow& row = result.row;
+  row.counter_status = counter_status_;
+  try {
+    const std::string key = test_case.op().name + "|" + test_case.text + "|" + to_string(test_case.dtype);
+    if (key != fixture_key_) {
+      fixture_key_.clear();
+      verifier_.reset();
+      fixture_.reset();
+      fixture_ = std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype, options_.seed);
+      verifier_ = std::make_unique<Verifier>(*fixture_);
+      fixture_key_ = key;
+    }
+    BoundCase bound(*fixture_, test_case.candidate);
+    row.workspace_bytes = static_cast<long>(bound.workspace_bytes());
+    if (bound.prepares()) row.prepare_us = bound.prepare_us();
+    result.note = bound.description();
+
+    const Verdict verdict = verifier_->verify(bound);
+    row.max_rel_error = verdict.max_rel_error;
+    row.tolerance = verdict.tolerance;
+    if (!verdict.correct) {
+      row.status = Outcome::incorrect;
+      row.reason = verdict.reason;
+      return result;
+    }
+    read_resources(bound, row);
+    time(test_case, bound, result);
+    if (row.status == Outcome::ok) {
+      place_under_roof(test_case, row);
+      count(test_case, bound, row);
+    }
+  } catch (const OutOfMemory& error) {
+    row.status = Outcome::out_of_memory;
+    row.reason = error.what();
+  } catch (const DeviceError& error) {
+    row.status = Outcome::cuda_error;
+    row.reason = error.what();
+    result.device_lost = error.lost();
+  } catch (const std::exception& error) {
+    row.status = Outcome::cuda_error;
+    row.reason = error.what();
+  }
+  if (row.status == Outcome::cuda_error) {
+    fixture_key_.clear();
+    try {
+      platform_->synchronize();
+    } catch (const DeviceError& error) {
+      result.device_lost = result.device_lost || error.lost();
+    }
+  }
+  return result;
+}
+
+void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
+  SweepRow& row = result.row;
+  const Launch launch = bound.launch();
+  const auto& resident = fixture_->resident();
+  const bool host = platform_->description().is_host;
+  const NvtxRange range(test_case.name());
+
+  const double probe_us = platform_->time_cold(launch, 1, resident).front();
+  const double flush_us = host ? 0 : 50;
+  const int batch = host ? batch_size(probe_us, 1, 20) : batch_size(probe_us + flush_us, 2, 50);
+  std::vector<double> clocks_mhz;
+  std::uint64_t reasons = 0;
+  double discarded_seconds = 0;
+  auto start = Clock::now();
+  while (true) {
+    const auto batch_start = Clock::now();
+    const auto samples = platform_->time_cold(launch, batch, resident);
+    if (clocks_) {
+      clocks_->sampler.clear();
+      const int index = clocks_->sampler.enqueue(platform_->context().stream);
+      platform_->synchronize();
+      const std::uint64_t now = clocks_->monitor.read().clock_event_reasons.value_or(0) & kClockThrottle;
+      if ((now & kDisqualifying) != 0 && discarded_seconds < options_.throttle_retry_seconds) {
+        discarded_seconds += seconds_since(batch_start);
+        start += Clock::now() - batch_start;  // time spent on discarded samples does not count against the cap
+        continue;
+      }
+      reasons |= now;
+      clocks_mhz.push_back(clocks_->sampler.mhz(index));
+    }
+    result.cold_us.insert(result.cold_us.end(), samples.begin(), samples.end());
+    if (const auto stop = options_.cold.verdict(result.cold_us, seconds_since(start))) {
+      row.stop = *stop;
+      break;
+    }
+  }
+  row.samples = static_cast<long>(result.cold_us.size());
+  if (!clocks_mhz.empty()) row.sm_clock_mhz = median(clocks_mhz);
+  if (clocks_) row.throttle = clock_events_text(reasons);
+  if ((reasons & kDisqualifying) != 0) {
+    row.status = Outcome::throttled;
+    row.reason = fmt::format("{} for {:.0f} s", row.throttle, discarded_seconds);
+    return;
+  }
+
+  // Enough launches in one graph that starting it is amortised.
+  const int repeats = host ? 1 : std::clamp(static_cast<int>(200 / probe_us) + 1, 1, 20);
+  start = Clock::now();
+  do {
+    const auto samples = platform_->time_warm(launch, batch_size(probe_us * repeats, 1, 10), repeats);
+    result.warm_us.insert(result.warm_us.end(), samples.begin(), samples.end());
+  } while (!options_.warm.verdict(result.warm_us, seconds_since(start)));
+
+  row.time_cold_us = median(result.cold_us);
+  row.time_cold_mad_us = median_absolute_deviation(result.cold_us);
+  row.time_warm_us = median(result.warm_us);
+  row.gflops = row.flops / *row.time_cold_us * 1e-3;
+  row.gbps = row.bytes / *row.time_cold_us * 1e-3;
+  row.status = Outcome::ok;
+}
+
+void CaseRunner::read_resources(BoundCase& bound, SweepRow& row) {
+  if (platform_->description().is_host) return;
+  const auto kernels = kernel_resources([&](Stream) { return bound.launch()(); });
+  const KernelResources* main = dominant_kernel(kernels);
+  if (main == nullptr) return;
+  row.registers = main->registers;
+  row.smem_bytes = static_cast<long>(main->shared_bytes());
+  row.spill_bytes = static_cast<long>(main->local_bytes);
+  row.occupancy_limit_pct = main->occupancy_limit_pct;
+}
+
+void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
+  if (options_.counters == CounterMode::off) return;
+  try {
+    RangeProfiler profiler(row_metrics());
+    const Launch launch = bound.launch();
+    const NvtxRange range("counters " + test_case.name());
+    const auto values = profiler.measure(
+        [&](int) {
+          fixture_->reset_outputs();
+          platform_->flush_cache();
+        },
+        [&] { throw_if_failed(launch()); });
+    const auto value = [&](const char* name) -> std::optional<double> {
+      const auto found = values.find(name);
+      return found == values.end() ? std::nullopt : std::optional(found->second);
+    };
+    row.dram_read_bytes = value("dram_read_bytes");
+    row.dram_write_bytes = value("dram_write_bytes");
+    row.l2_bytes = value("l2_bytes");
+    row.occupancy_pct = value("occupancy_pct");
+    row.tensor_pipe_pct = value("tensor_pipe_pct");
+  } catch (const CountersUnavailable& error) {
+    row.counter_status = to_string(error.status());
+    counter_message_ = error.what();
+    if (options_.counters == CounterMode::require) throw;
+  }
+}
+
+void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
+  if (ceilings_ == nullptr) return;
+  const Ceiling& compute = ceilings_->compute(test_case.op().cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
+  const double memory_bound_gflops = *row.ai * ceilings_->memory().value;
+  row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
+  row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
+  row.bound = (memory_bound_gflops < compute.value ? "memory:" : "compute:") + compute.name;
+}
+
+}  // namespace noisefloor

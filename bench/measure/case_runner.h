@@ -1,0 +1,72 @@
+// One case from beginning to end: verified, timed cold and warm, its kernels' resources read, its counters collected. The
+// result is a row of sweep.csv and the raw samples behind it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/ceilings/ceilings.h"
+#include "bench/measure/candidate.h"
+#include "bench/measure/stopping_rule.h"
+#include "bench/measure/verify.h"
+#include "bench/platform/platform.h"
+#include "reports/sweep_csv.h"
+
+namespace noisefloor {
+
+enum class CounterMode { off, automatic, require };
+
+struct RunnerOptions {
+  StoppingRule cold;
+  StoppingRule warm{0.005, 10, 200, 0.3};
+  CounterMode counters = CounterMode::automatic;
+  std::uint64_t seed = 1;
+  double throttle_retry_seconds = 5;
+};
+
+struct CaseResult {
+  SweepRow row;
+  std::vector<double> cold_us;
+  std::vector<double> warm_us;
+  bool device_lost = false;  // the process can launch nothing more
+  std::string note;          // for the log: a baseline's chosen algorithm
+};
+
+class CaseRunner {
+ public:
+  // `ceilings` may be null: the roofline columns then stay empty. Throws CountersUnavailable when counters are required and
+  // cannot be had.
+  CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options);
+  ~CaseRunner();
+
+  // Never throws for what the case does wrong; the row's status says it.
+  CaseResult run(const Case& test_case);
+
+  // What to tell the user once: why counters are missing.
+  const std::string& counter_message() const { return counter_message_; }
+
+ private:
+  struct Clocks;
+  void time(const Case&, BoundCase&, CaseResult&);
+  void count(const Case&, BoundCase&, SweepRow&);
+  void read_resources(BoundCase&, SweepRow&);
+  void place_under_roof(const Case&, SweepRow&) const;
+
+  Platform* platform_;
+  const Ceilings* ceilings_;
+  RunnerOptions options_;
+  std::string counter_status_;
+  std::string counter_message_;
+  std::unique_ptr<Clocks> clocks_;
+  // The fixture of the last problem: the candidates of one problem come one after another.
+  std::string fixture_key_;
+  std::unique_ptr<Fixture> fixture_;
+  std::unique_ptr<Verifier> verifier_;
+};
+
+// The row of a case that cannot run here, without running it: unsupported_arch, not_built, unsupported_problem or no_device.
+std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description, const std::string& arch);
+
+}  // namespace noisefloor

@@ -1,0 +1,104 @@
+#include "bench/measure/fixture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kAlignment = 256;          // what cudaMalloc promises, so what kernels may count on
+constexpr unsigned char kGuardByte = 0xA5;
+constexpr unsigned char kPoisonByte = 0xFF;      // all ones is a NaN in fp32, bf16 and fp16
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+Fixture::Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed)
+    : platform_(&platform), op_(&op), problem_(std::move(problem)), dtype_(dtype), specs_(op.tensors(problem_, dtype)) {
+  std::size_t offset = kGuardBytes;
+  std::vector<std::size_t> offsets;
+  for (const TensorSpec& spec : specs_) {
+    offsets.push_back(offset);
+    offset = aligned(offset + spec.bytes()) + kGuardBytes;
+    ends_.push_back(offset);
+  }
+  arena_ = Buffer(platform, offset);
+  platform.fill_bytes(arena_.data(), kGuardByte, offset);
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    pointers_.push_back(static_cast<char*>(arena_.data()) + offsets[i]);
+    resident_.emplace_back(pointers_.back(), specs_[i].bytes());
+  }
+  saved_inout_.resize(specs_.size());
+  fill_inputs(seed);
+}
+
+void Fixture::fill_inputs(std::uint64_t seed) {
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    const TensorSpec& spec = specs_[i];
+    if (spec.role == Role::out) {
+      input_checksums_.push_back(0);
+      continue;
+    }
+    if (spec.fill.kind == Fill::Kind::op) {
+      std::vector<char> data(spec.bytes());
+      op_->fill(problem_, dtype_, i, data.data());
+      platform_->upload(pointers_[i], data.data(), data.size());
+    } else {
+      platform_->fill_normal(spec.dtype, pointers_[i], spec.elements(), spec.fill.mean, spec.fill.stddev, seed + i);
+    }
+    input_checksums_.push_back(platform_->checksum(pointers_[i], spec.bytes()));
+    if (spec.role == Role::inout) {
+      saved_inout_[i].resize(spec.bytes());
+      platform_->download(saved_inout_[i].data(), pointers_[i], spec.bytes());
+    }
+  }
+}
+
+void Fixture::reset_outputs() {
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (specs_[i].role == Role::out) platform_->fill_bytes(pointers_[i], kPoisonByte, specs_[i].bytes());
+    if (specs_[i].role == Role::inout) platform_->upload(pointers_[i], saved_inout_[i].data(), saved_inout_[i].size());
+    char* const tail = static_cast<char*>(pointers_[i]) + specs_[i].bytes();
+    platform_->fill_bytes(static_cast<char*>(pointers_[i]) - kGuardBytes, kGuardByte, kGuardBytes);
+    platform_->fill_bytes(tail, kGuardByte, static_cast<std::size_t>(static_cast<char*>(arena_.data()) + ends_[i] - tail));
+  }
+}
+
+bool Fixture::guards_intact(std::size_t tensor) {
+  char* const begin = static_cast<char*>(pointers_[tensor]);
+  char* const tail = begin + specs_[tensor].bytes();
+  const auto tail_bytes = static_cast<std::size_t>(static_cast<char*>(arena_.data()) + ends_[tensor] - tail);
+  std::vector<unsigned char> guard(kGuardBytes + tail_bytes);
+  platform_->download(guard.data(), begin - kGuardBytes, kGuardBytes);
+  platform_->download(guard.data() + kGuardBytes, tail, tail_bytes);
+  return std::all_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte == kGuardByte; });
+}
+
+std::optional<std::string> Fixture::find_damage() {
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (!guards_intact(i)) return fmt::format("wrote outside tensor '{}'", specs_[i].name);
+    if (specs_[i].role == Role::in && platform_->checksum(pointers_[i], specs_[i].bytes()) != input_checksums_[i])
+      return fmt::format("changed its input '{}'", specs_[i].name);
+  }
+  return std::nullopt;
+}
+
+std::span<const HostTensor> Fixture::host_tensors() {
+  if (!host_tensors_.empty()) return host_tensors_;
+  host_data_.resize(specs_.size());
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (specs_[i].role == Role::inout) host_data_[i] = saved_inout_[i];
+    if (specs_[i].role == Role::in) {
+      host_data_[i].resize(specs_[i].bytes());
+      platform_->download(host_data_[i].data(), pointers_[i], specs_[i].bytes());
+    }
+    host_tensors_.push_back({specs_[i].dtype, host_data_[i].empty() ? nullptr : host_data_[i].data()});
+  }
+  return host_tensors_;
+}
+
+}  // namespace noisefloor

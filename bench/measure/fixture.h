@@ -1,0 +1,57 @@
+// A problem's tensors on a platform: random inputs, poisoned outputs, and guard bands around all of them. Every candidate of
+// the problem is verified and timed on the same one.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/platform/platform.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor {
+
+class Fixture {
+ public:
+  // Allocates and fills. The inputs depend on the problem and `seed` alone. Throws OutOfMemory with the bytes needed.
+  Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed);
+
+  Platform& platform() const { return *platform_; }
+  const Op& op() const { return *op_; }
+  const AnyProblem& problem() const { return problem_; }
+  DType dtype() const { return dtype_; }
+  const std::vector<TensorSpec>& specs() const { return specs_; }
+  std::span<void* const> pointers() const { return pointers_; }
+  // Every byte range that a launch may touch: what must leave the cache before a cold sample.
+  const std::vector<std::pair<void*, std::size_t>>& resident() const { return resident_; }
+
+  // Outputs become NaN, inout tensors what they were, guard bands whole.
+  void reset_outputs();
+  // The first tensor whose guard band was written, or that is an input and changed.
+  std::optional<std::string> find_damage();
+  // Inputs on the host, in tensors() order, null data for outputs. Downloaded once.
+  std::span<const HostTensor> host_tensors();
+
+  static constexpr std::size_t kGuardBytes = 4096;  // one page: catches overruns by a whole tile row
+
+ private:
+  void fill_inputs(std::uint64_t seed);
+  bool guards_intact(std::size_t tensor);
+
+  Platform* platform_;
+  const Op* op_;
+  AnyProblem problem_;
+  DType dtype_;
+  std::vector<TensorSpec> specs_;
+  Buffer arena_;
+  std::vector<void*> pointers_;
+  std::vector<std::size_t> ends_;  // arena offsets where each tensor's trailing guard band ends
+  std::vector<std::pair<void*, std::size_t>> resident_;
+  std::vector<std::uint64_t> input_checksums_;
+  std::vector<std::vector<char>> saved_inout_;
+  std::vector<std::vector<char>> host_data_;
+  std::vector<HostTensor> host_tensors_;
+};
+
+}  // namespace noisefloor

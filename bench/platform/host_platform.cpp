@@ -1,0 +1,196 @@
+// The host: plain memory, all cores, caches emptied line by line.
+#include <fmt/format.h>
+#include <omp.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "bench/platform/platform.h"
+#include "bench/platform/random.h"
+#include "kernels/core/parallel.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kCacheLine = 64;
+constexpr std::int64_t kGrain = 1 << 16;
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  return "host CPU";
+}
+
+double now_us() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Writes back and drops every line of the range from all cache levels.
+void evict(const void* data, std::size_t bytes) {
+#if defined(__x86_64__)
+  parallel_for(static_cast<std::int64_t>(bytes), 1 << 20, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t offset = begin; offset < end; offset += kCacheLine)
+      __builtin_ia32_clflush(static_cast<const char*>(data) + offset);
+  });
+  __builtin_ia32_mfence();
+#else
+  (void)data;
+  (void)bytes;
+#endif
+}
+
+class HostPlatform final : public Platform {
+ public:
+  HostPlatform() {
+    description_.is_host = true;
+    const int cores = omp_get_max_threads();
+    description_.name = fmt::format("{} ({} {})", cpu_name(), cores, cores == 1 ? "core" : "cores");
+    utsname system{};
+    uname(&system);
+    description_.driver = fmt::format("{} {}", system.sysname, system.release);
+    description_.runtime = "GCC " __VERSION__;
+    description_.memory_bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+    description_.info.sm_count = cores;
+    const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    description_.info.l2_bytes = last_level > 0 ? static_cast<std::size_t>(last_level) : std::size_t{32} << 20;
+  }
+
+  std::string arch_text() const override { return NOISEFLOOR_HOST_ARCH; }
+
+  void* allocate(std::size_t bytes) override {
+    if (bytes > free_bytes())
+      throw OutOfMemory(fmt::format("needs {:.1f} GiB of host memory, {:.1f} GiB are free", static_cast<double>(bytes) / 0x1p30,
+                                    static_cast<double>(free_bytes()) / 0x1p30));
+    void* data = ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{kAlignment}, std::nothrow);
+    if (data == nullptr)
+      throw OutOfMemory(fmt::format("{:.1f} GiB of host memory could not be allocated", static_cast<double>(bytes) / 0x1p30));
+    return data;
+  }
+  void release(void* data) noexcept override { ::operator delete(data, std::align_val_t{kAlignment}); }
+
+  std::size_t free_bytes() override {
+    std::ifstream file("/proc/meminfo");
+    for (std::string line; std::getline(file, line);)
+      if (line.rfind("MemAvailable:", 0) == 0) return std::stoull(line.substr(13)) * 1024;
+    return description_.memory_bytes / 2;
+  }
+  void upload(void* device, const void* host, std::size_t bytes) override { std::memcpy(device, host, bytes); }
+  void download(void* host, const void* device, std::size_t bytes) override { std::memcpy(host, device, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void fill_bytes(void* data, unsigned char value, std::size_t bytes) override { std::memset(data, value, bytes); }
+
+  void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev, std::uint64_t seed) override {
+    parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      float numbers[4];
+      for (std::int64_t i = begin; i < end; ++i) {
+        if (i % 4 == 0 || i == begin) normal_block(seed, static_cast<std::uint64_t>(i / 4), numbers);
+        store_element(dtype, data, i, static_cast<float>(mean) + static_cast<float>(stddev) * numbers[i % 4]);
+      }
+    });
+  }
+
+  std::uint64_t checksum(const void* data, std::size_t bytes) override {
+    const auto words = static_cast<std::int64_t>((bytes + 3) / 4);
+    std::uint64_t sum = 0;
+    std::mutex mutex;
+    parallel_for(words, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::uint64_t part = 0;
+      for (std::int64_t i = begin; i < end; ++i) {
+        std::uint32_t word = 0;
+        const auto offset = static_cast<std::size_t>(i) * 4;
+        std::memcpy(&word, static_cast<const char*>(data) + offset, std::min<std::size_t>(4, bytes - offset));
+        part += hashed_word(word, static_cast<std::uint64_t>(i));
+      }
+      const std::lock_guard lock(mutex);
+      sum += part;
+    });
+    return sum;
+  }
+
+  std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) override {
+    std::vector<double> values(elements.size());
+    for (std::size_t i = 0; i < elements.size(); ++i) values[i] = load_element(dtype, data, elements[i]);
+    return values;
+  }
+
+  Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) override {
+    Difference total;
+    double squared_error = 0, squared = 0;
+    std::mutex mutex;
+    parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      Difference part;
+      double part_error = 0, part_squared = 0;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const double x = load_element(dtype, a, i), y = load_element(dtype, b, i);
+        const double error = std::abs(x - y);
+        if (!std::isfinite(x)) part.all_finite = false;
+        if (!(error / (std::abs(y) + rms) <= part.max_error)) part.max_error = error / (std::abs(y) + rms), part.worst = i;
+        part_error += error * error;
+        part_squared += y * y;
+      }
+      const std::lock_guard lock(mutex);
+      squared_error += part_error;
+      squared += part_squared;
+      total.all_finite = total.all_finite && part.all_finite;
+      if (!(part.max_error <= total.max_error)) total.max_error = part.max_error, total.worst = part.worst;
+    });
+    total.l2_error = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
+    return total;
+  }
+
+  void synchronize() override {}
+
+  std::vector<double> time_cold(const Launch& launch, int samples,
+                                std::span<const std::pair<void*, std::size_t>> resident) override {
+    std::vector<double> times;
+    for (int i = 0; i < samples; ++i) {
+      for (const auto& [data, bytes] : resident) evict(data, bytes);
+#if !defined(__x86_64__)
+      flush_cache();
+#endif
+      const double start = now_us();
+      throw_if_failed(launch());
+      times.push_back(now_us() - start);
+    }
+    return times;
+  }
+
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
+    std::vector<double> times;
+    throw_if_failed(launch());
+    for (int i = 0; i < samples; ++i) {
+      const double start = now_us();
+      for (int j = 0; j < repeats; ++j) throw_if_failed(launch());
+      times.push_back((now_us() - start) / repeats);
+    }
+    return times;
+  }
+
+  void flush_cache() override {
+    flush_.resize(2 * description_.info.l2_bytes);
+    parallel_for(static_cast<std::int64_t>(flush_.size()), 1 << 20, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; i += kCacheLine) ++flush_[static_cast<std::size_t>(i)];
+    });
+  }
+
+ private:
+  std::vector<char> flush_;
+};
+
+}  // namespace
+
+std::unique_ptr<Platform> make_host_platform() {
+  return std::make_unique<HostPlatform>();
+}
+
+}  // namespace noisefloor

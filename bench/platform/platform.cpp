@@ -1,0 +1,27 @@
+#include "bench/platform/platform.h"
+
+#include <fmt/format.h>
+
+namespace noisefloor {
+
+LaunchContext Platform::context() const {
+  LaunchContext context;
+  context.stream = stream_;
+  context.device = &description_.info;
+  return context;
+}
+
+void throw_if_failed(const Status& status) {
+  switch (status.code) {
+    case StatusCode::ok:
+      return;
+    case StatusCode::out_of_memory:
+      throw OutOfMemory(status.what);
+    case StatusCode::cuda_error:
+      throw DeviceError(fmt::format("{}: {}", status.what, cuda_error_text(status.cuda_error)), false);
+    default:
+      throw std::runtime_error(fmt::format("{}: {}", to_string(status.code), status.what));
+  }
+}
+
+}  // namespace noisefloor

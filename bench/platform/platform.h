@@ -1,0 +1,133 @@
+// The machine a sweep runs on: a CUDA device, or the host with all its cores. Everything the harness does to memory and time
+// goes through here, so that verifying and measuring are written once.
+//
+// Failures of the device throw DeviceError; `lost` says that the CUDA context is gone and the process must start again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/core/device.h"
+#include "kernels/core/dtype.h"
+#include "kernels/core/status.h"
+
+namespace noisefloor {
+
+class DeviceError : public std::runtime_error {
+ public:
+  DeviceError(const std::string& message, bool lost) : std::runtime_error(message), lost_(lost) {}
+  bool lost() const { return lost_; }
+
+ private:
+  bool lost_;
+};
+
+class OutOfMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Enqueues one launch on context().stream (on the host: runs it to its end).
+using Launch = std::function<Status()>;
+
+struct PlatformDescription {
+  bool is_host = false;
+  int index = -1;               // CUDA device number
+  std::string name;             // "NVIDIA H200", "AMD EPYC (2 cores)"
+  std::string driver;           // CUDA driver version, or the operating system
+  std::string runtime;          // CUDA runtime, or the compiler
+  std::string pci_bus_id;       // empty on the host
+  std::size_t memory_bytes = 0;
+  DeviceInfo info;
+};
+
+// How far an array is from another of the same length.
+struct Difference {
+  double max_error = 0;   // max |a - b| / (|b| + rms)
+  double l2_error = 0;    // ||a - b|| / ||b||
+  std::int64_t worst = 0; // where max_error is
+  bool all_finite = true;
+};
+
+class Platform {
+ public:
+  virtual ~Platform() = default;
+
+  const PlatformDescription& description() const { return description_; }
+  virtual std::string arch_text() const = 0;  // "sm_90", "x86-64-v4"
+  LaunchContext context() const;
+
+  virtual void* allocate(std::size_t bytes) = 0;  // 256-byte aligned; throws OutOfMemory
+  virtual void release(void* data) noexcept = 0;
+  virtual std::size_t free_bytes() = 0;
+  virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void download(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void fill_bytes(void* data, unsigned char value, std::size_t bytes) = 0;
+  // Element i is normal number i of stream `seed` (Philox), rounded into dtype: the same on every platform up to rounding.
+  virtual void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev, std::uint64_t seed) = 0;
+  // Order-independent sum of hashed 32-bit words; `bytes` is rounded down to whole words plus a tail word.
+  virtual std::uint64_t checksum(const void* data, std::size_t bytes) = 0;
+  virtual std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) = 0;
+  // `rms` is that of b.
+  virtual Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) = 0;
+  virtual void synchronize() = 0;
+
+  // `samples` times of one launch each, in microseconds, with none of `resident` (what the launch touches) in cache.
+  virtual std::vector<double> time_cold(const Launch& launch, int samples,
+                                        std::span<const std::pair<void*, std::size_t>> resident) = 0;
+  // `samples` times, each the mean of `repeats` launches back to back (on a GPU: replays of one CUDA graph).
+  virtual std::vector<double> time_warm(const Launch& launch, int samples, int repeats) = 0;
+  // Empties caches of everything, for counter passes.
+  virtual void flush_cache() = 0;
+
+ protected:
+  PlatformDescription description_;
+  Stream stream_ = nullptr;
+};
+
+// Turns a launcher's status into an exception: OutOfMemory, DeviceError or std::runtime_error with the status's text.
+void throw_if_failed(const Status& status);
+
+// "an illegal memory access was encountered (cudaErrorIllegalAddress)"; the number in a build without CUDA.
+std::string cuda_error_text(int error);
+
+std::unique_ptr<Platform> make_host_platform();
+// Throws DeviceError with what to do when there is no such device, no driver, or an old one; always in a build without CUDA.
+std::unique_ptr<Platform> make_cuda_platform(int device);
+// Number of CUDA devices; 0 with `why` filled when there is no driver, or this build has no CUDA.
+int cuda_device_count(std::string& why);
+
+// One allocation of a platform.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Platform& platform, std::size_t bytes) : platform_(&platform), data_(platform.allocate(bytes)), bytes_(bytes) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) platform_->release(data_);
+  }
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(platform_, other.platform_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Platform* platform_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace noisefloor

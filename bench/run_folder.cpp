@@ -1,0 +1,172 @@
+#include "bench/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/measure/build_info.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kWritten[] = {"sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "roofline.csv", "plan.csv"};
+
+std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
+  return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
+}
+
+// Cuts off a last line that a killed sweep left without its end.
+void drop_incomplete_line(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return;
+  std::ifstream stream(file, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  const std::size_t end = text.rfind('\n');
+  const std::size_t complete = end == std::string::npos ? 0 : end + 1;
+  if (complete != text.size()) std::filesystem::resize_file(file, complete);
+}
+
+std::vector<double> rounded(const std::vector<double>& values) {
+  std::vector<double> out;
+  for (const double value : values) out.push_back(std::round(value * 1e3) / 1e3);  // events resolve half a microsecond at best
+  return out;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(std::filesystem::path folder, const PlatformDescription& description, const std::string& commit,
+                     bool fresh)
+    : folder_(std::move(folder)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder_.string(), error.message()));
+  const auto lock_file = folder_ / ".lock";
+  lock_ = open(lock_file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (lock_ < 0) throw file_error(lock_file, "cannot be written");
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    close(lock_);
+    throw std::runtime_error(fmt::format("{}: another sweep is writing there", folder_.string()));
+  }
+  try {
+    open_files(fresh);
+    for (const auto& [key, row] : rows_) {
+      if (row.device != description.name)
+        throw std::runtime_error(fmt::format("{}: holds rows of '{}', this is '{}'; give another --out, or --fresh",
+                                             folder_.string(), row.device, description.name));
+      if (row.commit != commit)
+        throw std::runtime_error(fmt::format("{}: holds rows of commit {}, this is {}; give another --out, or --fresh",
+                                             folder_.string(), row.commit, commit));
+    }
+  } catch (...) {
+    close(lock_);
+    throw;
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) close(lock_);
+}
+
+void RunFolder::open_files(bool fresh) {
+  if (fresh)
+    for (const char* name : kWritten) std::filesystem::remove(folder_ / name);
+  const auto sweep = folder_ / "sweep.csv";
+  drop_incomplete_line(sweep);
+  drop_incomplete_line(folder_ / "samples.jsonl");
+  if (std::filesystem::exists(sweep) && std::filesystem::file_size(sweep) > 0) {
+    for (SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row.key(), row);
+  } else {
+    append_line(sweep, sweep_csv_header());
+  }
+}
+
+void RunFolder::append_line(const std::filesystem::path& file, const std::string& line) {
+  const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw file_error(file, "cannot be written");
+  std::size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t count = write(descriptor, line.data() + done, line.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const auto failure = file_error(file, "writing failed, the rows before this one are whole");
+      close(descriptor);
+      drop_incomplete_line(file);
+      throw failure;
+    }
+    done += static_cast<std::size_t>(count);
+  }
+  if (close(descriptor) != 0) throw file_error(file, "closing failed");
+}
+
+void RunFolder::append(const CaseResult& result) {
+  const SweepRow& row = result.row;
+  if (row.status == Outcome::ok || row.status == Outcome::throttled) {
+    const nlohmann::ordered_json samples = {{"op", row.op},           {"dtype", row.dtype},
+                                            {"problem", row.problem}, {"variant", row.variant},
+                                            {"cold_us", rounded(result.cold_us)}, {"warm_us", rounded(result.warm_us)}};
+    append_line(folder_ / "samples.jsonl", samples.dump() + "\n");
+  }
+  append_line(folder_ / "sweep.csv", to_csv(row));
+  rows_.insert_or_assign(row.key(), row);
+}
+
+void RunFolder::write_environment(const PlatformDescription& description, const std::string& driver_version,
+                                  const std::vector<std::string>& command_line) {
+  const BuildInfo& build = build_info();
+  char host[256] = "";
+  (void)gethostname(host, sizeof host - 1);
+  nlohmann::ordered_json environment = {
+      {"device", description.name},
+      {"memory_bytes", description.memory_bytes},
+      {"compute_capability", description.info.compute_capability},
+      {"sm_count", description.info.sm_count},
+      {"l2_bytes", description.info.l2_bytes},
+      {"driver", driver_version.empty() ? description.driver : driver_version},
+      {"cuda_driver", description.is_host ? "" : description.driver},
+      {"cuda_runtime", description.is_host ? "" : description.runtime},
+      {"cuda_toolkit", build.cuda_toolkit},
+      {"cuda_architectures", build.cuda_architectures},
+      {"compiler", build.compiler},
+      {"host_arch", build.host_arch},
+      {"build_type", build.build_type},
+      {"version", build.version},
+      {"commit", build.commit},
+      {"host", host},
+      {"command_line", command_line},
+      {"time_utc", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+  };
+  const auto file = folder_ / "env.json";
+  const auto partial = folder_ / "env.json.partial";
+  std::ofstream stream(partial);
+  stream << environment.dump(2) << "\n";
+  stream.close();
+  if (!stream) throw file_error(partial, "cannot be written");
+  std::filesystem::rename(partial, file);
+}
+
+std::string device_slug(const std::string& device) {
+  std::string slug;
+  for (const char c : device) {
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      slug += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (!slug.empty() && slug.back() != '-')
+      slug += '-';
+  }
+  while (!slug.empty() && slug.back() == '-') slug.pop_back();
+  return slug.empty() ? "device" : slug;
+}
+
+std::filesystem::path default_run_folder(const std::string& device) {
+  return std::filesystem::path("runs") / device_slug(device) /
+         fmt::format("{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,80 @@
+#include "reports/csv.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <stdexcept>
+
+#include <libfccp/csv.h>
+
+namespace noisefloor {
+
+std::vector<std::string> split_csv_line(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted) {
+      if (c != '"') {
+        fields.back() += c;
+      } else if (i + 1 < line.size() && line[i + 1] == '"') {
+        fields.back() += '"';
+        ++i;
+      } else {
+        quoted = false;
+        if (i + 1 < line.size() && line[i + 1] != ',') throw std::runtime_error("text after a closing quote");
+      }
+    } else if (c == ',') {
+      fields.emplace_back();
+    } else if (c == '"' && fields.back().empty()) {
+      quoted = true;
+    } else {
+      fields.back() += c;
+    }
+  }
+  if (quoted) throw std::runtime_error("a quote is not closed");
+  return fields;
+}
+
+std::string quote_csv(const std::string& field) {
+  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
+  std::string quoted = "\"";
+  for (const char c : field) {
+    if (c == '"') quoted += '"';
+    quoted += (c == '\n' || c == '\r') ? ' ' : c;  // one row is one line: an interrupted sweep is repaired by lines
+  }
+  return quoted + '"';
+}
+
+CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
+  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (drop_incomplete && !text.empty() && text.back() != '\n') text.resize(text.rfind('\n') + 1);
+
+  CsvFile csv;
+  io::LineReader reader(file.string(), text.data(), text.data() + text.size());
+  std::size_t number = 0;
+  while (const char* line = reader.next_line()) {
+    ++number;
+    if (*line == '\0') continue;
+    std::vector<std::string> fields;
+    try {
+      fields = split_csv_line(line);
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), number, error.what()));
+    }
+    if (csv.header.empty()) {
+      csv.header = std::move(fields);
+      continue;
+    }
+    if (fields.size() != csv.header.size())
+      throw std::runtime_error(fmt::format("{}:{}: {} columns, the header has {}", file.string(), number, fields.size(),
+                                           csv.header.size()));
+    csv.lines.push_back({number, std::move(fields)});
+  }
+  if (csv.header.empty()) throw std::runtime_error(fmt::format("{}: empty, no header line", file.string()));
+  return csv;
+}
+
+}  // namespace noisefloor

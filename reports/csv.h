@@ -1,0 +1,27 @@
+// Lines of comma-separated text (RFC 4180 quoting), for files whose columns are known only at run time.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace noisefloor {
+
+// The fields of one line. Throws std::runtime_error on an unclosed quote or text after a closing one.
+std::vector<std::string> split_csv_line(std::string_view line);
+std::string quote_csv(const std::string& field);
+
+struct CsvLine {
+  std::size_t number;  // in the file, from 1
+  std::vector<std::string> fields;
+};
+struct CsvFile {
+  std::vector<std::string> header;
+  std::vector<CsvLine> lines;
+};
+// Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line (no
+// line end) is dropped when `drop_incomplete`. Throws std::runtime_error naming file and line.
+CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete = false);
+
+}  // namespace noisefloor

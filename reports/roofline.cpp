@@ -1,0 +1,164 @@
+#include "reports/roofline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <set>
+#include <stdexcept>
+
+#include "reports/csv.h"
+
+namespace noisefloor {
+namespace {
+
+bool timed(const SweepRow& row) {
+  return row.status == Outcome::ok && row.time_cold_us.has_value();
+}
+
+std::string problem_key(const SweepRow& row) {
+  return row.op + "|" + row.dtype + "|" + row.problem;
+}
+
+std::string number(const std::optional<double>& value) {
+  return value ? fmt::format("{:.6g}", *value) : std::string();
+}
+
+// Writes beside and renames, so that a reader or a full disk never leaves half a file.
+void write_file(const std::filesystem::path& file, const std::string& text) {
+  const std::filesystem::path partial = file.string() + ".partial";
+  std::ofstream stream(partial, std::ios::binary);
+  stream << text;
+  stream.close();
+  std::error_code error;
+  if (stream) std::filesystem::rename(partial, file, error);
+  if (!stream || error) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
+}
+
+}  // namespace
+
+CeilingRates read_ceiling_rates(const std::filesystem::path& file) {
+  const CsvFile csv = read_csv(file);
+  const auto column = [&](const char* name) {
+    const auto found = std::find(csv.header.begin(), csv.header.end(), name);
+    if (found == csv.header.end()) throw std::runtime_error(fmt::format("{}:1: no column '{}'", file.string(), name));
+    return static_cast<std::size_t>(found - csv.header.begin());
+  };
+  const std::size_t name = column("name"), value = column("value");
+  CeilingRates rates;
+  for (const CsvLine& line : csv.lines) {
+    const std::string& text = line.fields[value];
+    double rate = 0;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), rate);
+    if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !(rate > 0))
+      throw std::runtime_error(fmt::format("{}:{}: column 'value' is '{}', not a rate above 0", file.string(), line.number, text));
+    rates[line.fields[name]] = rate;
+  }
+  return rates;
+}
+
+std::string compute_ceiling_of(const SweepRow& row) {
+  const std::size_t colon = row.bound.find(':');
+  return colon == std::string::npos ? "" : row.bound.substr(colon + 1);
+}
+
+void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
+  const auto memory = ceilings.find("dram_copy");
+  if (memory == ceilings.end()) return;
+  std::map<std::string, std::string> ceiling_of;  // op|dtype
+  for (const SweepRow& row : rows)
+    if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty()) ceiling_of[row.op + "|" + row.dtype] = ceiling;
+  for (SweepRow& row : rows) {
+    if (!timed(row) || row.bytes <= 0) continue;
+    if (!row.gflops) row.gflops = row.flops / *row.time_cold_us * 1e-3;
+    if (!row.gbps) row.gbps = row.bytes / *row.time_cold_us * 1e-3;
+    if (!row.ai) row.ai = row.flops / row.bytes;
+    if (row.attainable_gflops) continue;
+    const auto compute = ceilings.find(ceiling_of[row.op + "|" + row.dtype]);
+    if (compute == ceilings.end()) continue;
+    const double by_memory = *row.ai * memory->second;
+    row.attainable_gflops = std::min(by_memory, compute->second);
+    row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
+    row.bound = (by_memory < compute->second ? "memory:" : "compute:") + compute->first;
+  }
+}
+
+std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only) {
+  std::vector<const SweepRow*> fastest;
+  std::map<std::string, std::size_t> place;
+  for (const SweepRow& row : rows) {
+    if (!timed(row) || (own_only && row.kind == "baseline")) continue;
+    const auto [found, is_new] = place.try_emplace(problem_key(row), fastest.size());
+    if (is_new)
+      fastest.push_back(&row);
+    else if (*row.time_cold_us < *fastest[found->second]->time_cold_us)
+      fastest[found->second] = &row;
+  }
+  return fastest;
+}
+
+std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows) {
+  // Every problem of a network that the run knows of, timed or not.
+  std::map<std::tuple<std::string, std::string, std::string>, std::map<std::string, long>> needs;  // (network, op, dtype)
+  std::map<std::string, std::map<std::string, double>> times;                                      // problem -> choice -> us
+  std::map<std::string, std::vector<std::string>> choices;                                         // op -> in order met
+  for (const SweepRow& row : rows) {
+    for (const NetworkCount& use : parse_networks(row.networks))
+      needs[{use.network, row.op, row.dtype}][problem_key(row)] = use.count;
+    auto& known = choices[row.op];
+    if (std::find(known.begin(), known.end(), row.variant) == known.end()) known.push_back(row.variant);
+    if (timed(row)) times[problem_key(row)][row.variant] = *row.time_cold_us;
+  }
+  for (const SweepRow* row : fastest_rows(rows, true)) times[problem_key(*row)]["own best"] = *row->time_cold_us;
+  for (const SweepRow* row : fastest_rows(rows, false)) times[problem_key(*row)]["fastest"] = *row->time_cold_us;
+
+  std::vector<NetworkTotal> totals;
+  for (const auto& [where, problems] : needs) {
+    const auto& [network, op, dtype] = where;
+    std::vector<std::string> names = choices[op];
+    names.insert(names.end(), {"own best", "fastest"});
+    for (const std::string& choice : names) {
+      NetworkTotal total{network, op, dtype, choice, 0, static_cast<int>(problems.size()), 0};
+      for (const auto& [problem, count] : problems) {
+        const auto by_choice = times.find(problem);
+        const auto found = by_choice == times.end() ? std::map<std::string, double>::iterator{} : by_choice->second.find(choice);
+        if (by_choice == times.end() || found == by_choice->second.end())
+          ++total.missing;
+        else
+          total.microseconds += found->second * static_cast<double>(count);
+      }
+      if (total.missing < total.problems) totals.push_back(total);
+    }
+  }
+  return totals;
+}
+
+void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
+  std::string text =
+      "op,variant,kind,dtype,problem,device,ai,ai_measured,gflops,gbps,ceiling_gflops,ceiling_gbps,attainable_gflops,"
+      "pct_of_roof,bound,status\n";
+  const auto rate = [&](const std::string& name) -> std::optional<double> {
+    const auto found = ceilings.find(name);
+    return found == ceilings.end() ? std::nullopt : std::optional(found->second);
+  };
+  for (const SweepRow& row : rows) {
+    std::optional<double> ai_measured;
+    if (row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
+      ai_measured = row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", quote_csv(row.op), quote_csv(row.variant), row.kind,
+                        row.dtype, quote_csv(row.problem), quote_csv(row.device), number(row.ai), number(ai_measured),
+                        number(row.gflops), number(row.gbps), number(rate(compute_ceiling_of(row))), number(rate("dram_copy")),
+                        number(row.attainable_gflops), number(row.pct_of_roof), row.bound, to_string(row.status));
+  }
+  write_file(file, text);
+}
+
+void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows) {
+  std::string text = "op,dtype,problem,variant\n";
+  for (const SweepRow* row : fastest_rows(rows, false))
+    text += fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));
+  write_file(file, text);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,68 @@
+// The tables that a sweep ends with.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "reports/roofline.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kShowAll = 80;       // rows that still read as one table
+constexpr std::size_t kProblemWidth = 64;
+
+std::string clipped(const std::string& text) {
+  return text.size() <= kProblemWidth ? text : text.substr(0, kProblemWidth - 3) + "...";
+}
+
+std::string cell(const std::optional<double>& value, const char* form) {
+  return value ? fmt::format(fmt::runtime(form), *value) : std::string("-");
+}
+
+}  // namespace
+
+std::string row_table(const std::vector<SweepRow>& rows) {
+  std::map<std::string, double> best_baseline;  // op|dtype|problem -> us
+  const auto key = [](const SweepRow& row) { return row.op + "|" + row.dtype + "|" + row.problem; };
+  for (const SweepRow& row : rows) {
+    if (row.kind != "baseline" || row.status != Outcome::ok || !row.time_cold_us) continue;
+    const auto [found, is_new] = best_baseline.try_emplace(key(row), *row.time_cold_us);
+    if (!is_new) found->second = std::min(found->second, *row.time_cold_us);
+  }
+  const auto fastest_own = fastest_rows(rows, true);
+  const bool all = rows.size() <= kShowAll;
+  std::string text = fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}\n", "op", "problem", kProblemWidth,
+                                 "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status");
+  std::size_t left_out = 0;
+  for (const SweepRow& row : rows) {
+    const bool wrong = row.status == Outcome::incorrect || row.status == Outcome::cuda_error;
+    const bool best = std::find(fastest_own.begin(), fastest_own.end(), &row) != fastest_own.end();
+    const bool baseline = row.kind == "baseline" && row.status == Outcome::ok;
+    if (!(all || wrong || best || baseline)) {
+      ++left_out;
+      continue;
+    }
+    const auto reference = best_baseline.find(key(row));
+    std::optional<double> ratio;  // above 1: faster than the best baseline
+    if (row.time_cold_us && reference != best_baseline.end()) ratio = reference->second / *row.time_cold_us;
+    text += fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}{}\n", row.op, clipped(row.problem),
+                        kProblemWidth, row.dtype, row.variant, cell(row.time_cold_us, "{:.2f}"), cell(row.time_warm_us, "{:.2f}"),
+                        cell(row.pct_of_roof, "{:.1f}"), cell(ratio, "{:.2f}"), to_string(row.status),
+                        row.reason.empty() ? "" : " (" + row.reason + ")");
+  }
+  if (left_out > 0)
+    text += fmt::format("(the best own variant and the baselines of each problem; {} more rows in sweep.csv)\n", left_out);
+  return text;
+}
+
+std::string totals_table(const std::vector<NetworkTotal>& totals) {
+  std::string text = fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12}  {}\n", "network", "op", "dtype", "variant", "total us",
+                                 "problems timed");
+  for (const NetworkTotal& total : totals)
+    text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f}  {} of {}\n", total.network, total.op, total.dtype, total.choice,
+                        total.microseconds, total.problems - total.missing, total.problems);
+  return text;
+}
+
+}  // namespace noisefloor
