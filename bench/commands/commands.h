@@ -1,0 +1,43 @@
+// The commands of the program. Each adds its own subcommand; the chosen one runs after parsing and returns the exit code:
+// 0 done, 1 the thing checked is not so (incorrect, an error on the device), 2 could not do what was asked.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/platform/platform.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor {
+
+// What the program was started with, for env.json and for starting again.
+struct Invocation {
+  std::vector<std::string> arguments;            // argv
+  std::vector<std::string> benchmark_arguments;  // --benchmark_*: Google Benchmark's
+};
+
+using CommandResult = std::shared_ptr<std::function<int()>>;  // set by the chosen subcommand
+
+void add_devices_command(CLI::App& app, CommandResult result);
+void add_list_command(CLI::App& app, CommandResult result);
+void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
+void add_run_command(CLI::App& app, CommandResult result);
+void add_ceilings_command(CLI::App& app, CommandResult result);
+void add_roofline_command(CLI::App& app, CommandResult result);
+
+constexpr int kDone = 0;
+constexpr int kNotSo = 1;
+constexpr int kCouldNot = 2;
+
+// "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). Throws
+// InvalidInput or DeviceError.
+std::unique_ptr<Platform> open_platform(const std::string& device);
+
+const Op& require_op(const std::string& name);             // throws InvalidInput with "did you mean"
+DType require_dtype(const Op& op, const std::string& name);  // likewise
+std::vector<std::string> split_list(const std::string& text);  // "a,b" -> {"a", "b"}
+
+}  // namespace noisefloor

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "bench/commands/commands.h"
+#include "kernels/catalogue.h"
+
+namespace noisefloor {
+
+std::unique_ptr<Platform> open_platform(const std::string& device) {
+  if (device == "host") return make_host_platform();
+  if (device.empty()) {
+    std::string why;
+    if (cuda_device_count(why) > 0) return make_cuda_platform(0);
+    fmt::print(stderr, "{}: running the host variants on all cores\n", why.substr(0, why.find(';')));
+    return make_host_platform();
+  }
+  int index = 0;
+  const auto parsed = std::from_chars(device.data(), device.data() + device.size(), index);
+  if (parsed.ec != std::errc() || parsed.ptr != device.data() + device.size())
+    throw InvalidInput(fmt::format("--device is '{}', not 'host' or a device number (noisefloor devices)", device));
+  return make_cuda_platform(index);
+}
+
+const Op& require_op(const std::string& name) {
+  if (const Op* op = find_op(name)) return *op;
+  std::vector<std::string> names;
+  for (const Op& op : catalogue()) names.push_back(op.name);
+  throw InvalidInput(fmt::format("unknown op '{}'{} (noisefloor list ops)", name, did_you_mean(name, names)));
+}
+
+DType require_dtype(const Op& op, const std::string& name) {
+  std::vector<std::string> names;
+  for (const DType dtype : op.dtypes) names.push_back(to_string(dtype));
+  const auto dtype = parse_dtype(name);
+  if (!dtype || std::find(op.dtypes.begin(), op.dtypes.end(), *dtype) == op.dtypes.end())
+    throw InvalidInput(fmt::format("op '{}' has no dtype '{}'; it has {}{}", op.name, name, fmt::join(names, ", "),
+                                   did_you_mean(name, names)));
+  return *dtype;
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items;
+  std::size_t begin = 0;
+  while (begin <= text.size() && !text.empty()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+}  // namespace noisefloor

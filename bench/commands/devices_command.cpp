@@ -1,0 +1,56 @@
+// noisefloor devices: what is in this machine, what this program was built for, and what can be counted.
+#include <fmt/format.h>
+
+#include "bench/commands/commands.h"
+#include "bench/counters/range_profiler.h"
+#include "bench/measure/build_info.h"
+#include "bench/measure/nvml.h"
+
+namespace noisefloor {
+namespace {
+
+void print_gpu(int index) {
+  const auto platform = make_cuda_platform(index);
+  const PlatformDescription& gpu = platform->description();
+  fmt::print("device {}: {}, sm_{}, {} SMs, {:.1f} GiB, L2 {:.0f} MiB, PCI {}\n", index, gpu.name, gpu.info.compute_capability,
+             gpu.info.sm_count, static_cast<double>(gpu.memory_bytes) / 0x1p30, static_cast<double>(gpu.info.l2_bytes) / 0x1p20,
+             gpu.pci_bus_id);
+  const GpuMonitor monitor = GpuMonitor::of_cuda_device(index);
+  fmt::print("  driver: {} (CUDA {}), program: CUDA {}\n", monitor.available() ? monitor.driver_version() : "?", gpu.driver, gpu.runtime);
+  if (!monitor.available()) {
+    fmt::print("  NVML: {}\n", monitor.reason());
+  } else {
+    const GpuState state = monitor.read();
+    const auto text = [](const auto& value, const char* unit) { return value ? fmt::format("{} {}", *value, unit) : std::string("?"); };
+    fmt::print("  now: SM {}, memory {}, {}, {}, throttle: {}\n", text(state.sm_clock_mhz, "MHz"), text(state.memory_clock_mhz, "MHz"),
+               text(state.temperature_c, "C"), text(state.power_w, "W"),
+               state.clock_event_reasons ? clock_events_text(*state.clock_event_reasons & kClockThrottle) : "?");
+  }
+  const CounterProbe probe = probe_counters();
+  fmt::print("  counters: {}{}\n", to_string(probe.status), probe.message.empty() ? "" : " (" + probe.message + ")");
+}
+
+int devices() {
+  const BuildInfo& build = build_info();
+  fmt::print("noisefloor {} (commit {}, {}, {})\n", build.version, build.commit, build.build_type, build.compiler);
+  fmt::print("built for: host {}, CUDA {}\n", build.host_arch,
+             build.cuda_toolkit.empty() ? "none" : build.cuda_toolkit + " architectures " + build.cuda_architectures);
+  std::string why;
+  const int count = cuda_device_count(why);
+  if (count == 0) fmt::print("no GPU: {}\n", why);
+  for (int index = 0; index < count; ++index) print_gpu(index);
+  const auto host = make_host_platform();
+  fmt::print("host: {}, {:.1f} GiB, last-level cache {:.0f} MiB\n", host->description().name,
+             static_cast<double>(host->description().memory_bytes) / 0x1p30,
+             static_cast<double>(host->description().info.l2_bytes) / 0x1p20);
+  return kDone;
+}
+
+}  // namespace
+
+void add_devices_command(CLI::App& app, CommandResult result) {
+  CLI::App* command = app.add_subcommand("devices", "GPUs, driver, what was built, what can be counted, and the host");
+  command->callback([=] { *result = devices; });
+}
+
+}  // namespace noisefloor

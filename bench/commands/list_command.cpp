@@ -1,0 +1,99 @@
+// noisefloor list: what there is to sweep.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "bench/commands/commands.h"
+#include "bench/measure/candidate.h"
+#include "bench/problems/problem_files.h"
+
+namespace noisefloor {
+namespace {
+
+struct ListArguments {
+  std::string what, filter, ops, networks, problems, format = "text";
+};
+
+void list_ops(const std::regex& filter) {
+  for (const Op& op : catalogue()) {
+    if (!std::regex_search(op.name, filter)) continue;
+    std::vector<std::string> dtypes;
+    for (const DType dtype : op.dtypes) dtypes.push_back(to_string(dtype));
+    fmt::print("{}  ({})\n", op.name, fmt::join(dtypes, ", "));
+    for (const std::string& field : op.fields) fmt::print("  {}\n", field);
+  }
+}
+
+void list_variants(const std::regex& filter) {
+  fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", "op", "variant", "kind", "arch", "built");
+  for (const Op& op : catalogue())
+    for (const Candidate& candidate : candidates_of(op))
+      if (std::regex_search(op.name + "/" + candidate.name, filter))
+        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", op.name, candidate.name, to_string(candidate.kind), to_string(candidate.arch),
+                   candidate.built() ? "yes" : "no");
+}
+
+void print_json(const ProblemEntry& entry) {
+  // The fields that the text names; those left out have their defaults.
+  nlohmann::ordered_json fields = nlohmann::ordered_json::object();
+  for (const KeyValue& pair : split_problem_text(entry.text)) fields[pair.key] = pair.value;
+  const nlohmann::ordered_json line = {
+      {"op", entry.op->name}, {"problem", entry.text}, {"networks", entry.networks()}, {"fields", fields}};
+  fmt::print("{}\n", line.dump());
+}
+
+int list(const ListArguments& arguments) {
+  std::regex filter;
+  try {
+    filter = std::regex(arguments.filter.empty() ? "." : arguments.filter, std::regex::extended);
+  } catch (const std::regex_error&) {
+    throw InvalidInput(fmt::format("--filter: '{}' is no regular expression", arguments.filter));
+  }
+  if (arguments.what == "ops") {
+    list_ops(filter);
+    return kDone;
+  }
+  if (arguments.what == "variants") {
+    list_variants(filter);
+    return kDone;
+  }
+  auto problems = load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
+  if (arguments.what == "networks") {
+    for (const std::string& name : network_names(problems))
+      if (std::regex_search(name, filter)) fmt::print("{}\n", name);
+    return kDone;
+  }
+  if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
+  const auto ops = split_list(arguments.ops);
+  for (const std::string& op : ops) (void)require_op(op);
+  for (const ProblemEntry& entry : problems) {
+    if (!ops.empty() && std::find(ops.begin(), ops.end(), entry.op->name) == ops.end()) continue;
+    if (!std::regex_search(entry.op->name + "/" + entry.text, filter)) continue;
+    if (arguments.format == "json")
+      print_json(entry);
+    else
+      fmt::print("{} {}  [{}]\n", entry.op->name, entry.text, entry.networks());
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_list_command(CLI::App& app, CommandResult result) {
+  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems or networks");
+  auto arguments = std::make_shared<ListArguments>();
+  command->add_option("what", arguments->what, "ops, variants, problems or networks")
+      ->required()
+      ->check(CLI::IsMember({"ops", "variants", "problems", "networks"}));
+  command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
+  command->add_option("--ops", arguments->ops, "problems: of these ops");
+  command->add_option("--networks", arguments->networks, "problems: of these networks");
+  command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
+  command->add_option("--format", arguments->format, "problems: text or json (one object a line)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->callback([=] { *result = [=] { return list(*arguments); }; });
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,201 @@
+// noisefloor sweep: the main job.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "bench/ceilings/store.h"
+#include "bench/commands/commands.h"
+#include "bench/measure/build_info.h"
+#include "bench/measure/nvml.h"
+#include "bench/selection.h"
+#include "bench/sweep.h"
+#include "reports/roofline.h"
+
+namespace noisefloor {
+namespace {
+
+struct SweepArguments {
+  std::string ops, networks, variants, kinds, dtypes = "bf16";
+  std::string device, out, problems, counters = "auto";
+  bool fresh = false;
+  double budget = 0;
+};
+
+// Small enough to be run often: one real network, and on a GPU the streaming cases that show its bandwidth.
+constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
+
+Selection selection_of(const SweepArguments& arguments, const std::vector<ProblemEntry>& problems, bool host) {
+  Selection selection{split_list(arguments.ops), split_list(arguments.networks), split_list(arguments.variants),
+                      split_list(arguments.kinds), split_list(arguments.dtypes)};
+  if (selection.dtypes.empty()) throw InvalidInput("--dtypes is empty");
+  if (selection.networks.empty()) {
+    const auto known = network_names(problems);
+    for (const char* name : kDefaultNetworks)
+      if (std::find(known.begin(), known.end(), name) != known.end() && !(host && std::string(name) == "stream"))
+        selection.networks.push_back(name);
+  }
+  return selection;
+}
+
+std::string benchmark_filter(const Invocation& invocation) {
+  const std::string prefix = "--benchmark_filter=";
+  for (const std::string& argument : invocation.benchmark_arguments) {
+    if (argument.rfind(prefix, 0) != 0) continue;
+    const std::string filter = argument.substr(prefix.size());
+    try {
+      (void)std::regex(filter, std::regex::extended);
+    } catch (const std::regex_error&) {
+      throw InvalidInput(fmt::format("--benchmark_filter: '{}' is no regular expression", filter));
+    }
+    return filter == "all" ? "" : filter;
+  }
+  return "";
+}
+
+bool has_argument(const Invocation& invocation, const std::string& prefix) {
+  return std::any_of(invocation.benchmark_arguments.begin(), invocation.benchmark_arguments.end(),
+                     [&](const std::string& argument) { return argument.rfind(prefix, 0) == 0; });
+}
+
+void initialize_benchmark(const Invocation& invocation) {
+  std::vector<std::string> texts = {invocation.arguments.front()};
+  texts.insert(texts.end(), invocation.benchmark_arguments.begin(), invocation.benchmark_arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  int count = static_cast<int>(pointers.size());
+  benchmark::Initialize(&count, pointers.data());
+  if (count > 1) throw InvalidInput(fmt::format("'{}' is no flag of Google Benchmark", pointers[1]));
+}
+
+// After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new process
+// goes on behind it.
+[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out) {
+  fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
+  std::vector<std::string> texts;
+  bool drop_value = false;
+  for (const std::string& argument : invocation.arguments) {
+    if (drop_value) {
+      drop_value = false;
+      continue;
+    }
+    if (argument == "--fresh" || argument.rfind("--out=", 0) == 0) continue;
+    if (argument == "--out") {
+      drop_value = true;
+      continue;
+    }
+    texts.push_back(argument);
+  }
+  texts.insert(texts.end(), {"--out", out.string()});
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  execv("/proc/self/exe", pointers.data());
+  throw std::runtime_error("the program could not be started again; run the same command with --out " + out.string());
+}
+
+int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>& cases, bool own_display) {
+  std::vector<SweepRow> rows;  // of this sweep's cases, in its order
+  int failed = 0;
+  for (const Case& test_case : cases) {
+    SweepRow key;
+    key.op = test_case.op().name;
+    key.problem = test_case.text;
+    key.dtype = to_string(test_case.dtype);
+    key.variant = test_case.candidate.name;
+    const auto found = folder.rows().find(key.key());
+    if (found == folder.rows().end()) continue;
+    rows.push_back(found->second);
+    if (found->second.status == Outcome::incorrect || found->second.status == Outcome::cuda_error) ++failed;
+  }
+  if (own_display) {
+    fmt::print("{}", row_table(rows));
+    fmt::print("\n{}", totals_table(network_totals(rows)));
+    fmt::print("\nrun folder: {}\n", folder.path().string());
+  }
+  if (sweep.left_by_budget() > 0)
+    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} goes on\n", sweep.left_by_budget(),
+               folder.path().string());
+  if (failed > 0) {
+    fmt::print(stderr, "{} cases are incorrect or failed on the device\n", failed);
+    return kNotSo;
+  }
+  return kDone;
+}
+
+int sweep(const SweepArguments& arguments, const Invocation& invocation) {
+  const auto problems = load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
+  const std::string filter = benchmark_filter(invocation);
+  initialize_benchmark(invocation);
+  const auto platform = open_platform(arguments.device);
+  const PlatformDescription& description = platform->description();
+  const auto cases = select_cases(problems, selection_of(arguments, problems, description.is_host), description.is_host);
+  if (cases.empty()) throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
+
+  if (has_argument(invocation, "--benchmark_list_tests")) {
+    const std::regex pattern(filter.empty() ? "." : filter, std::regex::extended);
+    for (const Case& test_case : cases)
+      if (std::regex_search(test_case.name(), pattern)) fmt::print("{}\n", test_case.name());
+    return kDone;
+  }
+
+  const GpuMonitor monitor =
+      description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
+  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1)
+    fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
+
+  RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out), description,
+                   build_info().commit, arguments.fresh);
+  folder.write_environment(description, monitor.driver_version(), invocation.arguments);
+  const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  const Ceilings ceilings =
+      load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);
+  write_ceilings(folder.path() / "ceilings.csv", ceilings);
+
+  RunnerOptions options;
+  options.counters = arguments.counters == "off"       ? CounterMode::off
+                     : arguments.counters == "require" ? CounterMode::require
+                                                       : CounterMode::automatic;
+  CaseRunner runner(*platform, &ceilings, options);
+  if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
+
+  const bool own_display = !has_argument(invocation, "--benchmark_format");
+  Sweep session(runner, folder, {arguments.budget, false});
+  session.register_cases(cases, filter);
+  if (session.already_done() > 0)
+    fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
+  const std::size_t matched = session.run(own_display);
+  if (matched == 0 && session.already_done() == 0) {
+    fmt::print(stderr, "no case matches --benchmark_filter={}\n", filter);
+    return kCouldNot;
+  }
+  if (session.device_lost()) start_again(invocation, folder.path());
+  return finish(folder, session, cases, own_display);
+}
+
+}  // namespace
+
+void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation) {
+  CLI::App* command = app.add_subcommand("sweep", "Verify and time variants and baselines over the problems of real networks");
+  auto arguments = std::make_shared<SweepArguments>();
+  command->add_option("--ops", arguments->ops, "Ops, comma-separated (default: all)");
+  command->add_option("--networks", arguments->networks, "Networks, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream)");
+  command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
+  command->add_option("--kinds", arguments->kinds, "host, naive, tiled, tensor_core, ptx, baseline (default: all that the device runs)");
+  command->add_option("--dtypes", arguments->dtypes, "bf16, fp16, fp32")->capture_default_str();
+  command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
+  command->add_option("--problems", arguments->problems, "Folder of problem files, <op>.csv (default: bench/problems)");
+  command->add_option("--out", arguments->out, "Run folder; one that exists is gone on with (default: runs/<device>/<time>)");
+  command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
+  command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")->check(CLI::PositiveNumber);
+  command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
+      ->check(CLI::IsMember({"off", "auto", "require"}))
+      ->capture_default_str();
+  command->footer("Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
+                  "--benchmark_out=FILE. Exit code: 0 all correct, 1 a case is incorrect or failed, 2 could not sweep.");
+  command->callback([=] { *result = [=] { return sweep(*arguments, *invocation); }; });
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,78 @@
+// The command line of noisefloor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "bench/commands/commands.h"
+#include "bench/measure/build_info.h"
+#include "kernels/core/fields.h"
+
+namespace {
+
+using namespace noisefloor;
+
+// What CLI11 did not expect, with the nearest name that it knows.
+std::string with_suggestion(const CLI::App& app, const Invocation& invocation, const std::string& message) {
+  std::vector<std::string> known;
+  const CLI::App* command = nullptr;
+  for (const CLI::App* subcommand : app.get_subcommands({})) {
+    known.push_back(subcommand->get_name());
+    if (invocation.arguments.size() > 1 && subcommand->get_name() == invocation.arguments[1]) command = subcommand;
+  }
+  if (command != nullptr) {
+    known.clear();
+    for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());
+  }
+  for (std::size_t i = 1; i < invocation.arguments.size(); ++i) {
+    const std::string name = invocation.arguments[i].substr(0, invocation.arguments[i].find('='));
+    if (message.find(name) == std::string::npos) continue;
+    if (const std::string hint = did_you_mean(name, known); !hint.empty()) return message + hint;
+  }
+  return message;
+}
+
+int run(int argc, char** argv) {
+  auto invocation = std::make_shared<Invocation>();
+  std::vector<std::string> own;
+  for (int i = 0; i < argc; ++i) {
+    invocation->arguments.emplace_back(argv[i]);
+    if (i > 0 && invocation->arguments.back().rfind("--benchmark_", 0) == 0)
+      invocation->benchmark_arguments.push_back(invocation->arguments.back());
+    else if (i > 0)
+      own.push_back(invocation->arguments.back());
+  }
+
+  CLI::App app("noisefloor: benchmarks and profiles the GPU operations of diffusion models");
+  app.set_version_flag("--version", fmt::format("noisefloor {} ({})", build_info().version, build_info().commit));
+  app.require_subcommand(1);
+  auto result = std::make_shared<std::function<int()>>();
+  add_devices_command(app, result);
+  add_list_command(app, result);
+  add_sweep_command(app, result, invocation);
+  add_run_command(app, result);
+  add_ceilings_command(app, result);
+  add_roofline_command(app, result);
+  std::reverse(own.begin(), own.end());  // CLI11 takes arguments from the back
+  try {
+    app.parse(own);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    fmt::print(stderr, "noisefloor: {}\n", with_suggestion(app, *invocation, error.what()));
+    return kCouldNot;
+  }
+  if (!invocation->benchmark_arguments.empty() && !app.got_subcommand("sweep"))
+    throw InvalidInput(invocation->benchmark_arguments.front() + ": Google Benchmark's flags belong to `noisefloor sweep`");
+  return (*result)();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "noisefloor: {}\n", error.what());
+    return kCouldNot;
+  }
+}

@@ -1,0 +1,54 @@
+#include "bench/selection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace noisefloor {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void require_known(const char* what, const std::vector<std::string>& names, const std::set<std::string>& known) {
+  const std::vector<std::string> list(known.begin(), known.end());
+  for (const std::string& name : names)
+    if (!known.contains(name))
+      throw InvalidInput(fmt::format("unknown {} '{}'{}; known: {}", what, name, did_you_mean(name, list), fmt::join(list, ", ")));
+}
+
+}  // namespace
+
+std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host) {
+  std::set<std::string> ops, variants, dtypes;
+  for (const Op& op : catalogue()) {
+    ops.insert(op.name);
+    for (const Candidate& candidate : candidates_of(op)) variants.insert(candidate.name);
+    for (const DType dtype : op.dtypes) dtypes.insert(to_string(dtype));
+  }
+  require_known("op", selection.ops, ops);
+  require_known("variant", selection.variants, variants);
+  require_known("dtype", selection.dtypes, dtypes);
+  require_known("kind", selection.kinds, {"host", "naive", "tiled", "tensor_core", "ptx", "baseline"});
+
+  std::vector<Case> cases;
+  for (const ProblemEntry& entry : in_networks(problems, selection.networks)) {
+    if (!selection.ops.empty() && !contains(selection.ops, entry.op->name)) continue;
+    for (const DType dtype : entry.op->dtypes) {
+      if (!contains(selection.dtypes, to_string(dtype))) continue;
+      for (const Candidate& candidate : candidates_of(*entry.op)) {
+        if (!selection.variants.empty() && !contains(selection.variants, candidate.name)) continue;
+        if (!selection.kinds.empty() && !contains(selection.kinds, to_string(candidate.kind))) continue;
+        // Unasked, a sweep of a GPU has no rows of the host's variants, and the other way round.
+        const bool asked = !selection.variants.empty() || !selection.kinds.empty();
+        if (!asked && (candidate.kind == Kind::host) != host) continue;
+        cases.push_back({candidate, entry.problem, dtype, entry.text, entry.networks()});
+      }
+    }
+  }
+  return cases;
+}
+
+}  // namespace noisefloor

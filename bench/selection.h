@@ -1,0 +1,24 @@
+// Which cases a sweep runs: problems x dtypes x candidates, cut down by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/measure/candidate.h"
+#include "bench/problems/problem_files.h"
+
+namespace noisefloor {
+
+struct Selection {
+  std::vector<std::string> ops;       // empty: all
+  std::vector<std::string> networks;  // {"all"}, or names
+  std::vector<std::string> variants;  // empty: all
+  std::vector<std::string> kinds;     // empty: those of the platform
+  std::vector<std::string> dtypes;
+};
+
+// In the order of the catalogue, then of the problems, then of the ladder. Throws InvalidInput with "did you mean" on any name
+// that nothing has.
+std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host);
+
+}  // namespace noisefloor

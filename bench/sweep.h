@@ -1,0 +1,45 @@
+// The cases of a sweep as Google Benchmark runs them, each through the case runner, with progress and the time left.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "bench/measure/case_runner.h"
+#include "bench/run_folder.h"
+
+namespace noisefloor {
+
+class Sweep {
+ public:
+  struct Options {
+    double budget_seconds = 0;  // 0: none
+    bool quiet = false;
+  };
+  Sweep(CaseRunner& runner, RunFolder& folder, Options options);
+
+  // Registers the cases that the run folder has no row for. `filter` is Google Benchmark's, for the count of what will run.
+  void register_cases(const std::vector<Case>& cases, const std::string& filter);
+  // Runs them through Google Benchmark, with its own reporters when `benchmark_format` is asked for. Returns how many of the
+  // registered cases matched the filter.
+  std::size_t run(bool own_display);
+
+  std::size_t already_done() const { return already_done_; }
+  std::size_t left_by_budget() const { return left_by_budget_; }
+  bool device_lost() const { return device_lost_; }
+
+ private:
+  void run_case(const Case& test_case, benchmark::State& state);
+  void report_progress(const SweepRow& row);
+
+  CaseRunner* runner_;
+  RunFolder* folder_;
+  Options options_;
+  std::chrono::steady_clock::time_point start_;
+  std::size_t already_done_ = 0, total_ = 0, done_ = 0, left_by_budget_ = 0;
+  bool device_lost_ = false;
+};
+
+}  // namespace noisefloor
