@@ -36,12 +36,19 @@ void set_prediction(Row& row, Prediction prediction, NoiseLevel at) {
   }
 }
 
+// 1 - alpha_bar / alpha_bar_next of variance-preserving levels, from alpha or sigma, whichever is small and so has its
+// digits.
+double beta_between(NoiseLevel now, NoiseLevel next) {
+  if (next.alpha < next.sigma) return 1 - square(now.alpha / next.alpha);
+  return (square(now.sigma) - square(next.sigma)) / square(next.alpha);
+}
+
 // Ho et al. 2020, eq. 6 and 7, between two levels of a subsequence: the posterior q(x_next | x, x0) with
 // a = alpha_bar / alpha_bar_next in the place of alpha_t, beta = 1 - a, and its own variance
 // beta_tilde = (1 - alpha_bar_next) / (1 - alpha_bar) beta.
 void set_ddpm(Row& row, NoiseLevel now, NoiseLevel next) {
   const double a = square(now.alpha / next.alpha);
-  const double beta = 1 - a;
+  const double beta = beta_between(now, next);
   row.x0 = next.alpha * beta / square(now.sigma);
   row.x = std::sqrt(a) * square(next.sigma) / square(now.sigma);
   row.noise = next.sigma / now.sigma * std::sqrt(beta);
@@ -52,8 +59,11 @@ void set_ddpm(Row& row, NoiseLevel now, NoiseLevel next) {
 //   s = eta sigma_next / sigma sqrt(1 - alpha_bar / alpha_bar_next).
 // The noise is taken from the clamped x0, so that x0 and noise agree.
 void set_ddim(Row& row, NoiseLevel now, NoiseLevel next, double eta) {
-  const double s = eta * next.sigma / now.sigma * std::sqrt(1 - square(now.alpha / next.alpha));
-  const double direction = std::sqrt(std::fmax(0, square(next.sigma) - square(s)));
+  const double a = square(now.alpha / next.alpha);
+  const double beta = beta_between(now, next);
+  const double s = eta * next.sigma / now.sigma * std::sqrt(beta);
+  // sqrt(sigma_next^2 - s^2), without its cancellation: 1 - sigma^2 = a (1 - sigma_next^2).
+  const double direction = next.sigma / now.sigma * std::sqrt((1 - square(eta)) * beta + a * square(next.sigma));
   row.x = direction / now.sigma;
   row.x0 = next.alpha - direction * now.alpha / now.sigma;
   row.noise = s;

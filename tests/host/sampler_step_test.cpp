@@ -1,0 +1,331 @@
+#include "kernels/sampler_step/sampler_step.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/core/philox.h"
+
+namespace noisefloor::sampler_step {
+namespace {
+
+constexpr double kExact = 1e-12;
+
+const Op& op() {
+  static const Op instance = make_op<Definition>();
+  return instance;
+}
+
+Problem problem_of(const std::string& text) {
+  return op().parse(text).as<Problem>();
+}
+
+std::vector<CoefficientRow<double>> table_of(const std::string& text) {
+  return coefficient_table(problem_of("batch=1,elements=1," + text));
+}
+
+// ---- the solvers' coefficients
+
+TEST(Coefficients, DdpmIsThePosteriorOfHo2020OnTheWholeSchedule) {
+  const auto rows = table_of("solver=ddpm,noise=drawn,steps=1000");
+  const auto alphas = cumulative_alphas(Schedule::linear);
+  for (std::size_t step = 0; step + 1 < rows.size(); ++step) {
+    const std::size_t t = 999 - step;
+    const double beta = 1e-4 + (0.02 - 1e-4) * static_cast<double>(t) / 999;
+    EXPECT_NEAR(rows[step].x0, std::sqrt(alphas[t - 1]) * beta / (1 - alphas[t]), kExact);
+    EXPECT_NEAR(rows[step].x, std::sqrt(1 - beta) * (1 - alphas[t - 1]) / (1 - alphas[t]), kExact);
+    EXPECT_NEAR(rows[step].noise, std::sqrt((1 - alphas[t - 1]) / (1 - alphas[t]) * beta), kExact);
+    EXPECT_NEAR(rows[step].model_x, 1 / std::sqrt(alphas[t]), 1e-10);
+    EXPECT_NEAR(rows[step].model, -std::sqrt(1 / alphas[t] - 1), 1e-10);
+  }
+  EXPECT_NEAR(rows.back().x0, 1, kExact);
+  EXPECT_NEAR(rows.back().x, 0, kExact);
+  EXPECT_EQ(rows.back().noise, 0);
+}
+
+RC_GTEST_PROP(Coefficients, DdimWithEta1IsDdpm, ()) {
+  const std::string schedule = *rc::gen::element<std::string>("linear", "scaled_linear", "cosine");
+  const int steps = *rc::gen::inRange(1, 1001);
+  const std::string common = ",noise=given,step=0,schedule=" + schedule + ",steps=" + std::to_string(steps);
+  const auto ddpm = table_of("solver=ddpm" + common);
+  const auto ddim = table_of("solver=ddim,eta=1" + common);
+  for (std::size_t i = 0; i < ddpm.size(); ++i) {
+    RC_ASSERT(std::fabs(ddpm[i].x - ddim[i].x) < kExact);
+    RC_ASSERT(std::fabs(ddpm[i].x0 - ddim[i].x0) < kExact);
+    RC_ASSERT(std::fabs(ddpm[i].noise - ddim[i].noise) < kExact);
+  }
+}
+
+// Where all data is one point, every deterministic solver follows the straight line to it exactly.
+TEST(Coefficients, SolversAreExactForOnePoint) {
+  for (const std::string text :
+       {"solver=ddim", "solver=ddim,schedule=cosine", "solver=edm_euler,schedule=karras", "solver=edm_euler",
+        "solver=dpmpp_2m,schedule=scaled_linear", "solver=dpmpp_2m,schedule=karras"}) {
+    const Problem problem = problem_of("batch=1,elements=1,prediction=x0,steps=20," + text);
+    const auto rows = coefficient_table(problem);
+    const auto levels = noise_levels(problem.schedule, 20, scaling(problem));
+    const double point = 0.7, noise = -1.3;
+    double x = levels[0].alpha * point + levels[0].sigma * noise;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      x = rows[i].x * x + (rows[i].x0 + rows[i].history) * point;
+      EXPECT_NEAR(x, levels[i + 1].alpha * point + levels[i + 1].sigma * noise, 1e-10) << text << ' ' << i;
+    }
+  }
+}
+
+// Normally distributed data of deviation s: the ideal denoiser is linear and the probability-flow ODE has the solution
+// x(sigma) ~ sqrt(s^2 + sigma^2) (variance exploding). The error at the end tells a solver's order.
+double error_at_end(const std::string& text, int steps) {
+  constexpr double s = 0.5;
+  const std::string common = "batch=1,elements=1,prediction=x0,step=0,steps=" + std::to_string(steps) + "," + text;
+  const Problem problem = problem_of(common);
+  const auto rows = coefficient_table(problem);
+  std::vector<CoefficientRow<double>> second;
+  if (problem.solver == Solver::edm_heun && steps > 1) second = coefficient_table(problem_of(common + ",half=second"));
+  const auto levels = noise_levels(problem.schedule, steps, scaling(problem));
+  const auto ideal = [&](double x, NoiseLevel at) {
+    return x * at.alpha * s * s / (at.alpha * at.alpha * s * s + at.sigma * at.sigma);
+  };
+  double x = 1, history = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    double x0 = ideal(x, levels[i]);
+    double kept = rows[i].history_x * x + rows[i].history_x0 * x0;
+    x = rows[i].x * x + rows[i].x0 * x0 + rows[i].history * history;
+    if (!second.empty() && i + 1 < rows.size()) {
+      x0 = ideal(x, levels[i + 1]);
+      x = second[i].x * x + second[i].x0 * x0 + second[i].history * kept;
+    }
+    history = kept;
+  }
+  const double deviation = std::hypot(levels[0].alpha * s, levels[0].sigma);
+  return std::fabs(x / (s / deviation) - 1);
+}
+
+TEST(Coefficients, OrderOfConvergence) {
+  const auto order = [](const std::string& text) {
+    return std::log2(error_at_end(text, 100) / error_at_end(text, 200));
+  };
+  EXPECT_NEAR(order("solver=edm_euler,schedule=karras"), 1, 0.2);
+  EXPECT_NEAR(order("solver=ddim,schedule=linear"), 1, 0.35);
+  EXPECT_NEAR(order("solver=edm_heun,schedule=karras"), 2, 0.3);
+  EXPECT_NEAR(order("solver=dpmpp_2m,schedule=karras"), 2, 0.3);
+  EXPECT_LT(error_at_end("solver=edm_heun,schedule=karras", 40), 0.01);
+  EXPECT_LT(error_at_end("solver=dpmpp_2m,schedule=karras", 40), 0.02);
+}
+
+TEST(Coefficients, PredictionsOfOneLatentGiveOneX0) {
+  for (const std::string solver : {"ddim", "edm_euler"}) {
+    for (const std::size_t step : {0u, 10u, 49u}) {
+      const std::string text = "solver=" + solver + ",prediction=";
+      const Problem problem = problem_of("batch=1,elements=1," + text + "x0");
+      const NoiseLevel level = noise_levels(problem.schedule, 50, scaling(problem))[step];
+      const double x0 = 0.3, noise = -1.1;
+      const double x = level.alpha * x0 + level.sigma * noise;
+      const double scale = std::hypot(level.alpha, level.sigma);  // v is defined on variance-preserving latents
+      const double v = (level.alpha * noise - level.sigma * x0) / scale;
+      const auto predicted = [&](const char* prediction, double model) {
+        const auto row = table_of(text + prediction)[step];
+        return row.model_x * x + row.model * model;
+      };
+      EXPECT_NEAR(predicted("x0", x0), x0, kExact);
+      EXPECT_NEAR(predicted("noise", noise), x0, 1e-10);
+      EXPECT_NEAR(predicted("v", v), x0, kExact);
+    }
+  }
+}
+
+TEST(Coefficients, GuidanceAndBlendAreFoldedIn) {
+  const auto plain = table_of("solver=ddim")[10];
+  const auto both = table_of("solver=ddim,guidance=7.5,blend=0.25,clamp=2")[10];
+  const double uncond = 0.4, cond = -0.9;
+  EXPECT_NEAR(both.model * uncond + both.model_cond * cond, plain.model * (uncond + 7.5 * (cond - uncond)), kExact);
+  EXPECT_NEAR(both.x, 0.75 * plain.x, kExact);
+  EXPECT_NEAR(both.x0, 0.75 * plain.x0, kExact);
+  EXPECT_EQ(both.previous, 0.25);
+  EXPECT_EQ(both.limit, 2);
+  EXPECT_TRUE(std::isinf(plain.limit));
+}
+
+// ---- the op
+
+struct Case {
+  AnyProblem problem;
+  DType dtype;
+  std::vector<TensorSpec> specs;
+  std::vector<std::vector<std::byte>> data;
+
+  Case(const std::string& text, DType type)
+      : problem(op().parse(text)), dtype(type), specs(op().tensors(problem, type)) {
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      data.emplace_back(specs[i].bytes());
+      if (specs[i].fill.kind == Fill::Kind::op) {
+        op().fill(problem, dtype, i, data[i].data());
+        continue;
+      }
+      const bool input = specs[i].role == Role::in;
+      for (std::int64_t e = 0; e < specs[i].elements(); ++e) {
+        const auto block = static_cast<std::uint64_t>(e / 4);
+        const double normal = static_cast<double>(philox_normal4(99, i, block).v[e % 4]);
+        store_element(specs[i].dtype, data[i].data(), e, input ? specs[i].fill.stddev * normal : NAN);
+      }
+    }
+  }
+  Status run() {
+    std::vector<void*> pointers;
+    for (auto& tensor : data) pointers.push_back(tensor.data());
+    return op().variants.front().launch(problem, dtype, pointers, {}, {});
+  }
+  double value(std::size_t tensor, std::int64_t element) const {
+    return load_element(specs[tensor].dtype, data[tensor].data(), element);
+  }
+  std::size_t index(const char* name) const {
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (std::strcmp(specs[i].name, name) == 0) return i;
+    throw std::out_of_range(name);
+  }
+  std::vector<double> reference(std::size_t output) const {
+    std::vector<HostTensor> inputs;
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      inputs.push_back({specs[i].dtype, specs[i].role == Role::in ? data[i].data() : nullptr});
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(specs[output].elements()));
+    for (std::size_t e = 0; e < elements.size(); ++e) elements[e] = static_cast<std::int64_t>(e);
+    std::vector<double> values(elements.size());
+    op().reference(problem, dtype, inputs, output, elements, values);
+    return values;
+  }
+};
+
+// Launches the host variant and compares every element of every output with the reference.
+void expect_correct(const std::string& text, DType dtype) {
+  Case test(text, dtype);
+  ASSERT_TRUE(test.run().ok()) << text;
+  const Tolerance tolerance = op().tolerance(test.problem, dtype);
+  for (std::size_t i = 0; i < test.specs.size(); ++i) {
+    if (test.specs[i].role == Role::in) continue;
+    const std::vector<double> expected = test.reference(i);
+    double squares = 0, error_squares = 0;
+    for (const double value : expected) squares += value * value;
+    const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
+    for (std::size_t e = 0; e < expected.size(); ++e) {
+      const double error = std::fabs(test.value(i, static_cast<std::int64_t>(e)) - expected[e]);
+      ASSERT_TRUE(error <= tolerance.max_error * (std::fabs(expected[e]) + rms))
+          << text << ' ' << to_string(dtype) << ' ' << test.specs[i].name << ' ' << e << ": " << error;
+      error_squares += error * error;
+    }
+    if (expected.size() > 1000) {
+      ASSERT_TRUE(std::sqrt(error_squares / squares) <= tolerance.l2_error) << text << ' ' << to_string(dtype);
+    }
+  }
+}
+
+const char* const kCases[] = {
+    "solver=ddpm,noise=given",
+    "solver=ddpm,noise=drawn,clamp=1",
+    "solver=ddpm,noise=drawn,step=0,clamp=1",
+    "solver=ddpm,step=49,clamp=1",
+    "solver=ddim,eta=0.5,noise=drawn,guidance=7.5,schedule=scaled_linear,blend=0.1",
+    "solver=ddim,prediction=v,schedule=cosine",
+    "solver=edm_euler,prediction=x0,schedule=karras,step=0",
+    "solver=edm_euler,prediction=v,schedule=karras,guidance=3,blend=0.5",
+    "solver=edm_heun,prediction=x0,schedule=karras",
+    "solver=edm_heun,prediction=x0,schedule=karras,half=second",
+    "solver=edm_heun,prediction=noise,schedule=karras,half=second,step=47",
+    "solver=edm_heun,prediction=x0,schedule=karras,step=49",
+    "solver=dpmpp_2m,guidance=5,schedule=scaled_linear",
+    "solver=dpmpp_2m,step=0",
+    "solver=dpmpp_2m,step=48,schedule=karras",
+    "solver=dpmpp_2m,step=49",
+};
+
+TEST(SamplerStep, HostIsCorrect) {
+  for (const char* text : kCases)
+    for (const DType dtype : Definition::dtypes())
+      for (const char* shape : {"batch=2,elements=3072,", "batch=3,elements=2051,", "batch=5,elements=1,"})
+        expect_correct(shape + std::string(text), dtype);
+}
+
+TEST(SamplerStep, NoiseDoesNotDependOnTheBatch) {
+  const std::string text = "elements=2050,solver=ddpm,noise=drawn,seed=42,";
+  Case together(text + "batch=4,image=5", DType::fp32);
+  ASSERT_TRUE(together.run().ok());
+  Case alone(text + "batch=1,image=7", DType::fp32);
+  const std::int64_t offset = 2 * 2050;
+  for (const char* input : {"x", "model_output"})
+    std::memcpy(alone.data[alone.index(input)].data(),
+                together.data[together.index(input)].data() + offset * static_cast<std::int64_t>(sizeof(float)),
+                2050 * sizeof(float));
+  ASSERT_TRUE(alone.run().ok());
+  for (std::int64_t e = 0; e < 2050; ++e)
+    ASSERT_EQ(alone.value(alone.index("x_next"), e), together.value(together.index("x_next"), offset + e));
+}
+
+TEST(SamplerStep, NoiseDependsOnSeedStepAndImage) {
+  const auto first = [](const std::string& text) {
+    Case test("batch=1,elements=64,solver=ddpm,noise=drawn," + text, DType::fp32);
+    EXPECT_TRUE(test.run().ok());
+    const auto c =
+        coefficient_table(test.problem.as<Problem>())[static_cast<std::size_t>(test.problem.as<Problem>().step)];
+    const double x = test.value(0, 0), x0 = c.model_x * x + c.model * test.value(1, 0);
+    return (test.value(test.index("x_next"), 0) - c.x * x - c.x0 * x0) / c.noise;
+  };
+  const double base = first("seed=1");
+  EXPECT_GT(std::fabs(first("seed=2") - base), 1e-3);
+  EXPECT_GT(std::fabs(first("seed=4294967297") - base), 1e-3);  // differs in the upper half only
+  EXPECT_GT(std::fabs(first("seed=1,step=11") - base), 1e-3);
+  EXPECT_GT(std::fabs(first("seed=1,image=1") - base), 1e-3);
+  EXPECT_NEAR(first("seed=1"), philox_normal4(1, 0, std::uint64_t{10} << 32).v[0], 1e-4);
+}
+
+TEST(SamplerStep, NanPassesThroughTheClamp) {
+  Case test("batch=1,elements=16,solver=ddim,clamp=1", DType::fp32);
+  store_element(DType::fp32, test.data[test.index("model_output")].data(), 3, NAN);
+  ASSERT_TRUE(test.run().ok());
+  EXPECT_TRUE(std::isnan(test.value(test.index("x_next"), 3)));
+  EXPECT_FALSE(std::isnan(test.value(test.index("x_next"), 4)));
+}
+
+TEST(SamplerStep, TextIsShortAndRoundTrips) {
+  const std::string text = "batch=2,elements=16384,solver=dpmpp_2m,guidance=7.5,schedule=scaled_linear";
+  EXPECT_EQ(op().print(op().parse(text)), text);
+  EXPECT_EQ(op().print(op().parse(text + ",steps=50,step=10,noise=none")), text);
+}
+
+TEST(SamplerStep, BytesAreThoseOfTheTensorsUsed) {
+  const auto bytes = [](const char* text) { return op().cost(op().parse(text), DType::bf16).bytes; };
+  const double n = 2 * 1024 * 2;
+  EXPECT_EQ(bytes("batch=2,elements=1024,solver=ddpm,noise=given"), 4 * n + 48);
+  EXPECT_EQ(bytes("batch=2,elements=1024,solver=ddpm,noise=drawn"), 3 * n + 48);
+  EXPECT_EQ(bytes("batch=2,elements=1024,solver=ddim,guidance=2"), 4 * n + 48);
+  EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m"), 5 * n + 48);
+  EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m,step=0"), 4 * n + 48);
+  EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m,step=49"), 3 * n + 48);
+}
+
+TEST(SamplerStep, ClashesNameTheField) {
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      op().parse("batch=1,elements=4," + text);
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(message("solver=ddpm").find("field noise"), std::string::npos);
+  EXPECT_NE(message("solver=ddim,noise=given").find("field noise"), std::string::npos);
+  EXPECT_NE(message("solver=edm_euler,noise=drawn").find("field noise"), std::string::npos);
+  EXPECT_NE(message("solver=ddim,schedule=karras").find("field schedule"), std::string::npos);
+  EXPECT_NE(message("solver=dpmpp_2m,eta=1").find("field eta"), std::string::npos);
+  EXPECT_NE(message("solver=ddim,half=second").find("field half"), std::string::npos);
+  EXPECT_NE(message("solver=edm_heun,half=second,step=49").find("field half"), std::string::npos);
+  EXPECT_NE(message("solver=ddim,steps=10,step=10").find("0 to 9"), std::string::npos);
+  EXPECT_NE(message("solver=ddmi").find("ddim"), std::string::npos);
+  EXPECT_EQ(message("solver=ddpm,step=49"), "accepted");
+  EXPECT_THROW(op().parse("batch=65536,elements=1000000,solver=ddim"), InvalidInput);
+}
+
+}  // namespace
+}  // namespace noisefloor::sampler_step
