@@ -27,9 +27,13 @@ def _activation(problem):
     return ACTIVATIONS[name]
 
 
+# The product, the activation; geglu: value, gate, gelu, their product, and twice more because a value of several standard deviations
+# magnifies the gate's.
+ROUNDINGS = {"none": 1, "silu": 2, "gelu": 2, "gelu_tanh": 2, "geglu": 6}
+
+
 def roundings(problem):
-    act = problem.choice("act")
-    return 1 + (act != "none") + (act == "geglu") + problem.flag("residual")
+    return ROUNDINGS[problem.choice("act")] + problem.flag("residual") + (problem.real("scale") != 1)
 
 
 def make_inputs(problem, dtype, device, generator):

@@ -13,7 +13,8 @@ from baselines.pytorch.errors import Unsupported
 
 
 def roundings(problem):
-    return {"none": 1, "silu": 2, "silu+ss": 5}[problem.choice("fusion")]
+    """PyTorch's kernel keeps mean and rstd in the input's dtype, so they are rounded too."""
+    return {"none": 3, "silu": 4, "silu+ss": 7}[problem.choice("fusion")]
 
 
 def make_inputs(problem, dtype, device, generator):
