@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 #include <vector>
 
 #include "kernels/core/cuda_status.h"
@@ -72,37 +71,35 @@ class Sampler {
 
 }  // namespace
 
-Tuned fastest_candidate(int count, const std::function<Status(int)>& launch, const LaunchContext& context,
-                        double budget_seconds) {
+Tuned rank_candidates(int count, const std::function<Status(int)>& launch, const LaunchContext& context,
+                      double budget_seconds) {
   const auto start = std::chrono::steady_clock::now();
+  const auto faster = [](const Timed& a, const Timed& b) { return a.microseconds < b.microseconds; };
   Tuned tuned;
   Sampler sampler(context);
   if (tuned.status = sampler.open(); !tuned.status.ok()) return tuned;
 
-  std::vector<std::pair<double, int>> times;
+  std::vector<Timed> first;
   for (int i = 0; i < count; ++i) {
     double median = -1;
     tuned.status = sampler.sample([&] { return launch(i); }, kFirstSamples, median);
     if (!tuned.status.ok()) return tuned;
-    if (median > 0) times.emplace_back(median, i);
+    if (median > 0) first.push_back({median, i});
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (elapsed.count() > budget_seconds && !times.empty()) break;
+    if (elapsed.count() > budget_seconds && !first.empty()) break;
   }
-  tuned.ran = static_cast<int>(times.size());
-  std::sort(times.begin(), times.end());
-  times.resize(std::min(times.size(), kFinalists));
+  tuned.ran = static_cast<int>(first.size());
+  std::sort(first.begin(), first.end(), faster);
+  first.resize(std::min(first.size(), kFinalists));
 
-  tuned.microseconds = -1;
-  for (const auto& [first, index] : times) {
+  for (const Timed& finalist : first) {
     double median = -1;
-    tuned.status = sampler.sample([&, i = index] { return launch(i); }, kFinalSamples, median);
+    tuned.status = sampler.sample([&] { return launch(finalist.index); }, kFinalSamples, median);
     if (!tuned.status.ok()) return tuned;
-    if (median > 0 && (tuned.index < 0 || median < tuned.microseconds)) {
-      tuned.microseconds = median;
-      tuned.index = index;
-    }
+    if (median > 0) tuned.ranking.push_back({median, finalist.index});
   }
-  if (tuned.index < 0)
+  std::sort(tuned.ranking.begin(), tuned.ranking.end(), faster);
+  if (tuned.ranking.empty())
     tuned.status = failure(StatusCode::unsupported_problem, "the library refused every algorithm that it offered");
   return tuned;
 }

@@ -2,24 +2,29 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "kernels/core/device.h"
 #include "kernels/core/status.h"
 
 namespace noisefloor {
 
+struct Timed {
+  double microseconds;  // median, L2 evicted before every sample
+  int index;            // of the candidate
+};
+
 struct Tuned {
-  Status status;            // not ok: no candidate ran, or the device failed
-  int index = -1;           // the fastest candidate
-  double microseconds = 0;  // its median, L2 evicted before every sample
-  int ran = 0;              // candidates that launched; the library refused the others
+  Status status;               // not ok: no candidate ran, or the device failed
+  std::vector<Timed> ranking;  // the fastest candidates, best first; not empty when ok
+  int ran = 0;                 // candidates that launched; the library refused the others
 };
 
 // `launch(i)` enqueues candidate i on context.stream. Every candidate is sampled three times and the eight fastest
-// fifteen times, always with an L2 that a read-only pass has evicted. Stops sampling new candidates after
+// fifteen times, always with an L2 that a read-only pass has evicted. Samples no further candidates after
 // `budget_seconds`. Blocks.
-Tuned fastest_candidate(int count, const std::function<Status(int)>& launch, const LaunchContext& context,
-                        double budget_seconds = 4.0);
+Tuned rank_candidates(int count, const std::function<Status(int)>& launch, const LaunchContext& context,
+                      double budget_seconds = 4.0);
 
 // Enqueues a pass that reads `bytes` at `buffer`, which leaves no dirty lines behind. `sink` is 4 bytes that are never
 // written.
