@@ -1,0 +1,188 @@
+// The ceilings of a GPU: the parts of gpu_rates.h, put together.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "bench/ceilings/ceilings.h"
+#include "bench/ceilings/gpu_rates.h"
+#include "bench/measure/clocks.h"
+#include "bench/measure/nvml.h"
+
+namespace noisefloor {
+namespace ceilings {
+
+void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess)
+    throw std::runtime_error(
+        fmt::format("ceilings: {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)));
+}
+
+DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
+  check(cudaMalloc(&data_, bytes), "cudaMalloc");
+}
+
+namespace {
+
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+double seconds_of(cudaStream_t stream, const Event& start, const Event& stop, const std::function<void()>& work) {
+  check(cudaEventRecord(start, stream), "cudaEventRecord");
+  work();
+  check(cudaEventRecord(stop, stream), "cudaEventRecord");
+  check(cudaEventSynchronize(stop), "a kernel that measures a ceiling");
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
+  return milliseconds * 1e-3;
+}
+
+}  // namespace
+
+double median_seconds(cudaStream_t stream, int launches, const std::function<void()>& launch) {
+  constexpr int kSamples = 9;
+  const Event start, stop;
+  const auto sample = [&] {
+    return seconds_of(stream, start, stop, [&] {
+      for (int i = 0; i < launches; ++i) launch();
+    });
+  };
+  sample();  // loads the kernel, raises the clocks
+  std::array<double, kSamples> seconds;
+  for (double& value : seconds) value = sample() / launches;
+  std::nth_element(seconds.begin(), seconds.begin() + kSamples / 2, seconds.end());
+  return seconds[kSamples / 2];
+}
+
+double median_seconds_per_iteration(cudaStream_t stream, const std::function<void(int iterations)>& launch) {
+  constexpr double kTarget = 4e-3;  // long against a launch, short against the power limit's regulation
+  constexpr int kProbe = 64;
+  const double probe = median_seconds(stream, 1, [&] { launch(kProbe); }) / kProbe;
+  const int iterations = static_cast<int>(std::clamp(kTarget / probe, 1.0 * kProbe, 1e7));
+  return median_seconds(stream, 1, [&] { launch(iterations); }) / iterations;
+}
+
+}  // namespace ceilings
+
+namespace {
+
+// Makes a device current, and the one before it again.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device) {
+    ceilings::check(cudaGetDevice(&before_), "cudaGetDevice");
+    ceilings::check(cudaSetDevice(device), "cudaSetDevice");
+  }
+  ~CurrentDevice() { cudaSetDevice(before_); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+class OwnStream {
+ public:
+  OwnStream() { ceilings::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
+  ~OwnStream() { cudaStreamDestroy(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+double tensor_rate(const ceilings::Gpu& gpu, ceilings::Operand operand) {
+  if (gpu.compute_capability != 90) return ceilings::mma_rate(gpu, operand);
+#if defined(NOISEFLOOR_HAS_SM90A)
+  return ceilings::wgmma_rate(gpu, operand);
+#else
+  throw std::runtime_error(
+      "this build has no sm_90a code, without which Hopper's tensor pipe cannot be measured; "
+      "build with NOISEFLOOR_CUDA_ARCHITECTURES=90a");
+#endif
+}
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  ceilings::check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+// A gigabyte or two: well past the L2 and its write-back, and small enough for every GPU that is not full.
+std::size_t buffer_bytes(std::size_t l2_bytes) {
+  constexpr std::size_t kMost = std::size_t{2} << 30;
+  std::size_t free = 0, total = 0;
+  ceilings::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  const std::size_t bytes = std::min(kMost, free / 4) >> 20 << 20;
+  if (bytes < 4 * l2_bytes)
+    throw std::runtime_error(
+        fmt::format("ceilings need {} MB of free device memory; {} MB are free (is another program on the GPU?)",
+                    (16 * l2_bytes >> 20) + 4, free >> 20));
+  return bytes;
+}
+
+}  // namespace
+
+DeviceIdentity gpu_identity(int device) {
+  cudaDeviceProp properties;
+  ceilings::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::string driver = GpuMonitor::of_cuda_device(device).driver_version();
+  if (driver.empty()) {  // no NVML: the newest CUDA that the driver supports stands for its version
+    int version = 0;
+    ceilings::check(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
+    driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+  }
+  return {properties.name, driver, attribute(cudaDevAttrClockRate, device) / 1000};
+}
+
+Ceilings measure_gpu_ceilings(int device) {
+  const DeviceIdentity identity = gpu_identity(device);
+  const CurrentDevice current(device);
+  const OwnStream stream;
+  ceilings::Gpu gpu{
+      10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device),
+      attribute(cudaDevAttrMultiProcessorCount, device),
+      static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device)), stream};
+  Ceilings result{identity.name, identity.driver, "", {}};
+  ClockSampler clocks;
+  const auto add = [&](const char* name, const char* unit, double rate) {
+    if (rate <= 0) return;  // the device has no such unit
+    const int sample = clocks.enqueue(stream);
+    ceilings::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    result.rows.push_back(
+        {name, rate * 1e-9, unit, datasheet_rate(identity.name, name).value_or(0), clocks.mhz(sample)});
+  };
+  {
+    const std::size_t bytes = buffer_bytes(gpu.l2_bytes);
+    const ceilings::DeviceMemory from(bytes), to(bytes);
+    ceilings::fill_random(from, 1, stream);
+    ceilings::fill_random(to, 2, stream);
+    add("dram_copy", "GB/s", ceilings::copy_rate(gpu, from, to));
+    add("dram_read", "GB/s", ceilings::read_rate(gpu, from));
+    add("l2", "GB/s", ceilings::l2_rate(gpu, from));
+  }
+  add("fma_fp32", "GFLOP/s", ceilings::fma_rate(gpu));
+  add("tensor_bf16", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::bf16));
+  add("tensor_fp16", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::fp16));
+  add("tensor_tf32", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::tf32));
+  add("tensor_fp8", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::fp8));
+  return result;
+}
+
+}  // namespace noisefloor

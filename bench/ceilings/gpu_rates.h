@@ -1,0 +1,60 @@
+// The parts of measure_gpu_ceilings: each returns one measured rate. Includes the CUDA runtime; for this folder only.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace noisefloor::ceilings {
+
+void check(cudaError_t error, const char* what);  // throws std::runtime_error naming `what`
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(std::size_t bytes);
+  ~DeviceMemory() { cudaFree(data_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+struct Gpu {
+  int compute_capability;
+  int sm_count;
+  std::size_t l2_bytes;
+  cudaStream_t stream;
+};
+
+// The median time of a launch over several samples, after a warm-up. A sample is `launches` launches between two
+// events.
+double median_seconds(cudaStream_t stream, int launches, const std::function<void()>& launch);
+// The same for a kernel that works in a loop: `launch(iterations)` with as many iterations as take some milliseconds.
+// Returns seconds per iteration.
+double median_seconds_per_iteration(cudaStream_t stream, const std::function<void(int iterations)>& launch);
+
+// Fills with random bits, from Philox.
+void fill_random(const DeviceMemory& memory, std::uint64_t seed, cudaStream_t stream);
+
+// Bytes per second. `copy_rate` counts bytes read plus bytes written. Both move `memory` once a launch.
+double copy_rate(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& to);
+double read_rate(const Gpu& gpu, const DeviceMemory& memory);
+// Reads the first half-L2 of `memory` over and over, past L1.
+double l2_rate(const Gpu& gpu, const DeviceMemory& memory);
+
+// FLOPs per second; 0 where the device has no such unit.
+enum class Operand { bf16, fp16, tf32, fp8 };
+double fma_rate(const Gpu& gpu);
+double mma_rate(const Gpu& gpu, Operand operand);    // mma.sync, operands in registers
+double wgmma_rate(const Gpu& gpu, Operand operand);  // sm_90a: wgmma, operands in shared memory
+
+}  // namespace noisefloor::ceilings
