@@ -24,7 +24,7 @@ struct Ceiling {
 
 struct Ceilings {
   std::string device;  // as the driver, or /proc/cpuinfo, names it
-  std::string driver;  // "580.95"; empty on the host
+  std::string driver;  // "580.95.05"; on the host, the vector instructions of this build ("avx2")
   std::string commit;  // of the program that measured
   std::vector<Ceiling> rows;
 
@@ -48,7 +48,8 @@ using CeilingsLog = std::function<void(const std::string&)>;
 Ceilings measure_gpu_ceilings(int device);
 Ceilings measure_host_ceilings();
 
-// Name, driver and highest clock of a device, without measuring: what the cache is keyed by.
+// Name, driver and highest clock of a device, without measuring: what the cache is keyed by. The host has no driver:
+// there it is the vector instructions that this build was compiled for, and the clock is 0.
 struct DeviceIdentity {
   std::string name;
   std::string driver;

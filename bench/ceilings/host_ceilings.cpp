@@ -1,0 +1,154 @@
+// The ceilings of the host: what all of its cores together copy and multiply.
+#include <fmt/format.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "bench/ceilings/ceilings.h"
+#include "kernels/core/parallel.h"
+
+namespace noisefloor {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr const char* kVectorName = "avx512";
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__) && defined(__FMA__)
+constexpr const char* kVectorName = "avx2";
+constexpr int kVectorBytes = 32;
+#else
+constexpr const char* kVectorName = "128-bit vectors";
+constexpr int kVectorBytes = 16;
+#endif
+using Vector __attribute__((vector_size(kVectorBytes))) = float;
+constexpr int kLanes = kVectorBytes / 4;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The fastest of the runs that fit into half a second, at least five: other programs only ever slow a run down.
+template <class Run>
+double best_seconds(const Run& run) {
+  run();
+  double best = 1e9;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5 || seconds_since(start) < 0.5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    best = std::min(best, seconds_since(begin));
+  }
+  return best;
+}
+
+struct FreeDeleter {
+  void operator()(void* memory) const { std::free(memory); }
+};
+using Bytes = std::unique_ptr<unsigned char, FreeDeleter>;
+
+Bytes allocate(std::size_t bytes) {
+  Bytes memory(static_cast<unsigned char*>(std::aligned_alloc(4096, bytes)));
+  if (memory == nullptr)
+    throw std::runtime_error(fmt::format("host ceilings: {} MB of memory cannot be had", bytes >> 20));
+  return memory;
+}
+
+// One of the two arrays: eight times the last-level cache and at least 256 MB, but at most an eighth of the free
+// memory.
+std::size_t array_bytes() {
+  const long cache = std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE));
+  const auto wanted = std::max<std::size_t>(std::size_t{256} << 20, 8 * static_cast<std::size_t>(std::max(cache, 0L)));
+  const auto available =
+      static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  constexpr std::size_t kGrain = std::size_t{1} << 20;
+  return std::max(kGrain, std::min(wanted, available / 8) / kGrain * kGrain);
+}
+
+// Bytes read plus bytes written per second. memcpy takes the stores past the caches that this CPU is best at.
+double copy_rate() {
+  const std::size_t bytes = array_bytes();
+  const Bytes from = allocate(bytes), to = allocate(bytes);
+  constexpr std::int64_t kGrain = std::int64_t{4} << 20;
+  const auto size = static_cast<std::int64_t>(bytes);
+  // Random words, written by the threads that will use them, so that pages lie near their cores.
+  parallel_for(size, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::uint64_t state = 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(begin + 1);
+    for (std::int64_t i = begin; i < end; i += 8) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      std::memcpy(from.get() + i, &state, 8);
+      std::memcpy(to.get() + i, &state, 8);
+    }
+  });
+  const double seconds = best_seconds([&] {
+    parallel_for(size, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(to.get() + begin, from.get() + begin, static_cast<std::size_t>(end - begin));
+    });
+  });
+  if (std::memcmp(from.get(), to.get(), bytes) != 0)
+    throw std::runtime_error("host ceilings: the copy is not what was copied");
+  return 2.0 * static_cast<double>(bytes) / seconds;
+}
+
+// FLOPs per second of independent chains of multiply-adds in vector registers: two ports times four or five cycles of
+// latency need eight to ten of them.
+double fma_rate() {
+  constexpr int kChains = 12;
+  constexpr std::int64_t kSteps = 1 << 20;
+  const int threads = omp_get_max_threads();
+  volatile float sink = 0;
+  const double seconds = best_seconds([&] {
+    float total = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : total)
+    {
+      Vector chains[kChains], factor, shift;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        // Factors below 1 keep the chains finite and away from subnormals.
+        factor[lane] = 0.5f + 0.3f * static_cast<float>((lane * 37 + omp_get_thread_num() * 11) % 101) / 101.0f;
+        shift[lane] = 0.1f + static_cast<float>((lane * 53) % 97) / 97.0f;
+        for (int chain = 0; chain < kChains; ++chain) chains[chain][lane] = static_cast<float>(chain + lane);
+      }
+      for (std::int64_t step = 0; step < kSteps; ++step)
+#pragma GCC unroll 12
+        for (int chain = 0; chain < kChains; ++chain) chains[chain] = chains[chain] * factor + shift;
+      for (int chain = 0; chain < kChains; ++chain)
+        for (int lane = 0; lane < kLanes; ++lane) total += chains[chain][lane];
+    }
+    sink = total;
+  });
+  static_cast<void>(sink);
+  return 2.0 * kChains * kLanes * static_cast<double>(kSteps) * threads / seconds;
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
+}
+
+}  // namespace
+
+DeviceIdentity host_identity() {
+  return {fmt::format("{} ({} threads)", cpu_name(), omp_get_max_threads()), kVectorName, 0};
+}
+
+Ceilings measure_host_ceilings() {
+  const DeviceIdentity identity = host_identity();
+  Ceilings result{identity.name, identity.driver, "", {}};
+  result.rows.push_back({"dram_copy", copy_rate() * 1e-9, "GB/s", 0, 0});
+  result.rows.push_back({"fma_fp32", fma_rate() * 1e-9, "GFLOP/s", 0, 0});
+  return result;
+}
+
+}  // namespace noisefloor

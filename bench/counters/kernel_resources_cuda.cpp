@@ -1,0 +1,183 @@
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <type_traits>
+
+#include "bench/counters/kernel_resources.h"
+
+namespace noisefloor {
+namespace {
+
+void check(cudaError_t error, const char* call) {
+  if (error != cudaSuccess)
+    throw std::runtime_error(fmt::format("kernel resources: {}: {}", call, cudaGetErrorString(error)));
+}
+
+// The driver's calls, asked through the runtime, so that libcuda need not be linked. Since CUDA 12.3 all of them are
+// there.
+struct Driver {
+  decltype(&cuGraphKernelNodeGetParams) node_params;
+  decltype(&cuKernelGetFunction) kernel_function;
+  decltype(&cuFuncGetAttribute) function_attribute;
+  decltype(&cuFuncGetName) function_name;
+  decltype(&cuOccupancyMaxActiveBlocksPerMultiprocessor) max_active_blocks;
+
+  Driver() {
+    load(node_params, "cuGraphKernelNodeGetParams");
+    load(kernel_function, "cuKernelGetFunction");
+    load(function_attribute, "cuFuncGetAttribute");
+    load(function_name, "cuFuncGetName");
+    load(max_active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  }
+
+ private:
+  template <class Function>
+  static void load(Function& function, const char* name) {
+    constexpr unsigned kVersion = 12030;  // CUDA 12.3, the first with cuFuncGetName
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    check(cudaGetDriverEntryPointByVersion(name, &entry, kVersion, cudaEnableDefault, &found), name);
+    if (found != cudaDriverEntryPointSuccess)
+      throw std::runtime_error(fmt::format("kernel resources: the driver lacks {}; it must support CUDA 12.3", name));
+    function = reinterpret_cast<Function>(entry);
+  }
+};
+
+void check(CUresult result, const char* call) {
+  if (result != CUDA_SUCCESS)
+    throw std::runtime_error(fmt::format("kernel resources: {} failed with error {}", call, static_cast<int>(result)));
+}
+
+struct StreamDeleter {
+  void operator()(CUstream_st* stream) const { cudaStreamDestroy(stream); }
+};
+struct GraphDeleter {
+  void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
+};
+using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
+
+OwnedGraph capture(const std::function<Status(Stream)>& enqueue) {
+  cudaStream_t raw = nullptr;
+  check(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  const std::unique_ptr<CUstream_st, StreamDeleter> stream(raw);
+  // Thread-local: calls by other threads do not disturb the capture.
+  check(cudaStreamBeginCapture(raw, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  cudaGraph_t graph = nullptr;
+  Status status;
+  try {
+    status = enqueue(raw);
+  } catch (...) {
+    if (cudaStreamEndCapture(raw, &graph) == cudaSuccess) OwnedGraph discarded(graph);
+    throw;
+  }
+  const cudaError_t ended = cudaStreamEndCapture(raw, &graph);
+  OwnedGraph owned(graph);
+  if (!status.ok()) {
+    cudaGetLastError();
+    throw std::runtime_error(
+        fmt::format("kernel resources: the launch failed: {}: {}", to_string(status.code), status.what));
+  }
+  check(ended, "the launch cannot be captured in a graph (does it allocate or synchronise?)");
+  return owned;
+}
+
+// Kernel nodes of a graph and of the graphs within it, in order.
+void collect_kernels(cudaGraph_t graph, std::vector<cudaGraphNode_t>& kernels) {
+  std::size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count > 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type;
+    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+    if (type == cudaGraphNodeTypeKernel) {
+      kernels.push_back(node);
+    } else if (type == cudaGraphNodeTypeGraph) {
+      cudaGraph_t child = nullptr;
+      check(cudaGraphChildGraphNodeGetGraph(node, &child), "cudaGraphChildGraphNodeGetGraph");
+      collect_kernels(child, kernels);
+    }
+  }
+}
+
+std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? text.get() : name;
+}
+
+struct Limits {
+  int warp_size = 32;
+  int threads_per_sm = 0;
+  int sm_count = 0;
+};
+
+Limits current_limits() {
+  int device = 0;
+  Limits limits;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&limits.warp_size, cudaDevAttrWarpSize, device), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&limits.threads_per_sm, cudaDevAttrMaxThreadsPerMultiProcessor, device),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&limits.sm_count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  return limits;
+}
+
+KernelResources resources_of(const Driver& driver, const Limits& limits, cudaGraphNode_t node) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  check(driver.node_params(node, &params), "cuGraphKernelNodeGetParams");
+  CUfunction function = params.func;
+  if (function == nullptr) check(driver.kernel_function(&function, params.kern), "cuKernelGetFunction");
+  const auto attribute = [&](CUfunction_attribute which) {
+    int value = 0;
+    check(driver.function_attribute(&value, which, function), "cuFuncGetAttribute");
+    return value;
+  };
+
+  KernelResources result;
+  const char* name = nullptr;
+  check(driver.function_name(&name, function), "cuFuncGetName");
+  result.name = demangled(name);
+  result.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
+  result.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
+  result.dynamic_shared_bytes = params.sharedMemBytes;
+  result.static_shared_bytes = static_cast<std::size_t>(attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+  result.registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
+  result.local_bytes = static_cast<std::size_t>(attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
+
+  const int threads = static_cast<int>(params.blockDimX * params.blockDimY * params.blockDimZ);
+  check(driver.max_active_blocks(&result.blocks_per_sm, function, threads, params.sharedMemBytes),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  const int warps = (threads + limits.warp_size - 1) / limits.warp_size;
+  const int warps_per_sm = limits.threads_per_sm / limits.warp_size;
+  result.occupancy_limit_pct = 100.0 * result.blocks_per_sm * warps / warps_per_sm;
+
+  const double blocks = 1.0 * params.gridDimX * params.gridDimY * params.gridDimZ;
+  const double resident = std::min(blocks, 1.0 * result.blocks_per_sm * limits.sm_count);
+  constexpr double kRegisterBytes = 4;
+  result.resident_bytes = resident * (kRegisterBytes * result.registers * warps * limits.warp_size +
+                                      static_cast<double>(result.shared_bytes()));
+  return result;
+}
+
+}  // namespace
+
+std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue) {
+  const OwnedGraph graph = capture(enqueue);
+  std::vector<cudaGraphNode_t> nodes;
+  collect_kernels(graph.get(), nodes);
+  const Driver driver;
+  const Limits limits = current_limits();
+  std::vector<KernelResources> kernels;
+  for (const cudaGraphNode_t node : nodes) kernels.push_back(resources_of(driver, limits, node));
+  return kernels;
+}
+
+}  // namespace noisefloor
