@@ -1,0 +1,170 @@
+// Ceilings: their file, their cache, their look-ups and datasheet values. Nothing here needs a GPU.
+#include "bench/ceilings/store.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+Ceilings h200() {
+  return {"NVIDIA H200",
+          "580.95.05",
+          "0123abc",
+          {{"dram_copy", 4250, "GB/s", 4800, 1980},
+           {"fma_fp32", 60000, "GFLOP/s", 67000, 1975.5},
+           {"tensor_bf16", 800000, "GFLOP/s", 989500, 1700},
+           {"tensor_tf32", 400000, "GFLOP/s", 0, 0}}};
+}
+
+class CeilingsStore : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("noisefloor-ceilings-" + std::to_string(getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    const char* cache = std::getenv("XDG_CACHE_HOME");
+    saved_ = cache != nullptr ? cache : "";
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    if (saved_.empty())
+      unsetenv("XDG_CACHE_HOME");
+    else
+      setenv("XDG_CACHE_HOME", saved_.c_str(), 1);
+    fs::remove_all(folder_);
+  }
+  fs::path file(const std::string& text) const {
+    const fs::path path = folder_ / "ceilings.csv";
+    std::ofstream(path) << text;
+    return path;
+  }
+  void expect_refused(const std::string& text, const std::string& words) const {
+    try {
+      read_ceilings(file(text));
+      FAIL() << "accepted: " << text;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("ceilings.csv"), std::string::npos) << error.what();
+    }
+  }
+
+  fs::path folder_;
+  std::string saved_;
+};
+
+constexpr const char* kHeader = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit\n";
+
+TEST_F(CeilingsStore, RoundTrip) {
+  Ceilings written = h200();
+  written.device = "A \"GPU\", rev 2";
+  const fs::path path = folder_ / "out.csv";
+  write_ceilings(path, written);
+  const Ceilings read = read_ceilings(path);
+  EXPECT_EQ(read.device, written.device);
+  EXPECT_EQ(read.driver, written.driver);
+  EXPECT_EQ(read.commit, written.commit);
+  ASSERT_EQ(read.rows.size(), written.rows.size());
+  for (std::size_t i = 0; i < read.rows.size(); ++i) {
+    EXPECT_EQ(read.rows[i].name, written.rows[i].name);
+    EXPECT_EQ(read.rows[i].unit, written.rows[i].unit);
+    EXPECT_NEAR(read.rows[i].value, written.rows[i].value, 1e-5 * written.rows[i].value);
+    EXPECT_NEAR(read.rows[i].datasheet, written.rows[i].datasheet, 1e-5 * written.rows[i].datasheet);
+    EXPECT_NEAR(read.rows[i].sm_clock_mhz, written.rows[i].sm_clock_mhz, 1e-5 * written.rows[i].sm_clock_mhz);
+  }
+  EXPECT_FALSE(fs::exists(path.string() + "." + std::to_string(getpid()) + ".partial"));
+}
+
+TEST_F(CeilingsStore, BadFilesAreRefusedWithPlaceAndReason) {
+  const std::string good = "dram_copy,4250,GB/s,4800,NVIDIA H200,580,1980,abc\n";
+  expect_refused("", "ceilings.csv");
+  expect_refused(kHeader, "holds no ceilings");
+  expect_refused("name,value\ndram_copy,1\n", "unit");
+  expect_refused(kHeader + std::string("dram_copy,fast,GB/s,,NVIDIA H200,580,,abc\n"), ":2: column 'value'");
+  expect_refused(kHeader + std::string("dram_copy,,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
+  expect_refused(kHeader + std::string("dram_copy,nan,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
+  expect_refused(kHeader + std::string("dram_copy,-1,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
+  expect_refused(kHeader + std::string("dram_copy,1e3x,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
+  expect_refused(kHeader + std::string("dram_copy,1,GiB,,NVIDIA H200,580,,abc\n"), "column 'unit'");
+  expect_refused(kHeader + std::string("dram_copy,1,GB/s,x,NVIDIA H200,580,,abc\n"), "column 'datasheet'");
+  expect_refused(kHeader + good + good, "twice");
+  expect_refused(kHeader + good + "fma_fp32,1,GFLOP/s,,NVIDIA H100,580,,abc\n", ":3: another device");
+  expect_refused(kHeader + std::string("dram_copy,4250\n"), "ceilings.csv");
+}
+
+TEST_F(CeilingsStore, UnwritableFolderIsNamed) {
+  const fs::path path = folder_ / "no" / "such" / "ceilings.csv";
+  try {
+    write_ceilings(path, h200());
+    FAIL() << "written into a folder that does not exist";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(CeilingsStore, CacheFollowsXdg) {
+  EXPECT_EQ(cache_folder(), folder_ / "noisefloor");
+  EXPECT_EQ(cache_file_name({"NVIDIA H200 (x/../y)", "580.95.05", 1980}),
+            "ceilings-NVIDIA_H200_x_.._y_-580.95.05-1980.csv");
+}
+
+// A good cache is used as it stands; a bad one is named, measured again and replaced.
+TEST_F(CeilingsStore, HostCacheIsUsedAndABadOneIsReplaced) {
+  const DeviceIdentity identity = host_identity();
+  const fs::path cache = cache_folder() / cache_file_name(identity);
+  fs::create_directories(cache.parent_path());
+  Ceilings planted{
+      identity.name, identity.driver, "old", {{"dram_copy", 1.5, "GB/s", 0, 0}, {"fma_fp32", 2.5, "GFLOP/s", 0, 0}}};
+  write_ceilings(cache, planted);
+  std::string log;
+  const auto append = [&log](const std::string& line) { log += line + '\n'; };
+  const Ceilings cached = load_or_measure(kHostDevice, false, "new", append);
+  EXPECT_EQ(cached.memory().value, 1.5);
+  EXPECT_EQ(cached.commit, "old");
+  EXPECT_EQ(log, "");
+
+  std::ofstream(cache) << "garbage\n";
+  const Ceilings measured = load_or_measure(kHostDevice, false, "new", append);
+  EXPECT_NE(log.find("warning"), std::string::npos) << log;
+  EXPECT_NE(log.find(cache.string()), std::string::npos) << log;
+  EXPECT_EQ(measured.commit, "new");
+  // Any machine that builds this copies more than 0.5 GB/s and multiplies more than 0.5 GFLOP/s, and less than a
+  // thousand times what the largest servers do.
+  EXPECT_GT(measured.memory().value, 0.5);
+  EXPECT_LT(measured.memory().value, 1e5);
+  EXPECT_GT(measured.compute(Pipe::fma, DType::fp32).value, 0.5);
+  EXPECT_LT(measured.compute(Pipe::fma, DType::fp32).value, 1e7);
+  EXPECT_EQ(read_ceilings(cache).commit, "new");
+}
+
+TEST(Ceilings, LookUpsNameTheUnitThatRuns) {
+  const Ceilings ceilings = h200();
+  EXPECT_EQ(ceilings.memory().name, "dram_copy");
+  EXPECT_EQ(ceilings.compute(Pipe::tensor, DType::bf16).name, "tensor_bf16");
+  EXPECT_EQ(ceilings.compute(Pipe::tensor, DType::fp32).name, "tensor_tf32");
+  EXPECT_EQ(ceilings.compute(Pipe::fma, DType::fp32).name, "fma_fp32");
+  EXPECT_EQ(ceilings.compute(Pipe::fma, DType::bf16).name, "fma_fp32");
+  EXPECT_EQ(ceilings.compute(Pipe::tensor, DType::fp16).name, "fma_fp32");  // not measured: the device has no such pipe
+  EXPECT_EQ(ceilings.find("l2"), nullptr);
+  EXPECT_THROW(Ceilings{}.memory(), std::out_of_range);
+  EXPECT_THROW(Ceilings{}.compute(Pipe::tensor, DType::bf16), std::out_of_range);
+}
+
+TEST(Ceilings, DatasheetIsOfExactlyThatProduct) {
+  EXPECT_EQ(datasheet_rate("NVIDIA H200", "dram_copy"), 4800);
+  EXPECT_EQ(datasheet_rate("NVIDIA H200", "tensor_bf16"), 989500);
+  EXPECT_EQ(datasheet_rate("NVIDIA H200", "l2"), std::nullopt);
+  EXPECT_EQ(datasheet_rate("NVIDIA H200 NVL", "dram_copy"), std::nullopt);
+  EXPECT_EQ(datasheet_rate("Tesla T4", "tensor_bf16"), std::nullopt);
+  EXPECT_EQ(datasheet_rate("Tesla T4", "tensor_fp16"), 65000);
+  EXPECT_EQ(datasheet_rate("Some other GPU", "dram_copy"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace noisefloor
