@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154,SC2034
 # Sourced by the scripts beside it: messages, what this machine has, building. Not run by itself.
 # Settings, all optional:
 #   NOISEFLOOR_JOBS     compile jobs (default: every core)

@@ -1,0 +1,81 @@
+# shellcheck shell=bash disable=SC2154,SC2034
+# The measuring half of scripts/sweep, which a bundle's run.sh shares; sourced after lib.sh.
+
+# sweep_and_report BINARY RUNS ON_GPU [ARGUMENTS OF `noisefloor sweep`]
+# Sweeps into the run folder that the arguments name, or goes on with the newest below RUNS where the same program and command were cut
+# short, or begins a new one there; adds PyTorch's rows on a GPU; prints the table and the totals. Ends the script.
+sweep_and_report() {
+  local binary=$1 runs=$2 on_gpu=$3 argument previous='' out='' fresh=false own_output=false with_torch=true torch=() torch_python newest
+  shift 3
+  for argument in "$@"; do
+    case "$previous" in  # values that PyTorch's sweep shares, or that decide whether it runs
+      --ops | --networks | --dtypes | --budget) torch+=("$previous" "$argument") ;;
+      --out) out=$argument ;;
+      --device) [ "$argument" = host ] && with_torch=false || torch+=(--device "$argument") ;;
+      --kinds) [[ ,$argument, == *,baseline,* ]] || with_torch=false ;;
+    esac
+    case "$argument" in
+      --ops=* | --networks=* | --dtypes=* | --budget=* | --device=[0-9]*) torch+=("${argument%%=*}" "${argument#*=}") ;;
+      --out=*) out=${argument#*=} ;;
+      --device=host | --variants | --variants=* | --benchmark_filter=*) with_torch=false ;;
+      --kinds=*) [[ ,${argument#*=}, == *,baseline,* ]] || with_torch=false ;;
+      --fresh) fresh=true ;;
+      --benchmark_list_tests* | --benchmark_format=*) own_output=true ;;
+    esac
+    previous=$argument
+  done
+
+  step="choosing a run folder"
+  local command
+  command="$("$binary" --version) $(printf '%q ' "$@")"
+  if [ -z "$out" ]; then
+    newest=$(find "$runs" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)
+    if ! $fresh && [ -n "$newest" ] && [ "$(cat "$newest/.unfinished" 2>/dev/null)" = "$command" ]; then
+      out=$newest
+      say "going on in $out (begin anew with --fresh)"
+    else
+      out=$runs/$(date -u +%Y-%m-%d_%H-%M-%S)
+    fi
+    set -- "$@" --out "$out"
+  fi
+  { mkdir -p "$out" && printf '%s\n' "$command" >"$out/.unfinished"; } 2>/dev/null || die "cannot write the run folder $out"
+  trap 'say "interrupted: the finished rows are in $out; the same command goes on from there"; exit 130' INT TERM
+
+  # The table comes at the end, with PyTorch's rows in it.
+  if $own_output; then
+    measure sweeping "$binary" sweep "$@"
+  else
+    measure sweeping "$binary" sweep "$@" >/dev/null
+  fi
+  if [ "$code" -gt 1 ] || [ ! -s "$out/sweep.csv" ]; then
+    if [ ! -s "$out/sweep.csv" ]; then
+      rm -f "$out/.unfinished" "$out/.lock"
+      rmdir "$out" 2>/dev/null || true
+    fi
+    exit $((code > 1 ? 2 : code))
+  fi
+  if $on_gpu && $with_torch; then
+    if torch_python=$(find_torch_python); then
+      measure "sweeping PyTorch ($torch_python)" env PYTHONPATH="$root" \
+        "$torch_python" -m baselines.pytorch sweep --run-dir "$out" --noisefloor "$binary" "${torch[@]}"
+    else
+      say "no PyTorch that sees a GPU: its rows are left out (NOISEFLOOR_PYTHON names a Python that has one)"
+    fi
+  fi
+  [ "$worst" -gt 1 ] || rm -f "$out/.unfinished"
+  if ! $own_output; then measure "placing the rows on the roofline" "$binary" roofline "$out"; fi
+  say "sweep.csv, roofline.csv, plan.csv, samples.jsonl and env.json are in $out"
+  exit $((worst > 1 ? 2 : worst))
+}
+
+worst=0
+# measure STEP COMMAND...: runs it; `code` is its exit code, `worst` the worst so far.
+measure() {
+  code=0
+  step=$1
+  say "$step"
+  shift
+  "$@" </dev/null || code=$?
+  [ $code -le 1 ] || say "error while $step: '$*' ended with exit code $code"
+  [ $code -le "$worst" ] || worst=$code
+}
