@@ -32,4 +32,9 @@ Launcher launch_naive;
 inline constexpr int kTiledTile = 128;
 Launcher launch_tiled;
 
+inline constexpr int kSm75Tile = 128;
+Launcher launch_tensor_core_sm75;
+
+Launcher launch_tensor_core_sm80;  // its tiles: sm80_plan.h
+
 }  // namespace noisefloor::gemm

@@ -3,10 +3,12 @@
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/launchers.h"
+#include "kernels/gemm/sm80_plan.h"
 
 namespace noisefloor::gemm {
 namespace {
 
+// At most 2^40 outputs (Definition::check) are at most 2^31 - 1 tiles of any rung but the naive one.
 Support can_run_any(const Problem&, DType) {
   return supported();
 }
@@ -17,16 +19,29 @@ Support can_run_naive(const Problem& problem, DType) {
   return supported();
 }
 
-Support can_run_tiled(const Problem& problem, DType) {
-  const int columns = problem.gated() ? kTiledTile / 2 : kTiledTile;
-  if (tile_count(problem, kTiledTile, columns) > kMaxBlocks) return unsupported("needs at most 2^31 - 1 output tiles");
+// 16-byte accesses along k, the contiguous dimension of A and B.
+Support can_run_sm80(const Problem& problem, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8");
   return supported();
+}
+
+Support can_run_sm75(const Problem& problem, DType dtype) {
+  if (dtype != DType::fp16) return unsupported("needs fp16 (bf16 products need sm_80)");
+  return can_run_sm80(problem, dtype);
+}
+
+std::size_t workspace_bytes_sm80(const Problem& problem, DType, const DeviceInfo& device) {
+  return sm80_workspace_bytes(choose_sm80_plan(problem, device));
 }
 
 constexpr Variant<Definition> kVariants[] = {
     {"host", Kind::host, Arch::host, launch_host, can_run_any, host_workspace_bytes},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive},
-    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled},
+    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_run_any},
+    {"tensor_core_sm75", Kind::tensor_core, Arch::sm75, NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75},
+    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80,
+     workspace_bytes_sm80},
 };
 
 }  // namespace

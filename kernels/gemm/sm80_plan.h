@@ -1,0 +1,52 @@
+// Which tile the sm_80 rung of gemm uses for a problem, and into how many parts it splits k. A pure function of the
+// problem and the number of SMs, so that workspace and launch agree, and tests need no GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/device.h"
+#include "kernels/gemm/gemm.h"
+
+namespace noisefloor::gemm {
+
+enum class Sm80Tile { tall_256x128, square_128x128, small_64x64, flat_16x32 };
+
+struct Sm80Shape {
+  int block_m, block_n, block_k;
+};
+// `block_n` counts rows of B: for geglu a tile makes half as many outputs.
+constexpr Sm80Shape shape_of(Sm80Tile tile) {
+  switch (tile) {
+    case Sm80Tile::tall_256x128:
+      return {256, 128, 64};
+    case Sm80Tile::square_128x128:
+      return {128, 128, 64};
+    case Sm80Tile::small_64x64:
+      return {64, 64, 64};
+    case Sm80Tile::flat_16x32:
+      return {16, 32, 128};
+  }
+  return {};
+}
+
+struct Sm80Plan {
+  Sm80Tile tile = Sm80Tile::square_128x128;
+  int splits = 1;  // parts of k, summed in order by a second kernel
+  std::int64_t tiles_m = 0;
+  std::int64_t tiles_n = 0;
+
+  std::int64_t tiles() const { return tiles_m * tiles_n; }
+};
+
+// The plan for a given tile and number of parts (lowered until every part has a step of k).
+Sm80Plan make_sm80_plan(const Problem& problem, Sm80Tile tile, int splits);
+// The plan that the rung uses.
+Sm80Plan choose_sm80_plan(const Problem& problem, const DeviceInfo& device);
+// Partial sums: fp32, [splits][tiles_m * block_m][tiles_n * block_n]; nothing without a split.
+std::size_t sm80_workspace_bytes(const Sm80Plan& plan);
+
+// Launches a given plan; `workspace` holds sm80_workspace_bytes(plan). For tuning; the rung itself chooses.
+Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,
+                        void* workspace, const LaunchContext& context);
+
+}  // namespace noisefloor::gemm

@@ -1,0 +1,267 @@
+// gemm, tensor cores from sm_80: mma.sync m16n8k16, fed by a pipeline of asynchronous copies.
+//
+// Better than the sm_75 rung: cp.async fills three or four stages of shared memory without passing through registers,
+// products are twice as deep, and tiles are chosen by shape (sm80_plan.cpp), down to a flat one for few rows, with k
+// split between blocks where tiles are few.
+//
+//   tile                 threads  warp tile  stages  shared memory                            blocks per SM
+//   tall_256x128x64          256    64x64         3   3 * (256 + 128) * 64 * 2 B = 144 KiB      1
+//   square_128x128x64        128    64x64         3   3 * (128 + 128) * 64 * 2 B =  96 KiB      2
+//   small_64x64x64           128    32x32         4   4 *   (64 + 64) * 64 * 2 B =  64 KiB      3
+//   flat_16x32x128           128    16x32 / 4     4   4 *  (16 + 32) * 128 * 2 B =  48 KiB      4   (4 warps share k)
+//
+// Registers: a 64x64 warp tile has 128 sums and two sets of 32 fragment registers: the next k16 step is read from
+// shared memory while this one is multiplied. Chunks of 16 bytes are permuted within a row, so that neither cp.async
+// nor ldmatrix meets a bank conflict. Blocks run through D in groups of kGroupM tile rows, so that those in flight
+// share A and B in L2. With k split, every part leaves fp32 sums in the workspace and a second kernel adds them in
+// order: deterministic. Bound: tensor pipe at 4096^3; limiter: mma.sync's issue rate on sm_90, where wgmma alone
+// reaches the peak. Requires: bf16 or fp16, k % 8 == 0 (16-byte copies). Numerics: fp32 sums in the tensor core, in
+// order of k, then parts in order. Source: PTX ISA (mma, ldmatrix, cp.async); the pipeline's order after CUTLASS's
+// multistage mainloop.
+#include "kernels/core/cuda_status.h"
+#include "kernels/gemm/sm80_plan.h"
+#include "kernels/gemm/tensor_core_tile.cuh"
+#include "kernels/ptx/cp_async.cuh"
+#include "kernels/ptx/mma.cuh"
+
+namespace noisefloor::gemm {
+namespace {
+
+constexpr int kGroupM = 8;
+
+struct Grid {
+  std::int64_t m, k;
+  unsigned tiles_m, tiles_n;
+  unsigned splits;
+  float* partials;  // null without a split
+};
+
+// Block number -> tile: down a group of kGroupM tile rows, then right.
+__device__ __forceinline__ void place_tile(const Grid& grid, unsigned tile, unsigned& tile_m, unsigned& tile_n) {
+  const unsigned per_group = kGroupM * grid.tiles_n;
+  const unsigned first = tile / per_group * kGroupM;
+  const unsigned height = min(kGroupM, grid.tiles_m - first);
+  tile_m = first + tile % per_group % height;
+  tile_n = tile % per_group / height;
+}
+
+// One thread's share of the copies of a stage: chunk `chunk` of every kRows-th row of A and B.
+template <class T, class Tile>
+struct Loader {
+  static constexpr int kChunks = Tile::kBlockK / 8;
+  static constexpr int kRows = Tile::kThreads / kChunks;
+  static constexpr int kPassesA = Tile::kBlockM / kRows, kPassesB = Tile::kBlockN / kRows;
+  static_assert(kRows % 8 == 0, "the permutation of chunks repeats every 8 rows");
+  static_assert(kRows == 8 || kRows % 16 == 0, "see b_offset");
+  static_assert(kPassesA <= 32 && kPassesB <= 32, "one mask bit per pass");
+
+  const T *a, *b;  // of the next stage
+  std::int64_t n, k, k_next;
+  std::uint32_t a_valid = 0, b_valid = 0, offset;
+  bool gated;
+
+  __device__ __forceinline__ Loader(const T* a_all, const T* b_all, std::int64_t m, std::int64_t n_all,
+                                    std::int64_t k_all, std::int64_t tile_m, std::int64_t tile_n, std::int64_t k_begin,
+                                    bool is_gated)
+      : n(n_all), k(k_all), gated(is_gated) {
+    const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+    const int row = static_cast<int>(threadIdx.x) / kChunks;
+    offset = static_cast<std::uint32_t>(swizzled<Tile::kBlockK>(row, chunk));
+    k_next = k_begin + chunk * 8;
+    const std::int64_t a_row = tile_m * Tile::kBlockM + row;
+    a = a_all + a_row * k + k_next;
+#pragma unroll
+    for (int i = 0; i < kPassesA; ++i) a_valid |= static_cast<std::uint32_t>(a_row + i * kRows < m) << i;
+    // With no such row in B, b is never read.
+    b = b_all + b_row<Tile>(tile_n, row, n, gated) * k + k_next;
+#pragma unroll
+    for (int i = 0; i < kPassesB; ++i)
+      b_valid |= static_cast<std::uint32_t>(b_row<Tile>(tile_n, row + i * kRows, n, gated) >= 0) << i;
+  }
+
+  // From the thread's first row of B to that of pass i; for geglu rows alternate, 8 values and 8 gates.
+  __device__ __forceinline__ std::int64_t b_offset(int i) const {
+    if (!gated) return i * kRows * k;
+    if constexpr (kRows % 16 == 0) return i * (kRows / 2) * k;
+    return (i / 2 * 8 + (i % 2) * n) * k;
+  }
+
+  // Copies the next step of k into the stage at shared address `stage`.
+  __device__ __forceinline__ void issue(std::uint32_t stage) {
+    constexpr int kPassBytes = kRows * Tile::kBlockK * 2;
+    const bool inside = k_next < k;
+    const std::uint32_t a_mask = inside ? a_valid : 0, b_mask = inside ? b_valid : 0;
+    const std::uint32_t to = stage + offset;
+#pragma unroll
+    for (int i = 0; i < kPassesA; ++i) ptx::cp_async_16(to + i * kPassBytes, a + i * kRows * k, a_mask >> i & 1);
+#pragma unroll
+    for (int i = 0; i < kPassesB; ++i)
+      ptx::cp_async_16(to + Tile::kBlockM * Tile::kBlockK * 2 + i * kPassBytes, b + b_offset(i), b_mask >> i & 1);
+    a += Tile::kBlockK;
+    b += Tile::kBlockK;
+    k_next += Tile::kBlockK;
+  }
+};
+
+template <class T, class Tile, int kBlocksPerSm>
+__global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
+    gemm_sm80(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, Grid grid, Epilogue<T> epilogue) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const unsigned tiles = grid.tiles_m * grid.tiles_n;
+  const unsigned split = blockIdx.x / tiles;
+  unsigned tile_m, tile_n;
+  place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
+  const auto all_steps = static_cast<unsigned>((grid.k + Tile::kBlockK - 1) / Tile::kBlockK);
+  const unsigned part = (all_steps + grid.splits - 1) / grid.splits;
+  const int steps = static_cast<int>(min(part, all_steps - split * part));
+
+  Loader<T, Tile> loader(a, b, grid.m, epilogue.n, grid.k, tile_m, tile_n,
+                         static_cast<std::int64_t>(split) * part * Tile::kBlockK, epilogue.gated());
+  const std::uint32_t stages = ptx::shared_address(shared);
+  const WarpPlace warp = warp_place<Tile>();
+  Sums<Tile> sums = {};
+  Fragments<Tile> fragments[2];
+
+#pragma unroll
+  for (int s = 0; s < Tile::kStages - 1; ++s) {
+    if (s < steps) loader.issue(stages + s * Tile::kStageBytes);
+    ptx::cp_async_commit();  // also an empty group, so that counts stay simple
+  }
+  ptx::cp_async_wait<Tile::kStages - 2>();
+  __syncthreads();
+  const auto load_fragments = [&](Fragments<Tile>& into, int stage, int k16) {
+    const std::uint32_t a_tile = stages + stage * Tile::kStageBytes;
+    into.load(a_tile, a_tile + Tile::kBlockM * Tile::kBlockK * 2, warp, warp.k * Tile::kStepsK + k16);
+  };
+  load_fragments(fragments[0], 0, 0);
+  int read_stage = 0, write_stage = Tile::kStages - 1;
+  static_assert(Tile::kStepsK % 2 == 0, "the fragment buffers alternate through a step");
+  for (int step = 0; step < steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < Tile::kStepsK; ++i) {
+      if (i == Tile::kStepsK - 1) {  // on to the next stage, once it has arrived for everyone
+        ptx::cp_async_wait<Tile::kStages - 2>();
+        __syncthreads();
+        read_stage = read_stage + 1 == Tile::kStages ? 0 : read_stage + 1;
+      }
+      load_fragments(fragments[(i + 1) % 2], read_stage, (i + 1) % Tile::kStepsK);
+      if (i == 0) {  // the stage that everyone left at the last barrier
+        if (step + Tile::kStages - 1 < steps) loader.issue(stages + write_stage * Tile::kStageBytes);
+        ptx::cp_async_commit();
+        write_stage = write_stage + 1 == Tile::kStages ? 0 : write_stage + 1;
+      }
+#pragma unroll
+      for (int mi = 0; mi < Tile::kFragmentsM; ++mi)
+#pragma unroll
+        for (int nj = 0; nj < Tile::kFragmentsN; ++nj)
+          ptx::mma_m16n8k16<T>(sums[mi][nj], fragments[i % 2].a[mi], fragments[i % 2].b[nj][0],
+                               fragments[i % 2].b[nj][1]);
+    }
+  }
+  ptx::cp_async_wait<0>();
+
+  const std::int64_t row0 = std::int64_t{tile_m} * Tile::kBlockM;
+  auto* slab = reinterpret_cast<float*>(shared);
+  if (grid.partials == nullptr) {
+    const bool gated = epilogue.gated();
+    const std::int64_t column0 = std::int64_t{tile_n} * (gated ? Tile::kBlockN / 2 : Tile::kBlockN);
+    drain_sums<Tile>(sums, slab, gated, [&](int row, int packed, const float(&values)[8], const float(&gates)[8]) {
+      store_outputs<T, 8>(epilogue, d, grid.m, row0 + row, column0 + (gated ? packed / 2 : packed), values, gates);
+    });
+  } else {
+    const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
+    float* corner = grid.partials + (split * std::int64_t{grid.tiles_m} * Tile::kBlockM + row0) * stride +
+                    std::int64_t{tile_n} * Tile::kBlockN;
+    drain_sums<Tile>(sums, slab, false, [&](int row, int packed, const float(&values)[8], const float(&)[8]) {
+      Run<float, 8> out;
+#pragma unroll
+      for (int c = 0; c < 8; ++c) out.v[c] = values[c];
+      *reinterpret_cast<Run<float, 8>*>(corner + row * stride + packed) = out;
+    });
+  }
+}
+
+// Adds the parts of 8 outputs in order, then the epilogue. `part_floats` separates parts, `stride` rows.
+template <class T>
+__global__ void __launch_bounds__(128)
+    gemm_sm80_add_parts(const float* __restrict__ partials, T* __restrict__ d, std::int64_t m, std::int64_t part_floats,
+                        std::int64_t stride, int splits, Epilogue<T> epilogue) {
+  const std::int64_t groups = (epilogue.n + 7) / 8;
+  const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t row = item / groups;
+  const std::int64_t column = item % groups * 8;
+  if (row >= m) return;
+  const float* from = partials + row * stride + (epilogue.gated() ? 2 * column : column);
+  float values[8] = {}, gates[8] = {};
+  for (int s = 0; s < splits; ++s, from += part_floats) {
+    const auto part = *reinterpret_cast<const Run<float, 8>*>(from);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] += part.v[i];
+    if (epilogue.gated()) {
+      const auto gate = *reinterpret_cast<const Run<float, 8>*>(from + 8);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) gates[i] += gate.v[i];
+    }
+  }
+  store_outputs<T, 8>(epilogue, d, m, row, column, values, gates);
+}
+
+template <class T, class Tile, int kBlocksPerSm>
+Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Plan& plan, float* partials,
+                   const LaunchContext& context) {
+  const auto kernel = gemm_sm80<T, Tile, kBlocksPerSm>;
+  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
+  const Grid grid{problem.m,
+                  problem.k,
+                  static_cast<unsigned>(plan.tiles_m),
+                  static_cast<unsigned>(plan.tiles_n),
+                  static_cast<unsigned>(plan.splits),
+                  partials};
+  const auto blocks = static_cast<unsigned>(plan.tiles() * plan.splits);
+  kernel<<<blocks, Tile::kThreads, Tile::kSharedBytes, context.stream>>>(
+      static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), grid,
+      Epilogue<T>(problem, tensors));
+  return launch_status("gemm_sm80");
+}
+
+}  // namespace
+
+Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,
+                        void* workspace, const LaunchContext& context) {
+  if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
+  auto* partials = plan.splits > 1 ? static_cast<float*>(workspace) : nullptr;
+  if (plan.splits > 1 && workspace == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
+  return with_half_type(dtype, [&]<class T>(T) -> Status {
+    const auto main_kernel = [&]() -> Status {
+      switch (plan.tile) {
+        case Sm80Tile::tall_256x128:
+          return launch_tile<T, Tile<256, 128, 64, 4, 2, 1, 3>, 1>(problem, tensors, plan, partials, context);
+        case Sm80Tile::square_128x128:
+          return launch_tile<T, Tile<128, 128, 64, 2, 2, 1, 3>, 2>(problem, tensors, plan, partials, context);
+        case Sm80Tile::small_64x64:
+          return launch_tile<T, Tile<64, 64, 64, 2, 2, 1, 4>, 3>(problem, tensors, plan, partials, context);
+        case Sm80Tile::flat_16x32:
+          return launch_tile<T, Tile<16, 32, 128, 1, 1, 4, 4>, 4>(problem, tensors, plan, partials, context);
+      }
+      return failure(StatusCode::invalid_argument, "gemm: no such tile");
+    };
+    if (const Status status = main_kernel(); !status.ok() || plan.splits == 1) return status;
+    constexpr int kThreads = 128;
+    const Sm80Shape shape = shape_of(plan.tile);
+    const std::int64_t stride = plan.tiles_n * shape.block_n;
+    const std::int64_t items = problem.m * ((problem.n + 7) / 8);
+    const auto blocks = static_cast<unsigned>((items + kThreads - 1) / kThreads);
+    gemm_sm80_add_parts<T><<<blocks, kThreads, 0, context.stream>>>(partials, static_cast<T*>(tensors.d), problem.m,
+                                                                    plan.tiles_m * shape.block_m * stride, stride,
+                                                                    plan.splits, Epilogue<T>(problem, tensors));
+    return launch_status("gemm_sm80_add_parts");
+  });
+}
+
+Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                               const LaunchContext& context) {
+  return launch_sm80_plan(problem, dtype, tensors, choose_sm80_plan(problem, *context.device), scratch.workspace,
+                          context);
+}
+
+}  // namespace noisefloor::gemm
