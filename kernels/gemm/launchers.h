@@ -37,4 +37,9 @@ Launcher launch_tensor_core_sm75;
 
 Launcher launch_tensor_core_sm80;  // its tiles: sm80_plan.h
 
+Launcher launch_ptx_sm90a;
+
+inline constexpr std::int64_t kSmallM = 8;  // rows of A that ptx_sm90a_small_m takes
+Launcher launch_ptx_small_m_sm90a;
+
 }  // namespace noisefloor::gemm

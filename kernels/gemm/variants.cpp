@@ -35,6 +35,23 @@ std::size_t workspace_bytes_sm80(const Problem& problem, DType, const DeviceInfo
   return sm80_workspace_bytes(choose_sm80_plan(problem, device));
 }
 
+Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
+  constexpr std::int64_t kMaxIndex = (std::int64_t{1} << 31) - 1;
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (problem.k % 8 != 0)
+    return unsupported("needs k to be a multiple of 8: rows of A and B are 16-byte aligned for TMA");
+  if (problem.n % 8 != 0) return unsupported("needs n to be a multiple of 8: rows of D are stored in 16-byte pieces");
+  if (tile_count(problem, 64, 16) > kMaxIndex / 2) return unsupported("needs at most 2^30 tiles of 64x16");
+  return supported();
+}
+
+Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (problem.m > kSmallM) return unsupported("needs m of at most 8");
+  if (problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8: rows are read in 16-byte pieces");
+  return supported();
+}
+
 constexpr Variant<Definition> kVariants[] = {
     {"host", Kind::host, Arch::host, launch_host, can_run_any, host_workspace_bytes},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive},
@@ -42,6 +59,9 @@ constexpr Variant<Definition> kVariants[] = {
     {"tensor_core_sm75", Kind::tensor_core, Arch::sm75, NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75},
     {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80,
      workspace_bytes_sm80},
+    {"ptx_sm90a_small_m", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_small_m_sm90a),
+     can_run_ptx_small_m_sm90a},
+    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a},
 };
 
 }  // namespace

@@ -1,0 +1,30 @@
+// TMA descriptors. Needs CUDA's headers but no link to libcuda: the encoder comes from the driver through the runtime.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "kernels/core/dtype.h"
+#include "kernels/core/status.h"
+
+namespace noisefloor {
+
+// Describes a dense row-major matrix [rows, columns] at the device pointer `data`, of which TMA moves boxes of
+// [box_rows, box_columns]. Requires data 16-byte aligned, columns * size_of(dtype) a multiple of 16, box extents 1 to
+// 256, box_columns * size_of(dtype) at most 128. With `swizzle` (box_columns * size_of(dtype) of exactly 128) the
+// 16-byte chunk c of box row r lies at chunk c ^ (r % 8). invalid_argument when that does not hold, cuda_error when the
+// driver lacks the encoder (older than CUDA 12.0). CUDA Driver API, "Tensor Map Object Management".
+struct MatrixMap {
+  DType dtype;
+  const void* data;
+  std::int64_t rows;
+  std::int64_t columns;
+  int box_rows;
+  int box_columns;
+  bool swizzle = true;
+};
+
+Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix);
+
+}  // namespace noisefloor

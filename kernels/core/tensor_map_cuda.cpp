@@ -1,0 +1,55 @@
+#include "kernels/core/tensor_map.h"
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/core/cuda_status.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr unsigned kDriverVersion = 12000;  // the release that introduced cuTensorMapEncodeTiled
+
+bool find_type(DType dtype, CUtensorMapDataType& type) {
+  switch (dtype) {
+    case DType::bf16:
+      type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+      return true;
+    case DType::fp16:
+      type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+      return true;
+    case DType::fp32:
+      type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
+  CUtensorMapDataType type;
+  if (!find_type(matrix.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
+
+  void* symbol = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  NOISEFLOOR_CUDA(
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &symbol, kDriverVersion, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess || symbol == nullptr)
+    return failure(StatusCode::cuda_error, "the driver has no cuTensorMapEncodeTiled");
+  const auto encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(symbol);
+
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(matrix.columns) * size_of(matrix.dtype)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows)};
+  const cuuint32_t element_strides[] = {1, 1};
+  const CUresult result =
+      encode(&map, type, 2, const_cast<void*>(matrix.data), extents, strides, box, element_strides,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
+  return success();
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,301 @@
+// gemm with Hopper's own instructions.
+#include <cuda_runtime.h>
+
+#include "kernels/core/cuda_status.h"
+#include "kernels/core/tensor_map.h"
+#include "kernels/gemm/launchers.h"
+#include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/gemm/schedule.h"
+#include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/setmaxnreg.cuh"
+#include "kernels/ptx/tma.cuh"
+#include "kernels/ptx/wgmma.cuh"
+
+namespace noisefloor::gemm {
+namespace {
+
+constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
+constexpr int kSwizzleAtom = 1024;      // 8 rows: the alignment of a swizzled tile
+constexpr int kGroupM = 8;              // clusters along m that are walked before the next tile along n
+
+template <class T>
+struct Arguments {
+  Epilogue<T> epilogue;
+  T* d;
+  int m, n, k_steps;
+  int m_clusters, n_tiles;
+  int second_half;  // rows of B from a tile's first half of block_n to its second
+  int multicast, splits;
+};
+
+// Shared memory of a block: stages of A rows and B rows, then the bias, then the barriers.
+template <int kTile>
+struct Layout {
+  static constexpr Tile kShape = kTiles[kTile];
+  static constexpr int kABytes = kShape.block_m() * kRowBytes;
+  static constexpr int kBBytes = kShape.block_n * kRowBytes;
+  static constexpr int kStageBytes = kABytes + kBBytes;
+  static constexpr int kPipeBytes = kShape.stages * kStageBytes;
+  static constexpr int kPartialBytes = kShape.block_m() * kPartialStride<kShape.block_n> * 4;
+  static constexpr int kBiasBytes = kShape.block_n * 4;  // one per consumer
+  static constexpr int kBytes = kSwizzleAtom + kPipeBytes + kShape.consumers * kBiasBytes + kShape.stages * 16;
+  // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
+  // whole warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
+  static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
+  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
+  static_assert(kPartialBytes <= kPipeBytes, "split-K partial sums lie where the stages were");
+  static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
+  static_assert(kBytes * kShape.blocks_per_sm <= 227 * 1024, "shared memory of an SM");
+};
+
+struct TileIndex {
+  int m_cluster, n_tile;
+};
+
+// Tiles in the order of groups of kGroupM cluster rows, column by column within a group: blocks that run at the same
+// time then share rows of A and of B in L2.
+__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
+  const int group = index / (kGroupM * n_tiles);
+  const int rows = min(m_clusters - group * kGroupM, kGroupM);
+  const int within = index - group * kGroupM * n_tiles;
+  return {group * kGroupM + within % rows, within / rows};
+}
+
+// All threads of the cluster have come here. Relaxed: orders execution, not memory.
+__device__ __forceinline__ void cluster_meet() {
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+}
+// The same, and each sees what the others wrote before.
+__device__ __forceinline__ void cluster_sync() {
+  ptx::cluster_arrive();
+  ptx::cluster_wait();
+}
+
+template <class T, int kTile>
+__global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
+    gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                   const __grid_constant__ Arguments<T> args) {
+  using L = Layout<kTile>;
+  constexpr Tile kShape = L::kShape;
+  constexpr int kStages = kShape.stages;
+  constexpr int kBlockM = kShape.block_m();
+  constexpr int kBlockN = kShape.block_n;
+  constexpr int kHalf = kBlockN / 2;
+  extern __shared__ std::uint8_t raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
+  float* const aligned = reinterpret_cast<float*>(raw + (base - ptx::shared_address(raw)));
+  const std::uint32_t full = base + L::kPipeBytes + kShape.consumers * L::kBiasBytes;
+  const std::uint32_t empty = full + kStages * 8;
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int consumer = warp / 4;
+  const bool producer = warp >= kShape.consumers * 4;
+  const bool tma_thread = threadIdx.x == kShape.consumers * 128;
+  const int cluster = args.multicast * args.splits;
+  const int rank = cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
+  const int m_rank = rank % args.multicast;
+  const int split = rank / args.multicast;
+
+  if (tma_thread) {
+    ptx::prefetch_tensor_map(&map_a);
+    ptx::prefetch_tensor_map(&map_b);
+    for (int stage = 0; stage < kStages; ++stage) {
+      ptx::mbarrier_init(full + stage * 8, 1);
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncwarp();
+  if (args.multicast > 1)
+    cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
+  else
+    __syncthreads();
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+
+  const int first_step = static_cast<int>(static_cast<std::int64_t>(args.k_steps) * split / args.splits);
+  const int steps = static_cast<int>(static_cast<std::int64_t>(args.k_steps) * (split + 1) / args.splits) - first_step;
+  const int tiles = args.m_clusters * args.n_tiles;
+  const int first_tile = static_cast<int>(blockIdx.x) / cluster;
+  const int tile_stride = static_cast<int>(gridDim.x) / cluster;
+  const bool gated = args.epilogue.gated();
+  const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
+
+  int stage = 0;
+  std::uint32_t parity = 0;
+  const auto advance = [&] {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  };
+
+  if (producer) {
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<40>();
+    if (tma_thread) {
+      const auto both = static_cast<std::uint16_t>(3u << (rank - m_rank));
+      for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+        const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+        const int row_a = (index.m_cluster * args.multicast + m_rank) * kBlockM;
+        const int row_b = index.n_tile * out_n;
+        for (int step = 0; step < steps; ++step, advance()) {
+          const std::uint32_t a = base + stage * L::kStageBytes;
+          const std::uint32_t b = a + L::kABytes;
+          const std::uint32_t barrier = full + stage * 8;
+          const int column = (first_step + step) * kBlockK;
+          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+          ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
+          if (args.multicast > 1) {
+            ptx::tma_load_2d_multicast(b + m_rank * kHalf * kRowBytes, &map_b, barrier, column,
+                                       row_b + m_rank * args.second_half, both);
+          } else {
+            ptx::tma_load_2d(b, &map_b, barrier, column, row_b);
+            ptx::tma_load_2d(b + kHalf * kRowBytes, &map_b, barrier, column, row_b + args.second_half);
+          }
+        }
+      }
+    }
+    __syncwarp();
+    if (args.splits > 1) cluster_sync();
+    if (cluster > 1) cluster_meet();
+  } else {
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
+    // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
+    const auto release = [&](int which) {
+      if (args.multicast > 1) {
+        if (lane < 2)
+          ptx::mbarrier_arrive_cluster_relaxed(
+              ptx::map_to_rank(empty + which * 8, static_cast<std::uint32_t>(rank - m_rank + lane)));
+      } else if (lane == 0) {
+        ptx::mbarrier_arrive(empty + which * 8);
+      }
+    };
+    float* const bias = aligned + (L::kPipeBytes + consumer * L::kBiasBytes) / 4;
+    TilePosition at{0, args.m, 0, args.n};
+    for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+      const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+      at.row0 = (std::int64_t{index.m_cluster} * args.multicast + m_rank) * kBlockM;
+      at.column0 = index.n_tile * out_n;
+      const std::uint32_t bias_pair = load_bias_pair<T, kBlockN>(args.epilogue, at.column0);
+
+      float acc[kBlockN / 2];
+      int previous = -1;
+      for (int step = 0; step < steps; ++step, advance()) {
+        const std::uint32_t a = base + stage * L::kStageBytes + consumer * 64 * kRowBytes;
+        const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a);
+        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + stage * L::kStageBytes + L::kABytes);
+        ptx::mbarrier_wait(full + stage * 8, parity);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < kBlockK / 16; ++i)
+          ptx::Wgmma<T, kBlockN>::run(acc, descriptor_a + 2 * i, descriptor_b + 2 * i, step + i > 0);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        if (previous >= 0) release(previous);
+        previous = stage;
+      }
+      ptx::wgmma_wait<0>();
+#pragma unroll
+      for (float& x : acc) ptx::wgmma_pin(x);
+      release(previous);
+
+      write_bias_pair<T, kBlockN>(bias_pair, bias);
+      if (args.splits > 1) {
+        ptx::named_barrier_sync(1, kShape.consumers * 128);  // all consumers have read the last stage
+        write_partial<kBlockN>(acc, aligned);
+      } else {
+        ptx::named_barrier_sync(1 + consumer, 128);  // the bias is written
+        const TilePosition mine{at.row0 + consumer * 64, at.rows, at.column0, at.columns};
+        if (gated)
+          store_accumulator<T, kBlockN, true>(acc, bias, args.epilogue, args.d, mine);
+        else
+          store_accumulator<T, kBlockN, false>(acc, bias, args.epilogue, args.d, mine);
+        ptx::named_barrier_sync(1 + consumer, 128);  // the bias is read
+      }
+    }
+    if (args.splits > 1) {
+      cluster_sync();
+      reduce_and_store<T, kBlockM, kBlockN>(base, m_rank, args.multicast, args.splits, split, bias, args.epilogue,
+                                            args.d, at);
+    }
+    // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
+    __syncwarp();
+    if (cluster > 1) cluster_meet();
+  }
+}
+
+template <class T, int kTile>
+Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
+                   const LaunchContext& context) {
+  using L = Layout<kTile>;
+  CUtensorMap map_a;
+  CUtensorMap map_b;
+  if (const Status status =
+          encode_tensor_map(map_a, {dtype, tensors.a, problem.m, problem.k, L::kShape.block_m(), kBlockK});
+      !status.ok())
+    return status;
+  if (const Status status =
+          encode_tensor_map(map_b, {dtype, tensors.b, problem.b_rows(), problem.k, L::kShape.block_n / 2, kBlockK});
+      !status.ok())
+    return status;
+  const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
+  const Arguments<T> arguments{Epilogue<T>(problem, tensors),
+                               static_cast<T*>(tensors.d),
+                               static_cast<int>(problem.m),
+                               static_cast<int>(problem.n),
+                               static_cast<int>((problem.k + kBlockK - 1) / kBlockK),
+                               static_cast<int>(schedule.m_clusters),
+                               static_cast<int>(schedule.n_tiles),
+                               second_half,
+                               schedule.multicast,
+                               schedule.splits};
+
+  auto* kernel = gemm_ptx_sm90a<T, kTile>;
+  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::kBytes));
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned>(schedule.cluster()), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(schedule.grid));
+  config.blockDim = dim3(L::kThreads);
+  config.dynamicSmemBytes = L::kBytes;
+  config.stream = context.stream;
+  config.attrs = attributes;
+  config.numAttrs = context.programmatic_launch ? 2 : 1;
+  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_a, map_b, arguments), "gemm_ptx_sm90a");
+}
+
+template <class T, int... kTile>
+Status launch_any(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
+                  const LaunchContext& context, std::integer_sequence<int, kTile...>) {
+  Status status = failure(StatusCode::invalid_argument, "no such tile");
+  (void)((schedule.tile == kTile ? (status = launch_tile<T, kTile>(problem, dtype, tensors, schedule, context), true)
+                                 : false) ||
+         ...);
+  return status;
+}
+
+}  // namespace
+
+Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
+                                  const LaunchContext& context) {
+  if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
+  constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
+  return with_half_type(
+      dtype, [&](auto type) { return launch_any<decltype(type)>(problem, dtype, tensors, schedule, context, all); });
+}
+
+Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
+                        const LaunchContext& context) {
+  return launch_ptx_sm90a_scheduled(problem, dtype, tensors, choose(problem, context.device->sm_count), context);
+}
+
+}  // namespace noisefloor::gemm

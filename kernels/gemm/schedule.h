@@ -1,0 +1,57 @@
+// How ptx_sm90a cuts a problem into tiles, splits and clusters. Host code, pure functions: testable without a GPU.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/gemm/gemm.h"
+
+namespace noisefloor::gemm {
+
+// A compiled tile of the kernel: 64 rows per consumer warpgroup, block_n rows of B, `stages` k-steps of 64 in flight.
+struct Tile {
+  int consumers;
+  int block_n;
+  int stages;
+  int blocks_per_sm;
+
+  constexpr int block_m() const { return 64 * consumers; }
+};
+
+inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle row
+
+inline constexpr std::array<Tile, 7> kTiles = {{
+    {2, 256, 4, 1},
+    {2, 192, 5, 1},
+    {2, 160, 6, 1},
+    {2, 128, 6, 1},
+    {1, 128, 4, 2},
+    {1, 64, 6, 2},
+    {1, 32, 8, 2},
+}};
+
+struct Schedule {
+  int tile = 0;                 // index into kTiles
+  int multicast = 1;            // 1 or 2 blocks, neighbours in m, that share each tile of B
+  int splits = 1;               // blocks of a cluster that share one output tile, each with its part of k
+  std::int64_t m_clusters = 0;  // output tiles along m, in units of `multicast`
+  std::int64_t n_tiles = 0;
+  std::int64_t grid = 0;  // blocks; fewer than the tiles where blocks are persistent (splits == 1)
+
+  int cluster() const { return multicast * splits; }
+};
+
+// The counts that follow from a tile, a multicast and a split.
+Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
+
+// Modelled time of a schedule in SM cycles; only its order means anything.
+double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
+
+// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
+Schedule choose(const Problem& problem, int sm_count);
+
+// Launches ptx_sm90a with a given schedule (launchers.h has the one that chooses). For tests and tuning.
+Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
+                                  const LaunchContext& context);
+
+}  // namespace noisefloor::gemm

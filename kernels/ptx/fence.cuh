@@ -1,0 +1,37 @@
+// Fences between the generic proxy (ordinary loads and stores) and the async proxy (TMA, wgmma), and the cluster
+// barrier. PTX ISA, "membar / fence" and "barrier.cluster". sm_90.
+#pragma once
+
+#include <cstdint>
+
+namespace noisefloor::ptx {
+
+// fence.mbarrier_init: makes mbarrier.init visible to the other blocks of the cluster and to TMA.
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// fence.proxy.async: this thread's earlier accesses to shared memory are ordered before later TMA and wgmma accesses.
+__device__ __forceinline__ void fence_proxy_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// barrier.cluster.arrive (release) and .wait (acquire): all threads of all blocks of the cluster.
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+// The same arrival without release: it orders no memory accesses, and so costs no memory barrier.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// bar.sync on hardware barrier `id` (1 to 15; 0 is __syncthreads) for `threads` threads of the block. PTX ISA,
+// "barrier".
+__device__ __forceinline__ void named_barrier_sync(std::uint32_t id, std::uint32_t threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+}  // namespace noisefloor::ptx

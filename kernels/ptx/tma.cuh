@@ -1,0 +1,59 @@
+// TMA: bulk tensor copies between global and shared memory, driven by a descriptor (kernels/core/tensor_map.h). PTX
+// ISA, "Data Movement and Conversion Instructions: Tensor copy". Issued by one thread. sm_90.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace noisefloor::ptx {
+
+// prefetch.tensormap: the descriptor, a __grid_constant__ kernel parameter, into the descriptor cache.
+__device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// cp.async.bulk.tensor.2d, global to the block's shared memory; x is the contiguous coordinate. Elements outside the
+// tensor arrive as zero. Its bytes complete on `barrier` of this block.
+__device__ __forceinline__ void tma_load_2d(std::uint32_t destination, const CUtensorMap* map, std::uint32_t barrier,
+                                            std::int32_t x, std::int32_t y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
+          "r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+
+// The same to the same offset in every block of the cluster whose bit in `blocks` is set; completes on the barrier at
+// the same offset in each of them.
+__device__ __forceinline__ void tma_load_2d_multicast(std::uint32_t destination, const CUtensorMap* map,
+                                                      std::uint32_t barrier, std::int32_t x, std::int32_t y,
+                                                      std::uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, "
+      "%4}], [%2], %5;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(blocks)
+      : "memory");
+}
+
+// cp.async.bulk.tensor.2d, shared memory to global; elements outside the tensor are not written.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
+                                             std::int32_t y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+               "r"(source), "r"(x), "r"(y)
+               : "memory");
+}
+
+// cp.async.bulk.commit_group: this thread's stores so far form a group.
+__device__ __forceinline__ void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// cp.async.bulk.wait_group.read: all but the newest `kPending` groups have read their shared memory.
+template <int kPending>
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace noisefloor::ptx
