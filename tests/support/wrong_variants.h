@@ -1,0 +1,82 @@
+// Variants made wrong on purpose: a right one whose output is then spoilt in one place. They exist in tests only, to show that
+// verification catches each kind of wrong.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/measure/fixture.h"
+
+namespace noisefloor {
+
+enum class Tampering { one_element_off, last_element_off, one_nan, one_not_written, past_the_end, before_the_start, input_changed };
+
+inline constexpr Tampering kAllTamperings[] = {Tampering::one_element_off, Tampering::last_element_off, Tampering::one_nan,
+                                               Tampering::one_not_written, Tampering::past_the_end,     Tampering::before_the_start,
+                                               Tampering::input_changed};
+
+inline std::string to_string(Tampering tampering) {
+  switch (tampering) {
+    case Tampering::one_element_off:
+      return "one element off";
+    case Tampering::last_element_off:
+      return "the last element off";
+    case Tampering::one_nan:
+      return "one NaN";
+    case Tampering::one_not_written:
+      return "one element not written";
+    case Tampering::past_the_end:
+      return "a write one element past the end";
+    case Tampering::before_the_start:
+      return "a write one element before the start";
+    case Tampering::input_changed:
+      return "an input changed";
+  }
+  return "?";
+}
+
+// `right` with the first output spoilt after each launch. `fixture` must outlive it.
+inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, const Fixture& fixture) {
+  AnyVariant wrong = right;
+  wrong.launch = [=, &fixture, launch = right.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                                                      const Scratch& scratch, const LaunchContext& context) {
+    const Status status = launch(problem, dtype, pointers, scratch, context);
+    if (!status.ok()) return status;
+    Platform& platform = fixture.platform();
+    platform.synchronize();
+    std::size_t output = 0, input = 0;
+    for (std::size_t i = fixture.specs().size(); i-- > 0;) (fixture.specs()[i].role == Role::in ? input : output) = i;
+    const TensorSpec& spec = fixture.specs()[output];
+    const auto size = static_cast<std::int64_t>(size_of(spec.dtype));
+    char* const data = static_cast<char*>(pointers[output]);
+
+    std::int64_t place = spec.elements() / 3;
+    if (tampering == Tampering::last_element_off) place = spec.elements() - 1;
+    if (tampering == Tampering::past_the_end) place = spec.elements();
+    if (tampering == Tampering::before_the_start) place = -1;
+    std::array<char, 8> element{};
+    if (tampering == Tampering::input_changed) {
+      platform.download(element.data(), pointers[input], 2);
+      element[0] = static_cast<char>(element[0] ^ 1);
+      platform.upload(pointers[input], element.data(), 2);
+      return success();
+    }
+    platform.download(element.data(), data + place * size, static_cast<std::size_t>(size));
+    const double value = load_element(spec.dtype, element.data(), 0);
+    // Six times what is allowed, relative to the value alone: the rms in the tolerance's definition is near 1 or below.
+    const double allowed = fixture.op().tolerance(fixture.problem(), fixture.dtype()).max_error;
+    double spoilt = value + 6 * allowed * (std::abs(value) + 2);
+    if (tampering == Tampering::one_nan) spoilt = std::numeric_limits<double>::quiet_NaN();
+    store_element(spec.dtype, element.data(), 0, spoilt);
+    if (tampering == Tampering::one_not_written) element.fill(static_cast<char>(0xFF));
+    platform.upload(data + place * size, element.data(), static_cast<std::size_t>(size));
+    return success();
+  };
+  return wrong;
+}
+
+}  // namespace noisefloor
