@@ -1,0 +1,198 @@
+"""The program as a user meets it on a machine without a GPU: exit codes, messages, and a sweep that was killed."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+
+SMALL = "network,m,n,k,count\nmini,8,16,24,3\nmini,16,16,8,1\nother,4,8,8,1\n"
+
+
+@pytest.fixture
+def problems(tmp_path):
+    folder = tmp_path / "problems"
+    folder.mkdir()
+    (folder / "gemm.csv").write_text(SMALL)
+    return folder
+
+
+def run(*arguments, **kwargs):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=300, **kwargs)
+
+
+def sweep(problems, out, *more):
+    return run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out, *more)
+
+
+def rows(folder):
+    with open(folder / "sweep.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["sweeep"], "did you mean 'sweep'"),
+        (["sweep", "--opz", "gemm"], "did you mean '--ops'"),
+        (["sweep", "--ops", "gem"], "unknown op 'gem'; did you mean 'gemm'"),
+        (["sweep", "--device", "host", "--networks", "adm64-b2"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
+        (["sweep", "--device", "host", "--variants", "naiv"], "unknown variant 'naiv'; did you mean 'naive'"),
+        (["sweep", "--device", "host", "--dtypes", "bf17"], "unknown dtype 'bf17'; did you mean 'bf16'"),
+        (["sweep", "--device", "host", "--benchmark_filter=("], "is no regular expression"),
+        (["sweep", "--device", "host", "--benchmark_filter=nothing_is_named_so"], "no case matches"),
+        (["sweep", "--device", "host", "--benchmark_flter=x"], "benchmark_flter"),
+        (["sweep", "--device", "seven"], "not 'host' or a device number"),
+        (["sweep", "--problems", "no-such-folder"], "no such folder"),
+        (["sweep", "--counters", "maybe"], "maybe"),
+        (["sweep", "--device", "host", "--counters", "require"], "counters"),
+        (["run", "gem", "--problem", "m=1"], "unknown op 'gem'; did you mean 'gemm'"),
+        (["run", "gemm", "--problem", "m=1,n=1"], "field 'k' is missing"),
+        (["run", "gemm", "--problem", "m=1,n=1,k=0"], "outside 1 to"),
+        (["run", "gemm", "--problem", "m=1,n=1,k=1", "--dtype", "fp8"], "has no dtype 'fp8'"),
+        (["run", "gemm", "--problem", "m=1,n=1,k=1", "--variant", "hots"], "did you mean 'host'"),
+        (["run", "gemm", "--problem", "m=1,n=1,k=1", "--device", "host", "--benchmark_filter=x"], "belong to"),
+        (["roofline", "no-such-folder"], "no sweep.csv there"),
+        (["list", "opps"], "opps"),
+        ([], "subcommand"),
+    ],
+)
+def test_bad_input_is_named_and_exits_2(arguments, says, tmp_path):
+    result = run(*arguments, cwd=tmp_path)
+    # Relative problem folders are found from the program, so the working directory does not matter.
+    assert result.returncode == 2, result
+    assert says in result.stderr + result.stdout
+    assert "Traceback" not in result.stderr and "terminate" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline"])
+def test_help(command):
+    result = run(command, "--help")
+    assert result.returncode == 0
+    assert "noisefloor" in run("--help").stdout
+
+
+def test_host_sweep_end_to_end(problems, tmp_path):
+    out = tmp_path / "run"
+    result = sweep(problems, out)
+    assert result.returncode == 0, result.stderr
+    assert "run folder:" in result.stdout and "mini" in result.stdout
+    table = rows(out)
+    assert len(table) == 3
+    for row in table:
+        assert row["status"] == "ok" and row["kind"] == "host"
+        assert float(row["time_cold_us"]) > 0 and float(row["pct_of_roof"]) > 0
+        assert float(row["max_rel_error"]) <= float(row["tolerance"])
+    assert {row["networks"] for row in table} == {"mini:3", "mini:1", "other:1"}
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    assert len(samples) == 3 and all(len(s["cold_us"]) >= 5 for s in samples)
+    environment = json.loads((out / "env.json").read_text())
+    assert environment["command_line"][1] == "sweep" and environment["commit"]
+
+    result = run("roofline", out)
+    assert result.returncode == 0, result.stderr
+    assert (out / "plan.csv").read_text().splitlines()[0] == "op,dtype,problem,variant"
+    assert len((out / "roofline.csv").read_text().splitlines()) == 4
+
+    again = sweep(problems, out)
+    assert again.returncode == 0 and "3 cases are already in" in again.stderr
+    assert len(rows(out)) == 3
+
+
+def test_google_benchmark_flags(problems, tmp_path):
+    listed = sweep(problems, tmp_path / "a", "--benchmark_list_tests")
+    assert listed.returncode == 0
+    assert listed.stdout.splitlines()[0] == "gemm/m=8,n=16,k=24/bf16/host"
+    assert not (tmp_path / "a").exists()
+
+    filtered = sweep(problems, tmp_path / "b", "--benchmark_filter=k=24", "--benchmark_format=json")
+    assert filtered.returncode == 0
+    report = json.loads(filtered.stdout)["benchmarks"]
+    assert len(report) == 1 and report[0]["time_unit"] == "us"
+    row = rows(tmp_path / "b")[0]
+    assert report[0]["real_time"] == pytest.approx(float(row["time_cold_us"]), rel=1e-3)
+    assert report[0]["iterations"] == int(row["samples"])
+    assert report[0]["pct_of_roof"] == pytest.approx(float(row["pct_of_roof"]), rel=1e-3)
+    assert "dram_read_bytes" in report[0]  # every benchmark has every counter
+
+
+def test_killed_sweep_loses_at_most_the_case_in_flight(tmp_path):
+    problems = tmp_path / "problems"
+    problems.mkdir()
+    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
+    (problems / "gemm.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "run"
+    process = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out],
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    reported = 0
+    for line in process.stderr:
+        reported += line.startswith("[")
+        if reported == 5:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    time.sleep(0.1)
+    finished = rows(out)
+    assert len(finished) >= reported
+    result = sweep(problems, out)
+    assert result.returncode == 0, result.stderr
+    assert f"{len(finished)} cases are already in" in result.stderr
+    table = rows(out)
+    assert len(table) == 40 and len({row["problem"] for row in table}) == 40
+
+
+def test_broken_problem_file_is_refused_before_anything_runs(problems, tmp_path):
+    (problems / "gemm.csv").write_text(SMALL + "mini,8,16,many,1\n")
+    result = sweep(problems, tmp_path / "run")
+    assert result.returncode == 2
+    assert "gemm.csv:5: problem: field 'k' is 'many'" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_run_folder_of_another_build_is_left_alone(problems, tmp_path):
+    out = tmp_path / "run"
+    assert sweep(problems, out).returncode == 0
+    text = (out / "sweep.csv").read_text()
+    commit = json.loads((out / "env.json").read_text())["commit"]
+    (out / "sweep.csv").write_text(text.replace(f",{commit}\n", ",0123456789ab\n"))
+    before = (out / "sweep.csv").read_text()
+    result = sweep(problems, out)
+    assert result.returncode == 2 and "holds rows of commit 0123456789ab" in result.stderr
+    assert (out / "sweep.csv").read_text() == before
+    assert sweep(problems, out, "--fresh").returncode == 0
+
+
+def test_unwritable_place(problems, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = sweep(problems, tmp_path / "file" / "run")
+    assert result.returncode == 2 and "cannot be made" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk(problems, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "sweep.csv").symlink_to("/dev/full")
+    result = sweep(problems, out)
+    assert result.returncode == 2 and "sweep.csv" in result.stderr
+
+
+def test_a_problem_that_does_not_fit_says_so():
+    result = run("run", "gemm", "--device", "host", "--problem", "m=1048576,n=1048576,k=64", "--dtype", "fp32")
+    assert result.returncode == 2
+    assert "out_of_memory" in result.stdout and "GiB" in result.stdout
+
+
+def test_run_compares_variants():
+    result = run("run", "gemm", "--device", "host", "--problem", "m=33,n=40,k=24,act=silu")
+    assert result.returncode == 0, result.stderr
+    assert "host" in result.stdout and "max error" in result.stdout
+    refused = run("run", "gemm", "--device", "host", "--problem", "m=33,n=40,k=24", "--variant", "naive")
+    assert refused.returncode == 2 and "no_device" in refused.stdout

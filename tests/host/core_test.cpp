@@ -1,0 +1,153 @@
+// The contract's own pieces: element types, fields, names, and what every op of the catalogue must satisfy.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "bench/problems/problem_files.h"
+#include "kernels/catalogue.h"
+
+namespace noisefloor {
+namespace {
+
+TEST(DTypes, EveryHalfRoundTrips) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    if (const float value = fp16_to_float(half); !std::isnan(value)) {
+      ASSERT_EQ(float_to_fp16(value), half);
+    }
+    if (const float value = bf16_to_float(half); !std::isnan(value)) {
+      ASSERT_EQ(float_to_bf16(value), half);
+    }
+  }
+}
+
+TEST(DTypes, RoundsToNearestEven) {
+  EXPECT_EQ(float_to_bf16(1.00390625f), 0x3f80);       // 1 + 2^-8: half way, to even
+  EXPECT_EQ(float_to_bf16(1.01171875f), 0x3f82);       // 1 + 3 * 2^-8: half way, to even
+  EXPECT_EQ(float_to_fp16(1.00048828125f), 0x3c00);    // 1 + 2^-11
+  EXPECT_EQ(float_to_fp16(65519.0f), 0x7bff);          // the largest that does not become infinity
+  EXPECT_EQ(float_to_fp16(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_fp16(0x1p-24f), 0x0001);          // the smallest subnormal
+  EXPECT_EQ(float_to_fp16(0x1p-25f), 0x0000);          // half of it, to even
+  EXPECT_TRUE(std::isnan(fp16_to_float(float_to_fp16(std::numeric_limits<float>::quiet_NaN()))));
+  EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(DTypes, BulkConversionAgreesWithSingle) {
+  rc::check("store_floats and load_floats do what the element functions do", [] {
+    const auto raw = *rc::gen::container<std::vector<int>>(rc::gen::inRange(-70000000, 70000000));
+    std::vector<float> values;
+    for (const int value : raw) values.push_back(static_cast<float>(value) * 1e-3f);
+    const auto count = static_cast<std::int64_t>(values.size());
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      std::vector<char> bulk(values.size() * size_of(dtype) + 1), single(bulk.size());
+      store_floats(dtype, bulk.data(), 0, count, values.data());
+      for (std::int64_t i = 0; i < count; ++i) store_element(dtype, single.data(), i, values[static_cast<std::size_t>(i)]);
+      RC_ASSERT(bulk == single);
+      std::vector<float> back(values.size());
+      load_floats(dtype, bulk.data(), 0, count, back.data());
+      for (std::int64_t i = 0; i < count; ++i)
+        RC_ASSERT(back[static_cast<std::size_t>(i)] == static_cast<float>(load_element(dtype, bulk.data(), i)));
+    }
+  });
+}
+
+TEST(Names, DidYouMean) {
+  const std::vector<std::string> ops = {"gemm", "groupnorm", "sampler_step"};
+  EXPECT_EQ(did_you_mean("gruopnorm", ops), "; did you mean 'groupnorm'?");
+  EXPECT_EQ(did_you_mean("gem", ops), "; did you mean 'gemm'?");
+  EXPECT_EQ(did_you_mean("convolution", ops), "");
+  EXPECT_EQ(did_you_mean("", ops), "");
+}
+
+std::string message_of(const std::string& op, const std::string& text) {
+  try {
+    (void)find_op(op)->parse(text);
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Fields, RefusalsNameFieldAndRange) {
+  EXPECT_EQ(message_of("gemm", "m=1,n=2"), "problem: field 'k' is missing");
+  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=0"), "problem: field 'k' is 0, outside 1 to 16777216");
+  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=x"), "problem: field 'k' is 'x', not a whole number from 1 to 16777216");
+  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=99999999999999999999"),
+            "problem: field 'k' is '99999999999999999999', not a whole number from 1 to 16777216");
+  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,acct=silu"), "problem: unknown field 'acct'; did you mean 'act'?");
+  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,act=silo"),
+            "problem: field 'act' is 'silo', not one of none, silu, gelu, gelu_tanh, geglu; did you mean 'silu'?");
+  EXPECT_EQ(message_of("gemm", "m=1,m=2,k=3"), "problem: field 'm' is given twice");
+  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,"), "problem: ends with a comma");
+  EXPECT_EQ(message_of("gemm", "m"), "problem: expected field=value, got 'm'");
+  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,scale=nan").substr(0, 39), "problem: field 'scale' is 'nan', not a n");
+}
+
+// Random text never does anything but parse or throw InvalidInput.
+TEST(Fields, AnyTextParsesOrIsRefused) {
+  rc::check("parse", [](const std::string& text) {
+    for (const Op& op : catalogue()) {
+      try {
+        (void)op.print(op.parse(text));
+      } catch (const InvalidInput&) {
+      }
+    }
+  });
+}
+
+TEST(Catalogue, EveryOpKeepsTheContract) {
+  for (const ProblemEntry& entry : load_problems(NOISEFLOOR_SOURCE_DIR "/tests/problems")) {
+    SCOPED_TRACE(entry.op->name + " " + entry.text);
+    EXPECT_EQ(entry.op->print(entry.op->parse(entry.text)), entry.text) << "the text is canonical";
+    for (const DType dtype : entry.op->dtypes) {
+      const Cost cost = entry.op->cost(entry.problem, dtype);
+      const Tolerance tolerance = entry.op->tolerance(entry.problem, dtype);
+      EXPECT_GT(cost.flops, 0);
+      EXPECT_GT(tolerance.max_error, 0);
+      EXPECT_LT(tolerance.max_error, 0.1);
+      EXPECT_GT(tolerance.l2_error, 0);
+      double bytes = 0;
+      int outputs = 0;
+      std::set<std::string> names;
+      for (const TensorSpec& spec : entry.op->tensors(entry.problem, dtype)) {
+        EXPECT_TRUE(names.insert(spec.name).second) << "tensor names are distinct: " << spec.name;
+        EXPECT_GT(spec.elements(), 0);
+        bytes += static_cast<double>(spec.bytes()) * (spec.role == Role::inout ? 2 : 1);
+        outputs += spec.role != Role::in;
+      }
+      EXPECT_GT(outputs, 0);
+      EXPECT_LE(cost.bytes, bytes) << "compulsory bytes are at most every tensor once";
+    }
+  }
+}
+
+TEST(Catalogue, EveryOpShipsEveryKind) {
+  for (const Op& op : catalogue()) {
+    std::set<Kind> kinds;
+    std::set<std::string> names;
+    for (const AnyVariant& variant : op.variants) {
+      kinds.insert(variant.kind);
+      EXPECT_TRUE(names.insert(variant.name).second) << op.name << " has two variants named " << variant.name;
+    }
+    for (const Kind kind : {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx})
+      EXPECT_TRUE(kinds.contains(kind)) << op.name << " has no " << to_string(kind) << " variant";
+  }
+}
+
+TEST(Architectures, GatesAreWhatTheyAreNamed) {
+  EXPECT_TRUE(runs_on(Arch::host, 0));
+  EXPECT_FALSE(runs_on(Arch::host, 90));
+  EXPECT_FALSE(runs_on(Arch::any_gpu, 0));
+  EXPECT_TRUE(runs_on(Arch::sm75, 75));
+  EXPECT_FALSE(runs_on(Arch::sm80, 75));
+  EXPECT_TRUE(runs_on(Arch::sm80, 120));
+  EXPECT_TRUE(runs_on(Arch::sm90a, 90));
+  EXPECT_FALSE(runs_on(Arch::sm90a, 100)) << "wgmma is not forward compatible";
+}
+
+}  // namespace
+}  // namespace noisefloor

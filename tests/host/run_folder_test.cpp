@@ -1,0 +1,169 @@
+// Run folders: resuming, torn lines, locks, foreign rows; problem files; the choice of cases.
+#include "bench/run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/problems/problem_files.h"
+#include "bench/selection.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+PlatformDescription description(const std::string& name = "Test GPU") {
+  PlatformDescription text;
+  text.name = name;
+  return text;
+}
+
+CaseResult result(const std::string& variant) {
+  CaseResult made;
+  made.row.op = "gemm";
+  made.row.problem = "m=1,n=2,k=3";
+  made.row.dtype = "bf16";
+  made.row.variant = variant;
+  made.row.status = Outcome::ok;
+  made.row.device = "Test GPU";
+  made.row.commit = "abc";
+  made.row.time_cold_us = 2;
+  made.cold_us = {1.99951, 2.0004};
+  made.warm_us = {1};
+  return made;
+}
+
+std::string slurp(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return {(std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>()};
+}
+
+TEST(RunFolder, GoesOnWhereItStopped) {
+  const TemporaryFolder temporary;
+  {
+    RunFolder folder(temporary / "run", description(), "abc", false);
+    folder.append(result("naive"));
+    folder.append(result("tiled"));
+  }
+  // As a sweep leaves it that was killed while writing.
+  std::ofstream(temporary / "run" / "sweep.csv", std::ios::app) << "gemm,ptx,half a li";
+  std::ofstream(temporary / "run" / "samples.jsonl", std::ios::app) << "{\"op\":";
+  {
+    RunFolder folder(temporary / "run", description(), "abc", false);
+    EXPECT_EQ(folder.rows().size(), 2u);
+    EXPECT_TRUE(folder.rows().contains(result("naive").row.key()));
+    EXPECT_FALSE(folder.rows().contains(result("ptx").row.key()));
+    folder.append(result("ptx"));
+  }
+  EXPECT_EQ(read_sweep_csv(temporary / "run" / "sweep.csv").size(), 3u);
+  std::ifstream samples(temporary / "run" / "samples.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(samples, line); ++lines) {
+    const auto object = nlohmann::json::parse(line);
+    EXPECT_EQ(object["cold_us"].size(), 2u);
+    EXPECT_DOUBLE_EQ(object["cold_us"][0].get<double>(), 2.0);
+  }
+  EXPECT_EQ(lines, 3);
+}
+
+TEST(RunFolder, RefusesForeignRowsAndLeavesThem) {
+  const TemporaryFolder temporary;
+  { RunFolder(temporary / "run", description(), "abc", false).append(result("naive")); }
+  const std::string before = slurp(temporary / "run" / "sweep.csv");
+  EXPECT_THROW(RunFolder(temporary / "run", description("Another GPU"), "abc", false), std::runtime_error);
+  EXPECT_THROW(RunFolder(temporary / "run", description(), "def", false), std::runtime_error);
+  EXPECT_EQ(slurp(temporary / "run" / "sweep.csv"), before);
+  EXPECT_EQ(RunFolder(temporary / "run", description(), "def", true).rows().size(), 0u) << "--fresh starts again";
+}
+
+TEST(RunFolder, IsOneSweepsAtATime) {
+  const TemporaryFolder temporary;
+  const RunFolder first(temporary / "run", description(), "abc", false);
+  EXPECT_THROW(RunFolder(temporary / "run", description(), "abc", false), std::runtime_error);
+}
+
+TEST(RunFolder, SaysWhenItCannotBeMade) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "file") << "in the way";
+  EXPECT_THROW(RunFolder(temporary / "file" / "run", description(), "abc", false), std::runtime_error);
+}
+
+TEST(RunFolder, WritesItsEnvironment) {
+  const TemporaryFolder temporary;
+  RunFolder folder(temporary / "run", description(), "abc", false);
+  folder.write_environment(description(), "580.1", {"noisefloor", "sweep"});
+  const auto environment = nlohmann::json::parse(slurp(temporary / "run" / "env.json"));
+  EXPECT_EQ(environment["device"], "Test GPU");
+  EXPECT_EQ(environment["driver"], "580.1");
+  EXPECT_EQ(environment["command_line"].size(), 2u);
+}
+
+TEST(RunFolder, SlugsNames) {
+  EXPECT_EQ(device_slug("NVIDIA H200"), "nvidia-h200");
+  EXPECT_EQ(device_slug("AMD EPYC (2 cores)"), "amd-epyc-2-cores");
+  EXPECT_EQ(device_slug("()"), "device");
+}
+
+TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
+  const auto problems = load_problems(NOISEFLOOR_SOURCE_DIR "/bench/problems");
+  const auto networks = network_names(problems);
+  for (const char* name : {"adm64-b1", "adm64-b32", "sd15-b2"})
+    EXPECT_NE(std::find(networks.begin(), networks.end(), name), networks.end()) << name;
+  for (const Op& op : catalogue())
+    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&](const auto& entry) { return entry.op == &op; })) << op.name;
+  EXPECT_THROW(in_networks(problems, {"adm64-b2"}), InvalidInput);
+}
+
+std::string load_message(const std::string& text) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.csv") << text;
+  try {
+    const auto problems = load_problems(temporary.path());
+    return std::to_string(problems.size()) + " problems";
+  } catch (const InvalidInput& error) {
+    const std::string message = error.what();
+    return message.substr(message.find("gemm.csv"));
+  }
+}
+
+TEST(ProblemFiles, NameFileLineFieldAndRange) {
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,4\nb,1,2,3,1\n"), "1 problems");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,4\nb,1,2,x,1\n"),
+            "gemm.csv:3: problem: field 'k' is 'x', not a whole number from 1 to 16777216");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,none\n"), "gemm.csv:2: column 'count' is 'none', not a whole number from 1");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3\n"), "gemm.csv:2: 4 columns, the header has 5");
+  EXPECT_EQ(load_message("network,m,n,k\na,1,2,3\n"), "gemm.csv:1: needs one column 'count'");
+  EXPECT_EQ(load_message("network,m,n,depth,count\na,1,2,3,1\n"), "gemm.csv:2: problem: field 'k' is missing");
+  EXPECT_EQ(load_message(""), "gemm.csv: empty, no header line");
+}
+
+TEST(ProblemFiles, RefuseFilesOfNoOp) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gem.csv") << "network,count\n";
+  try {
+    load_problems(temporary.path());
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("there is no op 'gem'; did you mean 'gemm'?"), std::string::npos);
+  }
+}
+
+TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
+  const auto problems = load_problems(NOISEFLOOR_SOURCE_DIR "/bench/problems");
+  const Selection adm{{"gemm"}, {"adm64-b1"}, {}, {}, {"bf16"}};
+  const auto on_host = select_cases(problems, adm, true);
+  ASSERT_FALSE(on_host.empty());
+  for (const Case& test_case : on_host) {
+    EXPECT_EQ(test_case.candidate.kind, Kind::host);
+    EXPECT_EQ(test_case.op().name, "gemm");
+  }
+  for (const Case& test_case : select_cases(problems, adm, false)) EXPECT_NE(test_case.candidate.kind, Kind::host);
+  EXPECT_THROW(select_cases(problems, {{"gem"}, {"all"}, {}, {}, {"bf16"}}, true), InvalidInput);
+  EXPECT_THROW(select_cases(problems, {{}, {"all"}, {"naiv"}, {}, {"bf16"}}, true), InvalidInput);
+  EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {"fast"}, {"bf16"}}, true), InvalidInput);
+  EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {}, {"bf17"}}, true), InvalidInput);
+}
+
+}  // namespace
+}  // namespace noisefloor
