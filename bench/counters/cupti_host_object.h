@@ -26,7 +26,7 @@ class CuptiHostObject {
  public:
   // `availability` is the image of the counters that a device offers to this user, or empty. Throws
   // CountersUnavailable.
-  explicit CuptiHostObject(const std::string& chip, const std::vector<std::uint8_t>& availability = {});
+  explicit CuptiHostObject(const std::string& chip, std::vector<std::uint8_t> availability = {});
   ~CuptiHostObject();
   CuptiHostObject(const CuptiHostObject&) = delete;
   CuptiHostObject& operator=(const CuptiHostObject&) = delete;
@@ -40,6 +40,7 @@ class CuptiHostObject {
                                std::vector<const char*> metrics);
 
  private:
+  std::vector<std::uint8_t> availability_;  // CUPTI keeps a pointer to it, not a copy
   CUpti_Profiler_Host_Object* object_ = nullptr;
 };
 

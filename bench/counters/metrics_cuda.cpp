@@ -1,4 +1,6 @@
 // The part of the counters that needs CUPTI's host library, but no GPU.
+#include <utility>
+
 #include "bench/counters/counter_status.h"
 #include "bench/counters/cupti_host_object.h"
 #include "bench/counters/metrics.h"
@@ -8,11 +10,12 @@ void check_cupti(CUptiResult result, const char* call) {
   if (result != CUPTI_SUCCESS) throw counters_unavailable(static_cast<int>(result), call);
 }
 
-CuptiHostObject::CuptiHostObject(const std::string& chip, const std::vector<std::uint8_t>& availability) {
+CuptiHostObject::CuptiHostObject(const std::string& chip, std::vector<std::uint8_t> availability)
+    : availability_(std::move(availability)) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_Initialize_Params);
   params.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
   params.pChipName = chip.c_str();
-  params.pCounterAvailabilityImage = availability.empty() ? nullptr : availability.data();
+  params.pCounterAvailabilityImage = availability_.empty() ? nullptr : availability_.data();
   const CUptiResult result = cuptiProfilerHostInitialize(&params);
   if (result == CUPTI_ERROR_INVALID_CHIP_NAME || result == CUPTI_ERROR_INVALID_PARAMETER)
     throw CountersUnavailable(CounterStatus::unsupported_chip,
