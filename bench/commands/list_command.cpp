@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 
 #include "bench/commands/commands.h"
@@ -30,16 +31,39 @@ void list_variants(const std::regex& filter) {
   for (const Op& op : catalogue())
     for (const Candidate& candidate : candidates_of(op))
       if (std::regex_search(op.name + "/" + candidate.name, filter))
-        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", op.name, candidate.name, to_string(candidate.kind), to_string(candidate.arch),
-                   candidate.built() ? "yes" : "no");
+        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", op.name, candidate.name, to_string(candidate.kind),
+                   to_string(candidate.arch), candidate.built() ? "yes" : "no");
 }
 
+// A field's default, from its line "name: range (default value)" in Op::fields; nothing for a field that must be given.
+std::optional<KeyValue> default_of(const std::string& field) {
+  static const std::regex with_default("([^:]+): .* \\(default (.*)\\)");
+  std::smatch parts;
+  if (!std::regex_match(field, parts, with_default)) return std::nullopt;
+  return KeyValue{parts[1], parts[2]};
+}
+
+// What another program needs to time the same problem: every field, defaults too, and per dtype what it costs and how
+// exact it must be.
 void print_json(const ProblemEntry& entry) {
-  // The fields that the text names; those left out have their defaults.
   nlohmann::ordered_json fields = nlohmann::ordered_json::object();
+  for (const std::string& field : entry.op->fields)
+    if (const auto pair = default_of(field)) fields[pair->key] = pair->value;
   for (const KeyValue& pair : split_problem_text(entry.text)) fields[pair.key] = pair.value;
-  const nlohmann::ordered_json line = {
-      {"op", entry.op->name}, {"problem", entry.text}, {"networks", entry.networks()}, {"fields", fields}};
+  nlohmann::ordered_json dtypes = nlohmann::ordered_json::object();
+  for (const DType dtype : entry.op->dtypes) {
+    const Cost cost = entry.op->cost(entry.problem, dtype);
+    const Tolerance tolerance = entry.op->tolerance(entry.problem, dtype);
+    dtypes[to_string(dtype)] = {{"flops", cost.flops},
+                                {"bytes", cost.bytes},
+                                {"max_error", tolerance.max_error},
+                                {"l2_error", tolerance.l2_error}};
+  }
+  const nlohmann::ordered_json line = {{"op", entry.op->name},
+                                       {"problem", entry.text},
+                                       {"networks", entry.networks()},
+                                       {"fields", fields},
+                                       {"dtypes", dtypes}};
   fmt::print("{}\n", line.dump());
 }
 
@@ -58,7 +82,8 @@ int list(const ListArguments& arguments) {
     list_variants(filter);
     return kDone;
   }
-  auto problems = load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
+  auto problems =
+      load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   if (arguments.what == "networks") {
     for (const std::string& name : network_names(problems))
       if (std::regex_search(name, filter)) fmt::print("{}\n", name);
