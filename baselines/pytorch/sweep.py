@@ -56,13 +56,14 @@ def order(problems, dtypes, variants):
 
 
 class Sweep:
-    def __init__(self, folder: RunFolder, device=0, compile_mode="max-autotune-no-cudagraphs", crosscheck=False):
+    def __init__(self, folder: RunFolder, device=0, compile_mode="default", crosscheck=False):
         use_best_settings()
         torch.cuda.set_device(device)
         self.folder = folder
         self.device = torch.device("cuda", device)
         self.compile_mode = compile_mode
         self.crosscheck = crosscheck
+        self.compile_s = None  # of the case in hand
         properties = torch.cuda.get_device_properties(device)
         self.device_name = properties.name
         self.arch = f"sm_{properties.major}{properties.minor}"
@@ -82,6 +83,7 @@ class Sweep:
                     print(f"skipped: {cut.op}/{cut.text}/{cut_dtype}/{cut_variant}", file=sys.stderr)
                 print(f"skipped {len(todo) - index} of {len(todo)} rows: the budget of {budget_s:g} s is spent", file=sys.stderr)
                 break
+            self.compile_s = None
             row = self.case(problem, dtype, variant)
             counts[row["status"]] = counts.get(row["status"], 0) + 1
             self._report(index + 1, len(todo), row, began)
@@ -161,6 +163,7 @@ class Sweep:
         """What to time, or why there is none."""
         if variant == "torch_eager":
             return run
+        began = time.monotonic()
         compiled = torch.compile(run, mode=self.compile_mode, dynamic=False, fullgraph=True)
         try:
             compiled(inputs)
@@ -169,6 +172,7 @@ class Sweep:
         except Exception as error:  # the compiler stack raises its own kinds; a failed device shows at the next call
             torch.cuda.synchronize()
             return f"torch.compile: {_first_line(error)}"
+        self.compile_s = time.monotonic() - began
         return compiled
 
     def _verify(self, op, problem, inputs, outputs, cost, dtype):
@@ -193,8 +197,9 @@ class Sweep:
 
     def _report(self, done, total, row, began):
         left = (time.monotonic() - began) / done * (total - done)
+        compiled = f", compiled in {self.compile_s:.1f} s" if row["variant"] == "torch_compile" and self.compile_s else ""
         figure = f"{row['time_cold_us']:.2f} us" if row["status"] == "ok" else f"{row['status']}: {row['reason']}"
-        print(f"[{done}/{total}] {row['op']}/{row['problem']}/{row['dtype']}/{row['variant']}: {figure} (about {left:.0f} s left)",
+        print(f"[{done}/{total}] {row['op']}/{row['problem']}/{row['dtype']}/{row['variant']}: {figure}{compiled} (about {left:.0f} s left)",
               file=sys.stderr, flush=True)
 
 

@@ -1,6 +1,6 @@
 """baselines/pytorch without a GPU: problems, run folders, the stopping rule, and, where PyTorch is there, the ops on the CPU.
 
-Run from the root of the repository: python3 -m unittest tests/host/pytorch_rows_test.py
+Run from the root of the repository: python3 -m unittest tests/host/test_pytorch_rows.py
 """
 
 import contextlib
