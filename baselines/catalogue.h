@@ -6,3 +6,7 @@
 namespace noisefloor::cublaslt {
 Baseline gemm_baseline();
 }  // namespace noisefloor::cublaslt
+
+namespace noisefloor::cudnn {
+Baseline sampler_step_baseline();
+}  // namespace noisefloor::cudnn

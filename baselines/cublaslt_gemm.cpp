@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -81,36 +82,41 @@ class SampledOracle {
       inputs[i].data = copies[i].data();
     }
     NOISEFLOOR_CUDA(cudaStreamSynchronize(stream));
-    std::mt19937_64 random(1);
-    std::uniform_int_distribution<std::int64_t> any(0, problem_.m * problem_.n - 1);
-    for (int i = 0; i < kSamples; ++i) elements_.push_back(any(random));
-    std::sort(elements_.begin(), elements_.end());
+    // Every element where that is cheap: a wrong split shows in few of them.
+    const std::int64_t total = problem_.m * problem_.n;
+    const auto affordable = std::max<std::int64_t>(kMinimumSamples, kOracleProducts / problem_.k);
+    if (total <= affordable) {
+      elements_.resize(static_cast<std::size_t>(total));
+      std::iota(elements_.begin(), elements_.end(), std::int64_t{0});
+    } else {
+      std::mt19937_64 random(1);
+      std::uniform_int_distribution<std::int64_t> any(0, total - 1);
+      for (std::int64_t i = 0; i < affordable; ++i) elements_.push_back(any(random));
+      std::sort(elements_.begin(), elements_.end());
+    }
     expected_.resize(elements_.size());
     gemm::Definition::reference(problem_, dtype_, inputs, specs.size() - 1, elements_, expected_);
     double squares = 0;
     for (const double value : expected_) squares += value * value;
-    rms_ = std::sqrt(squares / kSamples);
+    rms_ = std::sqrt(squares / static_cast<double>(expected_.size()));
     return success();
   }
 
   Status check(const void* d, Stream stream, bool& accurate) const {
-    const std::size_t size = size_of(dtype_);
-    std::vector<char> actual(elements_.size() * size);
-    for (std::size_t i = 0; i < elements_.size(); ++i)
-      NOISEFLOOR_CUDA(cudaMemcpyAsync(&actual[i * size],
-                                      static_cast<const char*>(d) + static_cast<std::size_t>(elements_[i]) * size, size,
-                                      cudaMemcpyDeviceToHost, stream));
+    std::vector<char> actual(static_cast<std::size_t>(problem_.m * problem_.n) * size_of(dtype_));
+    NOISEFLOOR_CUDA(cudaMemcpyAsync(actual.data(), d, actual.size(), cudaMemcpyDeviceToHost, stream));
     NOISEFLOOR_CUDA(cudaStreamSynchronize(stream));
     accurate = true;
     for (std::size_t i = 0; i < elements_.size(); ++i) {
-      const double error = std::abs(load_element(dtype_, actual.data(), static_cast<std::int64_t>(i)) - expected_[i]);
+      const double error = std::abs(load_element(dtype_, actual.data(), elements_[i]) - expected_[i]);
       accurate = accurate && error <= tolerance_.max_error * (std::abs(expected_[i]) + rms_);
     }
     return success();
   }
 
  private:
-  static constexpr int kSamples = 1024;
+  static constexpr std::int64_t kMinimumSamples = 1024;
+  static constexpr std::int64_t kOracleProducts = 20'000'000;  // some 30 ms of one core
   Problem problem_;
   DType dtype_;
   Tolerance tolerance_;

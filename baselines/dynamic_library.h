@@ -18,6 +18,8 @@ class DynamicLibrary {
     function = reinterpret_cast<Function*>(find(symbol));
   }
 
+  void* handle() const { return handle_; }  // as dlopen gave it
+
  private:
   void* find(const char* symbol) const;
 

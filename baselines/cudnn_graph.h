@@ -1,0 +1,59 @@
+// A graph of pointwise operations, reductions and normalisations for cuDNN, without its headers: cudnn_frontend.h takes
+// more than a minute to compile, so cudnn_graph.cpp alone includes it. A build without cuDNN has
+// cudnn_graph_missing.cpp in its place.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/core/device.h"
+#include "kernels/core/dtype.h"
+#include "kernels/core/status.h"
+
+namespace noisefloor::cudnn {
+
+enum class Pointwise { identity, add, subtract, multiply, minimum, maximum, rsqrt, swish };
+
+// Extents and strides in elements, outermost first.
+struct Layout {
+  std::vector<std::int64_t> extents;
+  std::vector<std::int64_t> strides;
+};
+
+// Built once, then run. Intermediate tensors are fp32 and live in registers where an engine can fuse them; so is all
+// arithmetic. Node numbers identify tensors. The functions throw std::runtime_error with cuDNN's words.
+class Graph {
+ public:
+  Graph();  // throws LibraryMissing
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  int input(DType dtype, const Layout& layout);
+  int scalar(float value);  // passed by value
+  int pointwise(Pointwise operation, int a);
+  int pointwise(Pointwise operation, int a, int b);
+  // Mean over every dimension whose extent in `layout` is 1.
+  int mean(int a, const Layout& layout);
+  // Over all dimensions but the first two; scale and bias are fp32 [1, extent, 1, ...].
+  int instance_norm(int a, int scale, int bias, float epsilon);
+  void output(int node, DType dtype, const Layout& layout);
+
+  // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guess first,
+  // until `budget_seconds` are spent: an engine compiles its kernel when it is built, in up to a second.
+  void build(double budget_seconds);
+  int plans() const;
+  std::string plan_name(int plan) const;
+  std::size_t workspace_bytes() const;  // enough for every plan
+  // `pointers`: inputs, then outputs, in the order in which they were declared; 16-byte aligned.
+  Status execute(int plan, std::span<void* const> pointers, void* workspace, Stream stream);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace noisefloor::cudnn

@@ -1,0 +1,58 @@
+#include <stdexcept>
+
+#include "baselines/baseline.h"
+#include "baselines/cudnn_graph.h"
+
+namespace noisefloor::cudnn {
+
+struct Graph::State {};
+
+namespace {
+[[noreturn]] void missing() {
+  throw LibraryMissing(
+      "this build has no cuDNN: its headers or those of cudnn-frontend were not found at configure time");
+}
+}  // namespace
+
+Graph::Graph() {
+  missing();
+}
+Graph::~Graph() = default;
+int Graph::input(DType, const Layout&) {
+  missing();
+}
+int Graph::scalar(float) {
+  missing();
+}
+int Graph::pointwise(Pointwise, int) {
+  missing();
+}
+int Graph::pointwise(Pointwise, int, int) {
+  missing();
+}
+int Graph::mean(int, const Layout&) {
+  missing();
+}
+int Graph::instance_norm(int, int, int, float) {
+  missing();
+}
+void Graph::output(int, DType, const Layout&) {
+  missing();
+}
+void Graph::build(double) {
+  missing();
+}
+int Graph::plans() const {
+  missing();
+}
+std::string Graph::plan_name(int) const {
+  missing();
+}
+std::size_t Graph::workspace_bytes() const {
+  missing();
+}
+Status Graph::execute(int, std::span<void* const>, void*, Stream) {
+  missing();
+}
+
+}  // namespace noisefloor::cudnn
