@@ -3,6 +3,7 @@
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
+#include "bench/counters/nvtx.h"
 #include "bench/measure/build_info.h"
 #include "bench/measure/case_runner.h"
 #include "reports/roofline.h"
@@ -13,6 +14,7 @@ namespace {
 struct RunArguments {
   std::string op, problem, variant = "all", dtype = "bf16", device, counters = "auto";
   std::uint64_t seed = 1;
+  bool profile = false;
 };
 
 std::vector<Candidate> chosen_candidates(const Op& op, const std::string& name, bool host) {
@@ -28,12 +30,42 @@ std::vector<Candidate> chosen_candidates(const Op& op, const std::string& name, 
   return chosen;
 }
 
+// One verified launch, on cold caches, in an NVTX range named by the case and with nothing else in it: what a profiler wants. The
+// timing's gate would wait for ever under a profiler that runs kernels one by one.
+int profile(Platform& platform, const Op& op, const AnyProblem& problem, DType dtype, const std::vector<Candidate>& candidates,
+            std::uint64_t seed) {
+  Fixture fixture(platform, op, problem, dtype, seed);
+  Verifier verifier(fixture);
+  bool wrong = false;
+  for (const Candidate& candidate : candidates) {
+    const Case test_case{candidate, problem, dtype, op.print(problem), ""};
+    if (const auto row = refused(test_case, platform.description(), platform.arch_text())) {
+      fmt::print("{}: {}: {}\n", candidate.name, to_string(row->status), row->reason);
+      continue;
+    }
+    BoundCase bound(fixture, candidate);
+    const Verdict verdict = verifier.verify(bound);
+    wrong = wrong || !verdict.correct;
+    platform.flush_cache();
+    platform.synchronize();
+    {
+      const NvtxRange range(test_case.name());
+      throw_if_failed(bound.launch()());
+      platform.synchronize();
+    }
+    fmt::print("{}: {}\n", test_case.name(), verdict.correct ? "launched" : "incorrect: " + verdict.reason);
+  }
+  return wrong ? kNotSo : kDone;
+}
+
 int run(const RunArguments& arguments) {
   const Op& op = require_op(arguments.op);
   const DType dtype = require_dtype(op, arguments.dtype);
   const AnyProblem problem = op.parse(arguments.problem);
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
+  const auto candidates = chosen_candidates(op, arguments.variant, description.is_host);
+  if (arguments.profile) return profile(*platform, op, problem, dtype, candidates, arguments.seed);
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
       load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);
@@ -47,7 +79,7 @@ int run(const RunArguments& arguments) {
 
   std::vector<SweepRow> rows;
   bool wrong = false, ran = false;
-  for (const Candidate& candidate : chosen_candidates(op, arguments.variant, description.is_host)) {
+  for (const Candidate& candidate : candidates) {
     const Case test_case{candidate, problem, dtype, op.print(problem), ""};
     const CaseResult result = runner.run(test_case);
     if (!result.note.empty()) fmt::print(stderr, "{}: {}\n", candidate.name, result.note);
@@ -86,6 +118,7 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command->add_flag("--profile", arguments->profile, "Time nothing: launch once, verified, in an NVTX range of the case's name");
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();

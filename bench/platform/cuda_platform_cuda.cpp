@@ -1,19 +1,18 @@
 // A CUDA device: memory, random inputs, comparison, and timing with events behind a gate.
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "bench/platform/cuda_kernels.cuh"
+#include "bench/platform/cuda_kernels.h"
 #include "bench/platform/platform.h"
 
 namespace noisefloor {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kBlocks = 1024;  // enough for every device's SMs, few enough to merge on the host
+constexpr std::size_t kVector = 16;  // bytes that a thread of the flush reads at once
 constexpr unsigned long long kGateTimeoutNs = 5'000'000'000ull;
 
 // After one of these every later call of the process fails too.
@@ -88,10 +87,10 @@ class CudaPlatform final : public Platform {
     description_.info.shared_bytes_per_block = properties.sharedMemPerBlockOptin;
 
     // 2.5 times L2: what the replacement policy keeps of older lines is gone after two passes over its size.
-    flush_bytes_ = description_.info.l2_bytes * 5 / 2 / sizeof(uint4) * sizeof(uint4);
+    flush_bytes_ = description_.info.l2_bytes * 5 / 2 / kVector * kVector;
     CHECK(cudaMalloc(&flush_, flush_bytes_));
-    CHECK(cudaMalloc(&scalar_, sizeof(unsigned long long)));
-    CHECK(cudaMallocHost(&gate_, 2 * sizeof(int)));
+    CHECK(cudaMalloc(reinterpret_cast<void**>(&scalar_), sizeof(unsigned long long)));
+    CHECK(cudaMallocHost(reinterpret_cast<void**>(&gate_), 2 * sizeof(int)));
     fill_normal(DType::fp32, flush_, static_cast<std::int64_t>(flush_bytes_ / 4), 0, 1, 1);
     synchronize();
   }
@@ -133,14 +132,12 @@ class CudaPlatform final : public Platform {
   void fill_bytes(void* data, unsigned char value, std::size_t bytes) override { CHECK(cudaMemsetAsync(data, value, bytes, stream_)); }
 
   void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev, std::uint64_t seed) override {
-    harness::fill_normal<<<kBlocks, kThreads, 0, stream_>>>(dtype, data, count, static_cast<float>(mean), static_cast<float>(stddev), seed);
-    CHECK(cudaGetLastError());
+    CHECK(harness::fill_normal(dtype, data, count, static_cast<float>(mean), static_cast<float>(stddev), seed, stream_));
   }
 
   std::uint64_t checksum(const void* data, std::size_t bytes) override {
     CHECK(cudaMemsetAsync(scalar_, 0, sizeof(unsigned long long), stream_));
-    harness::checksum<<<kBlocks, kThreads, 0, stream_>>>(static_cast<const unsigned char*>(data), bytes, scalar_);
-    CHECK(cudaGetLastError());
+    CHECK(harness::checksum(data, bytes, scalar_, stream_));
     std::uint64_t sum = 0;
     download(&sum, scalar_, sizeof sum);
     return sum;
@@ -152,19 +149,17 @@ class CudaPlatform final : public Platform {
     Buffer indices(*this, elements.size_bytes());
     Buffer values(*this, elements.size() * sizeof(double));
     upload(indices.data(), elements.data(), elements.size_bytes());
-    harness::gather<<<static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads, 0, stream_>>>(
-        dtype, data, static_cast<const std::int64_t*>(indices.data()), static_cast<double*>(values.data()), count);
-    CHECK(cudaGetLastError());
+    CHECK(harness::gather(dtype, data, static_cast<const std::int64_t*>(indices.data()), static_cast<double*>(values.data()), count,
+                          stream_));
     std::vector<double> out(elements.size());
     download(out.data(), values.data(), out.size() * sizeof(double));
     return out;
   }
 
   Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) override {
-    Buffer parts(*this, kBlocks * sizeof(harness::ComparePart));
-    harness::compare<<<kBlocks, kThreads, 0, stream_>>>(dtype, a, b, count, rms, static_cast<harness::ComparePart*>(parts.data()));
-    CHECK(cudaGetLastError());
-    std::vector<harness::ComparePart> merged(kBlocks);
+    Buffer parts(*this, harness::kBlocks * sizeof(harness::ComparePart));
+    CHECK(harness::compare(dtype, a, b, count, rms, static_cast<harness::ComparePart*>(parts.data()), stream_));
+    std::vector<harness::ComparePart> merged(harness::kBlocks);
     download(merged.data(), parts.data(), parts.bytes());
     Difference difference;
     double squared_error = 0, squared = 0;
@@ -197,10 +192,7 @@ class CudaPlatform final : public Platform {
   }
 
   void flush_cache() override {
-    harness::flush_l2<<<description_.info.sm_count * 8, kThreads, 0, stream_>>>(
-        static_cast<const uint4*>(flush_), static_cast<std::int64_t>(flush_bytes_ / sizeof(uint4)),
-        reinterpret_cast<unsigned*>(scalar_));
-    CHECK(cudaGetLastError());
+    CHECK(harness::flush_l2(flush_, flush_bytes_, reinterpret_cast<unsigned*>(scalar_), description_.info.sm_count, stream_));
   }
 
  private:
@@ -230,8 +222,7 @@ class CudaPlatform final : public Platform {
     gate[0] = 0;
     gate[1] = 0;
     std::vector<Event> begin(static_cast<std::size_t>(samples)), end(static_cast<std::size_t>(samples));
-    harness::wait_for_host<<<1, 1, 0, stream_>>>(gate_, gate_ + 1, kGateTimeoutNs);
-    CHECK(cudaGetLastError());
+    CHECK(harness::wait_for_host(gate_, gate_ + 1, kGateTimeoutNs, stream_));
     try {
       for (std::size_t i = 0; i < begin.size(); ++i) {
         if (flush) flush_cache();

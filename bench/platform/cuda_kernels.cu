@@ -1,5 +1,4 @@
-// The kernels the harness itself needs: random numbers, checksums, comparison, cache flush and the gate before timed launches.
-#pragma once
+#include "bench/platform/cuda_kernels.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -7,11 +6,13 @@
 #include <cstdint>
 
 #include "bench/platform/random.h"
-#include "kernels/core/dtype.h"
 
 namespace noisefloor::harness {
+namespace {
 
-__device__ inline double load_as_double(DType dtype, const void* data, std::int64_t i) {
+constexpr int kThreads = 256;
+
+__device__ double load_as_double(DType dtype, const void* data, std::int64_t i) {
   switch (dtype) {
     case DType::bf16:
       return static_cast<float>(static_cast<const __nv_bfloat16*>(data)[i]);
@@ -30,7 +31,7 @@ __device__ inline double load_as_double(DType dtype, const void* data, std::int6
   }
 }
 
-__device__ inline void store_float(DType dtype, void* data, std::int64_t i, float value) {
+__device__ void store_float(DType dtype, void* data, std::int64_t i, float value) {
   switch (dtype) {
     case DType::bf16:
       static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(value);
@@ -43,7 +44,7 @@ __device__ inline void store_float(DType dtype, void* data, std::int64_t i, floa
   }
 }
 
-static __global__ void fill_normal(DType dtype, void* data, std::int64_t count, float mean, float stddev,
+__global__ void fill_normal_kernel(DType dtype, void* data, std::int64_t count, float mean, float stddev,
                                    std::uint64_t seed) {
   const std::int64_t blocks = (count + 3) / 4;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -55,7 +56,7 @@ static __global__ void fill_normal(DType dtype, void* data, std::int64_t count, 
   }
 }
 
-static __global__ void checksum(const unsigned char* data, std::uint64_t bytes, unsigned long long* sum) {
+__global__ void checksum_kernel(const unsigned char* data, std::uint64_t bytes, unsigned long long* sum) {
   const std::uint64_t words = (bytes + 3) / 4;
   unsigned long long part = 0;
   for (std::uint64_t i = blockIdx.x * static_cast<std::uint64_t>(blockDim.x) + threadIdx.x; i < words;
@@ -72,19 +73,12 @@ static __global__ void checksum(const unsigned char* data, std::uint64_t bytes, 
   if (threadIdx.x % 32 == 0) atomicAdd(sum, part);
 }
 
-static __global__ void gather(DType dtype, const void* data, const std::int64_t* elements, double* values, std::int64_t count) {
+__global__ void gather_kernel(DType dtype, const void* data, const std::int64_t* elements, double* values, std::int64_t count) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) values[i] = load_as_double(dtype, data, elements[i]);
 }
 
-// One partial result per block; the host merges them.
-struct ComparePart {
-  double max_error, squared_error, squared;
-  std::int64_t worst;
-  int not_finite;
-};
-
-static __global__ void compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms, ComparePart* parts) {
+__global__ void compare_kernel(DType dtype, const void* a, const void* b, std::int64_t count, double rms, ComparePart* parts) {
   ComparePart mine{0, 0, 0, 0, 0};
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
@@ -102,7 +96,7 @@ static __global__ void compare(DType dtype, const void* a, const void* b, std::i
     mine.squared_error += error * error;
     mine.squared += y * y;
   }
-  __shared__ ComparePart shared[256];
+  __shared__ ComparePart shared[kThreads];
   shared[threadIdx.x] = mine;
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -119,9 +113,7 @@ static __global__ void compare(DType dtype, const void* a, const void* b, std::i
   parts[blockIdx.x] = mine;
 }
 
-// Reads a buffer larger than the L2 cache, which leaves it full of clean lines that are nobody's input: unlike a memset, it
-// leaves no dirty lines whose write-back the timed launch would pay for.
-static __global__ void flush_l2(const uint4* data, std::int64_t count, unsigned* sink) {
+__global__ void flush_l2_kernel(const uint4* data, std::int64_t count, unsigned* sink) {
   unsigned sum = 0;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
@@ -131,9 +123,7 @@ static __global__ void flush_l2(const uint4* data, std::int64_t count, unsigned*
   if (sum == 0x9E3779B9u) *sink = sum;  // keeps the loads
 }
 
-// Holds the stream until the host opens the gate, so that everything behind it is already queued when it runs. Gives up after
-// `timeout_ns` (the host then never filled the queue) and says so.
-static __global__ void wait_for_host(const volatile int* open, volatile int* timed_out, unsigned long long timeout_ns) {
+__global__ void wait_for_host_kernel(const volatile int* open, volatile int* timed_out, unsigned long long timeout_ns) {
   unsigned long long start, now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
   while (*open == 0) {
@@ -143,6 +133,43 @@ static __global__ void wait_for_host(const volatile int* open, volatile int* tim
       return;
     }
   }
+}
+
+}  // namespace
+
+cudaError_t fill_normal(DType dtype, void* data, std::int64_t count, float mean, float stddev, std::uint64_t seed,
+                        cudaStream_t stream) {
+  fill_normal_kernel<<<kBlocks, kThreads, 0, stream>>>(dtype, data, count, mean, stddev, seed);
+  return cudaGetLastError();
+}
+
+cudaError_t checksum(const void* data, std::uint64_t bytes, unsigned long long* sum, cudaStream_t stream) {
+  checksum_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<const unsigned char*>(data), bytes, sum);
+  return cudaGetLastError();
+}
+
+cudaError_t gather(DType dtype, const void* data, const std::int64_t* elements, double* values, std::int64_t count,
+                   cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
+  gather_kernel<<<blocks, kThreads, 0, stream>>>(dtype, data, elements, values, count);
+  return cudaGetLastError();
+}
+
+cudaError_t compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms, ComparePart* parts,
+                    cudaStream_t stream) {
+  compare_kernel<<<kBlocks, kThreads, 0, stream>>>(dtype, a, b, count, rms, parts);
+  return cudaGetLastError();
+}
+
+cudaError_t flush_l2(const void* data, std::size_t bytes, unsigned* sink, int sm_count, cudaStream_t stream) {
+  flush_l2_kernel<<<sm_count * 8, kThreads, 0, stream>>>(static_cast<const uint4*>(data),
+                                                         static_cast<std::int64_t>(bytes / sizeof(uint4)), sink);
+  return cudaGetLastError();
+}
+
+cudaError_t wait_for_host(const int* open, int* timed_out, unsigned long long timeout_ns, cudaStream_t stream) {
+  wait_for_host_kernel<<<1, 1, 0, stream>>>(open, timed_out, timeout_ns);
+  return cudaGetLastError();
 }
 
 }  // namespace noisefloor::harness
