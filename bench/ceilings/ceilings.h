@@ -19,7 +19,7 @@ struct Ceiling {
   double value = 0;
   std::string unit;         // "GB/s" or "GFLOP/s" (a multiply-add is two)
   double datasheet = 0;     // in the same unit; 0: not known
-  double sm_clock_mhz = 0;  // right after the measurement; 0 on the host
+  double sm_clock_mhz = 0;  // while it was measured; 0 on the host
 };
 
 struct Ceilings {

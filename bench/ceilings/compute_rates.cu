@@ -141,7 +141,7 @@ double mma_rate_of(const Gpu& gpu) {
   if (gpu.compute_capability * 10 < Mma<kOperand>::kSince) return 0;
   const DeviceMemory sink(sizeof(float));
   const int blocks = gpu.sm_count * kMmaBlocksPerSm;
-  const double seconds = median_seconds_per_iteration(gpu.stream, [&](int iterations) {
+  const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     mma_kernel<kOperand><<<blocks, kThreads, 0, gpu.stream>>>(sink.as<float>(), iterations);
     check(cudaGetLastError(), "mma_kernel");
   });
@@ -154,7 +154,7 @@ double mma_rate_of(const Gpu& gpu) {
 double fma_rate(const Gpu& gpu) {
   const DeviceMemory sink(sizeof(float));
   const int blocks = gpu.sm_count * kFmaBlocksPerSm;
-  const double seconds = median_seconds_per_iteration(gpu.stream, [&](int iterations) {
+  const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     fma_kernel<<<blocks, kThreads, 0, gpu.stream>>>(sink.as<float>(), iterations);
     check(cudaGetLastError(), "fma_kernel");
   });

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -53,27 +55,29 @@ double seconds_of(cudaStream_t stream, const Event& start, const Event& stop, co
 
 }  // namespace
 
-double median_seconds(cudaStream_t stream, int launches, const std::function<void()>& launch) {
+double median_seconds(const Gpu& gpu, int launches, const std::function<void()>& launch) {
   constexpr int kSamples = 9;
   const Event start, stop;
-  const auto sample = [&] {
-    return seconds_of(stream, start, stop, [&] {
+  const auto sample = [&](bool with_clock) {
+    return seconds_of(gpu.stream, start, stop, [&] {
       for (int i = 0; i < launches; ++i) launch();
+      if (with_clock) gpu.clocks->enqueue(gpu.clock_stream);  // on an SM that it shares with the launch
     });
   };
-  sample();  // loads the kernel, raises the clocks
+  sample(false);  // loads the kernel, raises the clocks
   std::array<double, kSamples> seconds;
-  for (double& value : seconds) value = sample() / launches;
+  for (int i = 0; i < kSamples; ++i) seconds[i] = sample(i == kSamples / 2) / launches;
   std::nth_element(seconds.begin(), seconds.begin() + kSamples / 2, seconds.end());
   return seconds[kSamples / 2];
 }
 
-double median_seconds_per_iteration(cudaStream_t stream, const std::function<void(int iterations)>& launch) {
-  constexpr double kTarget = 4e-3;  // long against a launch, short against the power limit's regulation
+double median_seconds_per_iteration(const Gpu& gpu, const std::function<void(int iterations)>& launch) {
+  // Long against a launch; all samples together short against the power limit's regulation.
+  constexpr double kTarget = 2e-3;
   constexpr int kProbe = 64;
-  const double probe = median_seconds(stream, 1, [&] { launch(kProbe); }) / kProbe;
+  const double probe = median_seconds(gpu, 1, [&] { launch(kProbe); }) / kProbe;
   const int iterations = static_cast<int>(std::clamp(kTarget / probe, 1.0 * kProbe, 1e7));
-  return median_seconds(stream, 1, [&] { launch(iterations); }) / iterations;
+  return median_seconds(gpu, 1, [&] { launch(iterations); }) / iterations;
 }
 
 }  // namespace ceilings
@@ -154,20 +158,30 @@ DeviceIdentity gpu_identity(int device) {
 Ceilings measure_gpu_ceilings(int device) {
   const DeviceIdentity identity = gpu_identity(device);
   const CurrentDevice current(device);
-  const OwnStream stream;
+  const OwnStream stream, clock_stream;
+  ClockSampler clocks(64, 200);
   ceilings::Gpu gpu{
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device),
       attribute(cudaDevAttrMultiProcessorCount, device),
-      static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device)), stream};
+      static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device)),
+      stream,
+      clock_stream,
+      &clocks};
   Ceilings result{identity.name, identity.driver, "", {}};
-  ClockSampler clocks;
   const auto add = [&](const char* name, const char* unit, double rate) {
-    if (rate <= 0) return;  // the device has no such unit
-    const int sample = clocks.enqueue(stream);
-    ceilings::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    result.rows.push_back(
-        {name, rate * 1e-9, unit, datasheet_rate(identity.name, name).value_or(0), clocks.mhz(sample)});
+    ceilings::check(cudaStreamSynchronize(clock_stream), "cudaStreamSynchronize");
+    if (rate > 0)  // else the device has no such unit
+      result.rows.push_back(
+          {name, rate * 1e-9, unit, datasheet_rate(identity.name, name).value_or(0), clocks.mhz(clocks.count() - 1)});
+    clocks.clear();
   };
+  // The tensor pipe reaches the power limit within tens of milliseconds, and the clock falls. After a rest every
+  // operand type starts from the same clock, as a kernel does that is timed by itself.
+  const auto add_tensor = [&](const char* name, ceilings::Operand operand) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    add(name, "GFLOP/s", tensor_rate(gpu, operand));
+  };
+
   {
     const std::size_t bytes = buffer_bytes(gpu.l2_bytes);
     const ceilings::DeviceMemory from(bytes), to(bytes);
@@ -178,10 +192,10 @@ Ceilings measure_gpu_ceilings(int device) {
     add("l2", "GB/s", ceilings::l2_rate(gpu, from));
   }
   add("fma_fp32", "GFLOP/s", ceilings::fma_rate(gpu));
-  add("tensor_bf16", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::bf16));
-  add("tensor_fp16", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::fp16));
-  add("tensor_tf32", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::tf32));
-  add("tensor_fp8", "GFLOP/s", tensor_rate(gpu, ceilings::Operand::fp8));
+  add_tensor("tensor_bf16", ceilings::Operand::bf16);
+  add_tensor("tensor_fp16", ceilings::Operand::fp16);
+  add_tensor("tensor_tf32", ceilings::Operand::tf32);
+  add_tensor("tensor_fp8", ceilings::Operand::fp8);
   return result;
 }
 

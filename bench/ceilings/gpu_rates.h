@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "bench/measure/clocks.h"
+
 namespace noisefloor::ceilings {
 
 void check(cudaError_t error, const char* what);  // throws std::runtime_error naming `what`
@@ -28,19 +30,22 @@ class DeviceMemory {
   std::size_t bytes_;
 };
 
+// The device, and where work is put. `clock_stream` is for clock samples that run beside what is timed on `stream`.
 struct Gpu {
   int compute_capability;
   int sm_count;
   std::size_t l2_bytes;
   cudaStream_t stream;
+  cudaStream_t clock_stream;
+  ClockSampler* clocks;
 };
 
 // The median time of a launch over several samples, after a warm-up. A sample is `launches` launches between two
-// events.
-double median_seconds(cudaStream_t stream, int launches, const std::function<void()>& launch);
+// events. A sample of the SM clock is taken beside the launches.
+double median_seconds(const Gpu& gpu, int launches, const std::function<void()>& launch);
 // The same for a kernel that works in a loop: `launch(iterations)` with as many iterations as take some milliseconds.
 // Returns seconds per iteration.
-double median_seconds_per_iteration(cudaStream_t stream, const std::function<void(int iterations)>& launch);
+double median_seconds_per_iteration(const Gpu& gpu, const std::function<void(int iterations)>& launch);
 
 // Fills with random bits, from Philox.
 void fill_random(const DeviceMemory& memory, std::uint64_t seed, cudaStream_t stream);

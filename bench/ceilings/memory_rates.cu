@@ -78,7 +78,7 @@ template <int kUnroll>
 double copy_rate_of(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& to, int threads) {
   const std::size_t piece = kVector * threads * kUnroll;
   const auto blocks = static_cast<unsigned>(std::min(from.bytes(), to.bytes()) / piece);
-  const double seconds = median_seconds(gpu.stream, 2, [&] {
+  const double seconds = median_seconds(gpu, 2, [&] {
     copy_kernel<kUnroll><<<blocks, threads, 0, gpu.stream>>>(from.as<uint4>(), to.as<uint4>());
     check(cudaGetLastError(), "copy_kernel");
   });
@@ -89,7 +89,7 @@ template <int kUnroll>
 double read_rate_of(const Gpu& gpu, const DeviceMemory& memory, uint4* sink, int threads) {
   const std::size_t piece = kVector * threads * kUnroll;
   const auto blocks = static_cast<unsigned>(memory.bytes() / piece);
-  const double seconds = median_seconds(gpu.stream, 2, [&] {
+  const double seconds = median_seconds(gpu, 2, [&] {
     read_kernel<kUnroll><<<blocks, threads, 0, gpu.stream>>>(memory.as<uint4>(), sink);
     check(cudaGetLastError(), "read_kernel");
   });
@@ -105,13 +105,13 @@ void fill_random(const DeviceMemory& memory, std::uint64_t seed, cudaStream_t st
 
 double copy_rate(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& to) {
   double best = 0;
-  for (const int threads : {256, 512, 1024}) {
+  for (const int threads : {128, 256, 512, 1024}) {
+    best = std::max(best, copy_rate_of<1>(gpu, from, to, threads));
     best = std::max(best, copy_rate_of<2>(gpu, from, to, threads));
     best = std::max(best, copy_rate_of<4>(gpu, from, to, threads));
-    best = std::max(best, copy_rate_of<8>(gpu, from, to, threads));
   }
   const std::size_t bytes = std::min(from.bytes(), to.bytes());
-  const double seconds = median_seconds(gpu.stream, 2, [&] {
+  const double seconds = median_seconds(gpu, 2, [&] {
     check(cudaMemcpyAsync(to.as<void>(), from.as<void>(), bytes, cudaMemcpyDeviceToDevice, gpu.stream),
           "cudaMemcpyAsync");
   });
@@ -139,7 +139,7 @@ double l2_rate(const Gpu& gpu, const DeviceMemory& memory) {
       const unsigned width = blocks * static_cast<unsigned>(threads);
       if (width >= count) continue;  // the walk advances by less than the set
       const int steps = static_cast<int>(32.0 * count / (static_cast<double>(width) * kUnroll)) + 1;  // 32 times round
-      const double seconds = median_seconds(gpu.stream, 2, [&] {
+      const double seconds = median_seconds(gpu, 2, [&] {
         l2_kernel<kUnroll><<<blocks, threads, 0, gpu.stream>>>(memory.as<uint4>(), count, steps, sink.as<uint4>());
         check(cudaGetLastError(), "l2_kernel");
       });

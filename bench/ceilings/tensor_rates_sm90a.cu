@@ -99,7 +99,7 @@ double wgmma_rate_of(const Gpu& gpu) {
   const DeviceMemory sink(sizeof(float));
   check(cudaFuncSetAttribute(wgmma_kernel<kOperand>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
         "cudaFuncSetAttribute of wgmma_kernel");
-  const double seconds = median_seconds_per_iteration(gpu.stream, [&](int iterations) {
+  const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     wgmma_kernel<kOperand><<<gpu.sm_count, kThreads, kSharedBytes, gpu.stream>>>(sink.as<float>(), iterations);
     check(cudaGetLastError(), "wgmma_kernel");
   });

@@ -78,8 +78,8 @@ OwnedGraph capture(const std::function<Status(Stream)>& enqueue) {
   }
   const cudaError_t ended = cudaStreamEndCapture(raw, &graph);
   OwnedGraph owned(graph);
+  if (!status.ok() || ended != cudaSuccess) cudaGetLastError();  // reported here, so no later check shall find it
   if (!status.ok()) {
-    cudaGetLastError();
     throw std::runtime_error(
         fmt::format("kernel resources: the launch failed: {}: {}", to_string(status.code), status.what));
   }

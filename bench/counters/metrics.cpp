@@ -12,7 +12,8 @@ namespace {
 constexpr std::array kMetrics = {
     Metric{"dram_read_bytes", "dram__bytes_read.sum", "B", "bytes read from DRAM"},
     Metric{"dram_write_bytes", "dram__bytes_write.sum", "B", "bytes written to DRAM"},
-    Metric{"l2_bytes", "lts__t_bytes.sum", "B", "bytes requested from L2, by SMs and by everything else"},
+    Metric{"l2_bytes", "lts__t_bytes.sum", "B",
+           "bytes through L2: requests of SMs, fills, write-backs, and traffic between its partitions"},
     Metric{"occupancy_pct", "sm__warps_active.avg.pct_of_peak_sustained_active", "%",
            "warps in flight over those an SM can hold, while it has any"},
     Metric{"tensor_pipe_pct", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "%",

@@ -6,6 +6,7 @@
 #include "bench/counters/metrics.h"
 
 namespace noisefloor {
+
 void check_cupti(CUptiResult result, const char* call) {
   if (result != CUPTI_SUCCESS) throw counters_unavailable(static_cast<int>(result), call);
 }

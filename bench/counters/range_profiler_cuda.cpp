@@ -7,6 +7,7 @@
 #include <cupti_target.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -63,6 +64,21 @@ std::vector<std::uint8_t> availability(CUcontext context) {
   return image;
 }
 
+// CUPTI allows one range profiler a process, and answers a second one with "invalid parameter".
+class OnlyOne {
+ public:
+  OnlyOne() {
+    if (taken_.exchange(true))
+      throw CountersUnavailable(CounterStatus::busy, "counters: another RangeProfiler of this process is still alive");
+  }
+  ~OnlyOne() { taken_ = false; }
+  OnlyOne(const OnlyOne&) = delete;
+  OnlyOne& operator=(const OnlyOne&) = delete;
+
+ private:
+  static inline std::atomic<bool> taken_ = false;
+};
+
 // Enabled from construction to destruction.
 class Enabled {
  public:
@@ -95,6 +111,8 @@ class Enabled {
 }  // namespace
 
 struct RangeProfiler::State {
+  OnlyOne only_one;
+
   CUcontext context;
   std::vector<std::string> names;    // ours
   std::vector<const char*> metrics;  // CUPTI's

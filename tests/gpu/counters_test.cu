@@ -1,0 +1,166 @@
+// What is measured about a launch, against launches whose cost is known: counters, resources, clocks, ceilings.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "bench/ceilings/ceilings.h"
+#include "bench/counters/kernel_resources.h"
+#include "bench/counters/range_profiler.h"
+#include "bench/measure/clocks.h"
+#include "bench/measure/nvml.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void copy_kernel(const uint4* in, uint4* out) {
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  out[i] = in[i];
+}
+
+__global__ void fill_kernel(uint4* out) {
+  const auto i = blockIdx.x * kThreads + threadIdx.x;
+  out[i] = make_uint4(i * 2654435761u, ~i, i ^ 0x5bd1e995u, i * 31u);
+}
+
+__global__ void __launch_bounds__(kThreads) shared_kernel(float* out) {
+  extern __shared__ float dynamic[];
+  __shared__ float fixed[1024];
+  dynamic[threadIdx.x] = out[threadIdx.x];
+  fixed[threadIdx.x] = out[threadIdx.x + 1];
+  __syncthreads();
+  out[threadIdx.x] = dynamic[kThreads - 1 - threadIdx.x] + fixed[threadIdx.x ^ 1];
+}
+
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes) { EXPECT_EQ(cudaMalloc(&data_, bytes), cudaSuccess); }
+  ~Buffer() { cudaFree(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+};
+
+TEST(Counters, CopyMovesTheBytesThatItShould) {
+  const CounterProbe probe = probe_counters();
+  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+  constexpr std::size_t kBytes = std::size_t{1} << 30;  // far past any L2
+  constexpr unsigned kBlocks = kBytes / sizeof(uint4) / kThreads;
+  const Buffer from(kBytes), to(kBytes);
+  int passes = 0;
+  std::map<std::string, double> counted;
+  {
+    RangeProfiler profiler(row_metrics());
+    EXPECT_THROW(RangeProfiler{row_metrics()}, CountersUnavailable);  // one at a time
+    counted = profiler.measure(
+        [&](int pass) {
+          EXPECT_EQ(pass, passes++);
+          fill_kernel<<<kBlocks, kThreads>>>(from.as<uint4>());
+        },
+        [&] { copy_kernel<<<kBlocks, kThreads>>>(from.as<uint4>(), to.as<uint4>()); });
+    EXPECT_EQ(static_cast<std::size_t>(passes), profiler.passes());
+  }
+  EXPECT_EQ(counted.size(), row_metrics().size());
+  // The range starts with dirty lines of `from` in L2 and ends with dirty lines of `to`: they weigh the same.
+  EXPECT_NEAR(counted.at("dram_read_bytes") / kBytes, 1, 0.05);
+  EXPECT_NEAR(counted.at("dram_write_bytes") / kBytes, 1, 0.02);
+  EXPECT_GE(counted.at("l2_bytes"), 2.0 * kBytes);
+  EXPECT_GT(counted.at("occupancy_pct"), 30);
+  EXPECT_LE(counted.at("occupancy_pct"), 100);
+  EXPECT_EQ(counted.at("tensor_pipe_pct"), 0);
+}
+
+TEST(Counters, ErrorsOfTheLaunchPassThrough) {
+  const CounterProbe probe = probe_counters();
+  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+  const Metric bad[] = {{"bad", "lts__no_such_thing.sum", "1", ""}};
+  try {
+    RangeProfiler profiler(bad);
+    FAIL() << "a metric that does not exist was accepted";
+  } catch (const CountersUnavailable& error) {
+    EXPECT_EQ(error.status(), CounterStatus::unsupported_chip);
+    EXPECT_NE(std::string(error.what()).find("lts__no_such_thing.sum"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(probe_counters().status, CounterStatus::ok);  // the failed one let go
+}
+
+TEST(KernelResources, AreThoseOfTheLaunch) {
+  const Buffer buffer(1 << 20);
+  constexpr int kDynamic = 8192;
+  const auto kernels = kernel_resources([&](Stream stream) {
+    shared_kernel<<<dim3(3, 2, 1), kThreads, kDynamic, stream>>>(buffer.as<float>());
+    copy_kernel<<<1, kThreads, 0, stream>>>(buffer.as<uint4>(), buffer.as<uint4>() + kThreads);
+    return success();
+  });
+  ASSERT_EQ(kernels.size(), 2u);
+  const KernelResources& shared = kernels[0];
+  EXPECT_NE(shared.name.find("shared_kernel"), std::string::npos) << shared.name;
+  EXPECT_EQ(shared.grid, (std::array<unsigned, 3>{3, 2, 1}));
+  EXPECT_EQ(shared.block, (std::array<unsigned, 3>{kThreads, 1, 1}));
+  EXPECT_EQ(shared.static_shared_bytes, 4096u);
+  EXPECT_EQ(shared.dynamic_shared_bytes, static_cast<std::size_t>(kDynamic));
+  cudaFuncAttributes attributes;
+  ASSERT_EQ(cudaFuncGetAttributes(&attributes, shared_kernel), cudaSuccess);
+  EXPECT_EQ(shared.registers, attributes.numRegs);
+  EXPECT_EQ(shared.local_bytes, attributes.localSizeBytes);
+  int blocks = 0;
+  ASSERT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared_kernel, kThreads, kDynamic), cudaSuccess);
+  EXPECT_EQ(shared.blocks_per_sm, blocks);
+  EXPECT_GT(shared.occupancy_limit_pct, 0);
+  EXPECT_LE(shared.occupancy_limit_pct, 100);
+  EXPECT_EQ(dominant_kernel(kernels), &kernels[0]);
+}
+
+TEST(KernelResources, LaunchThatCannotBeCapturedIsRefused) {
+  EXPECT_THROW(kernel_resources([](Stream stream) {
+                 cudaStreamSynchronize(stream);
+                 return success();
+               }),
+               std::runtime_error);
+  EXPECT_THROW(kernel_resources([](Stream) { return failure(StatusCode::unsupported_problem, "not today"); }),
+               std::runtime_error);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST(Clocks, AgreeWithNvml) {
+  const GpuMonitor monitor = GpuMonitor::of_cuda_device(0);
+  if (!monitor.available()) GTEST_SKIP() << monitor.reason();
+  ClockSampler clocks(64, 20000);  // spins for over a second, so that NVML reads a busy GPU
+  for (int i = 0; i < 64; ++i) clocks.enqueue(nullptr);
+  EXPECT_THROW(clocks.enqueue(nullptr), std::runtime_error);
+  while (!(clocks.mhz(32) > 0) && cudaStreamQuery(nullptr) == cudaErrorNotReady) {
+  }
+  const GpuState state = monitor.read();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ASSERT_TRUE(state.sm_clock_mhz);
+  EXPECT_NEAR(clocks.mhz(33) / *state.sm_clock_mhz, 1, 0.03);
+  ASSERT_TRUE(state.clock_event_reasons);
+  ASSERT_TRUE(state.compute_processes);
+}
+
+TEST(Ceilings, AreWithinReachOfTheDatasheet) {
+  const Ceilings ceilings = measure_gpu_ceilings(0);
+  for (const Ceiling& ceiling : ceilings.rows) {
+    EXPECT_GT(ceiling.value, 0) << ceiling.name;
+    EXPECT_GT(ceiling.sm_clock_mhz, 100) << ceiling.name;
+    if (ceiling.datasheet > 0) {
+      EXPECT_GT(ceiling.value, 0.5 * ceiling.datasheet) << ceiling.name;
+      EXPECT_LT(ceiling.value, 1.1 * ceiling.datasheet) << ceiling.name;  // the datasheet's boost clock may be exceeded
+    }
+  }
+  EXPECT_GT(ceilings.memory().value, 0);
+  EXPECT_GT(ceilings.compute(Pipe::fma, DType::fp32).value, 0);
+  ASSERT_NE(ceilings.find("l2"), nullptr);
+  EXPECT_GT(ceilings.find("l2")->value, ceilings.find("dram_read")->value);
+}
+
+}  // namespace
+}  // namespace noisefloor
