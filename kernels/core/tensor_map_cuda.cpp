@@ -26,11 +26,30 @@ bool find_type(DType dtype, CUtensorMapDataType& type) {
   }
 }
 
+bool find_swizzle(std::size_t row_bytes, CUtensorMapSwizzle& swizzle) {
+  switch (row_bytes) {
+    case 32:
+      swizzle = CU_TENSOR_MAP_SWIZZLE_32B;
+      return true;
+    case 64:
+      swizzle = CU_TENSOR_MAP_SWIZZLE_64B;
+      return true;
+    case 128:
+      swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
   CUtensorMapDataType type;
   if (!find_type(matrix.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
+  CUtensorMapSwizzle swizzle;
+  if (!find_swizzle(static_cast<std::size_t>(matrix.box_columns) * size_of(matrix.dtype), swizzle))
+    return failure(StatusCode::invalid_argument, "TMA: needs box rows of 32, 64 or 128 bytes");
 
   void* symbol = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -46,7 +65,7 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
   const cuuint32_t element_strides[] = {1, 1};
   const CUresult result =
       encode(&map, type, 2, const_cast<void*>(matrix.data), extents, strides, box, element_strides,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
   return success();

@@ -31,7 +31,8 @@ struct Arguments {
   int multicast, splits;
 };
 
-// Shared memory of a block: stages of A rows and B rows, then the bias, then the barriers.
+// Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the
+// barriers.
 template <int kTile>
 struct Layout {
   static constexpr Tile kShape = kTiles[kTile];
@@ -40,15 +41,20 @@ struct Layout {
   static constexpr int kStageBytes = kABytes + kBBytes;
   static constexpr int kPipeBytes = kShape.stages * kStageBytes;
   static constexpr int kPartialBytes = kShape.block_m() * kPartialStride<kShape.block_n> * 4;
-  static constexpr int kBiasBytes = kShape.block_n * 4;  // one per consumer
-  static constexpr int kBytes = kSwizzleAtom + kPipeBytes + kShape.consumers * kBiasBytes + kShape.stages * 16;
+  static constexpr int kBuffers = kShape.consumers == 2 ? 2 : 1;  // two blocks on an SM overlap each other's stores
+  static constexpr int kStoreBytes = kBuffers * 64 * store_columns(kShape.block_n) * 2;  // per consumer, as is the bias
+  static constexpr int kBiasBytes = kShape.block_n * 2;
+  static constexpr int kBytes =
+      kSwizzleAtom + kPipeBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + kShape.stages * 16;
   // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
   // whole warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
   static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static_assert(kPartialBytes <= kPipeBytes, "split-K partial sums lie where the stages were");
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
-  static_assert(kBytes * kShape.blocks_per_sm <= 227 * 1024, "shared memory of an SM");
+  static_assert((kBytes + 1024) * kShape.blocks_per_sm <= 228 * 1024, "an SM's memory, 1 KiB a block reserved");
+  static_assert(store_columns(kShape.block_n / 2) <= store_columns(kShape.block_n),
+                "a gated tile's pieces are no larger");
 };
 
 struct TileIndex {
@@ -78,7 +84,7 @@ __device__ __forceinline__ void cluster_sync() {
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                   const __grid_constant__ Arguments<T> args) {
+                   const __grid_constant__ CUtensorMap map_d, const __grid_constant__ Arguments<T> args) {
   using L = Layout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr int kStages = kShape.stages;
@@ -87,8 +93,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   constexpr int kHalf = kBlockN / 2;
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
-  float* const aligned = reinterpret_cast<float*>(raw + (base - ptx::shared_address(raw)));
-  const std::uint32_t full = base + L::kPipeBytes + kShape.consumers * L::kBiasBytes;
+  std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
+  constexpr int kStoreOffset = L::kPipeBytes;
+  constexpr int kBiasOffset = kStoreOffset + kShape.consumers * L::kStoreBytes;
+  const std::uint32_t full = base + kBiasOffset + kShape.consumers * L::kBiasBytes;
   const std::uint32_t empty = full + kStages * 8;
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -176,7 +184,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         ptx::mbarrier_arrive(empty + which * 8);
       }
     };
-    float* const bias = aligned + (L::kPipeBytes + consumer * L::kBiasBytes) / 4;
+    auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + kBiasOffset + consumer * L::kBiasBytes);
+    const std::uint32_t staging = base + kStoreOffset + consumer * L::kStoreBytes;
+    int buffer = 0;
     TilePosition at{0, args.m, 0, args.n};
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
       const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
@@ -205,20 +215,26 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       for (float& x : acc) ptx::wgmma_pin(x);
       release(previous);
 
-      write_bias_pair<T, kBlockN>(bias_pair, bias);
+      write_bias_pair<kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
         ptx::named_barrier_sync(1, kShape.consumers * 128);  // all consumers have read the last stage
-        write_partial<kBlockN>(acc, aligned);
+        write_partial<kBlockN>(acc, reinterpret_cast<float*>(aligned));
       } else {
-        ptx::named_barrier_sync(1 + consumer, 128);  // the bias is written
         const TilePosition mine{at.row0 + consumer * 64, at.rows, at.column0, at.columns};
+        const auto store = [&]<Finish kFinish>() {
+          store_accumulator<T, kBlockN, kFinish, L::kBuffers>(acc, bias, args.epilogue, map_d, staging, 1 + consumer,
+                                                              buffer, mine);
+        };
         if (gated)
-          store_accumulator<T, kBlockN, true>(acc, bias, args.epilogue, args.d, mine);
+          store.template operator()<Finish::gate>();
+        else if (args.epilogue.act == Activation::none && args.epilogue.residual == nullptr)
+          store.template operator()<Finish::linear>();
         else
-          store_accumulator<T, kBlockN, false>(acc, bias, args.epilogue, args.d, mine);
-        ptx::named_barrier_sync(1 + consumer, 128);  // the bias is read
+          store.template operator()<Finish::activate>();
       }
     }
+    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+    __syncwarp();
     if (args.splits > 1) {
       cluster_sync();
       reduce_and_store<T, kBlockM, kBlockN>(base, m_rank, args.multicast, args.splits, split, bias, args.epilogue,
@@ -242,6 +258,12 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
     return status;
   if (const Status status =
           encode_tensor_map(map_b, {dtype, tensors.b, problem.b_rows(), problem.k, L::kShape.block_n / 2, kBlockK});
+      !status.ok())
+    return status;
+  const int tile_columns = problem.gated() ? L::kShape.block_n / 2 : L::kShape.block_n;
+  CUtensorMap map_d;
+  if (const Status status =
+          encode_tensor_map(map_d, {dtype, tensors.d, problem.m, problem.n, 64, store_columns(tile_columns)});
       !status.ok())
     return status;
   const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
@@ -270,7 +292,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
   config.stream = context.stream;
   config.attrs = attributes;
   config.numAttrs = context.programmatic_launch ? 2 : 1;
-  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_a, map_b, arguments), "gemm_ptx_sm90a");
+  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_d, arguments), "gemm_ptx_sm90a");
 }
 
 template <class T, int... kTile>

@@ -7,6 +7,9 @@
 #include "kernels/core/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/stmatrix.cuh"
+#include "kernels/ptx/tma.cuh"
 
 namespace noisefloor::gemm {
 
@@ -57,7 +60,7 @@ __device__ __forceinline__ void activate_8(Activation act, float (&v)[8]) {
 
 // The bias of the tile's kBlockN rows of B (column0 onward; geglu: half values, half gates) goes by way of shared
 // memory: each thread of a warpgroup loads a pair before the products begin, so that nobody waits for it, and writes it
-// as floats when the accumulator is done. Pairs outside D are zero.
+// when the accumulator is done. Pairs outside D are zero.
 template <class T, int kBlockN>
 __device__ __forceinline__ std::uint32_t load_bias_pair(const Epilogue<T>& epilogue, int column0) {
   const int row = static_cast<int>(threadIdx.x) % 128 * 2;
@@ -67,67 +70,108 @@ __device__ __forceinline__ std::uint32_t load_bias_pair(const Epilogue<T>& epilo
   const T* from = epilogue.bias + column + (row >= half ? epilogue.n : 0);
   return __ldg(reinterpret_cast<const unsigned*>(from));
 }
-template <class T, int kBlockN>
-__device__ __forceinline__ void write_bias_pair(std::uint32_t pair, float* bias) {
-  const int row = static_cast<int>(threadIdx.x) % 128 * 2;
-  float2 floats;
-  unpack_pair<T>(pair, floats.x, floats.y);
-  if (row < kBlockN) *reinterpret_cast<float2*>(bias + row) = floats;
+template <int kBlockN>
+__device__ __forceinline__ void write_bias_pair(std::uint32_t pair, std::uint32_t* bias) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  if (thread * 2 < kBlockN) bias[thread] = pair;
 }
 
-// Writes a warpgroup's 64 x kBlockN accumulator (geglu: values in the first half of the columns, gates in the second).
-// A thread holds pairs of columns (Wgmma); four such pairs of four 8-column blocks change places within each quad of
-// lanes, so that a lane stores 16 bytes and a quad 64 contiguous bytes. The residual comes in by the reverse exchange.
-template <class T, int kBlockN, bool kGated>
-__device__ __forceinline__ void store_accumulator(const float (&acc)[kBlockN / 2], const float* bias,
-                                                  const Epilogue<T>& epilogue, T* d, const TilePosition& at) {
-  constexpr int kBlocks = kBlockN / 8 / (kGated ? 2 : 1);  // 8-column blocks of D
+// What happens to an accumulator, known at compile time so that the common case is free of branches.
+enum class Finish { linear, activate, gate };
+
+// The columns of D of one TMA store: as many as divide the tile's and fill at most 128 bytes.
+constexpr int store_columns(int tile_columns) {
+  return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : 16;
+}
+
+// Four 8-column blocks of an accumulator's rows `half` (0: row, 1: row + 8) of the pairs a thread holds (Wgmma),
+// finished and packed: words[i] is this lane's pair of block `first` + i. Residuals are loaded 16 bytes a lane and
+// exchanged.
+template <class T, int kBlockN, Finish kFinish, int kBlocks>
+__device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], int first, int half,
+                                              const std::uint32_t* bias, const Epilogue<T>& epilogue, std::int64_t row,
+                                              const TilePosition& at, std::uint32_t (&words)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int quad_lane = lane % 4;
-  const std::int64_t row = at.row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+  std::uint32_t residual[4] = {0, 0, 0, 0};
+  if (kFinish != Finish::linear && epilogue.residual) {
+    const int column = at.column0 + 8 * (first + quad_lane);
+    uint4 loaded{0, 0, 0, 0};
+    if (quad_lane < kBlocks && column < at.columns && row < at.rows)
+      loaded = load_16_bytes<CacheHint::read_only>(epilogue.residual + row * epilogue.n + column);
+    residual[0] = loaded.x, residual[1] = loaded.y, residual[2] = loaded.z, residual[3] = loaded.w;
+    transpose_quad(residual, lane);
+  }
+  float v[8];
 #pragma unroll
-  for (int group = 0; group < kBlocks; group += 4) {
-    const int my_block = group + quad_lane;
-    const int my_column = at.column0 + 8 * my_block;
-    const bool column_ok = my_block < kBlocks && my_column < at.columns;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t r = row + 8 * half;
-      const bool ok = column_ok && r < at.rows;
-      std::uint32_t words[4] = {0, 0, 0, 0};
-      if (epilogue.residual) {
-        uint4 loaded{0, 0, 0, 0};
-        if (ok) loaded = load_16_bytes<CacheHint::read_only>(epilogue.residual + r * epilogue.n + my_column);
-        words[0] = loaded.x, words[1] = loaded.y, words[2] = loaded.z, words[3] = loaded.w;
-        transpose_quad(words, lane);
-      }
-      float v[8];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int block = group + i;
-        if (block >= kBlocks) continue;
-        const int column = 8 * block + 2 * quad_lane;
-        const int index = 4 * block + 2 * half;
-        const float2 add = *reinterpret_cast<const float2*>(bias + column);
-        v[2 * i] = fmaf(epilogue.scale, acc[index], add.x);
-        v[2 * i + 1] = fmaf(epilogue.scale, acc[index + 1], add.y);
-        if constexpr (kGated) {
-          const float2 add_gate = *reinterpret_cast<const float2*>(bias + kBlockN / 2 + column);
-          v[2 * i] = epilogue.gate(v[2 * i], fmaf(epilogue.scale, acc[index + kBlockN / 4], add_gate.x));
-          v[2 * i + 1] = epilogue.gate(v[2 * i + 1], fmaf(epilogue.scale, acc[index + kBlockN / 4 + 1], add_gate.y));
-        }
-      }
-      if constexpr (!kGated) activate_8<T>(epilogue.act, v);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float low = 0;
-        float high = 0;
-        if (epilogue.residual) unpack_pair<T>(words[i], low, high);
-        words[i] = pack_pair<T>(v[2 * i] + low, v[2 * i + 1] + high);
-      }
-      transpose_quad(words, lane);
-      if (ok) store_16_bytes(d + r * epilogue.n + my_column, make_uint4(words[0], words[1], words[2], words[3]));
+  for (int i = 0; i < kBlocks; ++i) {
+    const int index = 4 * (first + i) + 2 * half;
+    float low;
+    float high;
+    unpack_pair<T>(bias[4 * (first + i) + quad_lane], low, high);
+    v[2 * i] = fmaf(epilogue.scale, acc[index], low);
+    v[2 * i + 1] = fmaf(epilogue.scale, acc[index + 1], high);
+    if constexpr (kFinish == Finish::gate) {
+      unpack_pair<T>(bias[kBlockN / 4 + 4 * (first + i) + quad_lane], low, high);
+      v[2 * i] = epilogue.gate(v[2 * i], fmaf(epilogue.scale, acc[index + kBlockN / 4], low));
+      v[2 * i + 1] = epilogue.gate(v[2 * i + 1], fmaf(epilogue.scale, acc[index + kBlockN / 4 + 1], high));
     }
+  }
+  if constexpr (kFinish == Finish::activate) activate_8<T>(epilogue.act, v);
+#pragma unroll
+  for (int i = 0; i < kBlocks; ++i) {
+    float low = 0;
+    float high = 0;
+    if (kFinish != Finish::linear && epilogue.residual) unpack_pair<T>(residual[i], low, high);
+    words[i] = pack_pair<T>(v[2 * i] + low, v[2 * i + 1] + high);
+  }
+}
+
+// Stores a warpgroup's 64 x kBlockN accumulator through shared memory, in pieces of 64 rows x store_columns: stmatrix
+// puts a piece into one of kBuffers buffers at `staging` under the swizzle of map_d, one thread hands it to TMA, and
+// the next piece (or tile) goes on while it drains. `barrier` is a hardware barrier for the warpgroup alone.
+template <class T, int kBlockN, Finish kFinish, int kBuffers>
+__device__ __forceinline__ void store_accumulator(const float (&acc)[kBlockN / 2], const std::uint32_t* bias,
+                                                  const Epilogue<T>& epilogue, const CUtensorMap& map_d,
+                                                  std::uint32_t staging, std::uint32_t barrier, int& buffer,
+                                                  const TilePosition& at) {
+  constexpr int kTileColumns = kFinish == Finish::gate ? kBlockN / 2 : kBlockN;
+  constexpr int kColumns = store_columns(kTileColumns);
+  constexpr int kRowBytes = kColumns * 2;
+  constexpr int kBlocks = kColumns / 8 < 4 ? kColumns / 8 : 4;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int lane = thread % 32;
+  const std::int64_t row = at.row0 + thread / 32 * 16 + lane / 4;
+  // stmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a block, 2 and 3
+  // those of the next block.
+  const int matrix_row = thread / 32 * 16 + lane % 16;
+  const int swizzle = matrix_row / (128 / kRowBytes) % (kRowBytes / 16);
+#pragma unroll
+  for (int piece = 0; piece < kTileColumns / kColumns; ++piece) {
+    if (thread == 0) ptx::tma_store_wait_read<kBuffers - 1>();
+    ptx::named_barrier_sync(barrier, 128);
+    const std::uint32_t target = staging + static_cast<std::uint32_t>(buffer * 64 * kRowBytes);
+#pragma unroll
+    for (int block = 0; block < kColumns / 8; block += kBlocks) {
+      std::uint32_t words[2][4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        finish_blocks<T, kBlockN, kFinish, kBlocks>(acc, piece * (kColumns / 8) + block, half, bias, epilogue,
+                                                    row + 8 * half, at, words[half]);
+#pragma unroll
+      for (int i = 0; i < kBlocks; i += 2) {
+        const int chunk = (block + i + lane / 16) ^ swizzle;
+        ptx::stmatrix_x4(target + static_cast<std::uint32_t>(matrix_row * kRowBytes + chunk * 16), words[0][i],
+                         words[1][i], words[0][i + 1], words[1][i + 1]);
+      }
+    }
+    ptx::fence_proxy_async_shared();
+    ptx::named_barrier_sync(barrier, 128);
+    if (thread == 0) {
+      ptx::tma_store_2d(&map_d, target, at.column0 + piece * kColumns, static_cast<int>(at.row0));
+      ptx::tma_store_commit();
+    }
+    buffer = (buffer + 1) % kBuffers;
   }
 }
 
@@ -161,10 +205,10 @@ __device__ __forceinline__ void sum_partials(std::uint32_t address, int first, i
   }
 }
 
-__device__ __forceinline__ void scale_and_bias(float scale, const float* bias, float (&v)[8]) {
-  const float4 low = *reinterpret_cast<const float4*>(bias);
-  const float4 high = *reinterpret_cast<const float4*>(bias + 4);
-  const float add[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+template <class T>
+__device__ __forceinline__ void scale_and_bias(float scale, const std::uint32_t* bias, float (&v)[8]) {
+  float add[8];
+  unpack_vector<T>(*reinterpret_cast<const uint4*>(bias), add);
 #pragma unroll
   for (int i = 0; i < 8; ++i) v[i] = fmaf(scale, v[i], add[i]);
 }
@@ -172,7 +216,7 @@ __device__ __forceinline__ void scale_and_bias(float scale, const float* bias, f
 // Reduces and stores this block's share, block_m / splits rows, of the tile whose partial sums lie in the cluster.
 template <class T, int kBlockM, int kBlockN>
 __device__ __forceinline__ void reduce_and_store(std::uint32_t partial, int first, int step, int splits, int share,
-                                                 const float* bias, const Epilogue<T>& epilogue, T* d,
+                                                 const std::uint32_t* bias, const Epilogue<T>& epilogue, T* d,
                                                  const TilePosition& at) {
   const int rows = kBlockM / splits;
   const int chunks = kBlockN / 8 / (epilogue.gated() ? 2 : 1);
@@ -187,11 +231,11 @@ __device__ __forceinline__ void reduce_and_store(std::uint32_t partial, int firs
         partial + static_cast<std::uint32_t>(tile_row * kPartialStride<kBlockN> + tile_column) * 4;
     float v[8];
     sum_partials(address, first, step, splits, v);
-    scale_and_bias(epilogue.scale, bias + tile_column, v);
+    scale_and_bias<T>(epilogue.scale, bias + tile_column / 2, v);
     if (epilogue.gated()) {
       float gates[8];
       sum_partials(address + kBlockN / 2 * 4, first, step, splits, gates);
-      scale_and_bias(epilogue.scale, bias + kBlockN / 2 + tile_column, gates);
+      scale_and_bias<T>(epilogue.scale, bias + (kBlockN / 2 + tile_column) / 2, gates);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = epilogue.gate(v[i], gates[i]);
     } else {

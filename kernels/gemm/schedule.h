@@ -22,8 +22,8 @@ inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle r
 
 inline constexpr std::array<Tile, 7> kTiles = {{
     {2, 256, 4, 1},
-    {2, 192, 5, 1},
-    {2, 160, 6, 1},
+    {2, 192, 4, 1},
+    {2, 160, 5, 1},
     {2, 128, 6, 1},
     {1, 128, 4, 2},
     {1, 64, 6, 2},
