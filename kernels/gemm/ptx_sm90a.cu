@@ -28,31 +28,37 @@ struct Arguments {
   int m, n, k_steps;
   int m_clusters, n_tiles;
   int second_half;  // rows of B from a tile's first half of block_n to its second
-  int multicast, splits;
+  int stages, multicast, splits;
 };
 
-// Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the
-// barriers.
+// Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the barriers.
 template <int kTile>
 struct Layout {
   static constexpr Tile kShape = kTiles[kTile];
   static constexpr int kABytes = kShape.block_m() * kRowBytes;
   static constexpr int kBBytes = kShape.block_n * kRowBytes;
   static constexpr int kStageBytes = kABytes + kBBytes;
-  static constexpr int kPipeBytes = kShape.stages * kStageBytes;
-  static constexpr int kPartialBytes = kShape.block_m() * kPartialStride<kShape.block_n> * 4;
   static constexpr int kBuffers = kShape.consumers == 2 ? 2 : 1;  // two blocks on an SM overlap each other's stores
   static constexpr int kStoreBytes = kBuffers * 64 * store_columns(kShape.block_n) * 2;  // per consumer, as is the bias
   static constexpr int kBiasBytes = kShape.block_n * 2;
-  static constexpr int kBytes =
-      kSwizzleAtom + kPipeBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + kShape.stages * 16;
+  static constexpr int kReservedBytes = 1024;  // of the system, per block
+  static constexpr int kSmBytes = 228 * 1024;
+
+  static constexpr int bytes(int stages) {
+    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + (2 * stages + 1) * 8;
+  }
   // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
   // whole warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
   static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
-  static_assert(kPartialBytes <= kPipeBytes, "split-K partial sums lie where the stages were");
+  // Split-K partial sums, this block's and the received ones, lie where the stages were; the widest tiles are never
+  // split.
+  static constexpr bool kCanSplit = can_split(kShape);
+  static_assert(!kCanSplit || 2 * kPartialBytes<kShape.block_m(), kShape.block_n> <= kShape.stages * kStageBytes,
+                "room to reduce");
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
-  static_assert((kBytes + 1024) * kShape.blocks_per_sm <= 228 * 1024, "an SM's memory, 1 KiB a block reserved");
+  static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
+  static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
   static_assert(store_columns(kShape.block_n / 2) <= store_columns(kShape.block_n),
                 "a gated tile's pieces are no larger");
 };
@@ -75,29 +81,24 @@ __device__ __forceinline__ void cluster_meet() {
   ptx::cluster_arrive_relaxed();
   ptx::cluster_wait();
 }
-// The same, and each sees what the others wrote before.
-__device__ __forceinline__ void cluster_sync() {
-  ptx::cluster_arrive();
-  ptx::cluster_wait();
-}
-
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                    const __grid_constant__ CUtensorMap map_d, const __grid_constant__ Arguments<T> args) {
   using L = Layout<kTile>;
   constexpr Tile kShape = L::kShape;
-  constexpr int kStages = kShape.stages;
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
   constexpr int kHalf = kBlockN / 2;
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
-  constexpr int kStoreOffset = L::kPipeBytes;
-  constexpr int kBiasOffset = kStoreOffset + kShape.consumers * L::kStoreBytes;
-  const std::uint32_t full = base + kBiasOffset + kShape.consumers * L::kBiasBytes;
-  const std::uint32_t empty = full + kStages * 8;
+  const int store_offset = args.stages * L::kStageBytes;
+  const int bias_offset = store_offset + kShape.consumers * L::kStoreBytes;
+  const std::uint32_t full = base + bias_offset + kShape.consumers * L::kBiasBytes;
+  const std::uint32_t empty = full + args.stages * 8;
+  const std::uint32_t received = empty + args.stages * 8;
+  const int share_bytes = kPartialBytes<kBlockM, kBlockN> / args.splits;
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -112,11 +113,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (tma_thread) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
-    for (int stage = 0; stage < kStages; ++stage) {
+    for (int stage = 0; stage < args.stages; ++stage) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
     }
+    ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
+    if (args.splits > 1)
+      ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>((args.splits - 1) * share_bytes));
   }
   __syncwarp();
   if (args.multicast > 1)
@@ -137,7 +141,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   int stage = 0;
   std::uint32_t parity = 0;
   const auto advance = [&] {
-    if (++stage == kStages) {
+    if (++stage == args.stages) {
       stage = 0;
       parity ^= 1;
     }
@@ -170,7 +174,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
     }
     __syncwarp();
-    if (args.splits > 1) cluster_sync();
+    if (args.splits > 1) cluster_meet();
     if (cluster > 1) cluster_meet();
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
@@ -184,8 +188,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         ptx::mbarrier_arrive(empty + which * 8);
       }
     };
-    auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + kBiasOffset + consumer * L::kBiasBytes);
-    const std::uint32_t staging = base + kStoreOffset + consumer * L::kStoreBytes;
+    auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + bias_offset + consumer * L::kBiasBytes);
+    const std::uint32_t staging = base + store_offset + consumer * L::kStoreBytes;
     int buffer = 0;
     TilePosition at{0, args.m, 0, args.n};
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -217,8 +221,27 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
       write_bias_pair<kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
-        ptx::named_barrier_sync(1, kShape.consumers * 128);  // all consumers have read the last stage
-        write_partial<kBlockN>(acc, reinterpret_cast<float*>(aligned));
+        if constexpr (L::kCanSplit) {
+          ptx::cluster_arrive_relaxed();
+          ptx::named_barrier_sync(1, kShape.consumers * 128);  // all consumers have read the last stage
+          write_partial<kBlockN>(acc, reinterpret_cast<float*>(aligned));
+          ptx::fence_proxy_async_shared();
+          ptx::named_barrier_sync(1, kShape.consumers * 128);
+          ptx::cluster_wait();  // the other blocks' stages are free to receive
+          const auto peer = static_cast<int>(threadIdx.x);
+          if (peer < args.splits && peer != split) {
+            const std::uint32_t there = base + kPartialBytes<kBlockM, kBlockN> + split * share_bytes;
+            const auto block = static_cast<std::uint32_t>(m_rank + peer * args.multicast);
+            ptx::bulk_copy_to_cluster(ptx::map_to_rank(there, block), base + peer * share_bytes,
+                                      static_cast<std::uint32_t>(share_bytes), ptx::map_to_rank(received, block));
+          }
+          __syncwarp();
+          ptx::mbarrier_wait(received, 0);
+          const auto* partial = reinterpret_cast<const float*>(aligned);
+          const Partials partials{partial, partial + kBlockM * kPartialStride<kBlockN>, split, args.splits,
+                                  share_bytes / 4};
+          reduce_and_store<T, kBlockM, kBlockN>(partials, bias, args.epilogue, args.d, at);
+        }
       } else {
         const TilePosition mine{at.row0 + consumer * 64, at.rows, at.column0, at.columns};
         const auto store = [&]<Finish kFinish>() {
@@ -235,11 +258,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     }
     if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
     __syncwarp();
-    if (args.splits > 1) {
-      cluster_sync();
-      reduce_and_store<T, kBlockM, kBlockN>(base, m_rank, args.multicast, args.splits, split, bias, args.epilogue,
-                                            args.d, at);
-    }
     // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
     __syncwarp();
     if (cluster > 1) cluster_meet();
@@ -275,11 +293,13 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                static_cast<int>(schedule.m_clusters),
                                static_cast<int>(schedule.n_tiles),
                                second_half,
+                               schedule.stages,
                                schedule.multicast,
                                schedule.splits};
 
   auto* kernel = gemm_ptx_sm90a<T, kTile>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::kBytes));
+  NOISEFLOOR_CUDA(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes(L::kShape.deep_stages)));
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[0].val.clusterDim = {static_cast<unsigned>(schedule.cluster()), 1, 1};
@@ -288,7 +308,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(schedule.grid));
   config.blockDim = dim3(L::kThreads);
-  config.dynamicSmemBytes = L::kBytes;
+  config.dynamicSmemBytes = static_cast<std::size_t>(L::bytes(schedule.stages));
   config.stream = context.stream;
   config.attrs = attributes;
   config.numAttrs = context.programmatic_launch ? 2 : 1;

@@ -191,15 +191,29 @@ __device__ __forceinline__ void write_partial(const float (&acc)[kBlockN / 2], f
   }
 }
 
-// Adds 8 columns of the partial tiles of `splits` blocks (ranks first, first + step, ...), always in this order.
-__device__ __forceinline__ void sum_partials(std::uint32_t address, int first, int step, int splits, float (&sum)[8]) {
+// The bytes of partial sums that a block holds: its own tile, then one share of block_m / splits rows from each block.
+template <int kBlockM, int kBlockN>
+inline constexpr int kPartialBytes = kBlockM* kPartialStride<kBlockN> * 4;
+
+// The partial sums of a split-K cluster as one of its blocks sees them: this block's whole tile, and behind it the
+// shares that the other blocks have sent, in their order.
+struct Partials {
+  const float* own;
+  const float* received;
+  int share;  // which rows are this block's: block_m / splits of them, from share * block_m / splits
+  int splits;
+  int share_floats;
+};
+
+// Adds 8 columns of all splits, always in their order, so that the result does not depend on timing.
+__device__ __forceinline__ void sum_partials(const Partials& partials, int offset, float (&sum)[8]) {
 #pragma unroll
   for (float& x : sum) x = 0;
-#pragma unroll 4
-  for (int s = 0; s < splits; ++s) {
-    const std::uint32_t remote = ptx::map_to_rank(address, static_cast<std::uint32_t>(first + s * step));
-    const float4 low = ptx::load_cluster(remote);
-    const float4 high = ptx::load_cluster(remote + 16);
+#pragma unroll 2
+  for (int s = 0; s < partials.splits; ++s) {
+    const float* from = (s == partials.share ? partials.own : partials.received) + s * partials.share_floats + offset;
+    const float4 low = *reinterpret_cast<const float4*>(from);
+    const float4 high = *reinterpret_cast<const float4*>(from + 4);
     sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;
     sum[4] += high.x, sum[5] += high.y, sum[6] += high.z, sum[7] += high.w;
   }
@@ -213,28 +227,25 @@ __device__ __forceinline__ void scale_and_bias(float scale, const std::uint32_t*
   for (int i = 0; i < 8; ++i) v[i] = fmaf(scale, v[i], add[i]);
 }
 
-// Reduces and stores this block's share, block_m / splits rows, of the tile whose partial sums lie in the cluster.
+// Reduces and stores this block's share of the tile.
 template <class T, int kBlockM, int kBlockN>
-__device__ __forceinline__ void reduce_and_store(std::uint32_t partial, int first, int step, int splits, int share,
-                                                 const std::uint32_t* bias, const Epilogue<T>& epilogue, T* d,
-                                                 const TilePosition& at) {
-  const int rows = kBlockM / splits;
+__device__ __forceinline__ void reduce_and_store(const Partials& partials, const std::uint32_t* bias,
+                                                 const Epilogue<T>& epilogue, T* d, const TilePosition& at) {
+  const int rows = kBlockM / partials.splits;
   const int chunks = kBlockN / 8 / (epilogue.gated() ? 2 : 1);
   constexpr int kThreads = 2 * kBlockM;
   for (int item = static_cast<int>(threadIdx.x); item < rows * chunks; item += kThreads) {
-    const int tile_row = share * rows + item / chunks;
     const int tile_column = item % chunks * 8;
-    const std::int64_t row = at.row0 + tile_row;
+    const std::int64_t row = at.row0 + partials.share * rows + item / chunks;
     const int column = at.column0 + tile_column;
     if (row >= at.rows || column >= at.columns) continue;
-    const std::uint32_t address =
-        partial + static_cast<std::uint32_t>(tile_row * kPartialStride<kBlockN> + tile_column) * 4;
+    const int offset = item / chunks * kPartialStride<kBlockN> + tile_column;
     float v[8];
-    sum_partials(address, first, step, splits, v);
+    sum_partials(partials, offset, v);
     scale_and_bias<T>(epilogue.scale, bias + tile_column / 2, v);
     if (epilogue.gated()) {
       float gates[8];
-      sum_partials(address + kBlockN / 2 * 4, first, step, splits, gates);
+      sum_partials(partials, offset + kBlockN / 2, gates);
       scale_and_bias<T>(epilogue.scale, bias + (kBlockN / 2 + tile_column) / 2, gates);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = epilogue.gate(v[i], gates[i]);

@@ -10,6 +10,24 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
+// SMs that blocks of this schedule can use. Clusters of more than two blocks do not fill every GPC (a GPC of an H200
+// has 16 or 18 SMs, of 132 in all: 120 blocks fit in clusters of 4 and of 8).
+std::int64_t usable_sms(const Schedule& schedule, int sm_count) {
+  return schedule.cluster() > 2 ? sm_count * 10 / 11 : sm_count;
+}
+
+// Blocks that can be on the device at once, in whole clusters.
+std::int64_t resident_blocks(const Schedule& schedule, int sm_count) {
+  const Tile& shape = kTiles[static_cast<std::size_t>(schedule.tile)];
+  const std::int64_t blocks =
+      usable_sms(schedule, sm_count) * (schedule.stages > shape.stages ? 1 : shape.blocks_per_sm);
+  return std::max<std::int64_t>(blocks / schedule.cluster(), 1) * schedule.cluster();
+}
+
+std::int64_t block_count(const Schedule& schedule) {
+  return schedule.m_clusters * schedule.n_tiles * schedule.cluster();
+}
+
 }  // namespace
 
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count) {
@@ -20,36 +38,46 @@ Schedule make_schedule(const Problem& problem, int tile, int multicast, int spli
   schedule.splits = splits;
   schedule.m_clusters = ceil_div(ceil_div(problem.m, shape.block_m()), multicast);
   schedule.n_tiles = ceil_div(problem.b_rows(), shape.block_n);
-  const std::int64_t blocks = schedule.m_clusters * schedule.n_tiles * schedule.cluster();
-  const std::int64_t resident = std::int64_t{sm_count} * shape.blocks_per_sm / schedule.cluster() * schedule.cluster();
-  schedule.grid = splits > 1 ? blocks : std::min(blocks, std::max<std::int64_t>(resident, schedule.cluster()));
+  const bool alone = block_count(schedule) <= usable_sms(schedule, sm_count);
+  schedule.stages = alone ? shape.deep_stages : shape.stages;
+  schedule.grid =
+      splits > 1 ? block_count(schedule) : std::min(block_count(schedule), resident_blocks(schedule, sm_count));
   return schedule;
 }
 
+// A block walks its tiles one after the other; a step of 64 along k costs what its slowest resource needs, a tile adds
+// the filling of the pipe and the epilogue, a split the exchange of partial sums. The constants are a fit to timings of
+// all schedules on some sixty problems of diffusion networks, held within what the hardware can do.
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count) {
+  constexpr double kFmaPerCycle = 2048 * 0.97;  // bf16: four tensor cores of 512, less what their issue costs
+  constexpr double kBytesPerCycle = 64;         // L2 to one SM
+  constexpr double kLoadLatency = 2000;         // of a stage, under load: `stages` of them are in flight
+  constexpr double kLeastStep = 150;            // barriers and issue
+  constexpr double kByteCycles = 0.0006;        // what a loaded byte takes from the products (shared memory, power)
+  constexpr double kFillCycles = 500;           // first load to first product
+  constexpr double kStoreCycles = 0.035;        // per element of a tile
+  constexpr double kExchangeCycles = 0.30;      // per element of a partial tile sent through distributed shared memory
+  constexpr double kMeetCycles = 550;           // a cluster's blocks waiting for each other
+  constexpr double kMeetCyclesPerBlock = 80;
+  constexpr double kMulticastCycles = 200;  // neighbours in lock step, once per launch
+
   const Tile& shape = kTiles[static_cast<std::size_t>(schedule.tile)];
-  constexpr double kFmaPerCycle = 2048;       // bf16, all four tensor cores of an SM
-  constexpr double kL2BytesPerCycle = 36;     // of one SM when all read at once
-  constexpr double kLatency = 1800;           // launch to the first products: descriptor, memory, barrier
-  constexpr double kStoreBytesPerCycle = 32;  // of D
-  constexpr double kReduce = 900;             // cluster barrier twice and one remote read
+  const double elements = static_cast<double>(shape.block_m()) * shape.block_n;
+  const std::int64_t blocks = block_count(schedule);
+  const double sharing = blocks > sm_count ? shape.blocks_per_sm : 1;  // blocks that divide an SM's resources
+  const auto waves = static_cast<double>(ceil_div(blocks, resident_blocks(schedule, sm_count)));
+  const auto steps = static_cast<double>(ceil_div(ceil_div(problem.k, kBlockK), schedule.splits));
 
-  const double m = shape.block_m();
-  const double n = shape.block_n;
-  const std::int64_t units = schedule.m_clusters * schedule.n_tiles * schedule.cluster();
-  // Clusters must lie within a GPC; the SMs that are left over stay idle.
-  const double clusters = std::max(1.0, static_cast<double>(sm_count / (schedule.cluster() > 2 ? 4 : 1) *
-                                                            (schedule.cluster() > 2 ? 4 : 1) / schedule.cluster()));
-  const double concurrent = clusters * schedule.cluster();
-  const double waves = static_cast<double>(ceil_div(units, static_cast<std::int64_t>(concurrent)));
-  const double steps = static_cast<double>(ceil_div(ceil_div(problem.k, kBlockK), schedule.splits));
-
-  const double mma = m * n * kBlockK / kFmaPerCycle;
-  const double load = (m + n / schedule.multicast) * kBlockK * 2 / kL2BytesPerCycle;
-  const double step = std::max(mma, load);
-  const double store = m * n * 2 / kStoreBytesPerCycle / schedule.splits;
-  const double reduce = schedule.splits > 1 ? kReduce + m * n * 4 / 64 * 2 : 0;
-  return kLatency + waves * (steps * step + store + reduce);
+  const double load_bytes = (shape.block_m() + static_cast<double>(shape.block_n) / schedule.multicast) * kBlockK * 2;
+  const double step = std::max({sharing * elements * kBlockK / kFmaPerCycle, sharing * load_bytes / kBytesPerCycle,
+                                kLoadLatency / schedule.stages, kLeastStep}) +
+                      kByteCycles * load_bytes;
+  double tile = kFillCycles + steps * step;
+  if (schedule.splits > 1)
+    tile += kMeetCycles + kMeetCyclesPerBlock * schedule.splits + sharing * elements * kExchangeCycles;
+  else
+    tile += sharing * elements * kStoreCycles;
+  return waves * tile + (schedule.multicast > 1 ? kMulticastCycles : 0);
 }
 
 Schedule choose(const Problem& problem, int sm_count) {
@@ -57,10 +85,11 @@ Schedule choose(const Problem& problem, int sm_count) {
   Schedule best;
   double least = std::numeric_limits<double>::infinity();
   for (int tile = 0; tile < static_cast<int>(kTiles.size()); ++tile) {
-    for (const int multicast : {2, 1}) {
+    for (const int multicast : {1, 2}) {
       if (multicast > 1 && problem.m <= kTiles[static_cast<std::size_t>(tile)].block_m()) continue;
       for (const int splits : {1, 2, 4, 8}) {
         if (splits > steps || multicast * splits > 8) continue;
+        if (splits > 1 && !can_split(kTiles[static_cast<std::size_t>(tile)])) continue;
         const Schedule schedule = make_schedule(problem, tile, multicast, splits, sm_count);
         const double cycles = modelled_cycles(problem, schedule, sm_count);
         if (cycles < least) {

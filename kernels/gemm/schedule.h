@@ -8,12 +8,14 @@
 
 namespace noisefloor::gemm {
 
-// A compiled tile of the kernel: 64 rows per consumer warpgroup, block_n rows of B, `stages` k-steps of 64 in flight.
+// A compiled tile of the kernel: 64 rows per consumer warpgroup, block_n rows of B, and how many k-steps of 64 are in
+// flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself.
 struct Tile {
   int consumers;
   int block_n;
-  int stages;
   int blocks_per_sm;
+  int stages;
+  int deep_stages;
 
   constexpr int block_m() const { return 64 * consumers; }
 };
@@ -21,18 +23,24 @@ struct Tile {
 inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle row
 
 inline constexpr std::array<Tile, 7> kTiles = {{
-    {2, 256, 4, 1},
-    {2, 192, 4, 1},
-    {2, 160, 5, 1},
-    {2, 128, 6, 1},
-    {1, 128, 4, 2},
-    {1, 64, 6, 2},
-    {1, 32, 8, 2},
+    {2, 256, 1, 4, 4},
+    {2, 192, 1, 4, 4},
+    {2, 160, 1, 5, 5},
+    {2, 128, 1, 6, 6},
+    {1, 128, 2, 4, 9},
+    {1, 64, 2, 6, 13},
+    {1, 32, 2, 8, 18},
 }};
+
+// Whether blocks of a cluster can share an output tile of this shape: the partial sums of two must fit in the stages.
+constexpr bool can_split(const Tile& tile) {
+  return tile.block_n <= 160;
+}
 
 struct Schedule {
   int tile = 0;                 // index into kTiles
   int multicast = 1;            // 1 or 2 blocks, neighbours in m, that share each tile of B
+  int stages = 4;               // k-steps in flight
   int splits = 1;               // blocks of a cluster that share one output tile, each with its part of k
   std::int64_t m_clusters = 0;  // output tiles along m, in units of `multicast`
   std::int64_t n_tiles = 0;

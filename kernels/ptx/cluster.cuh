@@ -19,14 +19,4 @@ __device__ __forceinline__ std::uint32_t map_to_rank(std::uint32_t address, std:
   return mapped;
 }
 
-// ld.shared::cluster: 16 bytes at a shared::cluster address.
-__device__ __forceinline__ float4 load_cluster(std::uint32_t address) {
-  float4 v;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address)
-               : "memory");
-  return v;
-}
-
 }  // namespace noisefloor::ptx

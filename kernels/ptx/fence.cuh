@@ -16,16 +16,14 @@ __device__ __forceinline__ void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// barrier.cluster.arrive (release) and .wait (acquire): all threads of all blocks of the cluster.
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-// The same arrival without release: it orders no memory accesses, and so costs no memory barrier.
+// barrier.cluster.arrive and .wait: all threads of all blocks of the cluster. The arrival is relaxed: it orders
+// execution, not memory (a release costs a memory barrier of the whole GPU); data goes between blocks by the async
+// proxy and mbarriers.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 // bar.sync on hardware barrier `id` (1 to 15; 0 is __syncthreads) for `threads` threads of the block. PTX ISA,
