@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "bench/measure/verify.h"
-#include "bench/problems/problem_files.h"
+#include "tests/support/test_problems.h"
 #include "tests/support/wrong_variants.h"
 
 namespace noisefloor {
@@ -16,7 +16,7 @@ Platform& device() {
 }
 
 const std::vector<ProblemEntry>& problems() {
-  static const auto all = load_problems(NOISEFLOOR_SOURCE_DIR "/tests/problems");
+  static const auto all = load_problems(test_problem_folder());
   return all;
 }
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "bench/problems/problem_files.h"
+#include "tests/support/test_problems.h"
 #include "kernels/catalogue.h"
 
 namespace noisefloor {
@@ -100,7 +100,7 @@ TEST(Fields, AnyTextParsesOrIsRefused) {
 }
 
 TEST(Catalogue, EveryOpKeepsTheContract) {
-  for (const ProblemEntry& entry : load_problems(NOISEFLOOR_SOURCE_DIR "/tests/problems")) {
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
     SCOPED_TRACE(entry.op->name + " " + entry.text);
     EXPECT_EQ(entry.op->print(entry.op->parse(entry.text)), entry.text) << "the text is canonical";
     for (const DType dtype : entry.op->dtypes) {

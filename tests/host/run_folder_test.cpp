@@ -106,7 +106,7 @@ TEST(RunFolder, SlugsNames) {
 }
 
 TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
-  const auto problems = load_problems(NOISEFLOOR_SOURCE_DIR "/bench/problems");
+  const auto problems = load_problems(default_problem_folder());
   const auto networks = network_names(problems);
   for (const char* name : {"adm64-b1", "adm64-b32", "sd15-b2"})
     EXPECT_NE(std::find(networks.begin(), networks.end(), name), networks.end()) << name;
@@ -150,7 +150,7 @@ TEST(ProblemFiles, RefuseFilesOfNoOp) {
 }
 
 TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
-  const auto problems = load_problems(NOISEFLOOR_SOURCE_DIR "/bench/problems");
+  const auto problems = load_problems(default_problem_folder());
   const Selection adm{{"gemm"}, {"adm64-b1"}, {}, {}, {"bf16"}};
   const auto on_host = select_cases(problems, adm, true);
   ASSERT_FALSE(on_host.empty());

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/measure/verify.h"
-#include "bench/problems/problem_files.h"
+#include "tests/support/test_problems.h"
 #include "tests/support/wrong_variants.h"
 
 namespace noisefloor {
@@ -14,7 +14,7 @@ Platform& host() {
 }
 
 const std::vector<ProblemEntry>& problems() {
-  static const auto all = load_problems(NOISEFLOOR_SOURCE_DIR "/tests/problems");
+  static const auto all = load_problems(test_problem_folder());
   return all;
 }
 
