@@ -43,10 +43,11 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-double seconds_of(cudaStream_t stream, const Event& start, const Event& stop, const std::function<void()>& work) {
-  check(cudaEventRecord(start, stream), "cudaEventRecord");
+double seconds_of(const Gpu& gpu, const Event& start, const Event& stop, const std::function<void()>& work) {
+  check(cudaEventRecord(start, gpu.stream), "cudaEventRecord");
   work();
-  check(cudaEventRecord(stop, stream), "cudaEventRecord");
+  check(cudaEventRecord(stop, gpu.stream), "cudaEventRecord");
+  gpu.clocks->enqueue(gpu.stream);  // before the clock can change; not beside the launch, which would starve it
   check(cudaEventSynchronize(stop), "a kernel that measures a ceiling");
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
@@ -58,15 +59,14 @@ double seconds_of(cudaStream_t stream, const Event& start, const Event& stop, co
 double median_seconds(const Gpu& gpu, int launches, const std::function<void()>& launch) {
   constexpr int kSamples = 9;
   const Event start, stop;
-  const auto sample = [&](bool with_clock) {
-    return seconds_of(gpu.stream, start, stop, [&] {
+  const auto sample = [&] {
+    return seconds_of(gpu, start, stop, [&] {
       for (int i = 0; i < launches; ++i) launch();
-      if (with_clock) gpu.clocks->enqueue(gpu.clock_stream);  // on an SM that it shares with the launch
     });
   };
-  sample(false);  // loads the kernel, raises the clocks
+  sample();  // loads the kernel, raises the clocks
   std::array<double, kSamples> seconds;
-  for (int i = 0; i < kSamples; ++i) seconds[i] = sample(i == kSamples / 2) / launches;
+  for (int i = 0; i < kSamples; ++i) seconds[i] = sample() / launches;
   std::nth_element(seconds.begin(), seconds.begin() + kSamples / 2, seconds.end());
   return seconds[kSamples / 2];
 }
@@ -158,18 +158,15 @@ DeviceIdentity gpu_identity(int device) {
 Ceilings measure_gpu_ceilings(int device) {
   const DeviceIdentity identity = gpu_identity(device);
   const CurrentDevice current(device);
-  const OwnStream stream, clock_stream;
-  ClockSampler clocks(64, 200);
+  const OwnStream stream;
+  ClockSampler clocks(1024);
   ceilings::Gpu gpu{
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device),
       attribute(cudaDevAttrMultiProcessorCount, device),
-      static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device)),
-      stream,
-      clock_stream,
-      &clocks};
+      static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device)), stream, &clocks};
   Ceilings result{identity.name, identity.driver, "", {}};
   const auto add = [&](const char* name, const char* unit, double rate) {
-    ceilings::check(cudaStreamSynchronize(clock_stream), "cudaStreamSynchronize");
+    ceilings::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     if (rate > 0)  // else the device has no such unit
       result.rows.push_back(
           {name, rate * 1e-9, unit, datasheet_rate(identity.name, name).value_or(0), clocks.mhz(clocks.count() - 1)});

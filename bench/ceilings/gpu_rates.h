@@ -30,18 +30,18 @@ class DeviceMemory {
   std::size_t bytes_;
 };
 
-// The device, and where work is put. `clock_stream` is for clock samples that run beside what is timed on `stream`.
+// The device, the stream that work is put on, and the clocks sampled there.
 struct Gpu {
   int compute_capability;
   int sm_count;
   std::size_t l2_bytes;
   cudaStream_t stream;
-  cudaStream_t clock_stream;
+
   ClockSampler* clocks;
 };
 
 // The median time of a launch over several samples, after a warm-up. A sample is `launches` launches between two
-// events. A sample of the SM clock is taken beside the launches.
+// events. The SM clock is sampled right behind the launches.
 double median_seconds(const Gpu& gpu, int launches, const std::function<void()>& launch);
 // The same for a kernel that works in a loop: `launch(iterations)` with as many iterations as take some milliseconds.
 // Returns seconds per iteration.

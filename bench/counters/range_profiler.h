@@ -1,7 +1,7 @@
 // Hardware counters of one launch, by CUPTI's range profiler with user replay.
 //
 // A pass collects what fits in the chip's counters at once, so the launch is repeated as often as there are passes.
-// CUPTI slows what runs while it is enabled: never time anything while an object of this class is alive.
+// CUPTI may slow what runs while it is enabled: never time anything while an object of this class is alive.
 #pragma once
 
 #include <functional>

@@ -151,6 +151,7 @@ TEST(Ceilings, AreWithinReachOfTheDatasheet) {
   for (const Ceiling& ceiling : ceilings.rows) {
     EXPECT_GT(ceiling.value, 0) << ceiling.name;
     EXPECT_GT(ceiling.sm_clock_mhz, 100) << ceiling.name;
+    EXPECT_LT(ceiling.sm_clock_mhz, 1.03 * gpu_identity(0).max_clock_mhz) << ceiling.name;
     if (ceiling.datasheet > 0) {
       EXPECT_GT(ceiling.value, 0.5 * ceiling.datasheet) << ceiling.name;
       EXPECT_LT(ceiling.value, 1.1 * ceiling.datasheet) << ceiling.name;  // the datasheet's boost clock may be exceeded
