@@ -1,0 +1,114 @@
+#include "kernels/gemm/schedule.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+
+namespace noisefloor::gemm {
+namespace {
+
+constexpr int kSms = 132;
+
+Problem problem(std::int64_t m, std::int64_t n, std::int64_t k, Activation act = Activation::none) {
+  Problem p;
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  p.act = act;
+  return p;
+}
+
+const Tile& tile_of(const Schedule& schedule) {
+  return kTiles[static_cast<std::size_t>(schedule.tile)];
+}
+
+std::int64_t blocks_of(const Schedule& schedule) {
+  return schedule.m_clusters * schedule.n_tiles * schedule.cluster();
+}
+
+// What the kernel relies on, whatever the problem and the device.
+RC_GTEST_PROP(GemmSchedule, ChosenScheduleIsLaunchable, ()) {
+  const Problem p =
+      problem(*rc::gen::inRange<std::int64_t>(1, 40000), 8 * *rc::gen::inRange<std::int64_t>(1, 3000),
+              8 * *rc::gen::inRange<std::int64_t>(1, 3000), *rc::gen::element(Activation::none, Activation::geglu));
+  const int sms = *rc::gen::inRange(1, 200);
+  const Schedule s = choose(p, sms);
+  const Tile& tile = tile_of(s);
+
+  // The tiles cover D, and a block row fewer would not.
+  const std::int64_t rows = std::int64_t{tile.block_m()} * s.multicast;
+  RC_ASSERT(s.m_clusters * rows >= p.m);
+  RC_ASSERT((s.m_clusters - 1) * rows < p.m);
+  RC_ASSERT(s.n_tiles * tile.block_n >= p.b_rows());
+  RC_ASSERT((s.n_tiles - 1) * tile.block_n < p.b_rows());
+  // A cluster of at most 8 blocks is portable; every split has a part of k.
+  RC_ASSERT(s.cluster() >= 1 && s.cluster() <= 8);
+  RC_ASSERT(s.splits * kBlockK < p.k + kBlockK);
+  RC_ASSERT(s.splits == 1 || can_split(tile));
+  // Whole clusters; split blocks have one tile each, the others may walk.
+  RC_ASSERT(s.grid >= s.cluster() && s.grid % s.cluster() == 0);
+  RC_ASSERT(s.grid <= blocks_of(s));
+  if (s.splits > 1) RC_ASSERT(s.grid == blocks_of(s));
+  RC_ASSERT(s.stages == tile.stages || s.stages == tile.deep_stages);
+  if (s.stages > tile.stages) RC_ASSERT(s.grid <= std::max(sms, s.cluster()));
+}
+
+RC_GTEST_PROP(GemmSchedule, NothingTriedIsModelledFaster, ()) {
+  const Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 10000), 8 * *rc::gen::inRange<std::int64_t>(1, 1000),
+                            8 * *rc::gen::inRange<std::int64_t>(1, 1000));
+  const Schedule best = choose(p, kSms);
+  const int tile = *rc::gen::inRange(0, static_cast<int>(kTiles.size()));
+  const Schedule other = make_schedule(p, tile, 1, 1, kSms);
+  RC_ASSERT(modelled_cycles(p, best, kSms) <= modelled_cycles(p, other, kSms));
+}
+
+TEST(GemmSchedule, LargeSquaresUseLargePersistentTiles) {
+  for (const std::int64_t size : {4096, 8192}) {
+    const Schedule s = choose(problem(size, size, size), kSms);
+    EXPECT_EQ(tile_of(s).block_m(), 128);
+    EXPECT_GE(tile_of(s).block_n, 192);
+    EXPECT_EQ(s.splits, 1);
+    EXPECT_EQ(s.multicast, 2);
+    EXPECT_EQ(s.grid, kSms);
+  }
+}
+
+// sd15's deepest level: 512 x 1280 with k = 5120 has 40 tiles of 128x128 for 132 SMs.
+TEST(GemmSchedule, FewTilesSpreadOverTheDevice) {
+  for (const std::int64_t m : {64, 128, 512}) {
+    const Schedule s = choose(problem(m, 1280, 5120), kSms);
+    EXPECT_GE(blocks_of(s), 72) << "m " << m;
+    EXPECT_LE(tile_of(s).block_n, 160) << "m " << m;
+  }
+}
+
+TEST(GemmSchedule, ShortRowsTakeShortTiles) {
+  const Schedule s = choose(problem(1, 1536, 768), kSms);
+  EXPECT_EQ(tile_of(s).block_m(), 64);
+  EXPECT_EQ(s.multicast, 1);
+}
+
+// Where two multiprocessors' worth of k is left over, splitting must pay in the model as it does on the device.
+TEST(GemmSchedule, LongSumsOfOneTileAreSplit) {
+  EXPECT_GT(choose(problem(64, 64, 16384), kSms).splits, 1);
+  EXPECT_EQ(choose(problem(64, 64, 64), kSms).splits, 1);
+}
+
+TEST(GemmSchedule, GatedProblemsCountBothHalvesOfB) {
+  const Schedule plain = make_schedule(problem(512, 1280, 640), 3, 1, 1, kSms);
+  const Schedule gated = make_schedule(problem(512, 1280, 640, Activation::geglu), 3, 1, 1, kSms);
+  EXPECT_EQ(gated.n_tiles, 2 * plain.n_tiles);
+}
+
+TEST(GemmSchedule, ClustersThatDoNotFitAreNotCountedAsResident) {
+  // 32 clusters of 4 are 128 blocks for 132 SMs, but GPCs hold only 30 of them: a second wave.
+  const Problem p = problem(512, 1280, 5120);
+  const Schedule s = make_schedule(p, 2, 1, 4, kSms);
+  ASSERT_EQ(blocks_of(s), 128);
+  const Schedule half = make_schedule(p, 2, 1, 2, kSms);
+  EXPECT_GT(modelled_cycles(p, s, kSms), modelled_cycles(p, half, kSms));
+}
+
+}  // namespace
+}  // namespace noisefloor::gemm
