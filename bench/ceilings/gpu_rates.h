@@ -36,7 +36,6 @@ struct Gpu {
   int sm_count;
   std::size_t l2_bytes;
   cudaStream_t stream;
-
   ClockSampler* clocks;
 };
 
