@@ -30,9 +30,12 @@ struct KernelResources {
   std::size_t shared_bytes() const { return static_shared_bytes + dynamic_shared_bytes; }
 };
 
-// Captures what `enqueue` puts on the stream it is given; nothing is executed. In the order of the graph's nodes; empty
-// when the launch has no kernels (copies and memsets only). Throws std::runtime_error where the launch fails or cannot
-// be captured (it synchronises or allocates), or where this build has no CUDA.
+// Captures what `enqueue` puts on `stream` (which must not be the default stream, and has nothing captured yet);
+// nothing is executed. In the order of the graph's nodes; empty when the launch has no kernels (copies and memsets
+// only). Throws std::runtime_error where the launch fails or cannot be captured (it synchronises or allocates), or
+// where this build has no CUDA.
+std::vector<KernelResources> kernel_resources(Stream stream, const std::function<Status()>& enqueue);
+// The same on a stream of its own, which `enqueue` is given and must use.
 std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue);
 
 // The kernel that stands for a launch of several: the one whose resident blocks hold the most registers and shared

@@ -62,21 +62,18 @@ struct GraphDeleter {
 };
 using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 
-OwnedGraph capture(const std::function<Status(Stream)>& enqueue) {
-  cudaStream_t raw = nullptr;
-  check(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  const std::unique_ptr<CUstream_st, StreamDeleter> stream(raw);
+OwnedGraph capture(Stream stream, const std::function<Status()>& enqueue) {
   // Thread-local: calls by other threads do not disturb the capture.
-  check(cudaStreamBeginCapture(raw, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   cudaGraph_t graph = nullptr;
   Status status;
   try {
-    status = enqueue(raw);
+    status = enqueue();
   } catch (...) {
-    if (cudaStreamEndCapture(raw, &graph) == cudaSuccess) OwnedGraph discarded(graph);
+    if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) OwnedGraph discarded(graph);
     throw;
   }
-  const cudaError_t ended = cudaStreamEndCapture(raw, &graph);
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   OwnedGraph owned(graph);
   if (!status.ok() || ended != cudaSuccess) cudaGetLastError();  // reported here, so no later check shall find it
   if (!status.ok()) {
@@ -169,8 +166,8 @@ KernelResources resources_of(const Driver& driver, const Limits& limits, cudaGra
 
 }  // namespace
 
-std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue) {
-  const OwnedGraph graph = capture(enqueue);
+std::vector<KernelResources> kernel_resources(Stream stream, const std::function<Status()>& enqueue) {
+  const OwnedGraph graph = capture(stream, enqueue);
   std::vector<cudaGraphNode_t> nodes;
   collect_kernels(graph.get(), nodes);
   const Driver driver;
@@ -178,6 +175,13 @@ std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)
   std::vector<KernelResources> kernels;
   for (const cudaGraphNode_t node : nodes) kernels.push_back(resources_of(driver, limits, node));
   return kernels;
+}
+
+std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue) {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  const std::unique_ptr<CUstream_st, StreamDeleter> owner(stream);
+  return kernel_resources(stream, [&] { return enqueue(stream); });
 }
 
 }  // namespace noisefloor

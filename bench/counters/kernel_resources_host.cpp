@@ -5,8 +5,12 @@
 
 namespace noisefloor {
 
-std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>&) {
+std::vector<KernelResources> kernel_resources(Stream, const std::function<Status()>&) {
   throw std::runtime_error("no CUDA in this build: there are no kernels to ask about");
+}
+
+std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>&) {
+  return kernel_resources(nullptr, {});
 }
 
 }  // namespace noisefloor

@@ -226,7 +226,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
 
 void CaseRunner::read_resources(BoundCase& bound, SweepRow& row) {
   if (platform_->description().is_host) return;
-  const auto kernels = kernel_resources([&](Stream) { return bound.launch()(); });
+  const auto kernels = kernel_resources(platform_->context().stream, bound.launch());
   const KernelResources* main = dominant_kernel(kernels);
   if (main == nullptr) return;
   row.registers = main->registers;

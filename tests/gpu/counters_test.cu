@@ -117,6 +117,16 @@ TEST(KernelResources, AreThoseOfTheLaunch) {
   EXPECT_GT(shared.occupancy_limit_pct, 0);
   EXPECT_LE(shared.occupancy_limit_pct, 100);
   EXPECT_EQ(dominant_kernel(kernels), &kernels[0]);
+
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const auto on_stream = kernel_resources(stream, [&] {
+    copy_kernel<<<2, kThreads, 0, stream>>>(buffer.as<uint4>(), buffer.as<uint4>() + 2 * kThreads);
+    return success();
+  });
+  ASSERT_EQ(on_stream.size(), 1u);
+  EXPECT_EQ(on_stream[0].grid[0], 2u);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 TEST(KernelResources, LaunchThatCannotBeCapturedIsRefused) {
