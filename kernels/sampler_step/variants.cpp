@@ -19,10 +19,24 @@ Support can_run_tiled(const Problem& problem, DType dtype) {
   return supported();
 }
 
+Support can_run_tensor_core_sm80(const Problem& problem, DType) {
+  if (problem.elements % 8 != 0) return unsupported("needs images whose length is a multiple of 8");
+  return supported();
+}
+
+Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
+  if (problem.elements * static_cast<std::int64_t>(size_of(dtype)) % 16 != 0)
+    return unsupported("needs images whose length is a multiple of 16 bytes");
+  return can_run_tiled(problem, dtype);
+}
+
 constexpr Variant<Definition> kVariants[] = {
     {"host", Kind::host, Arch::host, launch_host, can_run_any},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
     {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled},
+    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
+     can_run_tensor_core_sm80},
+    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a},
 };
 
 }  // namespace
