@@ -19,28 +19,49 @@ struct Philox4 {
   std::uint32_t v[4];
 };
 
-NOISEFLOOR_HD void philox_round(Philox4& c, std::uint32_t k0, std::uint32_t k1) {
-  const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c.v[0];
-  const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c.v[2];
-  c = {{static_cast<std::uint32_t>(p1 >> 32) ^ c.v[1] ^ k0, static_cast<std::uint32_t>(p1),
-        static_cast<std::uint32_t>(p0 >> 32) ^ c.v[3] ^ k1, static_cast<std::uint32_t>(p0)}};
+// The keys of the ten rounds; a kernel's argument, so that no thread computes them.
+struct PhiloxKeys {
+  std::uint32_t k[10][2];
+};
+
+NOISEFLOOR_HD PhiloxKeys philox_keys(std::uint64_t seed) {
+  PhiloxKeys keys;
+  for (std::uint32_t round = 0; round < 10; ++round) {
+    keys.k[round][0] = static_cast<std::uint32_t>(seed) + round * 0x9E3779B9u;
+    keys.k[round][1] = static_cast<std::uint32_t>(seed >> 32) + round * 0xBB67AE85u;
+  }
+  return keys;
 }
 
-// Four 32-bit words for 128-bit counter `c` under the 64-bit key `seed`.
-NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, std::uint64_t seed) {
-  auto k0 = static_cast<std::uint32_t>(seed);
-  auto k1 = static_cast<std::uint32_t>(seed >> 32);
+// 32 x 32 -> 64 bits. In PTX, because nvcc adds a zero to the upper half of each product of zero-extended numbers.
+NOISEFLOOR_HD std::uint64_t multiply_wide(std::uint32_t a, std::uint32_t b) {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t product;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+#else
+  return std::uint64_t{a} * b;
+#endif
+}
+
+// Four 32-bit words for 128-bit counter `c`.
+NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, const PhiloxKeys& keys) {
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #elif !defined(__CUDACC__)
 #pragma GCC unroll 10
 #endif
   for (int round = 0; round < 10; ++round) {
-    philox_round(c, k0, k1);
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    const std::uint64_t p0 = multiply_wide(0xD2511F53u, c.v[0]);
+    const std::uint64_t p1 = multiply_wide(0xCD9E8D57u, c.v[2]);
+    c = {{static_cast<std::uint32_t>(p1 >> 32) ^ c.v[1] ^ keys.k[round][0], static_cast<std::uint32_t>(p1),
+          static_cast<std::uint32_t>(p0 >> 32) ^ c.v[3] ^ keys.k[round][1], static_cast<std::uint32_t>(p0)}};
   }
   return c;
+}
+
+NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, std::uint64_t seed) {
+  return philox4x32_10(c, philox_keys(seed));
 }
 
 // The counter of block `block` (four numbers each) of stream `stream`.
@@ -67,7 +88,9 @@ NOISEFLOOR_HD float philox_uniform(std::uint32_t word) {
 // exact t = 1 - u takes over, off by t^4/5.
 NOISEFLOOR_HD float minus_two_log(float u) {
 #if defined(__CUDA_ARCH__)
-  const float far = -2 * std::numbers::ln2_v<float> * __log2f(u);
+  float log2;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(log2) : "f"(u));
+  const float far = -2 * std::numbers::ln2_v<float> * log2;
   const float t = 1 - u;
   const float near = t * (2 + t * (1 + t * (2.0f / 3 + t * 0.5f)));
   return t < 0x1p-5f ? near : far;
@@ -88,8 +111,8 @@ NOISEFLOOR_HD void cos_sin_turn(std::uint32_t word, float& cosine, float& sine) 
   constexpr float kRadians = 2 * std::numbers::pi_v<float> * 0x1p-32f;
 #if defined(__CUDA_ARCH__)
   const float angle = static_cast<float>(static_cast<std::int32_t>(word)) * kRadians;
-  cosine = __cosf(angle);
-  sine = __sinf(angle);
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(cosine) : "f"(angle));
+  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(sine) : "f"(angle));
 #else
   // word = quadrant * 2^30 + rest, so that the angle of the rest is within pi/4 of 0; Taylor series there.
   const std::uint32_t quadrant = (word + (1u << 29)) >> 30;
@@ -109,7 +132,7 @@ NOISEFLOOR_HD void box_muller(std::uint32_t word0, std::uint32_t word1, float& f
   const float squared = minus_two_log(philox_uniform(word0));
 #if defined(__CUDA_ARCH__)
   float radius;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(radius) : "f"(squared));
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(radius) : "f"(squared));
 #else
   const float radius = std::sqrt(squared);
 #endif

@@ -82,11 +82,12 @@ struct Lanes {
     for (int i = 0; i < kLanes; ++i) x0[i] += c.model_cond * model_cond[i];
   }
   __device__ __forceinline__ void advance(const Coefficients& c) {
+    if (c.limit < __int_as_float(0x7f800000)) {  // every thread alike
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      x0[i] = clamp_symmetric(x0[i], c.limit);
-      x_next[i] = c.x * x[i] + c.x0 * x0[i];
+      for (int i = 0; i < kLanes; ++i) x0[i] = clamp_symmetric(x0[i], c.limit);
     }
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) x_next[i] = c.x * x[i] + c.x0 * x0[i];
   }
   __device__ __forceinline__ void add(float scale, const float (&term)[kLanes]) {
 #pragma unroll

@@ -13,6 +13,9 @@
 // "mbarrier", "griddepcontrol".
 #include <algorithm>
 
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
+#include "kernels/ptx/mbarrier.cuh"
 #include "kernels/sampler_step/arguments.cuh"
 
 namespace noisefloor::sampler_step {
@@ -39,29 +42,8 @@ struct Pipeline {
   Divider vectors_per_image;
 };
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
-__device__ __forceinline__ void mbarrier_init(std::uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void mbarrier_arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void mbarrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void mbarrier_wait(std::uint32_t barrier, std::uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "WAIT:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra WAIT;\n"
-      "}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
+// cp.async.bulk, global to shared memory, its bytes counted by `barrier`; `policy` is an L2 cache policy. All but the
+// barrier multiples of 16 bytes.
 __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes,
                                           std::uint32_t barrier, std::uint64_t policy) {
   asm volatile(
@@ -69,6 +51,12 @@ __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, st
           "r"(to),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
+}
+// evict_first: every byte is read once.
+__device__ __forceinline__ std::uint64_t streaming_policy() {
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
 }
 __device__ __forceinline__ uint4 load_shared(std::uint32_t address) {
   uint4 v;
@@ -89,15 +77,14 @@ struct Ring {  // position in the stages, and the parity of the current round
 
 __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, std::uint32_t full,
                                         std::uint32_t empty) {
-  std::uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  const std::uint64_t policy = streaming_policy();
   const std::uint32_t stage_bytes = static_cast<std::uint32_t>(p.inputs) * kTileBytes;
   Ring ring;
   for (std::uint32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x, ring.advance(p.stages)) {
     const std::uint32_t first = tile * kTileVectors;
     const std::uint32_t bytes = min(kTileVectors, p.vectors - first) * 16;
-    mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);  // free at first
-    mbarrier_expect(full + 8 * ring.stage, bytes * static_cast<std::uint32_t>(p.inputs));
+    ptx::mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);  // free at first
+    ptx::mbarrier_arrive_expect_tx(full + 8 * ring.stage, bytes * static_cast<std::uint32_t>(p.inputs));
 #pragma unroll
     for (int input = 0; input < kMaxInputs; ++input) {
       if (input == p.inputs) break;
@@ -131,20 +118,20 @@ __device__ __forceinline__ void update(const Arguments<T>& a, const Pipeline& p,
   unpack_vector<T>(load_shared(at), lanes.x);
   unpack_vector<T>(load_shared(at + kTileBytes), term);
   lanes.predict(c, term);
-  if (a.model_cond) {
+  if (p.cond > 0) {
     unpack_vector<T>(load_shared(at + p.cond * kTileBytes), term);
     lanes.guide(c, term);
   }
   lanes.advance(c);
-  if (a.noise) {
+  if (!kDrawn && p.noise > 0) {
     unpack_vector<T>(load_shared(at + p.noise * kTileBytes), term);
     lanes.add(c.noise, term);
   }
-  if (a.history) {
+  if (p.history > 0) {
     unpack_vector<T>(load_shared(at + p.history * kTileBytes), term);
     lanes.add(c.history, term);
   }
-  if (a.previous) {
+  if (p.previous > 0) {
     unpack_vector<T>(load_shared(at + p.previous * kTileBytes), term);
     lanes.add(c.previous, term);
   }
@@ -162,21 +149,21 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   constexpr int kLanes = kVectorLanes<T>;
   extern __shared__ __align__(128) unsigned char stages[];
   __shared__ std::uint64_t barriers[2 * kMaxStages];
-  const std::uint32_t full = shared_address(barriers);
+  const std::uint32_t full = ptx::shared_address(barriers);
   const std::uint32_t empty = full + 8 * kMaxStages;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < p.stages; ++stage) {
-      mbarrier_init(full + 8 * stage, 1);
-      mbarrier_init(empty + 8 * stage, kConsumers / 32);
+      ptx::mbarrier_init(full + 8 * stage, 1);
+      ptx::mbarrier_init(empty + 8 * stage, kConsumers / 32);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    ptx::fence_mbarrier_init();
   }
   __syncthreads();
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");  // what the kernel before this one wrote
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();  // what the kernel before this one wrote
 
   if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) produce(p, shared_address(stages), full, empty);
+    if (threadIdx.x == kConsumers) produce(p, ptx::shared_address(stages), full, empty);
     return;
   }
   const Coefficients c = load_coefficients(a.row);
@@ -189,15 +176,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) draw(a.stream, p.vectors_per_image, first + v * kConsumers, noise[v]);
     }
-    mbarrier_wait(full + 8 * ring.stage, ring.parity);
-    const std::uint32_t at = shared_address(stages) + ring.stage * stage_bytes + threadIdx.x * 16;
+    ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
+    const std::uint32_t at = ptx::shared_address(stages) + ring.stage * stage_bytes + threadIdx.x * 16;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       const std::uint32_t vector = first + v * kConsumers;
       if (vector < p.vectors) update<T, kDrawn>(a, p, c, at + v * kConsumers * 16, vector, noise[v]);
     }
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(empty + 8 * ring.stage);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty + 8 * ring.stage);
   }
 }
 

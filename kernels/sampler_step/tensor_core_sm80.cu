@@ -27,9 +27,11 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * 32;
 constexpr int kBlocksPerSm = 3;
-constexpr int kChunk = 8;           // consecutive elements of a quad of lanes
-constexpr int kQuads = 8;           // of a warp
-constexpr int kGroups = 2;          // of kQuads chunks, per warp
+constexpr int kChunk = 8;  // consecutive elements of a quad of lanes
+constexpr int kQuads = 8;  // of a warp
+// Of kQuads chunks, per warp; fp32 chunks take twice the registers.
+template <class T>
+constexpr int kGroups = sizeof(T) == 4 ? 1 : 2;
 constexpr int kPairs = kChunk / 2;  // two elements, in rows q and q + 8, per mma
 
 // Two numbers as three pairs of bf16 whose sum is exact to 24 bits.
@@ -125,10 +127,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
                                : t == 1 ? a.noise
                                : t == 2 ? a.previous
                                         : nullptr};
-  Chunk<T> inputs[kGroups][2];
+  Chunk<T> inputs[kGroups<T>][2];
 #pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    const std::uint32_t chunk = (warp * kGroups + group) * kQuads + quad;
+  for (int group = 0; group < kGroups<T>; ++group) {
+    const std::uint32_t chunk = (warp * kGroups<T> + group) * kQuads + quad;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       inputs[group][i].clear();
@@ -140,8 +142,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const SplitPair slope = t == 0 && quad % 2 == 0 ? split(c.history_x, 0) : split(0, 0);
 
 #pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    const std::uint32_t chunk = (warp * kGroups + group) * kQuads + quad;
+  for (int group = 0; group < kGroups<T>; ++group) {
+    const std::uint32_t chunk = (warp * kGroups<T> + group) * kQuads + quad;
     float own[4], kept[4] = {};
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
@@ -182,7 +184,7 @@ Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensor
     using T = decltype(zero);
     const auto per_image = static_cast<std::uint32_t>(problem.elements / kChunk);
     const std::uint32_t chunks = per_image * static_cast<std::uint32_t>(problem.batch);
-    constexpr std::uint32_t kBlockChunks = kWarps * kGroups * kQuads;
+    constexpr std::uint32_t kBlockChunks = kWarps * kGroups<T> * kQuads;
     const std::uint32_t blocks = (chunks + kBlockChunks - 1) / kBlockChunks;
     tensor_core_kernel<<<blocks, kThreads, 0, context.stream>>>(make_arguments<T>(problem, tensors), Divider(per_image),
                                                                 chunks);
