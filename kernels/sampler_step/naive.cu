@@ -1,9 +1,13 @@
 // sampler_step, naive: one thread per element, as the formula reads.
 //
-// Tile: 256 threads, one element each; no shared memory. Each warp's access is 64 (bf16) or 128 bytes wide, and drawn
-// noise costs a whole Philox block per element, of which one number in four is used. Bound: memory traffic where noise
-// is given; integer issue where it is drawn. Requires: nothing. Numerics: fp32, one rounding at the end. Source:
-// original.
+// Tile: 256 threads, one element each; no shared memory. Each warp's access is 64 (16-bit types) or 128 bytes wide, and
+// drawn noise costs a whole Philox block per element, of which one number in four is used. Registers: 32.
+//
+// Bound: memory traffic where noise is given; integer issue where it is drawn.
+//
+// Requires: nothing.
+// Numerics: fp32, one rounding at the end.
+// Source: original.
 #include "kernels/sampler_step/arguments.cuh"
 
 namespace noisefloor::sampler_step {
@@ -27,9 +31,11 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(const Arguments<T> a) {
   if (a.drawn) {
     const std::int64_t image = i / a.elements;
     const auto within = static_cast<std::uint32_t>(i - image * a.elements);
-    const Normal4 normal =
-        box_muller4(noise_words(a.stream, static_cast<std::uint64_t>(image), within / kNormalsPerBlock));
-    x_next += c.noise * normal.v[within % kNormalsPerBlock];
+    const Philox4 words = noise_words(a.stream, static_cast<std::uint64_t>(image), within / kNormalsPerBlock);
+    const bool second_pair = within % kNormalsPerBlock >= 2;
+    float first, second;
+    box_muller(second_pair ? words.v[2] : words.v[0], second_pair ? words.v[3] : words.v[1], first, second);
+    x_next += c.noise * (within % 2 == 0 ? first : second);
   }
   a.x_next[i] = from_float<T>(x_next);
   if (a.history_out) a.history_out[i] = from_float<T>(c.history_x * x + c.history_x0 * x0);

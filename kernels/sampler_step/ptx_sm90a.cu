@@ -1,16 +1,26 @@
-// sampler_step for sm_90a: a persistent grid fed by the bulk copy engine.
+// sampler_step for sm_90a: blocks fed by the bulk copy engine.
 //
 // Better than tiled: the loads in flight live in shared memory instead of registers, so that their number does not
-// depend on occupancy, and a warp draws the noise of its next tile while the copies of that tile are under way. Tile:
-// 256 consumer threads x kVectors x 16 bytes of each tensor; one producer thread in a ninth warp copies every input's
-// tile with cp.async.bulk into a stage and signals the stage's mbarrier; results go straight to memory, 16 bytes a
-// thread. Shared memory: stages of (inputs x tile bytes) in kStageBudget = 96 KiB, twice per SM; 3 inputs of 4 KiB: 8
-// stages. Registers: 288 threads twice per SM: at most 112. Bound: memory traffic. By Little's law 4.25 TB/s over 1 us
-// of latency ask for 32 KiB in flight per SM; up to 192 KiB are. Drawn noise costs about 110 instructions and 12 of the
-// MUFU pipe per 4 elements, half of the time that their traffic takes at 6 bytes an element; expected limiter there:
-// issue slots beside DRAM. Requires: an image's length that is a multiple of 16 bytes (bulk copies, and vectors that do
-// not cross images). Numerics: fp32, one rounding at the end. Source: original; PTX ISA 9.0: "cp.async.bulk",
-// "mbarrier", "griddepcontrol".
+// depend on occupancy; a warp draws the noise of its next tile while the copies of that tile are under way; and a block
+// lives for several tiles, so that its start is paid once for them.
+//
+// Tile: 256 consumer threads x 16 bytes of each tensor. One producer thread in a ninth warp copies every input's tile
+// with cp.async.bulk into a stage and signals the stage's mbarrier; results go straight to memory, 16 bytes a thread. A
+// block takes up to 8 consecutive tiles, fewer where the blocks would not fill the GPU. Not a persistent grid: SMs do
+// not get equal shares of memory bandwidth, and blocks handed out as SMs come free even that out.
+//
+// Shared memory: stages of (inputs x 4 KiB) in 32 KiB, two at least: 4 stages of 2 inputs, 2 of 3 to 5 (at most
+// 40 KiB). Registers: 3 blocks of 288 threads per SM: at most 72.
+//
+// Bound: memory traffic. By Little's law 4.25 TB/s over 1 us of latency ask for 32 KiB in flight per SM; 96 KiB can be.
+// Drawn noise (philox.h) costs about 180 instructions and 16 of the MUFU pipe per 8 elements; a bf16 update without
+// clamp takes about 260 in all. At batch=64,elements=1048576,solver=ddpm,noise=drawn in bf16 that is 3/4 of the issue
+// slots in the time of its traffic (6 bytes an element): expected limiters there are issue slots and DRAM together,
+// else DRAM.
+//
+// Requires: an image's length that is a multiple of 16 bytes (bulk copies, and vectors that do not cross images).
+// Numerics: fp32, one rounding at the end.
+// Source: original; PTX ISA 9.0: "cp.async.bulk", "mbarrier", "griddepcontrol".
 #include <algorithm>
 
 #include "kernels/ptx/fence.cuh"
@@ -23,13 +33,16 @@ namespace {
 
 constexpr int kConsumers = 256;
 constexpr int kThreads = kConsumers + 32;
-constexpr int kVectors = 1;
-constexpr int kBlocksPerSm = 2;
-constexpr int kStageBudget = 96 * 1024;
+constexpr int kBlocksPerSm = 3;
+constexpr std::uint32_t kMaxTilesPerBlock = 8;
+constexpr int kMaxInputs = 5;  // noise comes with ddpm and ddim, history with the others
+constexpr std::uint32_t kTileVectors = kConsumers;
+constexpr int kTileBytes = kConsumers * 16;
+constexpr int kMinStages = 2;
 constexpr int kMaxStages = 8;
-constexpr int kMaxInputs = 6;
-constexpr std::uint32_t kTileVectors = kConsumers * kVectors;
-constexpr std::uint32_t kTileBytes = kTileVectors * 16;
+constexpr int kStageBudget = 32 * 1024;
+constexpr int kMostStageBytes = kMinStages * kMaxInputs * kTileBytes;
+constexpr int kMaxSharedBytes = std::max(kStageBudget, kMostStageBytes);
 
 // The present inputs in a row, and where each of them lies in a stage (in tiles).
 struct Pipeline {
@@ -39,6 +52,7 @@ struct Pipeline {
   int cond = 0, noise = 0, history = 0, previous = 0;  // x is 0, model 1
   std::uint32_t vectors = 0;                           // of the batch
   std::uint32_t tiles = 0;
+  std::uint32_t tiles_per_block = 0;
   Divider vectors_per_image;
 };
 
@@ -75,12 +89,21 @@ struct Ring {  // position in the stages, and the parity of the current round
   }
 };
 
+// A block's tiles are consecutive.
+__device__ __forceinline__ std::uint32_t first_tile(const Pipeline& p) {
+  return blockIdx.x * p.tiles_per_block;
+}
+__device__ __forceinline__ std::uint32_t last_tile(const Pipeline& p) {
+  return min(p.tiles, (blockIdx.x + 1) * p.tiles_per_block);
+}
+
 __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, std::uint32_t full,
                                         std::uint32_t empty) {
   const std::uint64_t policy = streaming_policy();
   const std::uint32_t stage_bytes = static_cast<std::uint32_t>(p.inputs) * kTileBytes;
   Ring ring;
-  for (std::uint32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x, ring.advance(p.stages)) {
+  const std::uint32_t last = last_tile(p);
+  for (std::uint32_t tile = first_tile(p); tile < last; ++tile, ring.advance(p.stages)) {
     const std::uint32_t first = tile * kTileVectors;
     const std::uint32_t bytes = min(kTileVectors, p.vectors - first) * 16;
     ptx::mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);  // free at first
@@ -154,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < p.stages; ++stage) {
       ptx::mbarrier_init(full + 8 * stage, 1);
-      ptx::mbarrier_init(empty + 8 * stage, kConsumers / 32);
+      ptx::mbarrier_init(empty + 8 * stage, kConsumers);
     }
     ptx::fence_mbarrier_init();
   }
@@ -169,27 +192,20 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const Coefficients c = load_coefficients(a.row);
   const std::uint32_t stage_bytes = static_cast<std::uint32_t>(p.inputs) * kTileBytes;
   Ring ring;
-  for (std::uint32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x, ring.advance(p.stages)) {
-    const std::uint32_t first = tile * kTileVectors + threadIdx.x;
-    float noise[kVectors][kLanes];
-    if constexpr (kDrawn) {
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) draw(a.stream, p.vectors_per_image, first + v * kConsumers, noise[v]);
-    }
+  const std::uint32_t last = last_tile(p);
+  for (std::uint32_t tile = first_tile(p); tile < last; ++tile, ring.advance(p.stages)) {
+    const std::uint32_t vector = tile * kTileVectors + threadIdx.x;
+    float noise[kLanes];
+    if constexpr (kDrawn) draw(a.stream, p.vectors_per_image, vector, noise);
     ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
     const std::uint32_t at = ptx::shared_address(stages) + ring.stage * stage_bytes + threadIdx.x * 16;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const std::uint32_t vector = first + v * kConsumers;
-      if (vector < p.vectors) update<T, kDrawn>(a, p, c, at + v * kConsumers * 16, vector, noise[v]);
-    }
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty + 8 * ring.stage);
+    if (vector < p.vectors) update<T, kDrawn>(a, p, c, at, vector, noise);
+    ptx::mbarrier_arrive(empty + 8 * ring.stage);
   }
 }
 
 template <class T>
-Pipeline make_pipeline(const Problem& problem, const Arguments<T>& a) {
+Pipeline make_pipeline(const Problem& problem, const Arguments<T>& a, int sm_count) {
   Pipeline p;
   const auto add = [&](const void* source) {
     if (source == nullptr) return 0;
@@ -202,24 +218,26 @@ Pipeline make_pipeline(const Problem& problem, const Arguments<T>& a) {
   p.noise = add(a.noise);
   p.history = add(a.history);
   p.previous = add(a.previous);
-  p.stages = std::min(kMaxStages, kStageBudget / (p.inputs * static_cast<int>(kTileBytes)));
+  p.stages = std::clamp(kStageBudget / (p.inputs * kTileBytes), kMinStages, kMaxStages);
   const auto per_image = static_cast<std::uint32_t>(problem.elements / kVectorLanes<T>);
   p.vectors_per_image = Divider(per_image);
   p.vectors = per_image * static_cast<std::uint32_t>(problem.batch);
   p.tiles = (p.vectors + kTileVectors - 1) / kTileVectors;
+  const auto resident = static_cast<std::uint32_t>(kBlocksPerSm * sm_count);
+  p.tiles_per_block = std::min((p.tiles + resident - 1) / resident, kMaxTilesPerBlock);
   return p;
 }
 
 template <class T, bool kDrawn>
 Status launch(const Arguments<T>& a, const Pipeline& p, const LaunchContext& context) {
-  const int shared_bytes = p.stages * p.inputs * static_cast<int>(kTileBytes);
+  const int shared_bytes = p.stages * p.inputs * kTileBytes;
   NOISEFLOOR_CUDA(
-      cudaFuncSetAttribute(ptx_kernel<T, kDrawn>, cudaFuncAttributeMaxDynamicSharedMemorySize, kStageBudget));
+      cudaFuncSetAttribute(ptx_kernel<T, kDrawn>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
   cudaLaunchAttribute programmatic{};
   programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   programmatic.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = std::min(p.tiles, static_cast<std::uint32_t>(kBlocksPerSm * context.device->sm_count));
+  config.gridDim = (p.tiles + p.tiles_per_block - 1) / p.tiles_per_block;
   config.blockDim = kThreads;
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = context.stream;
@@ -236,7 +254,7 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& tens
   return with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     const Arguments<T> a = make_arguments<T>(problem, tensors);
-    const Pipeline p = make_pipeline(problem, a);
+    const Pipeline p = make_pipeline(problem, a, context.device->sm_count);
     return a.drawn ? launch<T, true>(a, p, context) : launch<T, false>(a, p, context);
   });
 }

@@ -1,11 +1,18 @@
 // sampler_step, tiled: 16 bytes per thread and tensor.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, and every number of a Philox block is
-// used. Tile: 256 threads x 16 bytes (2048 bf16 or 1024 fp32 elements) per block. Vectors never cross images, so that a
+// used.
+//
+// Tile: 256 threads x 16 bytes (2048 elements of 16 bits, or 1024) per block. Vectors never cross images, so that a
 // vector of drawn noise has one image; where an image's length or offset is no multiple of 16 bytes, its vectors are
-// loaded by element. Shared memory: none. Registers: at most 64 by __launch_bounds__ (six vectors of 4, x, x0, x_next
-// of 8, coefficients). Bound: memory traffic; limited by loads in flight (one vector per thread and tensor). Requires:
-// nothing. Numerics: fp32, one rounding at the end. Source: original.
+// loaded by element. Shared memory: none. Registers: at most 64, four blocks per SM.
+//
+// Bound: memory traffic; limited by loads in flight (one vector per thread and tensor) and by blocks that load, compute
+// and end.
+//
+// Requires: fewer than 2^31 vectors.
+// Numerics: fp32, one rounding at the end.
+// Source: original.
 #include "kernels/sampler_step/arguments.cuh"
 
 namespace noisefloor::sampler_step {
