@@ -20,9 +20,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 script=run.sh
 step=starting
 
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 export_cuda_library_path
 for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" "${CUDA_HOME:-/usr/local/cuda}/extras/CUPTI/lib64"; do
-  [ ! -d "$folder" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
+  [ ! -d "$folder" ] || LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
 done
 
 # Libraries that the loader would not find, before it says so in its own words.
