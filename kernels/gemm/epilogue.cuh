@@ -9,31 +9,33 @@
 
 namespace noisefloor::gemm {
 
-// x * Phi(x). In fp32 through erfc, which keeps its relative accuracy where Phi is small. For 16-bit outputs by
-// Abramowitz and Stegun 7.1.26 (absolute error of erf at most 1.5e-7, far below their rounding): one reciprocal, one
-// exponential, six FMAs.
+// Outputs of 16 bits take the fast exponential and reciprocal, whose error (2^-21) is far below their rounding.
+template <class T>
+__device__ __forceinline__ float exponential(float x) {
+  return std::is_same_v<T, float> ? expf(x) : __expf(x);
+}
+template <class T>
+__device__ __forceinline__ float quotient(float x, float y) {
+  return std::is_same_v<T, float> ? x / y : __fdividef(x, y);
+}
+
+// x * Phi(x), Phi by Abramowitz and Stegun 7.1.26 (absolute error 7.5e-8): one reciprocal, one exponential, six FMAs.
 template <class T>
 __device__ __forceinline__ float gelu(float x) {
-  constexpr float kInverseSqrt2 = 0.70710678118654752f;
-  if constexpr (std::is_same_v<T, float>) {
-    return 0.5f * x * erfcf(-x * kInverseSqrt2);
-  } else {
-    const float z = fabsf(x) * kInverseSqrt2;
-    const float t = __fdividef(1.0f, 1.0f + 0.3275911f * z);
-    float series = fmaf(t, 1.061405429f, -1.453152027f);
-    series = fmaf(t, series, 1.421413741f);
-    series = fmaf(t, series, -0.284496736f);
-    series = fmaf(t, series, 0.254829592f);
-    const float tail = 0.5f * t * series * __expf(-z * z);  // Phi(-|x|)
-    return x * (x < 0 ? tail : 1.0f - tail);
-  }
+  const float z = fabsf(x) * 0.70710678118654752f;  // 1 / sqrt(2)
+  const float t = quotient<T>(1.0f, fmaf(0.3275911f, z, 1.0f));
+  float series = fmaf(t, 1.061405429f, -1.453152027f);
+  series = fmaf(t, series, 1.421413741f);
+  series = fmaf(t, series, -0.284496736f);
+  series = fmaf(t, series, 0.254829592f);
+  const float tail = 0.5f * t * series * exponential<T>(-z * z);  // Phi(-|x|)
+  return x * (x < 0 ? tail : 1.0f - tail);
 }
 
 // x * sigmoid(s).
 template <class T>
 __device__ __forceinline__ float times_sigmoid(float x, float s) {
-  if constexpr (std::is_same_v<T, float>) return x / (1.0f + expf(-s));
-  return __fdividef(x, 1.0f + __expf(-s));
+  return quotient<T>(x, 1.0f + exponential<T>(-s));
 }
 
 // 0.5 * (1 + tanh(u)) is sigmoid(2u).
@@ -78,7 +80,19 @@ struct Epilogue {
         return x;
     }
   }
-  __device__ __forceinline__ float gate(float value, float gate_sum) const { return value * gelu<T>(gate_sum); }
+  template <int kCount>
+  __device__ __forceinline__ void activate(float (&x)[kCount]) const {
+    const auto each = [&](auto function) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) x[i] = function(x[i]);
+    };
+    if (act == Activation::silu) each([](float v) { return times_sigmoid<T>(v, v); });
+    if (act == Activation::gelu) each([](float v) { return gelu<T>(v); });
+    if (act == Activation::gelu_tanh) each([](float v) { return gelu_tanh<T>(v); });
+  }
+  __device__ __forceinline__ float gate(float value, float gate_sum) const {
+    return value * gelu<T>(gate_sum);
+  }
 };
 
 // kCount neighbouring elements, moved by the widest access that their size allows.
@@ -87,45 +101,65 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Run {
   T v[kCount];
 };
 
-// Finishes outputs [column, column + kCount) of row `row` of D from their sums (for geglu: of value and gate) and
-// stores those inside D. `column` is a multiple of kCount, so that with n % kCount == 0 every access is a whole Run.
+// Finishes the outputs of kCount neighbouring columns of D, for any rows: bias is loaded once. `column` is a multiple
+// of kCount, so that with n % kCount == 0 every access is a whole Run.
 template <class T, int kCount>
-__device__ __forceinline__ void store_outputs(const Epilogue<T>& epilogue, T* __restrict__ d, std::int64_t m,
-                                              std::int64_t row, std::int64_t column, const float (&sums)[kCount],
-                                              const float (&gates)[kCount]) {
+struct ColumnEpilogue {
   using R = Run<T, kCount>;
-  const std::int64_t n = epilogue.n;
-  if (row >= m || column >= n) return;
-  const std::int64_t at = row * n + column;
-  R bias{}, gate_bias{}, residual{}, out;
-  const bool whole = n % kCount == 0;
-  const auto load = [&](R& run, const T* from) {
-    if (whole) {
-      run = *reinterpret_cast<const R*>(from);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        if (column + i < n) run.v[i] = from[i];
-    }
-  };
-  if (epilogue.bias) load(bias, epilogue.bias + column);
-  if (epilogue.bias && epilogue.gated()) load(gate_bias, epilogue.bias + n + column);
-  if (epilogue.residual) load(residual, epilogue.residual + at);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const float x = fmaf(epilogue.scale, sums[i], to_float(bias.v[i]));
-    float y = epilogue.gated() ? epilogue.gate(x, fmaf(epilogue.scale, gates[i], to_float(gate_bias.v[i])))
-                               : epilogue.activate(x);
-    out.v[i] = from_float<T>(y + to_float(residual.v[i]));  // zeros where there is no bias or residual
+  const Epilogue<T>& epilogue;
+  std::int64_t column;
+  bool whole;
+  R bias{}, gate_bias{};  // zeros where there is no bias
+
+  __device__ __forceinline__ ColumnEpilogue(const Epilogue<T>& shared, std::int64_t first)
+      : epilogue(shared), column(first), whole(shared.n % kCount == 0) {
+    if (epilogue.bias == nullptr) return;
+    bias = load(epilogue.bias + column);
+    if (epilogue.gated()) gate_bias = load(epilogue.bias + epilogue.n + column);
   }
-  if (whole) {
-    *reinterpret_cast<R*>(d + at) = out;
-  } else {
+
+  __device__ __forceinline__ R load(const T* __restrict__ from) const {
+    R run{};
+    if (column >= epilogue.n) return run;
+    if (whole) return *reinterpret_cast<const R*>(from);
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      if (column + i < n) d[at + i] = out.v[i];
+      if (column + i < epilogue.n) run.v[i] = from[i];
+    return run;
   }
-}
+
+  // Zeros where there is no residual.
+  __device__ __forceinline__ R residual(std::int64_t row) const {
+    return epilogue.residual ? load(epilogue.residual + row * epilogue.n + column) : R{};
+  }
+
+  // Stores the outputs that lie inside D; `sums` (for geglu with `gates`) are the sums of products. `row` lies in D.
+  __device__ __forceinline__ void store(T* __restrict__ d, std::int64_t row, const float (&sums)[kCount],
+                                        const float (&gates)[kCount], const R& residual) const {
+    if (column >= epilogue.n) return;
+    float x[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] = fmaf(epilogue.scale, sums[i], to_float(bias.v[i]));
+    if (epilogue.gated()) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        x[i] = epilogue.gate(x[i], fmaf(epilogue.scale, gates[i], to_float(gate_bias.v[i])));
+    } else {
+      epilogue.activate(x);
+    }
+    R out;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(x[i] + to_float(residual.v[i]));
+    T* to = d + row * epilogue.n + column;
+    if (whole) {
+      *reinterpret_cast<R*>(to) = out;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (column + i < epilogue.n) to[i] = out.v[i];
+  }
+};
 
 // Calls body(T{}) with the device type of a 16-bit dtype; returns what it returns.
 template <class Body>

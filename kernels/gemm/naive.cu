@@ -1,8 +1,14 @@
 // gemm, naive: one thread per output element, which walks a row of A and a row of B. The ladder's floor, and the
 // obvious GPU code that the other rungs are compared with element by element.
 //
-// Tile 16x16 outputs, 256 threads, no shared memory; neighbours share rows only through L1. Bound: load instructions
-// (two per FMA), at every problem. Requires: nothing beyond grid limits. Numerics: one fp32 FMA chain of length k.
+// Tile 16x16 outputs, 256 threads, no shared memory; neighbours share rows only through L1.
+//
+// Bound: load instructions (two per FMA), at every problem.
+//
+// Requires: nothing beyond grid limits.
+//
+// Numerics: one fp32 FMA chain of length k.
+//
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/gemm/epilogue.cuh"

@@ -3,12 +3,19 @@
 // Better than tiled: a warp multiplies 16x8x8 in one instruction, elements stay 16 bits wide in shared memory (half the
 // traffic), and ldmatrix hands them to the lanes as the tensor core wants them.
 //
-// Tile 128x128, k in steps of 32; 256 threads, warp tiles 64x32. Double-buffered through registers: the next step is
+// Tile 128x128, k in steps of 32; 128 threads, warp tiles 64x64. Double-buffered through registers: the next step is
 // loaded while this one is multiplied, then stored with its 16-byte chunks permuted, so that ldmatrix meets no bank
-// conflict. Shared memory: 2 buffers * (128 + 128) * 32 * 2 bytes = 32 KiB. Registers: 64 sums + 24 fragments + 16 in
-// flight. Bound: tensor pipe at 4096^3; limiter: shared-memory reads ((64 + 32) * 32 bytes per 64x32x16 products) and
-// one step of prefetch. Requires: fp16 (bf16 products need sm_80), k % 8 == 0 (16-byte loads). Numerics: fp32 sums in
-// the tensor core. Source: PTX ISA (mma, ldmatrix); otherwise original.
+// conflict. Shared memory: 2 buffers * (128 + 128) * 32 * 2 bytes = 32 KiB.
+//
+// Registers: 128 sums + 20 of fragments + 32 in flight.
+//
+// Bound: tensor pipe at 4096^3; limiter: issue slots (m16n8k8 is half of the sm_80 product) and one step of prefetch.
+//
+// Requires: fp16 (bf16 products need sm_80), k % 8 == 0 (16-byte loads).
+//
+// Numerics: fp32 sums in the tensor core.
+//
+// Source: PTX ISA (mma, ldmatrix); otherwise original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/gemm/tensor_core_tile.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -16,7 +23,7 @@
 namespace noisefloor::gemm {
 namespace {
 
-using Sm75Tile = Tile<kSm75Tile, kSm75Tile, 32, 2, 4, 1, 2>;
+using Sm75Tile = Tile<kSm75Tile, kSm75Tile, 32, 2, 2, 1, 2>;
 
 // One thread's 16-byte chunks of a step: the same chunk of two rows of A and two rows of B.
 struct Staged {
@@ -112,12 +119,8 @@ __global__ void __launch_bounds__(Sm75Tile::kThreads, 2)
     }
   }
 
-  drain_sums<Sm75Tile>(sums, reinterpret_cast<float*>(shared), gated,
-                       [&](int row, int packed, const float(&values)[8], const float(&gates)[8]) {
-                         store_outputs<__half, 8>(epilogue, d, m, std::int64_t{tile_m} * kSm75Tile + row,
-                                                  std::int64_t{tile_n} * columns + (gated ? packed / 2 : packed),
-                                                  values, gates);
-                       });
+  const ColumnEpilogue<__half, kDrained> outputs(epilogue, std::int64_t{tile_n} * columns + drain_column(columns));
+  drain_sums<Sm75Tile>(sums, shared, gated, ToOutput<__half>{outputs, d, std::int64_t{tile_m} * kSm75Tile, m});
 }
 
 }  // namespace

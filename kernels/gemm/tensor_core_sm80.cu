@@ -4,20 +4,26 @@
 // products are twice as deep, and tiles are chosen by shape (sm80_plan.cpp), down to a flat one for few rows, with k
 // split between blocks where tiles are few.
 //
-//   tile                 threads  warp tile  stages  shared memory                            blocks per SM
-//   tall_256x128x64          256    64x64         3   3 * (256 + 128) * 64 * 2 B = 144 KiB      1
-//   square_128x128x64        128    64x64         3   3 * (128 + 128) * 64 * 2 B =  96 KiB      2
-//   small_64x64x64           128    32x32         4   4 *   (64 + 64) * 64 * 2 B =  64 KiB      3
-//   flat_16x32x128           128    16x32 / 4     4   4 *  (16 + 32) * 128 * 2 B =  48 KiB      4   (4 warps share k)
+//   tile                 threads  warp tile   stages  shared memory                            blocks per SM
+//   tall_256x128x64          256    64x64          3   3 * (256 + 128) * 64 * 2 B = 144 KiB      1
+//   medium_128x64x64         128    64x32          3   3 *  (128 + 64) * 64 * 2 B =  72 KiB      3
+//   small_64x64x64           128    32x32          4   4 *   (64 + 64) * 64 * 2 B =  64 KiB      3
+//   low_32x64x128            128    32x32 / 2      3   3 *  (32 + 64) * 128 * 2 B =  72 KiB      3   (2 warps share k)
+//   flat_16x32x128           128    16x32 / 4      4   4 *  (16 + 32) * 128 * 2 B =  48 KiB      4   (4 warps share k)
 //
 // Registers: a 64x64 warp tile has 128 sums and two sets of 32 fragment registers: the next k16 step is read from
 // shared memory while this one is multiplied. Chunks of 16 bytes are permuted within a row, so that neither cp.async
 // nor ldmatrix meets a bank conflict. Blocks run through D in groups of kGroupM tile rows, so that those in flight
 // share A and B in L2. With k split, every part leaves fp32 sums in the workspace and a second kernel adds them in
-// order: deterministic. Bound: tensor pipe at 4096^3; limiter: mma.sync's issue rate on sm_90, where wgmma alone
-// reaches the peak. Requires: bf16 or fp16, k % 8 == 0 (16-byte copies). Numerics: fp32 sums in the tensor core, in
-// order of k, then parts in order. Source: PTX ISA (mma, ldmatrix, cp.async); the pipeline's order after CUTLASS's
-// multistage mainloop.
+// order: deterministic.
+//
+// Bound: tensor pipe at 4096^3; limiter: mma.sync's issue rate on sm_90, where wgmma alone reaches the peak.
+//
+// Requires: bf16 or fp16, k % 8 == 0 (16-byte copies).
+//
+// Numerics: fp32 sums in the tensor core, in order of k, then parts in order.
+//
+// Source: PTX ISA (mma, ldmatrix, cp.async); the pipeline's order after CUTLASS's multistage mainloop.
 #include "kernels/core/cuda_status.h"
 #include "kernels/gemm/sm80_plan.h"
 #include "kernels/gemm/tensor_core_tile.cuh"
@@ -103,6 +109,17 @@ struct Loader {
   }
 };
 
+// For drain_sums: fp32 sums, as they are.
+struct ToPartials {
+  float* corner;
+  std::int64_t stride;
+
+  __device__ __forceinline__ int prefetch(int) const { return 0; }
+  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained], int) const {
+    *reinterpret_cast<float4*>(corner + row * stride) = make_float4(sums[0], sums[1], sums[2], sums[3]);
+  }
+};
+
 template <class T, class Tile, int kBlocksPerSm>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
     gemm_sm80(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, Grid grid, Epilogue<T> epilogue) {
@@ -161,55 +178,52 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   ptx::cp_async_wait<0>();
 
   const std::int64_t row0 = std::int64_t{tile_m} * Tile::kBlockM;
-  auto* slab = reinterpret_cast<float*>(shared);
   if (grid.partials == nullptr) {
-    const bool gated = epilogue.gated();
-    const std::int64_t column0 = std::int64_t{tile_n} * (gated ? Tile::kBlockN / 2 : Tile::kBlockN);
-    drain_sums<Tile>(sums, slab, gated, [&](int row, int packed, const float(&values)[8], const float(&gates)[8]) {
-      store_outputs<T, 8>(epilogue, d, grid.m, row0 + row, column0 + (gated ? packed / 2 : packed), values, gates);
-    });
+    const int outputs = epilogue.gated() ? Tile::kBlockN / 2 : Tile::kBlockN;
+    const ColumnEpilogue<T, kDrained> columns(epilogue, std::int64_t{tile_n} * outputs + drain_column(outputs));
+    drain_sums<Tile>(sums, shared, epilogue.gated(), ToOutput<T>{columns, d, row0, grid.m});
   } else {
     const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
     float* corner = grid.partials + (split * std::int64_t{grid.tiles_m} * Tile::kBlockM + row0) * stride +
-                    std::int64_t{tile_n} * Tile::kBlockN;
-    drain_sums<Tile>(sums, slab, false, [&](int row, int packed, const float(&values)[8], const float(&)[8]) {
-      Run<float, 8> out;
-#pragma unroll
-      for (int c = 0; c < 8; ++c) out.v[c] = values[c];
-      *reinterpret_cast<Run<float, 8>*>(corner + row * stride + packed) = out;
-    });
+                    std::int64_t{tile_n} * Tile::kBlockN + drain_column(Tile::kBlockN);
+    drain_sums<Tile>(sums, shared, false, ToPartials{corner, stride});
   }
 }
 
-// Adds the parts of 8 outputs in order, then the epilogue. `part_floats` separates parts, `stride` rows.
+// Adds the parts of kDrained outputs in order, then the epilogue. `part_floats` separates parts, `stride` rows.
 template <class T>
 __global__ void __launch_bounds__(128)
     gemm_sm80_add_parts(const float* __restrict__ partials, T* __restrict__ d, std::int64_t m, std::int64_t part_floats,
                         std::int64_t stride, int splits, Epilogue<T> epilogue) {
-  const std::int64_t groups = (epilogue.n + 7) / 8;
+  using Four = Run<float, kDrained>;
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();  // launched while the parts are still being made
+#endif
+  const std::int64_t groups = (epilogue.n + kDrained - 1) / kDrained;
   const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t row = item / groups;
-  const std::int64_t column = item % groups * 8;
+  const std::int64_t column = item % groups * kDrained;
   if (row >= m) return;
-  const float* from = partials + row * stride + (epilogue.gated() ? 2 * column : column);
-  float values[8] = {}, gates[8] = {};
+  const bool gated = epilogue.gated();
+  const float* from = partials + row * stride + (gated ? column / 8 * 16 + column % 8 : column);
+  float values[kDrained] = {}, gates[kDrained] = {};
   for (int s = 0; s < splits; ++s, from += part_floats) {
-    const auto part = *reinterpret_cast<const Run<float, 8>*>(from);
+    const auto value = *reinterpret_cast<const Four*>(from);
+    const auto gate = gated ? *reinterpret_cast<const Four*>(from + 8) : Four{};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] += part.v[i];
-    if (epilogue.gated()) {
-      const auto gate = *reinterpret_cast<const Run<float, 8>*>(from + 8);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) gates[i] += gate.v[i];
-    }
+    for (int c = 0; c < kDrained; ++c) values[c] += value.v[c], gates[c] += gate.v[c];
   }
-  store_outputs<T, 8>(epilogue, d, m, row, column, values, gates);
+  const ColumnEpilogue<T, kDrained> outputs(epilogue, column);
+  outputs.store(d, row, values, gates, outputs.residual(row));
 }
 
-template <class T, class Tile, int kBlocksPerSm>
+template <class T, Sm80Tile tile, int kWarpsM, int kWarpsN, int kWarpsK>
 Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
-  const auto kernel = gemm_sm80<T, Tile, kBlocksPerSm>;
+  constexpr Sm80Shape kShape = shape_of(tile);
+  using Tile = Tile<kShape.block_m, kShape.block_n, kShape.block_k, kWarpsM, kWarpsN, kWarpsK, kShape.stages>;
+  static_assert(Tile::kSharedBytes == kShape.shared_bytes(), "the epilogue fits where the pipeline was");
+  const auto kernel = gemm_sm80<T, Tile, kShape.blocks_per_sm>;
   NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
   const Grid grid{problem.m,
                   problem.k,
@@ -235,13 +249,15 @@ Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tens
     const auto main_kernel = [&]() -> Status {
       switch (plan.tile) {
         case Sm80Tile::tall_256x128:
-          return launch_tile<T, Tile<256, 128, 64, 4, 2, 1, 3>, 1>(problem, tensors, plan, partials, context);
-        case Sm80Tile::square_128x128:
-          return launch_tile<T, Tile<128, 128, 64, 2, 2, 1, 3>, 2>(problem, tensors, plan, partials, context);
+          return launch_tile<T, Sm80Tile::tall_256x128, 4, 2, 1>(problem, tensors, plan, partials, context);
+        case Sm80Tile::medium_128x64:
+          return launch_tile<T, Sm80Tile::medium_128x64, 2, 2, 1>(problem, tensors, plan, partials, context);
         case Sm80Tile::small_64x64:
-          return launch_tile<T, Tile<64, 64, 64, 2, 2, 1, 4>, 3>(problem, tensors, plan, partials, context);
+          return launch_tile<T, Sm80Tile::small_64x64, 2, 2, 1>(problem, tensors, plan, partials, context);
+        case Sm80Tile::low_32x64:
+          return launch_tile<T, Sm80Tile::low_32x64, 1, 2, 2>(problem, tensors, plan, partials, context);
         case Sm80Tile::flat_16x32:
-          return launch_tile<T, Tile<16, 32, 128, 1, 1, 4, 4>, 4>(problem, tensors, plan, partials, context);
+          return launch_tile<T, Sm80Tile::flat_16x32, 1, 1, 4>(problem, tensors, plan, partials, context);
       }
       return failure(StatusCode::invalid_argument, "gemm: no such tile");
     };
@@ -249,12 +265,21 @@ Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tens
     constexpr int kThreads = 128;
     const Sm80Shape shape = shape_of(plan.tile);
     const std::int64_t stride = plan.tiles_n * shape.block_n;
-    const std::int64_t items = problem.m * ((problem.n + 7) / 8);
+    const std::int64_t items = problem.m * ((problem.n + kDrained - 1) / kDrained);
     const auto blocks = static_cast<unsigned>((items + kThreads - 1) / kThreads);
-    gemm_sm80_add_parts<T><<<blocks, kThreads, 0, context.stream>>>(partials, static_cast<T*>(tensors.d), problem.m,
-                                                                    plan.tiles_m * shape.block_m * stride, stride,
-                                                                    plan.splits, Epilogue<T>(problem, tensors));
-    return launch_status("gemm_sm80_add_parts");
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(kThreads);
+    config.stream = context.stream;
+    config.attrs = &overlap;
+    config.numAttrs = context.device->compute_capability >= 90 ? 1 : 0;
+    NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, gemm_sm80_add_parts<T>, static_cast<const float*>(partials),
+                                       static_cast<T*>(tensors.d), problem.m, plan.tiles_m * shape.block_m * stride,
+                                       stride, plan.splits, Epilogue<T>(problem, tensors)));
+    return success();
   });
 }
 

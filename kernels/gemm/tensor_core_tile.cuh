@@ -22,12 +22,16 @@ struct Tile {
   static constexpr int kFragmentsM = kWarpM / 16, kFragmentsN = kWarpN / 8;  // of mma m16n8
   static constexpr int kStepsK = kBlockK / 16 / kWarpsK;                     // k16 steps of one warp
   static constexpr int kStageBytes = (kBlockM + kBlockN) * kBlockK * 2;
-  // The epilogue passes 16 rows of every warp tile at a time through shared memory, with 8 floats between rows so that
-  // the 8-byte writes of a fragment (row l/4, columns 2(l%4)) fall into distinct banks.
+  // The epilogue passes the sums through shared memory, where the pipeline was: kSlabFragments fragment rows of every
+  // warp tile at a time. 8 floats between rows make the 8-byte writes of a fragment (row l/4, columns 2(l%4))
+  // conflict-free.
   static constexpr int kSlabStride = kBlockN + 8;
-  static constexpr int kSlabRows = 16 * kWarpsM;
-  static constexpr int kSlabBytes = kWarpsK * kSlabRows * kSlabStride * 4;
-  static constexpr int kSharedBytes = kStages * kStageBytes > kSlabBytes ? kStages* kStageBytes : kSlabBytes;
+  static constexpr int kPipelineBytes = kStages * kStageBytes;
+  static constexpr int slab_bytes(int fragments) { return kWarpsK * 16 * fragments * kWarpsM * kSlabStride * 4; }
+  static constexpr int kSlabFragments = slab_bytes(kFragmentsM) <= kPipelineBytes ? kFragmentsM : 1;
+  static constexpr int kSlabRows = 16 * kSlabFragments * kWarpsM;
+  static constexpr int kSlabBytes = slab_bytes(kSlabFragments);
+  static constexpr int kSharedBytes = kPipelineBytes > kSlabBytes ? kPipelineBytes : kSlabBytes;
   static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0, "ldmatrix_x4 reads 16 rows of A or B");
   static_assert(kBlockK % (16 * kWarpsK) == 0, "a warp multiplies whole k16 steps");
 };
@@ -98,44 +102,89 @@ __device__ __forceinline__ std::int64_t b_row(std::int64_t tile_n, int packed, s
   return packed % 16 < 8 ? column : n + column;
 }
 
-// Hands every 8 neighbouring sums of the tile to `take(row, packed column, float[8] sums, float[8] gates)`, rows and
-// packed columns counted from the tile's corner. With `gated`, sums come with the gates that lie 8 columns on; without,
-// gates are 0. All threads of the block must call it; `slab` is Tile::kSlabBytes of shared memory that no one uses any
-// more.
-template <class Tile, class Take>
-__device__ __forceinline__ void drain_sums(const Sums<Tile>& sums, float* slab, bool gated, const Take& take) {
+// In drain_sums a thread takes kDrained neighbouring outputs at a time (one 16-byte read: 8 threads cover all 32
+// banks), the same columns in every row. `outputs` of a tile's columns are outputs: all of them, or half for geglu.
+inline constexpr int kDrained = 4;
+__device__ __forceinline__ int drain_column(int outputs) {
+  return static_cast<int>(threadIdx.x) % (outputs / kDrained) * kDrained;
+}
+
+// Passes the sums of a finished tile to `out`: for every row of the tile, at this thread's columns,
+//   out.take(row, float[kDrained] sums, float[kDrained] gates, out.prefetch(row));
+// several rows' prefetches are in flight before the first is used. Without `gated`, gates are 0. All threads of the
+// block must call it, none of which may still use `shared` (Tile::kSlabBytes).
+
+template <class Tile, class Out>
+__device__ __forceinline__ void drain_sums(const Sums<Tile>& sums, void* shared, bool gated, const Out& out) {
+  using Four = Run<float, kDrained>;
+  auto* slab = static_cast<float*>(shared);
   const WarpPlace warp = warp_place<Tile>();
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int width = gated ? 16 : 8;
-  const int groups = Tile::kBlockN / width;
-  float* corner = slab + (warp.k * Tile::kSlabRows + warp.m * 16 + lane / 4) * Tile::kSlabStride +
+  const int outputs = gated ? Tile::kBlockN / 2 : Tile::kBlockN;
+  const int rows_per_pass = Tile::kThreads * kDrained / outputs;
+  const int first_row = static_cast<int>(threadIdx.x) * kDrained / outputs;
+  const int column = drain_column(outputs);
+  const int packed = gated ? column / 8 * 16 + column % 8 : column;
+  float* corner = slab +
+                  (warp.k * Tile::kSlabRows + warp.m * 16 * Tile::kSlabFragments + lane / 4) * Tile::kSlabStride +
                   warp.n * Tile::kWarpN + lane % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < Tile::kFragmentsM; ++i) {
+  for (int done = 0; done < Tile::kFragmentsM; done += Tile::kSlabFragments) {
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < Tile::kFragmentsN; ++j) {
-      *reinterpret_cast<float2*>(corner + j * 8) = make_float2(sums[i][j][0], sums[i][j][1]);
-      *reinterpret_cast<float2*>(corner + 8 * Tile::kSlabStride + j * 8) = make_float2(sums[i][j][2], sums[i][j][3]);
-    }
-    __syncthreads();
-    for (int item = static_cast<int>(threadIdx.x); item < Tile::kSlabRows * groups; item += Tile::kThreads) {
-      const int slab_row = item / groups;
-      const int packed = item % groups * width;
-      float values[8] = {}, gates[8] = {};
+    for (int i = 0; i < Tile::kSlabFragments; ++i)
 #pragma unroll
-      for (int part = 0; part < Tile::kWarpsK; ++part) {
-        const float* line = slab + (part * Tile::kSlabRows + slab_row) * Tile::kSlabStride + packed;
-#pragma unroll
-        for (int c = 0; c < 8; ++c) values[c] += line[c];
-        if (gated) {
-#pragma unroll
-          for (int c = 0; c < 8; ++c) gates[c] += line[8 + c];
-        }
+      for (int j = 0; j < Tile::kFragmentsN; ++j) {
+        const float(&sum)[4] = sums[done + i][j];
+        float* at = corner + i * 16 * Tile::kSlabStride + j * 8;
+        *reinterpret_cast<float2*>(at) = make_float2(sum[0], sum[1]);
+        *reinterpret_cast<float2*>(at + 8 * Tile::kSlabStride) = make_float2(sum[2], sum[3]);
       }
-      take(slab_row / 16 * Tile::kWarpM + i * 16 + slab_row % 16, packed, values, gates);
+    __syncthreads();
+    constexpr int kBatch = Tile::kBlockM >= 64 ? 4 : 1;
+    for (int slab_row = first_row; slab_row < Tile::kSlabRows; slab_row += kBatch * rows_per_pass) {
+      const auto tile_row = [&](int b) {
+        const int row = slab_row + b * rows_per_pass;
+        constexpr int kWarpRows = 16 * Tile::kSlabFragments;  // of a slab
+        return row / kWarpRows * Tile::kWarpM + done * 16 + row % kWarpRows;
+      };
+      decltype(out.prefetch(0)) ahead[kBatch];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b)
+        if (slab_row + b * rows_per_pass < Tile::kSlabRows) ahead[b] = out.prefetch(tile_row(b));
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        if (slab_row + b * rows_per_pass >= Tile::kSlabRows) break;
+        float values[kDrained] = {}, gates[kDrained] = {};
+#pragma unroll
+        for (int part = 0; part < Tile::kWarpsK; ++part) {
+          const float* line =
+              slab + (part * Tile::kSlabRows + slab_row + b * rows_per_pass) * Tile::kSlabStride + packed;
+          const auto value = *reinterpret_cast<const Four*>(line);
+          const auto gate = gated ? *reinterpret_cast<const Four*>(line + 8) : Four{};
+#pragma unroll
+          for (int c = 0; c < kDrained; ++c) values[c] += value.v[c], gates[c] += gate.v[c];
+        }
+        out.take(tile_row(b), values, gates, ahead[b]);
+      }
     }
   }
 }
+
+// For drain_sums: the epilogue, into D from row `row0` on.
+template <class T>
+struct ToOutput {
+  ColumnEpilogue<T, kDrained> columns;
+  T* d;
+  std::int64_t row0, m;
+
+  __device__ __forceinline__ Run<T, kDrained> prefetch(int row) const {
+    return row0 + row < m ? columns.residual(row0 + row) : Run<T, kDrained>{};
+  }
+  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&gates)[kDrained],
+                                       const Run<T, kDrained>& residual) const {
+    if (row0 + row < m) columns.store(d, row0 + row, sums, gates, residual);
+  }
+};
 
 }  // namespace noisefloor::gemm

@@ -5,10 +5,18 @@
 // Tile 128x128 outputs, k in steps of 8; 256 threads, each 8x8 outputs as four 4x4 quadrants 64 apart, so that a warp's
 // 16-byte shared reads touch distinct banks. A and B are widened to float, transposed, and double-buffered: the next
 // step is loaded into registers while this one is multiplied. Shared memory: 2 buffers * (128 + 128) * 8 * 4 bytes = 16
-// KiB. Registers: 64 sums + 16 operands + 8 in flight. For geglu columns 0..63 of the tile are values and 64..127 their
-// gates. Bound: FP32 FMA at 4096^3; limiter: FMA issue slots beside shared-memory reads (64 FMAs per 4 reads of 16
-// bytes). Requires: nothing beyond grid limits; loads are 16 bytes wide where k allows. Numerics: one fp32 FMA chain of
-// length k. Source: original, after the CUDA C++ Programming Guide's shared-memory example.
+// KiB.
+//
+// Registers: 64 sums + 16 operands + 8 in flight. For geglu columns 0..63 of the tile are values and 64..127 their
+// gates.
+//
+// Bound: FP32 FMA at 4096^3; limiter: FMA issue slots beside shared-memory reads (64 FMAs per 4 reads of 16 bytes).
+//
+// Requires: nothing beyond grid limits; loads are 16 bytes wide where k allows.
+//
+// Numerics: one fp32 FMA chain of length k.
+//
+// Source: original, after the CUDA C++ Programming Guide's shared-memory example.
 #include "kernels/core/cuda_status.h"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
@@ -102,13 +110,16 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
 
+  const ColumnEpilogue<T, 4> left(epilogue, column0 + thread_column);
+  const ColumnEpilogue<T, 4> right(epilogue, epilogue.gated() ? n : column0 + kHalf + thread_column);  // n: none
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
     const std::int64_t row = row0 + thread_row + (r / 4) * kHalf + r % 4;
+    if (row >= m) continue;
     const float low[4] = {sums[r][0], sums[r][1], sums[r][2], sums[r][3]};
     const float high[4] = {sums[r][4], sums[r][5], sums[r][6], sums[r][7]};
-    store_outputs<T, 4>(epilogue, d, m, row, column0 + thread_column, low, high);
-    if (!epilogue.gated()) store_outputs<T, 4>(epilogue, d, m, row, column0 + kHalf + thread_column, high, high);
+    left.store(d, row, low, high, left.residual(row));
+    right.store(d, row, high, high, right.residual(row));
   }
 }
 
