@@ -27,7 +27,7 @@ for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" "${CUDA_HOME:-/usr/local/cud
 done
 
 # Libraries that the loader would not find, before it says so in its own words.
-missing=$(LC_ALL=C ldd "$here"/bin/* 2>/dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | sort -u | paste -sd' ' -)
+missing=$({ LC_ALL=C ldd "$here"/bin/* 2>/dev/null || true; } | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | sort -u | paste -sd' ' -)
 looked="LD_LIBRARY_PATH is now ${LD_LIBRARY_PATH:-empty}; add the folder that has it, or point NOISEFLOOR_PYTHON at a Python that has PyTorch"
 where() { # LIBRARY: the first file of that name on LD_LIBRARY_PATH
   local folder

@@ -1,0 +1,173 @@
+"""The shell scripts: help, wrong arguments, the choice of preset, and the steps of a sweep, driven with stand-ins for the programs."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+
+# Stands in for noisefloor: writes what it was called with, and the files that a sweep leaves.
+PROGRAM = """#!/usr/bin/env bash
+echo "$*" >>"$CALLS"
+case "$1" in
+  --version) echo "noisefloor 0 (abc)"; exit 0 ;;
+  sweep)
+    while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
+    [ "${SWEEP_CODE:-0}" -gt 1 ] && [ -z "${LEAVE_ROWS:-}" ] || echo rows >>"$out/sweep.csv"
+    exit "${SWEEP_CODE:-0}" ;;
+  roofline) echo "the table"; exit 0 ;;
+esac
+"""
+# Stands in for a Python with PyTorch; `-c` is the question whether it sees a GPU.
+PYTHON = """#!/usr/bin/env bash
+[ "$1" = -c ] || { echo "torch $*" >>"$CALLS"; exit "${TORCH_CODE:-0}"; }
+"""
+
+
+def run(*command, **environment):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **environment})
+
+
+def executable(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("script", ["setup", "sweep", "test", "bundle", "../.ci/run", "bundle_run.sh"])
+def test_help_is_the_header(script, tmp_path):
+    path = SCRIPTS / script
+    if script == "bundle_run.sh":  # lies beside scripts/ in a bundle
+        (tmp_path / "scripts").symlink_to(SCRIPTS)
+        path = executable(tmp_path / "run.sh", path.read_text())
+    result = run(path, "--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("usage: ")
+    assert "set -euo" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command, says",
+    [
+        (["setup", "--chek"], "unknown argument '--chek'"),
+        (["test", "--gpus"], "unknown argument '--gpus'"),
+        (["test", "--filter"], "--filter needs"),
+        (["bundle", "--output"], "--output needs"),
+    ],
+)
+def test_wrong_arguments_are_named(command, says):
+    result = run(SCRIPTS / command[0], *command[1:])
+    assert result.returncode == 2
+    assert says in result.stderr
+
+
+def preset_with(path, **environment):
+    text = f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; choose_preset; echo "$preset"'
+    environment = {"PATH": f"{path}:{os.environ['PATH']}", "NOISEFLOOR_PRESET": "", **environment}
+    return run("bash", "-c", text, **environment)
+
+
+def test_a_gpu_and_a_toolkit_choose_cuda(tmp_path):
+    executable(tmp_path / "nvidia-smi", "#!/bin/sh\necho NVIDIA H200; echo NVIDIA H200\n")
+    nvcc = executable(tmp_path / "nvcc", "#!/bin/sh\n")
+    result = preset_with(tmp_path, CUDACXX=str(nvcc))
+    assert result.stdout == "cuda\n", result.stderr
+    assert "2 x NVIDIA H200" in result.stderr
+
+
+def test_no_gpu_chooses_host_and_says_so(tmp_path):
+    executable(tmp_path / "nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
+    result = preset_with(tmp_path)
+    assert result.stdout == "host\n", result.stderr
+    assert "no GPU" in result.stderr
+
+
+class Sweep:
+    def __init__(self, folder):
+        self.folder = folder
+        self.calls = folder / "calls"
+        self.program = executable(folder / "program", PROGRAM)
+        self.python = executable(folder / "python", PYTHON)
+        self.runs = folder / "runs"
+
+    def __call__(self, *arguments, gpu=False, **environment):
+        self.calls.write_text("")
+        text = f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; . "{SCRIPTS}/measure.sh"; sweep_and_report "$@"'
+        return run("bash", "-c", text, "sweep", self.program, self.runs, "true" if gpu else "false", *arguments,
+                   CALLS=str(self.calls), NOISEFLOOR_PYTHON=str(self.python), **environment)
+
+    def called(self):
+        return [line for line in self.calls.read_text().splitlines() if line != "--version"]
+
+    def folders(self):
+        return sorted(self.runs.iterdir()) if self.runs.exists() else []
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return Sweep(tmp_path)
+
+
+def test_a_sweep_ends_with_the_table(sweep):
+    result = sweep("--ops", "gemm")
+    assert result.returncode == 0, result.stderr
+    [folder] = sweep.folders()
+    assert sweep.called() == [f"sweep --ops gemm --out {folder}", f"roofline {folder}"]
+    assert result.stdout == "the table\n"
+    assert str(folder) in result.stderr
+    assert not (folder / ".unfinished").exists()
+
+
+def test_a_sweep_cut_short_goes_on_in_its_folder(sweep):
+    assert sweep(SWEEP_CODE="2", LEAVE_ROWS="1").returncode == 2
+    [folder] = sweep.folders()
+    assert sweep().returncode == 0
+    assert sweep.called()[0] == f"sweep --out {folder}"
+    assert (folder / "sweep.csv").read_text() == "rows\nrows\n"
+
+
+@pytest.mark.parametrize("arguments", [["--fresh"], ["--ops", "gemm"]])
+def test_another_command_begins_anew(sweep, arguments):
+    sweep.runs.mkdir()
+    old = sweep.runs / "2000-01-01_00-00-00"
+    old.mkdir()
+    (old / ".unfinished").write_text("noisefloor 0 (abc) ''\n")
+    assert sweep(*arguments).returncode == 0
+    assert len(sweep.folders()) == 2
+
+
+def test_a_refused_sweep_leaves_no_folder(sweep):
+    assert sweep("--opps", SWEEP_CODE="2").returncode == 2
+    assert sweep.folders() == []
+
+
+def test_incorrect_rows_still_get_their_table_and_exit_1(sweep):
+    result = sweep(SWEEP_CODE="1")
+    assert result.returncode == 1
+    assert result.stdout == "the table\n"
+
+
+def test_pytorch_gets_the_same_selection(sweep, tmp_path):
+    out = tmp_path / "out"
+    assert sweep("--ops", "gemm", "--networks=all", "--variants=", "--out", out, gpu=True).returncode == 0
+    assert not any(call.startswith("torch ") for call in sweep.called())  # a choice of variants leaves PyTorch out
+    assert sweep("--ops", "gemm", "--networks=all", "--out", out, gpu=True).returncode == 0
+    assert sweep.called()[1] == (f"torch -m baselines.pytorch sweep --run-dir {out} --noisefloor {sweep.program} "
+                                 "--ops gemm --networks all")
+
+
+def test_pytorch_failing_keeps_the_table_and_fails(sweep):
+    result = sweep(gpu=True, TORCH_CODE="2")
+    assert result.returncode == 2
+    assert "the table" in result.stdout
+    assert "error while sweeping PyTorch" in result.stderr
+
+
+def test_an_unwritable_folder_is_named(sweep):
+    result = sweep("--out", "/proc/nowhere")
+    assert result.returncode == 2
+    assert "cannot write the run folder /proc/nowhere" in result.stderr
