@@ -191,9 +191,12 @@ Tolerance Definition::tolerance(const Problem& problem, DType dtype) {
   const double rounding = 10 * 0x1p-24 * cancellation;
   const double noise = problem.noise == Noise::drawn && size.x_next > 0 ? std::fabs(row.noise) / size.x_next : 0.0;
   constexpr double kMaxNormal = 6.8;
-  // Rounding to nearest is off by u at worst and 0.42 u in the root mean square over numbers spread over a binade.
-  return {unit_roundoff(dtype) + 6 * rounding + noise * kMaxNormal * (0x1p-20 + 0x1p-18),
-          0.6 * unit_roundoff(dtype) + rounding + noise * 0x1p-19};
+  const double max_error = unit_roundoff(dtype) + 6 * rounding + noise * kMaxNormal * (0x1p-20 + 0x1p-18);
+  // Rounding to nearest is off by u at worst and 0.42 u in the root mean square over numbers spread over a binade,
+  // which a few numbers need not be.
+  constexpr std::int64_t kMany = 1024;
+  if (problem.total() < kMany) return {max_error, max_error};
+  return {max_error, 0.6 * unit_roundoff(dtype) + rounding + noise * 0x1p-19};
 }
 
 void Definition::fill(const Problem& problem, DType, std::size_t, void* data) {
