@@ -11,11 +11,12 @@
 namespace noisefloor {
 
 // Describes a dense row-major matrix [rows, columns] at the device pointer `data`, of which TMA moves boxes of
-// [box_rows, box_columns]. Requires data 16-byte aligned, columns * size_of(dtype) a multiple of 16, box_rows 1 to 256, and
-// box rows of 32, 64 or 128 bytes, w. They lie swizzled over as many bytes: the 16-byte chunk c of box row r is at chunk
-// c ^ (r / (128 / w) % (w / 16)) of the row, so that neither columns nor rows of chunks collide in a bank.
-// invalid_argument when that does not hold, cuda_error when the driver lacks the encoder (older than CUDA 12.0). CUDA Driver
-// API, "Tensor Map Object Management".
+// [box_rows, box_columns] to or from shared memory, where their rows lie one after the other. Requires data 16-byte
+// aligned, columns * size_of(dtype) and box_columns * size_of(dtype) multiples of 16, box extents of 1 to 256. With
+// `swizzle`, box rows are w = 32, 64 or 128 bytes and the 16-byte chunk c of row r lies at chunk c ^ (r / (128 / w) %
+// (w / 16)) of its row, so that neither rows nor columns of chunks collide in a bank. invalid_argument when that does
+// not hold, cuda_error when the driver lacks the encoder (older than CUDA 12.0). CUDA Driver API, "Tensor Map Object
+// Management".
 struct MatrixMap {
   DType dtype;
   const void* data;
@@ -23,6 +24,7 @@ struct MatrixMap {
   std::int64_t columns;
   int box_rows;
   int box_columns;
+  bool swizzle = true;
 };
 
 Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix);

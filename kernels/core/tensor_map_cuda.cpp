@@ -47,9 +47,10 @@ bool find_swizzle(std::size_t row_bytes, CUtensorMapSwizzle& swizzle) {
 Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
   CUtensorMapDataType type;
   if (!find_type(matrix.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
-  CUtensorMapSwizzle swizzle;
-  if (!find_swizzle(static_cast<std::size_t>(matrix.box_columns) * size_of(matrix.dtype), swizzle))
-    return failure(StatusCode::invalid_argument, "TMA: needs box rows of 32, 64 or 128 bytes");
+  const std::size_t row_bytes = static_cast<std::size_t>(matrix.box_columns) * size_of(matrix.dtype);
+  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+  if (matrix.swizzle && !find_swizzle(row_bytes, swizzle))
+    return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
 
   void* symbol = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -63,10 +64,9 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(matrix.columns) * size_of(matrix.dtype)};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows)};
   const cuuint32_t element_strides[] = {1, 1};
-  const CUresult result =
-      encode(&map, type, 2, const_cast<void*>(matrix.data), extents, strides, box, element_strides,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(&map, type, 2, const_cast<void*>(matrix.data), extents, strides, box, element_strides,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
   return success();
 }

@@ -12,22 +12,23 @@
 // Better than tensor_core_sm80: wgmma reaches the full rate of the tensor cores (mma.sync about half), operands are
 // never copied through registers, and no thread waits for a load.
 //
-// Tiles: 128 x 256, 192, 160 or 128 with 2 consumers, 64 x 128, 64 or 32 with 1; 64 deep. Geglu loads a tile half of
-// value rows and half of gate rows of B, so that one thread holds both. Threads: 128 per consumer and a producer warp
-// (128 x 256: a warpgroup). Shared memory: stages * (block_m + block_n) * 128 bytes, 4 to 16 KiB per consumer for
-// stores, the bias; 128 x 256: 4 * 48 KiB + 2 * 16 KiB + 1 KiB. Registers: 168 at launch; 128 x 256 holds 128
-// accumulators and moves registers from the producer (40) to the consumers (232). Bound: products at 4096^3 (1 k-step
-// of 128 x 256 x 64 is 1024 cycles of the tensor cores and 32 KiB from L2 with multicast); the limiter is then power.
-// Small problems are bound by the latency of their first loads. Requires bf16 or fp16, k and n multiples of 8, 16-byte
-// aligned tensors. Honours programmatic dependent launch. Numerics: fp32 accumulation in wgmma, epilogue in fp32, one
-// rounding. Source: PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg"; the split of roles follows
-// CUTLASS's warp-specialised persistent kernels in idea.
+// Tiles: 128 x 256, 192, 160, 128 or 80 with 2 consumers, 64 x 128, 80, 64 or 32 with 1; 64 deep. Geglu loads a tile
+// half of value rows and half of gate rows of B, so that one thread holds both. Threads: 128 per consumer and a
+// producer warp (128 x 256: a warpgroup). Shared memory: stages * (block_m + block_n) * 128 bytes, 4 to 16 KiB per
+// consumer for stores, the bias; 128 x 256: 4 * 48 KiB + 2 * 16 KiB + 1 KiB. Registers: 168 at launch; 128 x 256 holds
+// 128 accumulators and moves registers from the producer (40) to the consumers (232). Bound: products at 4096^3 (1
+// k-step of 128 x 256 x 64 is 1024 cycles of the tensor cores and 32 KiB from L2 with multicast); the limiter is then
+// power. Small problems are bound by the latency of their first loads. Requires bf16 or fp16, k and n multiples of 8,
+// 16-byte aligned tensors. Honours programmatic dependent launch. Numerics: fp32 accumulation in wgmma, epilogue in
+// fp32, one rounding. Source: PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg"; the split of roles
+// follows CUTLASS's warp-specialised persistent kernels in idea.
 #include <cuda_runtime.h>
 
 #include "kernels/core/cuda_status.h"
 #include "kernels/core/tensor_map.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/gemm/ptx_sm90a_layout.cuh"
 #include "kernels/gemm/schedule.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
@@ -39,65 +40,6 @@
 
 namespace noisefloor::gemm {
 namespace {
-
-constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
-constexpr int kSwizzleAtom = 1024;      // 8 rows: the alignment of a swizzled tile
-constexpr int kGroupM = 8;              // clusters along m that are walked before the next tile along n
-
-template <class T>
-struct Arguments {
-  Epilogue<T> epilogue;
-  T* d;
-  int m, n, k_steps;
-  int m_clusters, n_tiles;
-  int second_half;  // rows of B from a tile's first half of block_n to its second
-  int stages, multicast, splits;
-};
-
-// Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the barriers.
-template <int kTile>
-struct Layout {
-  static constexpr Tile kShape = kTiles[kTile];
-  static constexpr int kABytes = kShape.block_m() * kRowBytes;
-  static constexpr int kBBytes = kShape.block_n * kRowBytes;
-  static constexpr int kStageBytes = kABytes + kBBytes;
-  static constexpr int kBuffers = kShape.consumers == 2 ? 2 : 1;  // two blocks on an SM overlap each other's stores
-  static constexpr int kStoreBytes = kBuffers * 64 * store_columns(kShape.block_n) * 2;  // per consumer, as is the bias
-  static constexpr int kBiasBytes = kShape.block_n * 2;
-  static constexpr int kReservedBytes = 1024;  // of the system, per block
-  static constexpr int kSmBytes = 228 * 1024;
-
-  static constexpr int bytes(int stages) {
-    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + (2 * stages + 1) * 8;
-  }
-  // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
-  // whole warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
-  static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
-  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
-  // Split-K partial sums, this block's and the received ones, lie where the stages were; the widest tiles are never
-  // split.
-  static constexpr bool kCanSplit = can_split(kShape);
-  static_assert(!kCanSplit || 2 * kPartialBytes<kShape.block_m(), kShape.block_n> <= kShape.stages * kStageBytes,
-                "room to reduce");
-  static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
-  static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
-  static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
-  static_assert(store_columns(kShape.block_n / 2) <= store_columns(kShape.block_n),
-                "a gated tile's pieces are no larger");
-};
-
-struct TileIndex {
-  int m_cluster, n_tile;
-};
-
-// Tiles in the order of groups of kGroupM cluster rows, column by column within a group: blocks that run at the same
-// time then share rows of A and of B in L2.
-__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
-  const int group = index / (kGroupM * n_tiles);
-  const int rows = min(m_clusters - group * kGroupM, kGroupM);
-  const int within = index - group * kGroupM * n_tiles;
-  return {group * kGroupM + within % rows, within / rows};
-}
 
 // All threads of the cluster have come here. Relaxed: orders execution, not memory.
 __device__ __forceinline__ void cluster_meet() {
@@ -269,8 +211,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       } else {
         const TilePosition mine{at.row0 + consumer * 64, at.rows, at.column0, at.columns};
         const auto store = [&]<Finish kFinish>() {
-          store_accumulator<T, kBlockN, kFinish, L::kBuffers>(acc, bias, args.epilogue, map_d, staging, 1 + consumer,
-                                                              buffer, mine);
+          store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc, bias, args.epilogue, map_d, staging,
+                                                                   1 + consumer, buffer, mine);
         };
         if (gated)
           store.template operator()<Finish::gate>();
@@ -304,8 +246,8 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
     return status;
   const int tile_columns = problem.gated() ? L::kShape.block_n / 2 : L::kShape.block_n;
   CUtensorMap map_d;
-  if (const Status status =
-          encode_tensor_map(map_d, {dtype, tensors.d, problem.m, problem.n, 64, store_columns(tile_columns)});
+  if (const Status status = encode_tensor_map(map_d, {dtype, tensors.d, problem.m, problem.n, 64,
+                                                      store_columns(tile_columns), store_swizzled(tile_columns)});
       !status.ok())
     return status;
   const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;

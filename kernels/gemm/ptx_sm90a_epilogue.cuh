@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/core/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
@@ -79,12 +80,23 @@ __device__ __forceinline__ void write_bias_pair(std::uint32_t pair, std::uint32_
 // What happens to an accumulator, known at compile time so that the common case is free of branches.
 enum class Finish { linear, activate, gate };
 
-// The columns of D of one TMA store: as many as divide the tile's and fill at most 128 bytes.
+// The columns of D of one TMA store: 64 or 32, swizzled, where they divide the tile's, else all of them, unswizzled
+// (80, 40 and 16: their rows of 160, 80 and 32 bytes are at most twice in a bank).
 constexpr int store_columns(int tile_columns) {
-  return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : 16;
+  return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : tile_columns;
+}
+constexpr bool store_swizzled(int tile_columns) {
+  return tile_columns % 32 == 0;
+}
+// Two buffers where a tile is stored in several pieces by a block that has its SM to itself.
+constexpr int store_buffers(int consumers, int tile_columns) {
+  return consumers == 2 && store_columns(tile_columns) < tile_columns ? 2 : 1;
+}
+constexpr int store_bytes(int consumers, int tile_columns) {
+  return store_buffers(consumers, tile_columns) * 64 * store_columns(tile_columns) * 2;
 }
 
-// Four 8-column blocks of an accumulator's rows `half` (0: row, 1: row + 8) of the pairs a thread holds (Wgmma),
+// kBlocks 8-column blocks of an accumulator's rows `half` (0: row, 1: row + 8) of the pairs a thread holds (Wgmma),
 // finished and packed: words[i] is this lane's pair of block `first` + i. Residuals are loaded 16 bytes a lane and
 // exchanged.
 template <class T, int kBlockN, Finish kFinish, int kBlocks>
@@ -128,43 +140,48 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], i
 }
 
 // Stores a warpgroup's 64 x kBlockN accumulator through shared memory, in pieces of 64 rows x store_columns: stmatrix
-// puts a piece into one of kBuffers buffers at `staging` under the swizzle of map_d, one thread hands it to TMA, and
-// the next piece (or tile) goes on while it drains. `barrier` is a hardware barrier for the warpgroup alone.
-template <class T, int kBlockN, Finish kFinish, int kBuffers>
+// puts a piece into a buffer at `staging` in the layout of map_d, one thread hands it to TMA, and the next piece (or
+// tile) goes on while it drains. `barrier` is a hardware barrier for the warpgroup alone.
+template <class T, int kBlockN, Finish kFinish, int kConsumers>
 __device__ __forceinline__ void store_accumulator(const float (&acc)[kBlockN / 2], const std::uint32_t* bias,
                                                   const Epilogue<T>& epilogue, const CUtensorMap& map_d,
                                                   std::uint32_t staging, std::uint32_t barrier, int& buffer,
                                                   const TilePosition& at) {
   constexpr int kTileColumns = kFinish == Finish::gate ? kBlockN / 2 : kBlockN;
   constexpr int kColumns = store_columns(kTileColumns);
+  constexpr int kBlocks = kColumns / 8;
   constexpr int kRowBytes = kColumns * 2;
-  constexpr int kBlocks = kColumns / 8 < 4 ? kColumns / 8 : 4;
+  constexpr int kBuffers = store_buffers(kConsumers, kTileColumns);
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32;
   const std::int64_t row = at.row0 + thread / 32 * 16 + lane / 4;
   // stmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a block, 2 and 3
   // those of the next block.
   const int matrix_row = thread / 32 * 16 + lane % 16;
-  const int swizzle = matrix_row / (128 / kRowBytes) % (kRowBytes / 16);
+  const int swizzle = store_swizzled(kTileColumns) ? matrix_row / (128 / kRowBytes) % (kRowBytes / 16) : 0;
 #pragma unroll
   for (int piece = 0; piece < kTileColumns / kColumns; ++piece) {
     if (thread == 0) ptx::tma_store_wait_read<kBuffers - 1>();
     ptx::named_barrier_sync(barrier, 128);
     const std::uint32_t target = staging + static_cast<std::uint32_t>(buffer * 64 * kRowBytes);
-#pragma unroll
-    for (int block = 0; block < kColumns / 8; block += kBlocks) {
+    const auto address = [&](int block) {
+      return target + static_cast<std::uint32_t>(matrix_row * kRowBytes + ((block + lane / 16) ^ swizzle) * 16);
+    };
+    const auto write = [&]<int kCount>(int block, std::integral_constant<int, kCount>) {
       std::uint32_t words[2][4];
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        finish_blocks<T, kBlockN, kFinish, kBlocks>(acc, piece * (kColumns / 8) + block, half, bias, epilogue,
-                                                    row + 8 * half, at, words[half]);
+        finish_blocks<T, kBlockN, kFinish, kCount>(acc, piece * kBlocks + block, half, bias, epilogue, row + 8 * half,
+                                                   at, words[half]);
 #pragma unroll
-      for (int i = 0; i < kBlocks; i += 2) {
-        const int chunk = (block + i + lane / 16) ^ swizzle;
-        ptx::stmatrix_x4(target + static_cast<std::uint32_t>(matrix_row * kRowBytes + chunk * 16), words[0][i],
-                         words[1][i], words[0][i + 1], words[1][i + 1]);
-      }
-    }
+      for (int i = 0; i + 1 < kCount; i += 2)
+        ptx::stmatrix_x4(address(block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
+      if constexpr (kCount % 2 == 1)
+        ptx::stmatrix_x2(address(block + kCount - 1), words[0][kCount - 1], words[1][kCount - 1]);
+    };
+#pragma unroll
+    for (int block = 0; block + 4 <= kBlocks; block += 4) write(block, std::integral_constant<int, 4>{});
+    if constexpr (kBlocks % 4 != 0) write(kBlocks / 4 * 4, std::integral_constant<int, kBlocks % 4>{});
     ptx::fence_proxy_async_shared();
     ptx::named_barrier_sync(barrier, 128);
     if (thread == 0) {

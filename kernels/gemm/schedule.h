@@ -22,12 +22,14 @@ struct Tile {
 
 inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle row
 
-inline constexpr std::array<Tile, 7> kTiles = {{
+inline constexpr std::array<Tile, 9> kTiles = {{
     {2, 256, 1, 4, 4},
     {2, 192, 1, 4, 4},
     {2, 160, 1, 5, 5},
     {2, 128, 1, 6, 6},
+    {2, 80, 1, 7, 7},
     {1, 128, 2, 4, 9},
+    {1, 80, 2, 5, 11},
     {1, 64, 2, 6, 13},
     {1, 32, 2, 8, 18},
 }};

@@ -14,4 +14,9 @@ __device__ __forceinline__ void stmatrix_x4(std::uint32_t row, std::uint32_t a, 
                : "memory");
 }
 
+// Two matrices, from the addresses of lanes 0 to 15; those of the others are ignored.
+__device__ __forceinline__ void stmatrix_x2(std::uint32_t row, std::uint32_t a, std::uint32_t b) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
+}
+
 }  // namespace noisefloor::ptx

@@ -41,15 +41,17 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor_128b(std::uint32_t add
 }
 
 // clang-format off
-// %i of the accumulators, in nested lists of 16.
+// %i of the accumulators, in lists of 16, and the operands behind them.
 #define NOISEFLOOR_R0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define NOISEFLOOR_R16 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NOISEFLOOR_R32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define NOISEFLOOR_R32_8 "%32, %33, %34, %35, %36, %37, %38, %39"
 #define NOISEFLOOR_R48 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define NOISEFLOOR_R64 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define NOISEFLOOR_R80 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define NOISEFLOOR_R96 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
 #define NOISEFLOOR_R112 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define NOISEFLOOR_D8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define NOISEFLOOR_D16(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7]), "+f"(d[i + 8]), "+f"(d[i + 9]), "+f"(d[i + 10]), "+f"(d[i + 11]), "+f"(d[i + 12]), "+f"(d[i + 13]), "+f"(d[i + 14]), "+f"(d[i + 15])
 
 #define NOISEFLOOR_WGMMA(n, type, registers, a_operand, b_operand, p_operand, ...)                                \
@@ -91,15 +93,14 @@ struct Wgmma<T, 64> {
 };
 
 template <class T>
-struct Wgmma<T, 96> {
-  static __device__ __forceinline__ void run(float (&d)[48], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
+struct Wgmma<T, 80> {
+  static __device__ __forceinline__ void run(float (&d)[40], std::uint64_t a, std::uint64_t b, std::uint32_t accumulate) {
     if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(96, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32, "%48", "%49", "%50",
-                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32));
+      NOISEFLOOR_WGMMA(80, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32_8, "%40", "%41", "%42",
+                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D8(d, 32));
     else
-      NOISEFLOOR_WGMMA(96, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32, "%48", "%49", "%50",
-                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32));
+      NOISEFLOOR_WGMMA(80, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32_8, "%40", "%41", "%42",
+                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D8(d, 32));
   }
 };
 
@@ -176,10 +177,12 @@ struct Wgmma<T, 256> {
 };
 
 #undef NOISEFLOOR_WGMMA
+#undef NOISEFLOOR_D8
 #undef NOISEFLOOR_D16
 #undef NOISEFLOOR_R0
 #undef NOISEFLOOR_R16
 #undef NOISEFLOOR_R32
+#undef NOISEFLOOR_R32_8
 #undef NOISEFLOOR_R48
 #undef NOISEFLOOR_R64
 #undef NOISEFLOOR_R80

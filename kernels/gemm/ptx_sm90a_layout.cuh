@@ -1,0 +1,71 @@
+// What a block of ptx_sm90a is given: its arguments, its place in D and its shared memory. Device code only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/gemm/schedule.h"
+
+namespace noisefloor::gemm {
+
+inline constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
+inline constexpr int kSwizzleAtom = 1024;      // 8 rows: the alignment of a swizzled tile
+inline constexpr int kGroupM = 8;              // clusters along m that are walked before the next tile along n
+
+template <class T>
+struct Arguments {
+  Epilogue<T> epilogue;
+  T* d;
+  int m, n, k_steps;
+  int m_clusters, n_tiles;
+  int second_half;  // rows of B from a tile's first half of block_n to its second
+  int stages, multicast, splits;
+};
+
+// Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the barriers.
+template <int kTile>
+struct Layout {
+  static constexpr Tile kShape = kTiles[kTile];
+  static constexpr int kABytes = kShape.block_m() * kRowBytes;
+  static constexpr int kBBytes = kShape.block_n * kRowBytes;
+  static constexpr int kStageBytes = kABytes + kBBytes;
+  static constexpr int kStoreBytes =
+      std::max(store_bytes(kShape.consumers, kShape.block_n),
+               store_bytes(kShape.consumers, kShape.block_n / 2));  // per consumer, as is the bias
+  static constexpr int kBiasBytes = kShape.block_n * 2;
+  static constexpr int kReservedBytes = 1024;  // of the system, per block
+  static constexpr int kSmBytes = 228 * 1024;
+
+  static constexpr int bytes(int stages) {
+    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + (2 * stages + 1) * 8;
+  }
+  // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
+  // whole warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
+  static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
+  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
+  // Split-K partial sums, this block's and the received ones, lie where the stages were; the widest tiles are never
+  // split.
+  static constexpr bool kCanSplit = can_split(kShape);
+  static_assert(!kCanSplit || 2 * kPartialBytes<kShape.block_m(), kShape.block_n> <= kShape.stages * kStageBytes,
+                "room to reduce");
+  static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
+  static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
+  static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
+};
+
+struct TileIndex {
+  int m_cluster, n_tile;
+};
+
+// Tiles in the order of groups of kGroupM cluster rows, column by column within a group: blocks that run at the same
+// time then share rows of A and of B in L2.
+__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
+  const int group = index / (kGroupM * n_tiles);
+  const int rows = min(m_clusters - group * kGroupM, kGroupM);
+  const int within = index - group * kGroupM * n_tiles;
+  return {group * kGroupM + within % rows, within / rows};
+}
+
+}  // namespace noisefloor::gemm
