@@ -134,6 +134,9 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
 
   Loader<T, Tile> loader(a, b, grid.m, epilogue.n, grid.k, tile_m, tile_n,
                          static_cast<std::int64_t>(split) * part * Tile::kBlockK, epilogue.gated());
+  // Bias is asked for now, so that it has long arrived when the sums are done.
+  const int outputs = epilogue.gated() ? Tile::kBlockN / 2 : Tile::kBlockN;
+  const ColumnEpilogue<T, kDrained> columns(epilogue, std::int64_t{tile_n} * outputs + drain_column(outputs));
   const std::uint32_t stages = ptx::shared_address(shared);
   const WarpPlace warp = warp_place<Tile>();
   Sums<Tile> sums = {};
@@ -179,8 +182,6 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
 
   const std::int64_t row0 = std::int64_t{tile_m} * Tile::kBlockM;
   if (grid.partials == nullptr) {
-    const int outputs = epilogue.gated() ? Tile::kBlockN / 2 : Tile::kBlockN;
-    const ColumnEpilogue<T, kDrained> columns(epilogue, std::int64_t{tile_n} * outputs + drain_column(outputs));
     drain_sums<Tile>(sums, shared, epilogue.gated(), ToOutput<T>{columns, d, row0, grid.m});
   } else {
     const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
