@@ -23,7 +23,7 @@
 namespace noisefloor::gemm {
 namespace {
 
-using Sm75Tile = Tile<kSm75Tile, kSm75Tile, 32, 2, 2, 1, 2>;
+using Sm75Tile = MmaTile<kSm75Tile, kSm75Tile, 32, 2, 2, 1, 2>;
 
 // One thread's 16-byte chunks of a step: the same chunk of two rows of A and two rows of B.
 struct Staged {

@@ -222,7 +222,7 @@ template <class T, Sm80Tile tile, int kWarpsM, int kWarpsN, int kWarpsK>
 Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
   constexpr Sm80Shape kShape = shape_of(tile);
-  using Tile = Tile<kShape.block_m, kShape.block_n, kShape.block_k, kWarpsM, kWarpsN, kWarpsK, kShape.stages>;
+  using Tile = MmaTile<kShape.block_m, kShape.block_n, kShape.block_k, kWarpsM, kWarpsN, kWarpsK, kShape.stages>;
   static_assert(Tile::kSharedBytes == kShape.shared_bytes(), "the epilogue fits where the pipeline was");
   const auto kernel = gemm_sm80<T, Tile, kShape.blocks_per_sm>;
   NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));

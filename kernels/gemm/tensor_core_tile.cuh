@@ -13,7 +13,7 @@ namespace noisefloor::gemm {
 // A block makes kBlockM x kBlockN sums in steps of kBlockK. Its warps form a grid of kWarpsM x kWarpsN warp tiles; with
 // kWarpsK > 1 as many warps share a warp tile and split every step's k between them.
 template <int kBlockM_, int kBlockN_, int kBlockK_, int kWarpsM_, int kWarpsN_, int kWarpsK_, int kStages_>
-struct Tile {
+struct MmaTile {
   static constexpr int kBlockM = kBlockM_, kBlockN = kBlockN_, kBlockK = kBlockK_;
   static constexpr int kWarpsM = kWarpsM_, kWarpsN = kWarpsN_, kWarpsK = kWarpsK_;
   static constexpr int kStages = kStages_;
