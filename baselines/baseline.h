@@ -19,6 +19,12 @@ class LibraryMissing : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The library is there and says no to this problem. Such a row's status is `unsupported_problem`.
+class LibraryRefused : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class BaselineRun {
  public:
   virtual ~BaselineRun() = default;
@@ -39,8 +45,7 @@ struct Baseline {
   const char* name;
   // Whether the library can express the problem at all, without a device.
   Support (*can_run)(const AnyProblem&, DType);
-  // Throws LibraryMissing, or std::runtime_error with the library's words when the library refuses
-  // (`unsupported_problem`).
+  // Throws LibraryMissing, or LibraryRefused with the library's words.
   std::unique_ptr<BaselineRun> (*create)(const AnyProblem&, DType, const DeviceInfo&);
 };
 

@@ -8,5 +8,6 @@ Baseline gemm_baseline();
 }  // namespace noisefloor::cublaslt
 
 namespace noisefloor::cudnn {
+Baseline groupnorm_baseline();
 Baseline sampler_step_baseline();
 }  // namespace noisefloor::cudnn

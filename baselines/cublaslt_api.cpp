@@ -1,6 +1,5 @@
 #include "baselines/cublaslt_api.h"
 
-#include <stdexcept>
 #include <string>
 
 #include "baselines/baseline.h"
@@ -46,7 +45,7 @@ const Api& api() {
 
 void require(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw std::runtime_error(std::string(call) + ": " + api().status_string(status));
+  throw LibraryRefused(std::string(call) + ": " + api().status_string(status));
 }
 
 }  // namespace noisefloor::cublaslt

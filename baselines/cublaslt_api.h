@@ -28,6 +28,6 @@ struct Api {
 };
 
 const Api& api();                                       // throws LibraryMissing
-void require(cublasStatus_t status, const char* call);  // throws std::runtime_error with cuBLASLt's words
+void require(cublasStatus_t status, const char* call);  // throws LibraryRefused with cuBLASLt's words
 
 }  // namespace noisefloor::cublaslt

@@ -8,20 +8,16 @@
 // emulation).
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <numeric>
-#include <random>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "baselines/catalogue.h"
 #include "baselines/cublaslt_api.h"
+#include "baselines/gemm_oracle.h"
 #include "baselines/tuning.h"
-#include "kernels/core/cuda_status.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::cublaslt {
@@ -61,69 +57,9 @@ cudaDataType_t data_type(DType dtype) {
     case DType::fp16:
       return CUDA_R_16F;
     default:
-      throw std::runtime_error(std::string("cuBLASLt gemm takes bf16, fp16 and fp32, not ") + to_string(dtype));
+      throw LibraryRefused(std::string("cuBLASLt gemm takes bf16, fp16 and fp32, not ") + to_string(dtype));
   }
 }
-
-// Some elements of D in double, to hold an algorithm to the op's tolerance.
-class SampledOracle {
- public:
-  SampledOracle(const Problem& problem, DType dtype)
-      : problem_(problem), dtype_(dtype), tolerance_(gemm::Definition::tolerance(problem, dtype)) {}
-
-  Status open(std::span<void* const> pointers, Stream stream) {
-    const auto specs = gemm::Definition::tensors(problem_, dtype_);
-    std::vector<std::vector<char>> copies(specs.size());
-    std::vector<HostTensor> inputs(specs.size(), HostTensor{dtype_, nullptr});
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].role != Role::in) continue;
-      copies[i].resize(specs[i].bytes());
-      NOISEFLOOR_CUDA(cudaMemcpyAsync(copies[i].data(), pointers[i], copies[i].size(), cudaMemcpyDeviceToHost, stream));
-      inputs[i].data = copies[i].data();
-    }
-    NOISEFLOOR_CUDA(cudaStreamSynchronize(stream));
-    // Every element where that is cheap: a wrong split shows in few of them.
-    const std::int64_t total = problem_.m * problem_.n;
-    const auto affordable = std::max<std::int64_t>(kMinimumSamples, kOracleProducts / problem_.k);
-    if (total <= affordable) {
-      elements_.resize(static_cast<std::size_t>(total));
-      std::iota(elements_.begin(), elements_.end(), std::int64_t{0});
-    } else {
-      std::mt19937_64 random(1);
-      std::uniform_int_distribution<std::int64_t> any(0, total - 1);
-      for (std::int64_t i = 0; i < affordable; ++i) elements_.push_back(any(random));
-      std::sort(elements_.begin(), elements_.end());
-    }
-    expected_.resize(elements_.size());
-    gemm::Definition::reference(problem_, dtype_, inputs, specs.size() - 1, elements_, expected_);
-    double squares = 0;
-    for (const double value : expected_) squares += value * value;
-    rms_ = std::sqrt(squares / static_cast<double>(expected_.size()));
-    return success();
-  }
-
-  Status check(const void* d, Stream stream, bool& accurate) const {
-    std::vector<char> actual(static_cast<std::size_t>(problem_.m * problem_.n) * size_of(dtype_));
-    NOISEFLOOR_CUDA(cudaMemcpyAsync(actual.data(), d, actual.size(), cudaMemcpyDeviceToHost, stream));
-    NOISEFLOOR_CUDA(cudaStreamSynchronize(stream));
-    accurate = true;
-    for (std::size_t i = 0; i < elements_.size(); ++i) {
-      const double error = std::abs(load_element(dtype_, actual.data(), elements_[i]) - expected_[i]);
-      accurate = accurate && error <= tolerance_.max_error * (std::abs(expected_[i]) + rms_);
-    }
-    return success();
-  }
-
- private:
-  static constexpr std::int64_t kMinimumSamples = 1024;
-  static constexpr std::int64_t kOracleProducts = 20'000'000;  // some 30 ms of one core
-  Problem problem_;
-  DType dtype_;
-  Tolerance tolerance_;
-  std::vector<std::int64_t> elements_;
-  std::vector<double> expected_;
-  double rms_ = 0;
-};
 
 // cuBLASLt's handles, destroyed with the run.
 template <class Handle>
@@ -155,7 +91,7 @@ class Run final : public BaselineRun {
     a_ = layout(type, k, m);
     d_ = layout(type, n, m);
     if (heuristics(kBestAlignment).empty())
-      throw std::runtime_error("cuBLASLt's heuristics offer no algorithm for this problem");
+      throw LibraryRefused("cuBLASLt's heuristics offer no algorithm for this problem");
   }
 
   std::size_t workspace_bytes() const override { return kWorkspaceBytes; }
@@ -172,30 +108,42 @@ class Run final : public BaselineRun {
     const int offered = tuned.ran;
 
     // More splits than the heuristics thought of, around the winners and their own favourites.
-    std::vector<cublasLtMatmulHeuristicResult_t> finalists;
-    for (const Timed& timed : tuned.ranking) finalists.push_back(candidates_[static_cast<std::size_t>(timed.index)]);
-    const std::size_t ranked = finalists.size();
-    for (std::size_t i = 0; i < std::min(kSplitKSeeds, candidates_.size()); ++i) add_splits(candidates_[i], finalists);
-    for (std::size_t i = 0; i < std::min(kSplitKSeeds, ranked); ++i) add_splits(finalists[i], finalists);
-    candidates_ = std::move(finalists);
+    const std::size_t heuristics_offered = candidates_.size();
+    for (std::size_t i = 0; i < std::min(kSplitKSeeds, heuristics_offered); ++i)
+      add_splits(candidates_[i], candidates_);
+    for (std::size_t i = 0; i < std::min(kSplitKSeeds, tuned.ranking.size()); ++i)
+      add_splits(candidates_[static_cast<std::size_t>(tuned.ranking[i].index)], candidates_);
     tuned = rank_candidates(static_cast<int>(candidates_.size()), try_candidate, context);
     if (!tuned.status.ok()) return tuned.status;
 
-    // Some of cuBLASLt's kernels round more often than the op allows (split-K with a residual): the fastest that does
-    // not.
-    SampledOracle oracle(problem_, dtype_);
+    // Some of cuBLASLt's kernels for unaligned problems with a residual round more than once.
+    gemm::SampledOracle oracle(problem_, dtype_);
     if (const Status status = oracle.open(pointers, context.stream); !status.ok()) return status;
     for (const Timed& timed : tuned.ranking) {
       bool accurate = false;
       if (const Status status = try_candidate(timed.index); !status.ok()) return status;
       if (const Status status = oracle.check(tensors.d, context.stream, accurate); !status.ok()) return status;
-      if (!accurate) continue;
-      chosen_ = candidates_[static_cast<std::size_t>(timed.index)];
-      tuned_ = true;
-      description_ = describe(offered, tuned.ran);
-      return success();
+      if (accurate) {
+        choose(timed.index, offered, tuned.ran);
+        return success();
+      }
     }
-    return failure(StatusCode::unsupported_problem, "none of cuBLASLt's fastest algorithms meets the op's tolerance");
+    // None of the fastest: the fastest of those that are accurate.
+    std::vector<int> accurate_ones;
+    for (int i = 0; i < static_cast<int>(candidates_.size()); ++i) {
+      bool accurate = false;
+      if (!try_candidate(i).ok()) continue;
+      if (const Status status = oracle.check(tensors.d, context.stream, accurate); !status.ok()) return status;
+      if (accurate) accurate_ones.push_back(i);
+    }
+    if (accurate_ones.empty())
+      return failure(StatusCode::unsupported_problem, "none of cuBLASLt's algorithms meets the op's tolerance");
+    tuned = rank_candidates(
+        static_cast<int>(accurate_ones.size()),
+        [&](int i) { return try_candidate(accurate_ones[static_cast<std::size_t>(i)]); }, context);
+    if (!tuned.status.ok()) return tuned.status;
+    choose(accurate_ones[static_cast<std::size_t>(tuned.ranking.front().index)], offered, tuned.ran);
+    return success();
   }
 
   Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
@@ -320,15 +268,21 @@ class Run final : public BaselineRun {
     return value;
   }
 
-  std::string describe(int offered, int refined) const {
+  void choose(int index, int offered, int tried) {
+    chosen_ = candidates_[static_cast<std::size_t>(index)];
+    tuned_ = true;
+    description_ = describe(offered, tried);
+  }
+
+  std::string describe(int offered, int tried) const {
     return "cuBLASLt " + std::to_string(lt_.version()) + " algorithm " +
            std::to_string(config<std::int32_t>(CUBLASLT_ALGO_CONFIG_ID)) + ", tile " +
            std::to_string(config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_TILE_ID)) + ", stages " +
            std::to_string(config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_STAGES_ID)) + ", cluster " +
            std::to_string(config<std::uint16_t>(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)) + ", split-K " +
            std::to_string(config<std::int32_t>(CUBLASLT_ALGO_CONFIG_SPLITK_NUM)) + ", workspace " +
-           std::to_string(chosen_.workspaceSize) + " B; best of " + std::to_string(offered) + " heuristics, then of " +
-           std::to_string(refined) + " winners and further splits";
+           std::to_string(chosen_.workspaceSize) + " B; best of " + std::to_string(tried) + " of which " +
+           std::to_string(offered) + " came from heuristics";
   }
 
   Problem problem_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
 #include <unordered_map>
 
 #include "baselines/baseline.h"
@@ -24,7 +23,7 @@ namespace fe = cudnn_frontend;
 using Node = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 void require(fe::error_t error, const char* call) {  // by value: its message is read by a non-const member
-  if (error.is_bad()) throw std::runtime_error(std::string("cuDNN ") + call + ": " + error.get_message());
+  if (error.is_bad()) throw LibraryRefused(std::string("cuDNN ") + call + ": " + error.get_message());
 }
 
 fe::DataType_t data_type(DType dtype) {
@@ -36,7 +35,7 @@ fe::DataType_t data_type(DType dtype) {
     case DType::fp16:
       return fe::DataType_t::HALF;
     default:
-      throw std::runtime_error(std::string("cuDNN graphs here take bf16, fp16 and fp32, not ") + to_string(dtype));
+      throw LibraryRefused(std::string("cuDNN graphs here take bf16, fp16 and fp32, not ") + to_string(dtype));
   }
 }
 
@@ -46,18 +45,12 @@ fe::PointwiseMode_t mode(Pointwise operation) {
       return fe::PointwiseMode_t::IDENTITY;
     case Pointwise::add:
       return fe::PointwiseMode_t::ADD;
-    case Pointwise::subtract:
-      return fe::PointwiseMode_t::SUB;
     case Pointwise::multiply:
       return fe::PointwiseMode_t::MUL;
     case Pointwise::minimum:
       return fe::PointwiseMode_t::MIN;
     case Pointwise::maximum:
       return fe::PointwiseMode_t::MAX;
-    case Pointwise::rsqrt:
-      return fe::PointwiseMode_t::RSQRT;
-    case Pointwise::swish:
-      return fe::PointwiseMode_t::SWISH_FWD;
   }
   return fe::PointwiseMode_t::NOT_SET;
 }
@@ -96,7 +89,7 @@ Graph::Graph() {
   load_libraries();
   state_ = std::make_unique<State>();
   const cudnnStatus_t status = fe::detail::create_handle(&state_->handle);
-  if (status != CUDNN_STATUS_SUCCESS) throw std::runtime_error("cudnnCreate: " + fe::detail::get_last_error_string_());
+  if (status != CUDNN_STATUS_SUCCESS) throw LibraryRefused("cudnnCreate: " + fe::detail::get_last_error_string_());
   state_->graph.set_io_data_type(fe::DataType_t::FLOAT)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -127,21 +120,6 @@ int Graph::pointwise(Pointwise operation, int a) {
 int Graph::pointwise(Pointwise operation, int a, int b) {
   const auto attributes = fe::graph::Pointwise_attributes().set_mode(mode(operation));
   return state_->add(state_->graph.pointwise(state_->at(a), state_->at(b), attributes));
-}
-
-int Graph::mean(int a, const Layout& layout) {
-  const auto attributes = fe::graph::Reduction_attributes().set_mode(fe::ReductionMode_t::AVG);
-  const Node node = state_->graph.reduction(state_->at(a), attributes);
-  node->set_dim(layout.extents).set_stride(layout.strides);
-  return state_->add(node);
-}
-
-int Graph::instance_norm(int a, int scale, int bias, float epsilon) {
-  Node constant = state_->graph.tensor(epsilon);
-  auto attributes =
-      fe::graph::Instancenorm_attributes().set_forward_phase(fe::NormFwdPhase_t::INFERENCE).set_epsilon(constant);
-  const auto results = state_->graph.instancenorm(state_->at(a), state_->at(scale), state_->at(bias), attributes);
-  return state_->add(results[0]);
 }
 
 void Graph::output(int node, DType dtype, const Layout& layout) {
@@ -177,7 +155,7 @@ void Graph::build(double budget_seconds) {
     names.push_back(name);
     state_->workspace = std::max(state_->workspace, static_cast<std::size_t>(bytes));
   }
-  if (state_->usable.empty()) throw std::runtime_error("cuDNN has no engine for this graph: " + refusal);
+  if (state_->usable.empty()) throw LibraryRefused("cuDNN has no engine for this graph: " + refusal);
 }
 
 int Graph::plans() const {

@@ -1,4 +1,4 @@
-// A graph of pointwise operations, reductions and normalisations for cuDNN, without its headers: cudnn_frontend.h takes
+// A graph of pointwise operations for cuDNN, without its headers: cudnn_frontend.h takes
 // more than a minute to compile, so cudnn_graph.cpp alone includes it. A build without cuDNN has
 // cudnn_graph_missing.cpp in its place.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace noisefloor::cudnn {
 
-enum class Pointwise { identity, add, subtract, multiply, minimum, maximum, rsqrt, swish };
+enum class Pointwise { identity, add, multiply, minimum, maximum };
 
 // Extents and strides in elements, outermost first.
 struct Layout {
@@ -24,7 +24,7 @@ struct Layout {
 };
 
 // Built once, then run. Intermediate tensors are fp32 and live in registers where an engine can fuse them; so is all
-// arithmetic. Node numbers identify tensors. The functions throw std::runtime_error with cuDNN's words.
+// arithmetic. Node numbers identify tensors. The functions throw LibraryRefused with cuDNN's words.
 class Graph {
  public:
   Graph();  // throws LibraryMissing
@@ -36,10 +36,6 @@ class Graph {
   int scalar(float value);  // passed by value
   int pointwise(Pointwise operation, int a);
   int pointwise(Pointwise operation, int a, int b);
-  // Mean over every dimension whose extent in `layout` is 1.
-  int mean(int a, const Layout& layout);
-  // Over all dimensions but the first two; scale and bias are fp32 [1, extent, 1, ...].
-  int instance_norm(int a, int scale, int bias, float epsilon);
   void output(int node, DType dtype, const Layout& layout);
 
   // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guess first,

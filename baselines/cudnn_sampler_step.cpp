@@ -89,8 +89,6 @@ Layout row_layout(const Problem& problem) {
 
 std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const DeviceInfo&) {
   const auto problem = any.as<Problem>();
-  std::vector<GraphChoice> choices;
-  choices.push_back({"rows", make_graph(problem, dtype, row_layout(problem))});
   const auto half = static_cast<std::ptrdiff_t>(problem.total()) * static_cast<std::ptrdiff_t>(size_of(dtype));
   const auto bind = [problem, half](std::span<void* const> pointers) {
     const auto tensors = sampler_step::Definition::bind(problem, PointerCursor(pointers));
@@ -104,7 +102,7 @@ std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const De
     if (tensors.history_out != nullptr) bound.push_back(tensors.history_out);
     return bound;
   };
-  return std::make_unique<GraphRun>(std::move(choices), bind);
+  return std::make_unique<GraphRun>(make_graph(problem, dtype, row_layout(problem)), bind);
 }
 
 }  // namespace

@@ -42,8 +42,9 @@ def _parser():
     sweep.add_argument("--noisefloor", metavar="PATH", help="the program to ask for problems; without it, they are read from standard "
                        "input as `noisefloor list problems --format json` prints them")
     sweep.add_argument("--ops", default="", metavar="A,B", help=f"default: all of {','.join(OPS)}")
-    sweep.add_argument("--networks", default="", metavar="A,B", help="default: those of the program's default sweep")
-    sweep.add_argument("--dtypes", default="bf16", metavar="A,B", help="default: bf16")
+    sweep.add_argument("--networks", default="", metavar="A,B", help="default: the problems that the run folder has rows of; in a new one, "
+                       "all")
+    sweep.add_argument("--dtypes", default="", metavar="A,B", help="default: those of the run folder's rows; in a new one, bf16")
     sweep.add_argument("--variants", default=",".join(VARIANTS), metavar="A,B", help=f"default: {','.join(VARIANTS)}")
     sweep.add_argument("--device", type=int, default=0, metavar="N", help="CUDA device, default 0")
     sweep.add_argument("--budget", type=_positive, metavar="SECONDS", help="start no further row after this long; what is left out goes to "
@@ -103,6 +104,10 @@ def _sweep(arguments):
     from baselines.pytorch.sweep import DeviceLost, Sweep, order, versions
 
     with RunFolder(arguments.run_dir) as folder:
+        if not networks:
+            swept = {(op, text) for op, text, _, _ in folder.done}
+            problems = [problem for problem in problems if not swept or (problem.op, problem.text) in swept]
+        dtypes = dtypes or sorted({dtype for _, _, dtype, _ in folder.done} & set(DTYPES)) or ["bf16"]
         folder.write_versions(versions())
         sweep = Sweep(folder, arguments.device, arguments.compile_mode, arguments.crosscheck)
         try:

@@ -24,7 +24,9 @@ BoundCase::BoundCase(Fixture& fixture, const Candidate& candidate) : fixture_(&f
     platform.fill_bytes(static_cast<char*>(workspace_.data()) + bytes, kGuardByte, kGuardBytes);
   }
   if (run_) {
-    throw_if_failed(run_->tune(fixture.pointers(), workspace_.data(), platform.context()));
+    const Status status = run_->tune(fixture.pointers(), workspace_.data(), platform.context());
+    if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
+    throw_if_failed(status);
     platform.synchronize();
     return;
   }

@@ -141,6 +141,12 @@ CaseResult CaseRunner::run(const Case& test_case) {
       place_under_roof(test_case, row);
       count(test_case, bound, row);
     }
+  } catch (const LibraryMissing& error) {
+    row.status = Outcome::not_built;
+    row.reason = error.what();
+  } catch (const LibraryRefused& error) {
+    row.status = Outcome::unsupported_problem;
+    row.reason = error.what();
   } catch (const OutOfMemory& error) {
     row.status = Outcome::out_of_memory;
     row.reason = error.what();
