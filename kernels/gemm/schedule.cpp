@@ -49,17 +49,17 @@ Schedule make_schedule(const Problem& problem, int tile, int multicast, int spli
 // the filling of the pipe and the epilogue, a split the exchange of partial sums. The constants are a fit to timings of
 // all schedules on some sixty problems of diffusion networks, held within what the hardware can do.
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count) {
-  constexpr double kFmaPerCycle = 2048 * 0.97;  // bf16: four tensor cores of 512, less what their issue costs
-  constexpr double kBytesPerCycle = 64;         // L2 to one SM
-  constexpr double kLoadLatency = 2000;         // of a stage, under load: `stages` of them are in flight
-  constexpr double kLeastStep = 150;            // barriers and issue
-  constexpr double kByteCycles = 0.0006;        // what a loaded byte takes from the products (shared memory, power)
-  constexpr double kFillCycles = 500;           // first load to first product
-  constexpr double kStoreCycles = 0.035;        // per element of a tile
-  constexpr double kExchangeCycles = 0.30;      // per element of a partial tile sent through distributed shared memory
-  constexpr double kMeetCycles = 550;           // a cluster's blocks waiting for each other
-  constexpr double kMeetCyclesPerBlock = 80;
-  constexpr double kMulticastCycles = 200;  // neighbours in lock step, once per launch
+  constexpr double kFmaPerCycle = 2048 * 0.98;  // bf16: four tensor cores of 512, less what their issue costs
+  constexpr double kBytesPerCycle = 70;         // L2 to one SM
+  constexpr double kLoadLatency = 2500;         // of a stage, under load: `stages` of them are in flight
+  constexpr double kLeastStep = 230;            // barriers and issue
+  constexpr double kByteCycles = 0.00055;       // what a loaded byte takes from the products (shared memory, power)
+  constexpr double kFillCycles = 850;           // first load to first product
+  constexpr double kStoreCycles = 0.012;        // per element of a tile
+  constexpr double kExchangeCycles = 0.24;      // per element of a partial tile sent through distributed shared memory
+  constexpr double kMeetCycles = 600;           // a cluster's blocks waiting for each other
+  constexpr double kMeetCyclesPerBlock = 60;
+  constexpr double kMulticastCycles = 280;  // neighbours in lock step, once per launch
 
   const Tile& shape = kTiles[static_cast<std::size_t>(schedule.tile)];
   const double elements = static_cast<double>(shape.block_m()) * shape.block_n;
