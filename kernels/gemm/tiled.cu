@@ -70,18 +70,18 @@ __global__ void __launch_bounds__(kThreads, 2)
   const std::int64_t n = epilogue.n;
   const int columns = epilogue.gated() ? kHalf : kTile;  // of D
   const auto tiles_n = static_cast<unsigned>((n + columns - 1) / columns);
-  const std::int64_t row0 = std::int64_t{blockIdx.x / tiles_n} * kTile;
-  const std::int64_t column0 = std::int64_t{blockIdx.x % tiles_n} * columns;
+  const int row0 = static_cast<int>(blockIdx.x / tiles_n) * kTile;  // extents are at most 2^24
+  const int column0 = static_cast<int>(blockIdx.x % tiles_n) * columns;
 
   // Which row this thread loads, and where it puts it: neighbouring threads write neighbouring banks.
   const int line = static_cast<int>(threadIdx.x) % kTile;
   const bool loads_a = threadIdx.x < kTile;
   const T* source = nullptr;
   if (loads_a) {
-    if (row0 + line < m) source = a + (row0 + line) * k;
+    if (row0 + line < m) source = a + std::int64_t{row0 + line} * k;
   } else {
     const bool is_gate = epilogue.gated() && line >= kHalf;
-    const std::int64_t column = column0 + (is_gate ? line - kHalf : line);
+    const int column = column0 + (is_gate ? line - kHalf : line);
     if (column < n) source = b + (is_gate ? n + column : column) * k;
   }
   const bool wide = k % kVectorLanes<T> == 0;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const ColumnEpilogue<T, 4> right(epilogue, epilogue.gated() ? n : column0 + kHalf + thread_column);  // n: none
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    const std::int64_t row = row0 + thread_row + (r / 4) * kHalf + r % 4;
+    const int row = row0 + thread_row + (r / 4) * kHalf + r % 4;
     if (row >= m) continue;
     const float low[4] = {sums[r][0], sums[r][1], sums[r][2], sums[r][3]};
     const float high[4] = {sums[r][4], sums[r][5], sums[r][6], sums[r][7]};
