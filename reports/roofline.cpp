@@ -101,17 +101,17 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
 std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows) {
   // Every problem of a network that the run knows of, timed or not.
   std::map<std::tuple<std::string, std::string, std::string>, std::map<std::string, long>> needs;  // (network, op, dtype)
-  std::map<std::string, std::map<std::string, double>> times;                                      // problem -> choice -> us
+  std::map<std::string, std::map<std::string, const SweepRow*>> chosen;                            // problem -> choice -> row
   std::map<std::string, std::vector<std::string>> choices;                                         // op -> in order met
   for (const SweepRow& row : rows) {
     for (const NetworkCount& use : parse_networks(row.networks))
       needs[{use.network, row.op, row.dtype}][problem_key(row)] = use.count;
     auto& known = choices[row.op];
     if (std::find(known.begin(), known.end(), row.variant) == known.end()) known.push_back(row.variant);
-    if (timed(row)) times[problem_key(row)][row.variant] = *row.time_cold_us;
+    if (timed(row)) chosen[problem_key(row)][row.variant] = &row;
   }
-  for (const SweepRow* row : fastest_rows(rows, true)) times[problem_key(*row)]["own best"] = *row->time_cold_us;
-  for (const SweepRow* row : fastest_rows(rows, false)) times[problem_key(*row)]["fastest"] = *row->time_cold_us;
+  for (const SweepRow* row : fastest_rows(rows, true)) chosen[problem_key(*row)]["own best"] = row;
+  for (const SweepRow* row : fastest_rows(rows, false)) chosen[problem_key(*row)]["fastest"] = row;
 
   std::vector<NetworkTotal> totals;
   for (const auto& [where, problems] : needs) {
@@ -119,14 +119,16 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows) {
     std::vector<std::string> names = choices[op];
     names.insert(names.end(), {"own best", "fastest"});
     for (const std::string& choice : names) {
-      NetworkTotal total{network, op, dtype, choice, 0, static_cast<int>(problems.size()), 0};
+      NetworkTotal total{network, op, dtype, choice, 0, 0, static_cast<int>(problems.size()), 0};
       for (const auto& [problem, count] : problems) {
-        const auto by_choice = times.find(problem);
-        const auto found = by_choice == times.end() ? std::map<std::string, double>::iterator{} : by_choice->second.find(choice);
-        if (by_choice == times.end() || found == by_choice->second.end())
+        const auto& by_choice = chosen[problem];
+        const auto found = by_choice.find(choice);
+        if (found == by_choice.end()) {
           ++total.missing;
-        else
-          total.microseconds += found->second * static_cast<double>(count);
+          continue;
+        }
+        total.microseconds += *found->second->time_cold_us * static_cast<double>(count);
+        total.warm_microseconds += found->second->time_warm_us.value_or(0) * static_cast<double>(count);
       }
       if (total.missing < total.problems) totals.push_back(total);
     }

@@ -25,11 +25,12 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings);
 // The fastest `ok` row of each (op, problem, dtype) by cold time; `own_only` leaves out baselines.
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only);
 
-// One forward pass of a network: the sum of cold time x count over an op's problems. `missing` counts problems of the network
+// One forward pass of a network: the sum of time x count over an op's problems. `missing` counts problems of the network
 // that the choice has no ok row for; the sum then leaves them out, and says so.
 struct NetworkTotal {
   std::string network, op, dtype, choice;  // choice: a variant's name, "own" or "fastest"
-  double microseconds = 0;
+  double microseconds = 0;       // cold
+  double warm_microseconds = 0;  // of the same rows
   int problems = 0;
   int missing = 0;
 };

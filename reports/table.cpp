@@ -57,11 +57,11 @@ std::string row_table(const std::vector<SweepRow>& rows) {
 }
 
 std::string totals_table(const std::vector<NetworkTotal>& totals) {
-  std::string text = fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12}  {}\n", "network", "op", "dtype", "variant", "total us",
-                                 "problems timed");
+  std::string text = fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12} {:>12}  {}\n", "network", "op", "dtype", "variant",
+                                 "cold us", "warm us", "problems timed");
   for (const NetworkTotal& total : totals)
-    text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f}  {} of {}\n", total.network, total.op, total.dtype, total.choice,
-                        total.microseconds, total.problems - total.missing, total.problems);
+    text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f} {:>12.1f}  {} of {}\n", total.network, total.op, total.dtype,
+                        total.choice, total.microseconds, total.warm_microseconds, total.problems - total.missing, total.problems);
   return text;
 }
 

@@ -8,6 +8,11 @@
 #include "tests/support/wrong_variants.h"
 
 namespace noisefloor {
+
+void PrintTo(const Candidate& candidate, std::ostream* stream) {
+  *stream << candidate.op->name << " " << candidate.name;
+}
+
 namespace {
 
 Platform& device() {
@@ -44,15 +49,18 @@ TEST_P(Catalogue, MatchesTheOracle) {
     if (entry.op != candidate.op) continue;
     for (const DType dtype : entry.op->dtypes) {
       if (!candidate.can_run(entry.problem, dtype)) continue;
+      // Libraries tune for a second or more per problem, and their kernels are not what is tested here.
+      const bool library = candidate.kind == Kind::baseline;
+      if (library && dtype != DType::bf16) continue;
       SCOPED_TRACE(entry.op->name + " " + entry.text + " " + to_string(dtype) + " " + candidate.name);
-      for (const std::uint64_t seed : {1, 2}) {
+      for (std::uint64_t seed = 1; seed <= (library ? 1 : 2); ++seed) {
         Fixture fixture(device(), *entry.op, entry.problem, dtype, seed);
         Verifier verifier(fixture, 2e8);
         std::unique_ptr<BoundCase> bound;
         try {
           bound = std::make_unique<BoundCase>(fixture, candidate);
         } catch (const std::runtime_error& error) {
-          ASSERT_EQ(candidate.kind, Kind::baseline) << error.what();  // a library may refuse; ours may not
+          ASSERT_TRUE(library) << error.what();  // a library may refuse; ours may not
           break;
         }
         const Verdict verdict = verifier.verify(*bound);
