@@ -59,7 +59,8 @@ fe::PointwiseMode_t mode(Pointwise operation) {
 void load_libraries() {
   static const bool loaded = [] {
     // cudnn-frontend opens the runtime by this name; opened here first, it is found wherever it is.
-    const DynamicLibrary runtime("libcudart.so.13", NOISEFLOOR_CUDA_LIBRARY_DIR);
+    const std::string runtime_name = "libcudart.so." + std::to_string(CUDART_VERSION / 1000);
+    const DynamicLibrary runtime(runtime_name.c_str(), NOISEFLOOR_CUDA_LIBRARY_DIR);
     const DynamicLibrary cudnn("libcudnn.so." NOISEFLOOR_TEXT(CUDNN_MAJOR), NOISEFLOOR_CUDNN_LIBRARY_DIR);
     fe::cudnn_dlhandle = cudnn.handle();
     return true;
