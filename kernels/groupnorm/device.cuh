@@ -1,4 +1,4 @@
-// What the GPU variants share: merging of statistics, SiLU, and the one multiply-add per element that the op comes down
+// What the GPU variants share: SiLU, and the one multiply-add per element that the op comes down
 // to.
 #pragma once
 
@@ -6,22 +6,6 @@
 #include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
-
-// Mean and M2 (sum of squared deviations from the mean) of `count` numbers.
-struct Moments {
-  float count;
-  float mean;
-  float m2;
-};
-
-// Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
-__device__ __forceinline__ Moments merge(const Moments& a, const Moments& b) {
-  const float count = a.count + b.count;
-  if (!(count > 0)) return {0, 0, 0};
-  const float share = b.count / count;
-  const float delta = b.mean - a.mean;
-  return {count, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.count * share};
-}
 
 // exp(-v) overflows to infinity below v = -88, where the quotient is the limit, -0.
 __device__ __forceinline__ float silu(float v) {

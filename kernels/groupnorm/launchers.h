@@ -13,4 +13,9 @@ Status launch_naive(const Problem&, DType, const Tensors&, const Scratch&, const
 std::size_t tiled_workspace_bytes(const Problem&, DType, const DeviceInfo&);
 Status launch_tiled(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
 
+std::size_t tensor_core_sm80_workspace_bytes(const Problem&, DType, const DeviceInfo&);
+Status launch_tensor_core_sm80(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+Status launch_ptx_sm90a(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
 }  // namespace noisefloor::groupnorm

@@ -8,41 +8,53 @@
 namespace noisefloor::groupnorm {
 namespace {  // each file that includes this is compiled for architectures of its own
 
-constexpr int kFinishThreads = 128;
+constexpr int kFinishThreads = 256;
 
-// One block per (image, group). Each thread merges every 128th partial, then the block merges pairwise: a fixed order.
+// One block per (image, group): the partials' moments about the first partial's mean, so that merging is adding. Each
+// thread adds every 256th partial, then the block adds pairwise: a fixed order.
 template <class T>
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(Problem p, Tensors t, SlabPlan plan, const float* partials, float* coefficients) {
-  __shared__ Moments shared[kFinishThreads];
+  __shared__ float shared_sum[kFinishThreads], shared_squares[kFinishThreads];
   // 32-bit arithmetic where it divides: channels <= 2^16, slabs * width < 2^31.
   const unsigned groups = static_cast<unsigned>(p.groups);
   const unsigned width = static_cast<unsigned>(p.channels) / groups;
   const std::int64_t image = blockIdx.x / groups;
   const std::int64_t first = blockIdx.x % groups * width;
   const float* image_partials = partials + image * plan.slabs * 2 * p.channels + first;
-  Moments own{0, 0, 0};
+  const float origin = image_partials[0];
+  float sum = 0, squares = 0;
+#pragma unroll 4
   for (unsigned i = threadIdx.x; i < static_cast<unsigned>(plan.slabs) * width; i += kFinishThreads) {
     const std::int64_t slab = i / width;
     const float* partial = image_partials + slab * 2 * p.channels + i % width;
     const auto rows = static_cast<float>(min(plan.slab_rows, p.hw - slab * plan.slab_rows));
-    own = merge(own, {rows, partial[0], partial[p.channels]});
+    const float delta = partial[0] - origin;
+    sum += rows * delta;
+    squares += partial[p.channels] + rows * delta * delta;
   }
-  shared[threadIdx.x] = own;
+  shared_sum[threadIdx.x] = sum;
+  shared_squares[threadIdx.x] = squares;
   for (int stride = kFinishThreads / 2; stride > 0; stride /= 2) {
     __syncthreads();
-    if (threadIdx.x < stride) shared[threadIdx.x] = merge(shared[threadIdx.x], shared[threadIdx.x + stride]);
+    if (threadIdx.x < stride) {
+      shared_sum[threadIdx.x] += shared_sum[threadIdx.x + stride];
+      shared_squares[threadIdx.x] += shared_squares[threadIdx.x + stride];
+    }
   }
   __syncthreads();
-  const Moments group = shared[0];
-  const float rstd = 1.0f / sqrtf(group.m2 / group.count + static_cast<float>(p.eps));
+  const float scale = 1.0f / (static_cast<float>(p.hw) * static_cast<float>(width));
+  const float offset = shared_sum[0] * scale;
+  const float variance = fmaxf(shared_squares[0] - shared_sum[0] * offset, 0.0f) * scale;
+  const float mean = origin + offset;
+  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
   for (std::int64_t c = first + threadIdx.x; c < first + width; c += kFinishThreads) {
-    const float2 ab = channel_coefficients<T>(p, t, group.mean, rstd, c, image * p.channels + c);
+    const float2 ab = channel_coefficients<T>(p, t, mean, rstd, c, image * p.channels + c);
     coefficients[image * 2 * p.channels + c] = ab.x;
     coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
   }
   if (p.stats && threadIdx.x == 0) {
-    t.mean[blockIdx.x] = group.mean;
+    t.mean[blockIdx.x] = mean;
     t.rstd[blockIdx.x] = rstd;
   }
 }

@@ -21,12 +21,12 @@ struct SlabPlan {
   int threads() const { return tile_columns * tile_rows; }
 };
 
-// `lanes`: elements per access. Tiles are as wide as the row, up to a block; slabs give each SM about eight blocks, but
-// each thread four rows or more to add up where the problem has them.
-inline SlabPlan plan_slabs(const Problem& p, int lanes, int sm_count) {
+// `lanes`: elements per access. Tiles are as wide as the row, up to `max_columns`; slabs give each SM about eight
+// blocks, but each thread four rows or more to add up where the problem has them.
+inline SlabPlan plan_slabs(const Problem& p, int lanes, int sm_count, int max_columns = kSlabThreads) {
   SlabPlan plan;
   const std::int64_t columns = (p.channels + lanes - 1) / lanes;
-  plan.tile_columns = static_cast<int>(std::min<std::int64_t>(columns, kSlabThreads));
+  plan.tile_columns = static_cast<int>(std::min<std::int64_t>(columns, max_columns));
   plan.tile_rows = kSlabThreads / plan.tile_columns;
   plan.tiles = static_cast<int>((columns + plan.tile_columns - 1) / plan.tile_columns);
   const std::int64_t wanted = std::max<std::int64_t>(8 * sm_count / (p.n * plan.tiles), 1);

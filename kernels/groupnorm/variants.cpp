@@ -1,4 +1,5 @@
 // The ladder, best last.
+#include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/launchers.h"
 
 namespace noisefloor::groupnorm {
@@ -8,11 +9,31 @@ Support any_problem(const Problem&, DType) {
   return supported();
 }
 
+Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.channels % 8 != 0) return unsupported("needs channels divisible by 8");
+  if (p.channels_per_group() % 2 != 0) return unsupported("needs an even number of channels per group");
+  return supported();
+}
+
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.channels % kClusterLanes != 0) return unsupported("needs channels divisible by 8");
+  if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
+  if (p.n * p.channels > INT32_MAX) return unsupported("needs n * channels < 2^31");
+  if (!choose_cluster_plan(p, 1))
+    return unsupported("needs hw rows of some groups, a multiple of 16 bytes wide, to fit 16 blocks' shared memory");
+  return supported();
+}
+
 const Variant<Definition> kVariants[] = {
     {"host", Kind::host, Arch::host, launch_host, any_problem, host_workspace_bytes},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), any_problem},
     {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), any_problem,
      NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)},
+    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
+     for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)},
+    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
 };
 
 }  // namespace

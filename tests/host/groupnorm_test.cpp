@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/launchers.h"
 #include "kernels/groupnorm/slabs.h"
 
@@ -184,6 +185,70 @@ TEST(Groupnorm, SlabsCoverEveryRowOnce) {
     RC_ASSERT(static_cast<std::int64_t>(plan.tiles) * plan.tile_columns * lanes >= p.channels);
     RC_ASSERT(plan.threads() >= 1 && plan.threads() <= kSlabThreads);
   }));
+}
+
+Problem network_problem(std::int64_t n, std::int64_t hw, std::int64_t channels) {
+  Problem p;
+  p.n = n;
+  p.hw = hw;
+  p.channels = channels;
+  p.groups = 32;
+  p.fusion = Fusion::silu;
+  return p;
+}
+
+TEST(Groupnorm, ClusterPlansFitTheMachineAndCoverTheProblem) {
+  EXPECT_TRUE(rc::check([] {
+    Problem p;
+    p.n = *rc::gen::inRange<int>(1, 100);
+    p.hw = *rc::gen::oneOf(rc::gen::inRange<int>(1, 100), rc::gen::inRange<int>(1, 20000));
+    p.groups = *rc::gen::inRange<int>(1, 65);
+    p.channels = p.groups * *rc::gen::inRange<int>(1, 100);
+    const auto plan = choose_cluster_plan(p, *rc::gen::inRange<int>(1, 200));
+    RC_PRE(plan.has_value());
+    RC_ASSERT(p.groups % plan->bundle == 0);
+    RC_ASSERT(plan->bundle * p.channels_per_group() == plan->columns * kClusterLanes);
+    RC_ASSERT(static_cast<std::int64_t>(plan->rows) * plan->blocks >= p.hw);
+    RC_ASSERT(plan->blocks >= 1 && plan->blocks <= kMaxClusterBlocks && (plan->blocks & (plan->blocks - 1)) == 0);
+    RC_ASSERT(plan->columns * plan->tile_rows <= kMaxClusterThreads);
+    RC_ASSERT(plan->threads >= 32 && plan->threads <= plan->columns * plan->tile_rows && plan->threads % 32 == 0);
+    RC_ASSERT(plan->pitch >= plan->columns * 16 && plan->pitch % 32 == 16);
+    RC_ASSERT(plan->shared_bytes() <= kSharedBytesPerBlock);
+  }));
+}
+
+TEST(Groupnorm, EveryProblemOfAdm64FitsACluster) {
+  for (const auto& [hw, channels] :
+       {std::pair{4096, 192}, {4096, 384}, {4096, 576}, {1024, 960}, {256, 1344}, {64, 1536}})
+    for (const int n : {1, 8, 32})
+      EXPECT_TRUE(choose_cluster_plan(network_problem(n, hw, channels), 132)) << n << " " << hw;
+}
+
+TEST(Groupnorm, ProblemsThatFitNoClusterHaveNoPlan) {
+  EXPECT_FALSE(choose_cluster_plan(network_problem(2, 129024, 320), 132));  // 80 bytes * 129024 rows, of 16 * 227 KiB
+  Problem ragged = network_problem(1, 64, 20);  // no bundle of its 4 groups of 5 is a multiple of 8 channels wide
+  ragged.groups = 4;
+  EXPECT_FALSE(choose_cluster_plan(ragged, 132));
+}
+
+TEST(Groupnorm, VariantsRefuseWhatTheyCannotRun) {
+  const auto reason = [](const char* variant, const char* text, DType dtype) -> std::string {
+    for (const AnyVariant& v : op().variants) {
+      if (v.name != variant) continue;
+      const Support support = v.can_run(op().parse(text), dtype);
+      return support ? "" : support.reason;
+    }
+    return "no such variant";
+  };
+  const char* plain = "n=1,hw=64,channels=192,groups=32";
+  for (const char* variant : {"host", "naive", "tiled", "tensor_core_sm80", "ptx_sm90a"})
+    EXPECT_EQ(reason(variant, plain, DType::bf16), "") << variant;
+  EXPECT_EQ(reason("tiled", "n=1,hw=5,channels=7,groups=7", DType::fp32), "");
+  EXPECT_EQ(reason("tensor_core_sm80", plain, DType::fp32), "needs bf16 or fp16");
+  EXPECT_EQ(reason("ptx_sm90a", plain, DType::fp32), "needs bf16 or fp16");
+  EXPECT_NE(reason("tensor_core_sm80", "n=1,hw=5,channels=24,groups=8", DType::bf16), "");
+  EXPECT_NE(reason("ptx_sm90a", "n=1,hw=5,channels=20,groups=4", DType::bf16), "");
+  EXPECT_NE(reason("ptx_sm90a", "n=2,hw=129024,channels=320,groups=32", DType::bf16), "");
 }
 
 }  // namespace

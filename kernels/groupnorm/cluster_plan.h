@@ -1,0 +1,44 @@
+// How ptx_sm90a cuts a problem: each image into bundles of groups, each bundle into the blocks of one cluster, by rows.
+// Pure arithmetic, tested on the host.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/groupnorm/groupnorm.h"
+
+namespace noisefloor::groupnorm {
+
+inline constexpr int kClusterLanes = 8;  // bf16 or fp16 elements of a 16-byte access
+inline constexpr int kMaxClusterThreads = 512;
+inline constexpr int kMaxClusterBlocks = 16;  // more than 8 needs cudaFuncAttributeNonPortableClusterSizeAllowed
+inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
+
+// Image-bundle pairs of a problem at most; the kernel divides their numbers in float.
+inline constexpr std::int64_t kMaxClusterUnits = std::int64_t{1} << 21;
+
+struct ClusterPlan {
+  int bundle = 1;     // groups of a block; bundle * channels_per_group is a multiple of kClusterLanes
+  int blocks = 1;     // of a cluster; a power of two
+  int rows = 1;       // of a block; the last blocks of a cluster may have fewer
+  int columns = 1;    // 16-byte columns of a bundle
+  int tile_rows = 1;  // rows that a block copies at once: thread t takes column t % columns of row t / columns
+  int threads = 32;   // of the whole warps among columns * tile_rows; a last, partial warp only copies
+  int pitch = 16;  // bytes of a row in shared memory: an odd number of columns, so that a column has no bank conflicts
+  int parts = 1;   // warps that share a column in the statistics
+
+  int shared_bytes() const {
+    const int sums = parts * 2 * columns * kClusterLanes;  // sum and squares of each channel, by warp
+    const int moments = (blocks + 1) * bundle * 2;         // mean and M2 of each group, by block; then mean and rstd
+    return rows * pitch + (sums + moments) * static_cast<int>(sizeof(float));
+  }
+};
+
+// The plan with these choices, or nothing where they do not fit the problem or the SM.
+std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads);
+
+// The plan that the launcher takes, or nothing where no bundle fits a cluster's shared memory (which does not depend on
+// `sm_count`).
+std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
+
+}  // namespace noisefloor::groupnorm

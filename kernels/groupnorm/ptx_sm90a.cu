@@ -1,0 +1,82 @@
+// One read, one write: a cluster of blocks holds one image's bundle of groups in shared memory.
+//
+// Better than tiled and tensor_core_sm80, which read x twice and run three kernels: each block copies its rows of the
+// bundle to shared memory once (cp.async, all of it in flight at once), takes the statistics from there, tells them to
+// the other blocks of the cluster through distributed shared memory, and writes y from the same copy. One launch, so
+// that a small problem costs one launch latency.
+//
+// Work unit: (image, bundle of groups as narrow as 16 bytes a row), rows shared out over a cluster of 1 to 16 blocks
+// (cluster_plan.cpp chooses; a pure function, tested on the host).
+// Steps: 1 copy; parameters prefetched to L2. 2 Each warp sums one 16-byte column (8 channels) of x - shift and its
+// squares, 32 rows at a time; a transposing reduction (16 shuffles for 16 values). 3 Eight lanes per group make (mean,
+// M2) of the block and store it into every block of the cluster; one cluster barrier. 4 Each block merges the moments
+// in rank order (Chan's formula) and writes fusion(x * a + b). Tile: rows x bundle, pitch an odd number of 16-byte
+// columns so that the column reads of step 2 have no bank conflicts. Threads: 96 to 512. Shared memory at n=32,
+// hw=4096, channels=192, bundle 16, cluster 16: 256 rows * 13 * 16 bytes = 52 KiB, sums 768 * 2 * 4 bytes at most,
+// moments 17 * 16 * 8: 4 blocks an SM. Registers: 64 (16 sums, 8 shifts, 8 values; then 16 coefficients). SiLU:
+// ex2.approx and one rcp.approx per two elements, since 16 special functions a clock an SM would bound the write pass.
+// Bound: memory, one read and one write. Limiter at that problem: latency: a block copies, reduces, waits for its
+// cluster and writes in turn, and 4 blocks of 7 warps an SM overlap these phases only in part. Requirements: sm_90a;
+// bf16 or fp16; some bundle of groups that is a multiple of 8 channels and whose hw rows fit the shared memory of 16
+// blocks (16 * 227 KiB less the sums); n * groups <= 2^21; n * channels < 2^31. Numerics: fp32; the shift is the
+// group's first value in the block, M2 = sum of squares - sum^2 / count about it (exact to 24 bits less those that
+// (shift - mean)^2 / variance takes); ex2 and rcp within 2 ulp. Source: original. The idea of keeping a group bundle on
+// chip for one pass: NVIDIA apex's group_norm_nhwc; DSMEM, clusters: PTX ISA.
+#include "kernels/core/cuda_status.h"
+#include "kernels/groupnorm/cluster.cuh"
+#include "kernels/groupnorm/launchers.h"
+
+namespace noisefloor::groupnorm {
+namespace {
+
+ClusterArguments make_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan) {
+  ClusterArguments a{};
+  a.t = t;
+  a.hw = static_cast<int>(p.hw);
+  a.channels = static_cast<int>(p.channels);
+  a.bundles = static_cast<int>(p.groups) / plan.bundle;
+  a.width = static_cast<int>(p.channels_per_group());
+  a.eps = static_cast<float>(p.eps);
+  a.size_inverse = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
+  a.bundles_inverse = 1.0f / static_cast<float>(a.bundles);
+  a.width_inverse = 1.0f / static_cast<float>(a.width);
+  a.columns_inverse = 1.0f / static_cast<float>(plan.columns);
+  a.plan = plan;
+  return a;
+}
+
+template <class T, bool kActivate>
+Status launch_cluster(const ClusterArguments& a, int images, cudaStream_t stream) {
+  const auto kernel = cluster_kernel<T, kActivate>;
+  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytesPerBlock));
+  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(a.plan.blocks), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(images * a.bundles * a.plan.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows));
+  config.dynamicSmemBytes = static_cast<std::size_t>(a.plan.shared_bytes());
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = a.plan.blocks > 1 ? 1 : 0;
+  const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, a);
+  if (launched != cudaSuccess) static_cast<void>(cudaGetLastError());  // returned here, so not left for the next launch
+  return cuda_status(launched, "groupnorm ptx_sm90a");
+}
+
+}  // namespace
+
+Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  const auto plan = choose_cluster_plan(p, context.device->sm_count);
+  if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
+  const ClusterArguments a = make_arguments(p, t, *plan);
+  const auto images = static_cast<int>(p.n);
+  if (p.fusion == Fusion::none)
+    return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, images, context.stream)
+                                : launch_cluster<__half, false>(a, images, context.stream);
+  return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, true>(a, images, context.stream)
+                              : launch_cluster<__half, true>(a, images, context.stream);
+}
+
+}  // namespace noisefloor::groupnorm

@@ -1,0 +1,152 @@
+// The tiled variant with the statistics' sums done by mma.sync: sums as a product with a selector of ones, sums of
+// squares as the diagonal of a product of the data with itself.
+//
+// Against tiled: a thread spends 8 subtractions (two elements each) and 6 mma on 16 elements, where tiled spends 16
+// conversions, 16 subtractions, 16 additions and 16 multiply-adds. It cannot gain more than that: the op is bound by
+// memory (2/3 of copy bandwidth for two reads and a write), 15 of 16 rows of the sums and 7 of 8 columns of the squares
+// are computed for nothing, and the normalisation has no product in it. The README has the numbers.
+//
+// Fragments, with g = lane / 4 and t = lane % 4: a lane reads the 16 bytes (4 channel pairs) of column g in rows t and
+// t + 4. As the A operand of m16n8k16 (row g: pair 2m, row g + 8: pair 2m + 1; k: rows of the tile, a pair's two
+// channels side by side) they need no shuffle. Sums: B[k][n] = 1 where k and n are both even or both odd, so that
+// column n of D holds the sums of the even or the odd channels. Squares: B = A^T of one half of the rows, whose
+// registers are the same; its diagonal D[r][r] is the sum of both channels' squares of pair r, and lies in the lane
+// with t = g / 2. Tile: slab_rows x 8 columns (64 channels). Threads: 8 warps, a warp 8 rows at a time. Shared memory:
+// 8 warps * (64 + 32) floats = 3 KiB. Registers: 8 + 16 accumulators, 8 of data. Kernels: statistics, finish, normalise
+// (slabs.cuh). Bound: memory. Requirements: bf16 or fp16; channels a multiple of 8; an even number of channels per
+// group. Numerics: d = x - shift is rounded to the row's dtype before it is squared (shift: the channel's value in the
+// slab's first row), an unbiased error of half a unit in d's last place; products exact, fp32 sums; Chan's formula
+// above the slab. Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
+#include "kernels/core/cuda_status.h"
+#include "kernels/groupnorm/launchers.h"
+#include "kernels/groupnorm/slabs.cuh"
+#include "kernels/ptx/mma.cuh"
+
+namespace noisefloor::groupnorm {
+namespace {
+
+constexpr int kTileColumns = 8;
+constexpr int kWarps = kSlabThreads / 32;
+constexpr int kWarpRows = 8;  // of one mma: k = 16 is 8 rows of 2 channels
+
+// Both halves of `a` minus those of `b`, rounded to T.
+template <class T>
+__device__ __forceinline__ std::uint32_t subtract_pairs(std::uint32_t a, std::uint32_t b) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 d = __hsub2(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
+    return reinterpret_cast<const std::uint32_t&>(d);
+  } else {
+    const __nv_bfloat162 d =
+        __hsub2(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
+    return reinterpret_cast<const std::uint32_t&>(d);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void load_deviations(const T* row, bool valid, const std::uint32_t (&shift)[4],
+                                                std::uint32_t (&d)[4]) {
+  const uint4 v = valid ? load_16_bytes(row) : make_uint4(shift[0], shift[1], shift[2], shift[3]);
+  d[0] = subtract_pairs<T>(v.x, shift[0]);
+  d[1] = subtract_pairs<T>(v.y, shift[1]);
+  d[2] = subtract_pairs<T>(v.z, shift[2]);
+  d[3] = subtract_pairs<T>(v.w, shift[3]);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kSlabThreads)
+    mma_statistics_kernel(Problem p, const T* x, SlabPlan plan, float* partials) {
+  __shared__ float shared_sum[kWarps][kTileColumns * 8];
+  __shared__ float shared_squares[kWarps][kTileColumns * 4];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int g = static_cast<int>(threadIdx.x) % 32 / 4;
+  const int t = static_cast<int>(threadIdx.x) % 4;
+  const std::int64_t first = blockIdx.x * plan.slab_rows;
+  const std::int64_t rows = min(plan.slab_rows, p.hw - first);
+  const std::int64_t tile_channel = static_cast<std::int64_t>(blockIdx.y) * kTileColumns * 8;
+  const bool inside = tile_channel + g * 8 < p.channels;
+  // Lanes beyond the last column read the last one; nothing reads their sums.
+  const std::int64_t channel = inside ? tile_channel + g * 8 : p.channels - 8;
+  const T* slab = x + (blockIdx.z * p.hw + first) * p.channels + channel;
+
+  const uint4 shift_bits = load_16_bytes(slab);
+  const std::uint32_t shift[4] = {shift_bits.x, shift_bits.y, shift_bits.z, shift_bits.w};
+  const std::uint32_t one = pack_pair<T>(1.0f, 0.0f);
+  const std::uint32_t selector = g % 2 == 0 ? one : one << 16;
+  float sum[2][4] = {}, squares[2][2][4] = {};
+  for (std::int64_t r = warp * kWarpRows + t; r - t < rows; r += kWarps * kWarpRows) {
+    std::uint32_t low[4], high[4];
+    load_deviations(slab + r * p.channels, r < rows, shift, low);
+    load_deviations(slab + (r + 4) * p.channels, r + 4 < rows, shift, high);
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const std::uint32_t a[4] = {low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1]};
+      ptx::mma_m16n8k16<T>(sum[m], a, selector, selector);
+      ptx::mma_m16n8k16<T>(squares[m][0], a, a[0], a[2]);
+      ptx::mma_m16n8k16<T>(squares[m][1], a, a[1], a[3]);
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+    if (t == 0) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) shared_sum[warp][g * 8 + m * 4 + i] = sum[m][i];
+    }
+    if (t == g / 2) {
+      shared_squares[warp][g * 4 + m * 2] = g % 2 == 0 ? squares[m][0][0] : squares[m][0][1];
+      shared_squares[warp][g * 4 + m * 2 + 1] = g % 2 == 0 ? squares[m][1][2] : squares[m][1][3];
+    }
+  }
+  __syncthreads();
+
+  // A thread per channel pair. The pair's M2 belongs to its two channels together; a group has both or neither.
+  const int pair = static_cast<int>(threadIdx.x);
+  if (pair >= kTileColumns * 4 || tile_channel + 2 * pair >= p.channels) return;
+  float s0 = 0, s1 = 0, q = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    s0 += shared_sum[w][2 * pair];
+    s1 += shared_sum[w][2 * pair + 1];
+    q += shared_squares[w][pair];
+  }
+  const std::int64_t c = tile_channel + 2 * pair;
+  const T* origin = x + (blockIdx.z * p.hw + first) * p.channels + c;
+  float* partial = partials + (blockIdx.z * plan.slabs + blockIdx.x) * 2 * p.channels + c;
+  const float scale = 1.0f / static_cast<float>(rows);
+  partial[0] = to_float(origin[0]) + s0 * scale;
+  partial[1] = to_float(origin[1]) + s1 * scale;
+  const float m2 = fmaxf(q - (s0 * s0 + s1 * s1) * scale, 0.0f);
+  partial[p.channels] = 0.5f * m2;
+  partial[p.channels + 1] = 0.5f * m2;
+}
+
+SlabPlan mma_plan(const Problem& p, int sm_count) {
+  return plan_slabs(p, 8, sm_count, kTileColumns);
+}
+
+template <class T>
+Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
+  const SlabPlan plan = mma_plan(p, context.device->sm_count);
+  auto* partials = static_cast<float*>(scratch.workspace);
+  float* coefficients = slab_coefficients(p, plan, scratch.workspace);
+  const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
+  const auto groups = static_cast<unsigned>(p.n * p.groups);
+  mma_statistics_kernel<T><<<grid, kSlabThreads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
+  if (const Status status = launch_status("groupnorm tensor_core_sm80 statistics"); !status.ok()) return status;
+  finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(p, t, plan, partials, coefficients);
+  if (const Status status = launch_status("groupnorm tensor_core_sm80 finish"); !status.ok()) return status;
+  normalise_kernel<T, 8><<<grid, static_cast<unsigned>(plan.threads()), 0, context.stream>>>(p, t, plan, coefficients);
+  return launch_status("groupnorm tensor_core_sm80 normalise");
+}
+
+}  // namespace
+
+std::size_t tensor_core_sm80_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
+  return slab_workspace_bytes(p, mma_plan(p, device.sm_count));
+}
+
+Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
+                               const LaunchContext& context) {
+  return dtype == DType::bf16 ? launch<__nv_bfloat16>(p, t, scratch, context) : launch<__half>(p, t, scratch, context);
+}
+
+}  // namespace noisefloor::groupnorm
