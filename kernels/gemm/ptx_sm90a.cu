@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     ptx::prefetch_tensor_map(&map_b);
     for (int stage = 0; stage < args.stages; ++stage) {
       ptx::mbarrier_init(full + stage * 8, 1);
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
+      constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
     }
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
@@ -111,6 +112,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       stage = 0;
       parity ^= 1;
     }
+  };
+
+  // Passes over the steps of a tile that is not this consumer's.
+  const auto skip_tile = [&] {
+    const int passed = stage + steps;
+    stage = passed % args.stages;
+    parity ^= passed / args.stages & 1;
   };
 
   if (producer) {
@@ -158,39 +166,52 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     const std::uint32_t staging = base + store_offset + consumer * L::kStoreBytes;
     int buffer = 0;
     TilePosition at{0, args.m, 0, args.n};
-    for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+    constexpr bool kPingpong = kShape.pingpong;
+    constexpr int kTurnBarrier = 3;
+    if (kPingpong && consumer == 1) skip_tile();
+    for (int tile = first_tile + (kPingpong ? consumer * tile_stride : 0); tile < tiles;
+         tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
       at.row0 = (std::int64_t{index.m_cluster} * args.multicast + m_rank) * kBlockM;
       at.column0 = index.n_tile * out_n;
       const std::uint32_t bias_pair = load_bias_pair<T, kBlockN>(args.epilogue, at.column0);
 
-      float acc[kBlockN / 2];
+      float acc[L::kSubtiles][kBlockN / 2];
+      // A parity tells a stage's phase only from the one before: the other consumer must have seen all of its own.
+      if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + consumer, 2 * 128);
       int previous = -1;
       for (int step = 0; step < steps; ++step, advance()) {
-        const std::uint32_t a = base + stage * L::kStageBytes + consumer * 64 * kRowBytes;
-        const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a);
+        const std::uint32_t a = base + stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
         const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + stage * L::kStageBytes + L::kABytes);
         ptx::mbarrier_wait(full + stage * 8, parity);
         ptx::wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < kBlockK / 16; ++i)
-          ptx::Wgmma<T, kBlockN>::run(acc, descriptor_a + 2 * i, descriptor_b + 2 * i, step + i > 0);
+        for (int sub = 0; sub < L::kSubtiles; ++sub) {
+          const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a + sub * 64 * kRowBytes);
+#pragma unroll
+          for (int i = 0; i < kBlockK / 16; ++i)
+            ptx::Wgmma<T, kBlockN>::run(acc[sub], descriptor_a + 2 * i, descriptor_b + 2 * i, step + i > 0);
+        }
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
         if (previous >= 0) release(previous);
         previous = stage;
       }
+      if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - consumer, 2 * 128);
       ptx::wgmma_wait<0>();
 #pragma unroll
-      for (float& x : acc) ptx::wgmma_pin(x);
+      for (auto& subtile : acc)
+#pragma unroll
+        for (float& x : subtile) ptx::wgmma_pin(x);
       release(previous);
+      if (kPingpong) skip_tile();
 
       write_bias_pair<kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
           ptx::cluster_arrive_relaxed();
           ptx::named_barrier_sync(1, kShape.consumers * 128);  // all consumers have read the last stage
-          write_partial<kBlockN>(acc, reinterpret_cast<float*>(aligned));
+          write_partial<kBlockN>(acc[0], reinterpret_cast<float*>(aligned));
           ptx::fence_proxy_async_shared();
           ptx::named_barrier_sync(1, kShape.consumers * 128);
           ptx::cluster_wait();  // the other blocks' stages are free to receive
@@ -209,10 +230,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           reduce_and_store<T, kBlockM, kBlockN>(partials, bias, args.epilogue, args.d, at);
         }
       } else {
-        const TilePosition mine{at.row0 + consumer * 64, at.rows, at.column0, at.columns};
         const auto store = [&]<Finish kFinish>() {
-          store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc, bias, args.epilogue, map_d, staging,
-                                                                   1 + consumer, buffer, mine);
+#pragma unroll
+          for (int sub = 0; sub < L::kSubtiles; ++sub) {
+            const TilePosition mine{at.row0 + (kPingpong ? sub : consumer) * 64, at.rows, at.column0, at.columns};
+            store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc[sub], bias, args.epilogue, map_d, staging,
+                                                                     1 + consumer, buffer, mine);
+          }
         };
         if (gated)
           store.template operator()<Finish::gate>();

@@ -59,6 +59,7 @@ double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_
   constexpr double kExchangeCycles = 0.24;      // per element of a partial tile sent through distributed shared memory
   constexpr double kMeetCycles = 600;           // a cluster's blocks waiting for each other
   constexpr double kMeetCyclesPerBlock = 60;
+  constexpr double kTurnCycles = 200;       // from one consumer's tile to the other's in ping-pong
   constexpr double kMulticastCycles = 280;  // neighbours in lock step, once per launch
 
   const Tile& shape = kTiles[static_cast<std::size_t>(schedule.tile)];
@@ -72,12 +73,15 @@ double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_
   const double step = std::max({sharing * elements * kBlockK / kFmaPerCycle, sharing * load_bytes / kBytesPerCycle,
                                 kLoadLatency / schedule.stages, kLeastStep}) +
                       kByteCycles * load_bytes;
+  const double store = sharing * elements * kStoreCycles;
+  const double once = schedule.multicast > 1 ? kMulticastCycles : 0;
+  if (shape.pingpong) return once + kFillCycles + 2 * store + waves * (steps * step + kTurnCycles);
   double tile = kFillCycles + steps * step;
   if (schedule.splits > 1)
     tile += kMeetCycles + kMeetCyclesPerBlock * schedule.splits + sharing * elements * kExchangeCycles;
   else
-    tile += sharing * elements * kStoreCycles;
-  return waves * tile + (schedule.multicast > 1 ? kMulticastCycles : 0);
+    tile += store;
+  return once + waves * tile;
 }
 
 Schedule choose(const Problem& problem, int sm_count) {

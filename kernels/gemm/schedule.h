@@ -8,25 +8,28 @@
 
 namespace noisefloor::gemm {
 
-// A compiled tile of the kernel: 64 rows per consumer warpgroup, block_n rows of B, and how many k-steps of 64 are in
-// flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself.
+// A compiled tile of the kernel: block_n rows of B and 64 rows of A per consumer warpgroup, and how many k-steps of 64
+// are in flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself. In
+// ping-pong, consumers have all 128 rows of alternate tiles, so that one's epilogue runs under the other's products.
 struct Tile {
   int consumers;
   int block_n;
   int blocks_per_sm;
   int stages;
   int deep_stages;
+  bool pingpong = false;
 
   constexpr int block_m() const { return 64 * consumers; }
 };
 
 inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle row
 
-inline constexpr std::array<Tile, 9> kTiles = {{
+inline constexpr std::array<Tile, 10> kTiles = {{
     {2, 256, 1, 4, 4},
     {2, 192, 1, 4, 4},
     {2, 160, 1, 5, 5},
     {2, 128, 1, 6, 6},
+    {2, 128, 1, 6, 6, true},
     {2, 80, 1, 7, 7},
     {1, 128, 2, 4, 9},
     {1, 80, 2, 5, 11},
@@ -36,7 +39,7 @@ inline constexpr std::array<Tile, 9> kTiles = {{
 
 // Whether blocks of a cluster can share an output tile of this shape: the partial sums of two must fit in the stages.
 constexpr bool can_split(const Tile& tile) {
-  return tile.block_n <= 160;
+  return tile.block_n <= 160 && !tile.pingpong;
 }
 
 struct Schedule {
