@@ -20,6 +20,8 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
     known.push_back(subcommand->get_name());
     if (invocation.arguments.size() > 1 && subcommand->get_name() == invocation.arguments[1]) command = subcommand;
   }
+  if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
+    return fmt::format("unknown command '{}'{}", invocation.arguments[1], did_you_mean(invocation.arguments[1], known));
   if (command != nullptr) {
     known.clear();
     for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());

@@ -26,7 +26,7 @@ std::runtime_error file_error(const std::filesystem::path& file, const char* wha
 
 // Cuts off a last line that a killed sweep left without its end.
 void drop_incomplete_line(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) return;
+  if (!std::filesystem::is_regular_file(file)) return;
   std::ifstream stream(file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   const std::size_t end = text.rfind('\n');
@@ -81,7 +81,7 @@ void RunFolder::open_files(bool fresh) {
   const auto sweep = folder_ / "sweep.csv";
   drop_incomplete_line(sweep);
   drop_incomplete_line(folder_ / "samples.jsonl");
-  if (std::filesystem::exists(sweep) && std::filesystem::file_size(sweep) > 0) {
+  if (std::filesystem::is_regular_file(sweep) && std::filesystem::file_size(sweep) > 0) {
     for (SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row.key(), row);
   } else {
     append_line(sweep, sweep_csv_header());

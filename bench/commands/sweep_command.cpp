@@ -61,7 +61,8 @@ bool has_argument(const Invocation& invocation, const std::string& prefix) {
 }
 
 void initialize_benchmark(const Invocation& invocation) {
-  std::vector<std::string> texts = {invocation.arguments.front()};
+  static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
+  texts = {invocation.arguments.front()};
   texts.insert(texts.end(), invocation.benchmark_arguments.begin(), invocation.benchmark_arguments.end());
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
