@@ -2,10 +2,10 @@
 //
 // 1. Slabs of rows in parallel: mean and M2 (sum of squared deviations) of each channel, shifted by the slab's first
 // row.
-// 2. Groups in parallel: slabs and channels merged by Chan's formula, in fixed order, into one multiply-add per
-// channel.
+// 2. Groups in parallel: slabs and channels merged by Chan's formula, in fixed order, into a mean and a multiply-add per
+// channel. The mean is subtracted first: folded into the addend it would cancel where a group is nearly constant.
 // 3. Slabs in parallel: the multiply-add and SiLU.
-// Workspace: [n, slabs, 2, channels] partials, [n, 2, channels] coefficients, fp32.
+// Workspace: [n, slabs, 2, channels] partials, [n, 3, channels] coefficients, fp32.
 // Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
 #include <algorithm>
 #include <bit>
@@ -85,7 +85,7 @@ void finish_group(const Problem& p, DType dtype, const Tensors& t, const float* 
   }
   for (std::int64_t c = first; c < first + width; ++c) {
     double a = rstd * load_element(dtype, t.gamma, c);
-    double b = load_element(dtype, t.beta, c) - mean * a;
+    double b = load_element(dtype, t.beta, c);
     if (p.scale_shift()) {
       const double scale = 1 + load_element(dtype, t.scale, image * p.channels + c);
       a *= scale;
@@ -93,6 +93,7 @@ void finish_group(const Problem& p, DType dtype, const Tensors& t, const float* 
     }
     coefficients[c] = static_cast<float>(a);
     coefficients[p.channels + c] = static_cast<float>(b);
+    coefficients[2 * p.channels + c] = static_cast<float>(mean);
   }
 }
 
@@ -104,12 +105,13 @@ void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float
       const std::int64_t width = std::min(kChunk, p.channels - c);
       const float* a = coefficients + c;
       const float* b = coefficients + p.channels + c;
+      const float* mean = coefficients + 2 * p.channels + c;
       load_floats(dtype, t.x, s * p.channels + c, width, row);
       if (p.fusion == Fusion::none) {
-        for (std::int64_t i = 0; i < width; ++i) row[i] = row[i] * a[i] + b[i];
+        for (std::int64_t i = 0; i < width; ++i) row[i] = (row[i] - mean[i]) * a[i] + b[i];
       } else {
         for (std::int64_t i = 0; i < width; ++i) {
-          const float value = row[i] * a[i] + b[i];
+          const float value = (row[i] - mean[i]) * a[i] + b[i];
           row[i] = value / (1 + exp_float(-value));
         }
       }
@@ -121,7 +123,7 @@ void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float
 }  // namespace
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return static_cast<std::size_t>(p.n * (slab_count(p) + 1) * 2 * p.channels) * sizeof(float);
+  return static_cast<std::size_t>(p.n * (slab_count(p) * 2 + 3) * p.channels) * sizeof(float);
 }
 
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext&) {
@@ -141,10 +143,10 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
   });
   parallel_for(p.n * p.groups, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
-      finish_group(p, dtype, t, partials, i / p.groups, i % p.groups, coefficients + i / p.groups * 2 * p.channels);
+      finish_group(p, dtype, t, partials, i / p.groups, i % p.groups, coefficients + i / p.groups * 3 * p.channels);
   });
   each_slab([&](std::int64_t, std::int64_t image, std::int64_t first_row, std::int64_t rows) {
-    normalise_slab(p, dtype, t, coefficients + image * 2 * p.channels, first_row, rows);
+    normalise_slab(p, dtype, t, coefficients + image * 3 * p.channels, first_row, rows);
   });
   return success();
 }
