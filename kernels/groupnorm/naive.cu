@@ -1,11 +1,18 @@
 // The definition, written down: one block per (image, group), three passes over the group in memory: mean, variance,
 // output.
 //
-// Threads: 256; thread i takes elements i, i + 256, ... of the group, counted along channels, then rows. Shared memory:
-// one float per thread for the sums (1 KiB). Bound: memory, and far from it: a group's channels are a few bytes of each
-// row, so most of every 32-byte sector fetched is wasted, three times over; n * groups blocks do not fill the GPU at
-// small batch. Requirements: none; any channels, any groups, any fp32, bf16 or fp16. Numerics: fp32, two passes
-// (deviations from the mean are squared, so a mean far off zero costs no bits). Source: original.
+// Threads: 256; thread i takes elements i, i + 256, ... of the group, counted along channels, then rows.
+//
+// Shared memory: one float per thread for the sums, 1 KiB.
+//
+// Bound: memory, and far from it: a group's channels are a few bytes of each row, so most of every 32-byte sector
+// fetched is wasted, three times over; and n * groups blocks do not fill the GPU at small batch.
+//
+// Requirements: none; any channels, any groups; fp32, bf16 or fp16.
+//
+// Numerics: fp32, two passes (deviations from the mean are squared, so a mean far off zero costs no bits).
+//
+// Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/launchers.h"

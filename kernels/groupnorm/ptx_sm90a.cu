@@ -5,23 +5,34 @@
 // the other blocks of the cluster through distributed shared memory, and writes y from the same copy. One launch, so
 // that a small problem costs one launch latency.
 //
-// Work unit: (image, bundle of groups as narrow as 16 bytes a row), rows shared out over a cluster of 1 to 16 blocks
-// (cluster_plan.cpp chooses; a pure function, tested on the host).
-// Steps: 1 copy; parameters prefetched to L2. 2 Each warp sums one 16-byte column (8 channels) of x - shift and its
-// squares, 32 rows at a time; a transposing reduction (16 shuffles for 16 values). 3 Eight lanes per group make (mean,
-// M2) of the block and store it into every block of the cluster; one cluster barrier. 4 Each block merges the moments
-// in rank order (Chan's formula) and writes fusion(x * a + b). Tile: rows x bundle, pitch an odd number of 16-byte
-// columns so that the column reads of step 2 have no bank conflicts. Threads: 96 to 512. Shared memory at n=32,
-// hw=4096, channels=192, bundle 16, cluster 16: 256 rows * 13 * 16 bytes = 52 KiB, sums 768 * 2 * 4 bytes at most,
-// moments 17 * 16 * 8: 4 blocks an SM. Registers: 64 (16 sums, 8 shifts, 8 values; then 16 coefficients). SiLU:
-// ex2.approx and one rcp.approx per two elements, since 16 special functions a clock an SM would bound the write pass.
-// Bound: memory, one read and one write. Limiter at that problem: latency: a block copies, reduces, waits for its
-// cluster and writes in turn, and 4 blocks of 7 warps an SM overlap these phases only in part. Requirements: sm_90a;
-// bf16 or fp16; some bundle of groups that is a multiple of 8 channels and whose hw rows fit the shared memory of 16
-// blocks (16 * 227 KiB less the sums); n * groups <= 2^21; n * channels < 2^31. Numerics: fp32; the shift is the
-// group's first value in the block, M2 = sum of squares - sum^2 / count about it (exact to 24 bits less those that
-// (shift - mean)^2 / variance takes); ex2 and rcp within 2 ulp. Source: original. The idea of keeping a group bundle on
-// chip for one pass: NVIDIA apex's group_norm_nhwc; DSMEM, clusters: PTX ISA.
+// Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row); its rows are shared out over a
+// cluster of 1 to 16 blocks. cluster_plan.cpp chooses, as a pure function that the host tests.
+//
+// Steps: 1. Copy; parameters prefetched to L2. 2. Each warp sums one 16-byte column (8 channels) of x - shift and its
+// squares, 32 rows at a time; a transposing reduction, 16 shuffles for 16 values. 3. Eight lanes per group make the
+// block's mean and M2 and store them into every block of the cluster; one cluster barrier. 4. Each block merges the
+// moments (Chan's formula) and writes fusion(x * a + b).
+//
+// Tile: rows x bundle, the pitch an odd number of 16-byte columns, so that step 2 has no bank conflicts. Threads: 96 to
+// 512.
+//
+// Shared memory at n=32, hw=4096, channels=192 in bundles of 16 groups and clusters of 16 blocks: 256 rows * 13 * 16
+// bytes = 52 KiB; sums 12 * 8 * 2 * 4 = 768 bytes; moments 17 * 16 * 8 = 2176 bytes: 4 blocks an SM. Registers: 64 (16
+// sums, 8 shifts, 8 values; then 16 coefficients, 8 values).
+//
+// SiLU: ex2.approx, and one rcp.approx per two elements: at 16 special functions a clock an SM, two an element would
+// bound the write.
+//
+// Bound: memory, one read and one write. Limiter at that problem: latency; a block copies, sums, waits for its cluster
+// and writes in turn, and the few blocks of an SM overlap these phases only in part.
+//
+// Requirements: sm_90a; bf16 or fp16; some bundle of groups that is a multiple of 8 channels and whose hw rows fit the
+// shared memory of 16 blocks (16 * 227 KiB, less the sums); n * groups <= 2^21; n * channels < 2^31.
+//
+// Numerics: fp32; shift is the group's first value in the block, M2 = sum of squares - sum^2 / count about it: a shift
+// s standard deviations off the mean costs 2 log2(s) of the 24 bits. ex2 and rcp within 2 ulp.
+//
+// Source: original. One pass over groups held on chip: the idea of NVIDIA apex's group_norm_nhwc.
 #include "kernels/core/cuda_status.h"
 #include "kernels/groupnorm/cluster.cuh"
 #include "kernels/groupnorm/launchers.h"
