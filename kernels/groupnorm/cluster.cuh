@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     }
   }
   if (plan.blocks > 1) {
-    ptx::cluster_arrive();
+    ptx::cluster_arrive_release();
     ptx::cluster_wait();
     if (thread < plan.threads) {
 #pragma unroll 1

@@ -1,6 +1,6 @@
 // Writing into the shared memory of other blocks of a cluster (distributed shared memory), and the cluster's place in
-// its grid. PTX ISA, "st", "Special Registers: %clusterid, %nclusterid". Addresses are shared::cluster ones
-// (map_to_rank). sm_90.
+// its grid. PTX ISA, "st", "barrier.cluster", "Special Registers: %clusterid, %nclusterid". Addresses are
+// shared::cluster ones (map_to_rank). sm_90.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,12 @@ __device__ __forceinline__ std::uint32_t cluster_count() {
   std::uint32_t count;
   asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
   return count;
+}
+
+// barrier.cluster.arrive with release: what this thread stored before, in any block, is visible after cluster_wait
+// (fence.cuh).
+__device__ __forceinline__ void cluster_arrive_release() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
 }  // namespace noisefloor::ptx
