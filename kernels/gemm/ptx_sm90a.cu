@@ -2,26 +2,36 @@
 // address.
 //
 // One producer thread walks the k-steps of its block's tiles and keeps `stages` of them in flight (TMA, completing on
-// mbarriers); one or two consumer warpgroups of 64 rows each issue wgmma on what has arrived and hand stages back.
-// Blocks are persistent: while consumers finish a tile, the producer already loads the next, and a tile's stores
-// (stmatrix to shared memory, TMA to D) drain under the next tile's products. Two neighbours in m may form a cluster:
-// each loads half of the B tile and TMA writes it to both (multicast). Where tiles are few, up to 8 blocks of a cluster
-// take a part of k each and send each other shares of their fp32 partial sums through distributed shared memory; sums
-// are always added in block order, so results do not depend on timing. schedule.cpp picks tile, multicast and split.
+// mbarriers); one or two consumer warpgroups issue wgmma on what has arrived and hand stages back. Blocks are
+// persistent: the producer loads the next tile while consumers finish one, and a tile's stores (stmatrix to shared
+// memory, TMA to D) drain under the next tile's products. Consumers share each tile, or take turns on whole ones
+// (ping-pong), so that one's epilogue runs under the other's products. Two neighbours in m may form a cluster: each
+// loads half of the B tile and TMA writes it to both (multicast). Where tiles are few, up to 8 blocks of a cluster take
+// a part of k each and send each other shares of their fp32 partial sums through distributed shared memory; sums are
+// added in block order, so results do not depend on timing. schedule.cpp picks tile, multicast and split.
 //
 // Better than tensor_core_sm80: wgmma reaches the full rate of the tensor cores (mma.sync about half), operands are
 // never copied through registers, and no thread waits for a load.
 //
-// Tiles: 128 x 256, 192, 160, 128 or 80 with 2 consumers, 64 x 128, 80, 64 or 32 with 1; 64 deep. Geglu loads a tile
-// half of value rows and half of gate rows of B, so that one thread holds both. Threads: 128 per consumer and a
-// producer warp (128 x 256: a warpgroup). Shared memory: stages * (block_m + block_n) * 128 bytes, 4 to 16 KiB per
-// consumer for stores, the bias; 128 x 256: 4 * 48 KiB + 2 * 16 KiB + 1 KiB. Registers: 168 at launch; 128 x 256 holds
-// 128 accumulators and moves registers from the producer (40) to the consumers (232). Bound: products at 4096^3 (1
-// k-step of 128 x 256 x 64 is 1024 cycles of the tensor cores and 32 KiB from L2 with multicast); the limiter is then
-// power. Small problems are bound by the latency of their first loads. Requires bf16 or fp16, k and n multiples of 8,
-// 16-byte aligned tensors. Honours programmatic dependent launch. Numerics: fp32 accumulation in wgmma, epilogue in
-// fp32, one rounding. Source: PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg"; the split of roles
-// follows CUTLASS's warp-specialised persistent kernels in idea.
+// Tiles: 128 x 256, 192, 160, 128 or 80 with 2 consumers, 64 x 128, 80, 64 or 32 with 1; k-steps of 64. Geglu loads a
+// tile half of value rows and half of gate rows of B, so that one thread holds both.
+//
+// Threads: 128 per consumer, and a producer warp (a warpgroup where a consumer has 128 accumulators a thread).
+//
+// Shared memory: stages * (block_m + block_n) * 128 bytes, 4 to 16 KiB per consumer for stores, the bias and the
+// barriers; 128 x 256: 4 * 48 KiB + 2 * 16 KiB + 1 KiB.
+//
+// Registers: at most 168; with 128 accumulators the producer keeps 40 and the consumers take 232 (setmaxnreg).
+//
+// Bound: products at 4096^3 (a k-step of 128 x 256 is 1024 cycles of the tensor cores and, with multicast, 32 KiB from
+// L2); the limiter is then power. Small problems are bound by the latency of their first loads.
+//
+// Requires: bf16 or fp16, k and n multiples of 8, 16-byte aligned tensors. Honours programmatic dependent launch.
+//
+// Numerics: fp32 accumulation in wgmma, epilogue in fp32, one rounding.
+//
+// Source: PTX ISA, "wgmma", "cp.async.bulk", "mbarrier", "setmaxnreg"; roles of warps after the idea of CUTLASS's
+// warp-specialised persistent kernels.
 #include <cuda_runtime.h>
 
 #include "kernels/core/cuda_status.h"

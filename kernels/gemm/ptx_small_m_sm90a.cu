@@ -1,16 +1,20 @@
 // gemm for 1 to 8 rows of A (time embeddings at small batches): a dot product per row of B, bound by reading B once.
 //
-// A warp owns one column of D: its lanes read that row of B 16 bytes at a time past L1 (ld.global.nc.L1::no_allocate;
-// it is used once), 5 loads in flight each, multiply with the rows of A (L1 and L2 hold them) in fp32, and add up by a
-// butterfly; lane i finishes row i. Bias and residual are loaded before the products, so that everything arrives in one
-// round trip.
+// A warp owns one column of D: its lanes read that row of B 16 bytes at a time past L1 (it is used once), 5 loads in
+// flight each, multiply with the rows of A (L1 and L2 hold them) in fp32, and add up by a butterfly; lane i finishes
+// row i. Bias and residual are loaded before the products, so that everything arrives in one round trip.
 //
 // Better than ptx_sm90a there: a 64-row tile would be 1/64 to 1/8 full, and the pipeline (descriptors, barriers, a
-// cluster for split-K) costs longer than the whole product. Threads: 4 warps, no shared memory, so that n / 4 blocks
-// spread over all SMs. Registers: 5 * 4 for B, 5 * 4 per row of A for up to 2 rows. Bound: bytes of B; m=1, n=1536,
-// k=768 is 2.4 MB, 0.6 us of DRAM; the limiter is launch and DRAM latency. Requires bf16 or fp16, m of at most 8, k a
-// multiple of 8, 16-byte aligned tensors. Honours programmatic dependent launch. Numerics: fp32 FMA chains of k / 32
-// terms, then 5 adds; always in the same order. Source: original.
+// cluster for split-K) takes longer to start than the whole product to finish.
+//
+// Threads: 4 warps, no shared memory, n / 4 blocks. Registers: 5 * 4 for B, 5 * 4 per row of A for up to 2 rows.
+//
+// Bound: bytes of B; m=1, n=1536, k=768 is 2.4 MB, 0.6 us of DRAM; the limiter is the latency of launch and DRAM.
+//
+// Requires: bf16 or fp16, m of at most 8, k a multiple of 8, 16-byte aligned tensors. Honours programmatic dependent
+// launch.
+//
+// Numerics: fp32 FMA chains of k / 32 terms, then 5 adds, always in the same order. Source: original.
 #include <cuda_runtime.h>
 
 #include "kernels/core/cuda_status.h"

@@ -83,6 +83,19 @@ TEST(GemmSchedule, FewTilesSpreadOverTheDevice) {
   }
 }
 
+// Short sums over many tiles spend as long on epilogues as on products: consumers take turns.
+TEST(GemmSchedule, ManyTilesOfShortSumsTakeTurns) {
+  EXPECT_TRUE(tile_of(choose(problem(8192, 2560, 320), kSms)).pingpong);
+  EXPECT_FALSE(tile_of(choose(problem(4096, 4096, 4096), kSms)).pingpong);
+}
+
+// 512 x 1280 is 128 tiles of 64x80: one for nearly every SM, each alone on it with its stages deep.
+TEST(GemmSchedule, BlocksAloneOnAnSmGetDeepStages) {
+  const Schedule s = choose(problem(512, 1280, 1280), kSms);
+  EXPECT_LE(s.grid, kSms);
+  EXPECT_EQ(s.stages, tile_of(s).deep_stages);
+}
+
 TEST(GemmSchedule, ShortRowsTakeShortTiles) {
   const Schedule s = choose(problem(1, 1536, 768), kSms);
   EXPECT_EQ(tile_of(s).block_m(), 64);
