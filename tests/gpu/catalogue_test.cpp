@@ -1,8 +1,11 @@
 // Every variant and baseline of every op on every test problem and dtype: verified as the sweep verifies, on a device.
+// NOISEFLOOR_TEST_PROBLEMS=tiny,ragged keeps to problems of those kinds: under a sanitizer the large ones take minutes.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 
+#include "bench/commands/commands.h"
 #include "bench/measure/verify.h"
 #include "tests/support/test_problems.h"
 #include "tests/support/wrong_variants.h"
@@ -21,8 +24,12 @@ Platform& device() {
 }
 
 const std::vector<ProblemEntry>& problems() {
-  static const auto all = load_problems(test_problem_folder());
-  return all;
+  static const auto chosen = [] {
+    const auto all = load_problems(test_problem_folder());
+    const char* names = std::getenv("NOISEFLOOR_TEST_PROBLEMS");
+    return names == nullptr ? all : in_networks(all, split_list(names));
+  }();
+  return chosen;
 }
 
 std::vector<Candidate> device_candidates() {
