@@ -1,0 +1,73 @@
+"""Writes the recorded figures into README.md, between its markers: python3 reports/update_readme.py [RECORDED_DIR]
+
+So that no figure is typed: totals of one forward pass per network and op, ours against each baseline, from the recorded sweep.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- recorded:begin -->", "<!-- recorded:end -->"
+
+
+def totals(rows: pd.DataFrame) -> pd.DataFrame:
+    """One line per (network, op): cold and warm microseconds of the best own variant, and of every baseline that ran every problem."""
+    ok = rows[rows["status"] == "ok"]
+    uses = ok.assign(use=ok["networks"].str.split(";")).explode("use")
+    uses[["network", "count"]] = uses["use"].str.split(":", expand=True)
+    uses["count"] = uses["count"].astype(int)
+    lines = []
+    for (network, op), group in uses.groupby(["network", "op"], sort=False):
+        problems = group["problem"].nunique()
+        line = {"network": network, "op": op, "problems": problems}
+        own = group[group["kind"] != "baseline"]
+        best = own.loc[own.groupby("problem")["time_cold_us"].idxmin()]
+        if best["problem"].nunique() < problems:
+            continue
+        line["ours, cold"] = (best["time_cold_us"] * best["count"]).sum()
+        line["ours, warm"] = (best["time_warm_us"] * best["count"]).sum()
+        for name, baseline in group[group["kind"] == "baseline"].groupby("variant", sort=False):
+            if baseline["problem"].nunique() == problems:
+                line[f"{name}, cold"] = (baseline["time_cold_us"] * baseline["count"]).sum()
+                line[f"{name}, warm"] = (baseline["time_warm_us"] * baseline["count"]).sum()
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def cell(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def markdown(recorded: Path) -> str:
+    rows = pd.read_csv(recorded / "sweep.csv")
+    environment = json.loads((recorded / "env.json").read_text())
+    table = totals(rows[rows["dtype"] == "bf16"])
+    names = [c for c in table.columns if c not in ("network", "op", "problems")]
+    text = (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit "
+            f"`{environment['commit']}`, bf16; microseconds of one forward pass (time x count over all of the network's problems), ours the "
+            "fastest own variant of each problem. Blank: the baseline does not run every problem.\n\n")
+    text += "| network | op | problems | " + " | ".join(names) + " |\n"
+    text += "|---|---|---:|" + "---:|" * len(names) + "\n"
+    for _, line in table.iterrows():
+        text += f"| {line['network']} | {line['op']} | {line['problems']} | " + " | ".join(cell(line[n]) for n in names) + " |\n"
+    return text
+
+
+def main() -> int:
+    recorded = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "reports" / "recorded" / "nvidia-h200"
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    if BEGIN not in text or END not in text:
+        print(f"{readme}: has no markers {BEGIN} and {END}", file=sys.stderr)
+        return 2
+    head, rest = text.split(BEGIN, 1)
+    tail = rest.split(END, 1)[1]
+    readme.write_text(head + BEGIN + "\n" + markdown(recorded) + END + tail)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
