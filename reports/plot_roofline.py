@@ -40,20 +40,19 @@ def read_run(folder: Path) -> tuple[pd.DataFrame, dict[str, float], str]:
 
 
 def draw_op(axes, rows: pd.DataFrame, ceilings: dict[str, float], op: str) -> None:
-    low, high = rows["ai"].min() / 2, rows["ai"].max() * 2
-    intensity = np.geomspace(low, high, 200)
     memory = ceilings["dram_copy"]
-    for name in sorted(rows["bound"].str.split(":").str[1].dropna().unique()):
-        roof = np.minimum(intensity * memory, ceilings[name])
-        axes.plot(intensity, roof, color="black", linewidth=1.2, zorder=1)
-        axes.annotate(f"{name} {ceilings[name] / 1e3:.3g} TFLOP/s", (high, roof[-1]), ha="right", va="bottom", fontsize=7)
-    if "l2" in ceilings:
-        axes.plot(intensity, np.minimum(intensity * ceilings["l2"], rows["ceiling_gflops"].max()), color="black",
-                  linewidth=0.8, linestyle=":", zorder=1)
+    roofs = sorted(rows["bound"].str.split(":").str[1].dropna().unique())
+    # Wide enough that every ridge, where bandwidth meets arithmetic, is in the picture.
+    ridge = max(ceilings[name] for name in roofs) / memory
+    intensity = np.geomspace(rows["ai"].min() / 2, 4 * max(ridge, rows["ai"].max()), 300)
+    for name in roofs:
+        axes.plot(intensity, np.minimum(intensity * memory, ceilings[name]), color="black", linewidth=1.2, zorder=1)
+        axes.annotate(f"{name}: {ceilings[name] / 1e3:.3g} TFLOP/s", (intensity[-1], ceilings[name]), xytext=(0, 3),
+                      textcoords="offset points", ha="right", fontsize=7)
     for kind, colour in COLOURS.items():
         points = rows[rows["kind"] == kind]
         if not points.empty:
-            axes.scatter(points["ai"], points["gflops"], s=14, alpha=0.75, color=colour, marker=MARKERS.get(kind, "o"),
+            axes.scatter(points["ai"], points["gflops"], s=16, alpha=0.6, color=colour, marker=MARKERS.get(kind, "o"),
                          label=kind, linewidths=0, zorder=2)
     axes.set(xscale="log", yscale="log", title=op, xlabel="FLOP per compulsory byte")
     axes.grid(True, which="major", linewidth=0.3)
@@ -76,7 +75,8 @@ def main() -> int:
     for axes, op in zip(panels[0], ops):
         draw_op(axes, rows[rows["op"] == op], ceilings, op)
     panels[0][0].set_ylabel("GFLOP/s")
-    figure.suptitle(f"{device}, {arguments.dtype}, cold: {len(rows)} verified rows under measured ceilings", fontsize=10)
+    figure.suptitle(f"{device}, {arguments.dtype}, cold: {len(rows)} verified rows under measured ceilings "
+                    f"(copy {ceilings['dram_copy'] / 1e3:.3g} TB/s)", fontsize=10)
     figure.tight_layout()
     out = arguments.out or arguments.run_dir / "roofline.png"
     figure.savefig(out, dpi=150)
