@@ -92,18 +92,22 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
     return;
   }
   const CaseResult result = runner_->run(test_case);
-  folder_->append(result);
-  ++done_;
+  // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
+  if (!folder_->rows().contains(result.row.key())) {
+    folder_->append(result);
+    ++done_;
+  }
   device_lost_ = result.device_lost;
-  if (!options_.quiet) report_progress(result.row);
+  report_progress(result.row);
   set_counters(state, result.row);
   if (result.row.status != Outcome::ok) {
     const std::string reason = fmt::format("{}: {}", to_string(result.row.status), result.row.reason);
     state.SkipWithError(reason.c_str());
     return;
   }
-  // The benchmark's time is the median, and its iterations are the samples behind it.
-  const auto samples = static_cast<benchmark::IterationCount>(result.cold_us.size());
+  // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in iterations, and
+  // the stopping rule takes as many samples as it needs: each is then one measurement.
+  const auto samples = options_.repetitions ? 1 : static_cast<benchmark::IterationCount>(result.cold_us.size());
   while (state.KeepRunningBatch(samples)) state.SetIterationTime(*result.row.time_cold_us * 1e-6 * static_cast<double>(samples));
 }
 

@@ -16,7 +16,7 @@ class Sweep {
  public:
   struct Options {
     double budget_seconds = 0;  // 0: none
-    bool quiet = false;
+    bool repetitions = false;   // --benchmark_repetitions was given
   };
   Sweep(CaseRunner& runner, RunFolder& folder, Options options);
 

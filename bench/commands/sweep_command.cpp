@@ -163,7 +163,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
   const bool own_display = !has_argument(invocation, "--benchmark_format");
-  Sweep session(runner, folder, {arguments.budget, false});
+  Sweep session(runner, folder, {arguments.budget, has_argument(invocation, "--benchmark_repetitions")});
   session.register_cases(cases, filter);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());

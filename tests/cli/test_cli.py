@@ -123,6 +123,15 @@ def test_google_benchmark_flags(problems, tmp_path):
     assert "dram_read_bytes" in report[0]  # every benchmark has every counter
 
 
+def test_repetitions_and_output_file(problems, tmp_path):
+    report = tmp_path / "report.json"
+    result = sweep(problems, tmp_path / "a", "--benchmark_repetitions=2", f"--benchmark_out={report}")
+    assert result.returncode == 0, result.stderr
+    assert len(rows(tmp_path / "a")) == 3  # the run folder has each case once
+    runs = [b for b in json.loads(report.read_text())["benchmarks"] if b["run_type"] == "iteration"]
+    assert len(runs) == 6
+
+
 def test_killed_sweep_loses_at_most_the_case_in_flight(tmp_path):
     problems = tmp_path / "problems"
     problems.mkdir()
