@@ -64,7 +64,8 @@ int run(int argc, char** argv) {
     return kCouldNot;
   }
   if (!invocation->benchmark_arguments.empty() && !app.got_subcommand("sweep"))
-    throw InvalidInput(invocation->benchmark_arguments.front() + ": Google Benchmark's flags belong to `noisefloor sweep`");
+    throw InvalidInput(invocation->benchmark_arguments.front() +
+                       ": Google Benchmark's flags belong to `noisefloor sweep`");
   return (*result)();
 }
 

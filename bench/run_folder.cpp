@@ -18,7 +18,8 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kWritten[] = {"sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "roofline.csv", "plan.csv"};
+constexpr const char* kWritten[] = {"sweep.csv",    "samples.jsonl", "env.json",
+                                    "ceilings.csv", "roofline.csv",  "plan.csv"};
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
@@ -36,7 +37,8 @@ void drop_incomplete_line(const std::filesystem::path& file) {
 
 std::vector<double> rounded(const std::vector<double>& values) {
   std::vector<double> out;
-  for (const double value : values) out.push_back(std::round(value * 1e3) / 1e3);  // events resolve half a microsecond at best
+  for (const double value : values)
+    out.push_back(std::round(value * 1e3) / 1e3);  // events resolve half a microsecond at best
   return out;
 }
 
@@ -109,9 +111,12 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
 void RunFolder::append(const CaseResult& result) {
   const SweepRow& row = result.row;
   if (row.status == Outcome::ok || row.status == Outcome::throttled) {
-    const nlohmann::ordered_json samples = {{"op", row.op},           {"dtype", row.dtype},
-                                            {"problem", row.problem}, {"variant", row.variant},
-                                            {"cold_us", rounded(result.cold_us)}, {"warm_us", rounded(result.warm_us)}};
+    const nlohmann::ordered_json samples = {{"op", row.op},
+                                            {"dtype", row.dtype},
+                                            {"problem", row.problem},
+                                            {"variant", row.variant},
+                                            {"cold_us", rounded(result.cold_us)},
+                                            {"warm_us", rounded(result.warm_us)}};
     append_line(folder_ / "samples.jsonl", samples.dump() + "\n");
   }
   append_line(folder_ / "sweep.csv", to_csv(row));

@@ -1,5 +1,5 @@
-// The folder of a run: sweep.csv and samples.jsonl, written case by case so that a killed sweep loses at most the case in
-// flight, and env.json.
+// The folder of a run: sweep.csv and samples.jsonl, written case by case so that a killed sweep loses at most the case
+// in flight, and env.json.
 #pragma once
 
 #include <filesystem>
@@ -15,9 +15,11 @@ namespace noisefloor {
 
 class RunFolder {
  public:
-  // Makes the folder, or opens it to go on: its rows must be of this device and commit. Locks it against a second sweep.
-  // `fresh` removes what an earlier sweep wrote there. Throws std::runtime_error naming the file and what is wrong.
-  RunFolder(std::filesystem::path folder, const PlatformDescription& description, const std::string& commit, bool fresh);
+  // Makes the folder, or opens it to go on: its rows must be of this device and commit. Locks it against a second
+  // sweep. `fresh` removes what an earlier sweep wrote there. Throws std::runtime_error naming the file and what is
+  // wrong.
+  RunFolder(std::filesystem::path folder, const PlatformDescription& description, const std::string& commit,
+            bool fresh);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
 

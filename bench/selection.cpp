@@ -16,7 +16,8 @@ void require_known(const char* what, const std::vector<std::string>& names, cons
   const std::vector<std::string> list(known.begin(), known.end());
   for (const std::string& name : names)
     if (!known.contains(name))
-      throw InvalidInput(fmt::format("unknown {} '{}'{}; known: {}", what, name, did_you_mean(name, list), fmt::join(list, ", ")));
+      throw InvalidInput(
+          fmt::format("unknown {} '{}'{}; known: {}", what, name, did_you_mean(name, list), fmt::join(list, ", ")));
 }
 
 }  // namespace

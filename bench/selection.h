@@ -17,8 +17,8 @@ struct Selection {
   std::vector<std::string> dtypes;
 };
 
-// In the order of the catalogue, then of the problems, then of the ladder. Throws InvalidInput with "did you mean" on any name
-// that nothing has.
+// In the order of the catalogue, then of the problems, then of the ladder. Throws InvalidInput with "did you mean" on
+// any name that nothing has.
 std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host);
 
 }  // namespace noisefloor

@@ -74,7 +74,8 @@ void Sweep::register_cases(const std::vector<Case>& cases, const std::string& fi
     }
     ++total_;
     // One call a case: how often it runs inside is the stopping rule's business. The time is given, not taken.
-    benchmark::RegisterBenchmark(name.c_str(), [this, test_case](benchmark::State& state) { run_case(test_case, state); })
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [this, test_case](benchmark::State& state) { run_case(test_case, state); })
         ->Iterations(1)
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
@@ -105,10 +106,11 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
     state.SkipWithError(reason.c_str());
     return;
   }
-  // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in iterations, and
-  // the stopping rule takes as many samples as it needs: each is then one measurement.
+  // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in
+  // iterations, and the stopping rule takes as many samples as it needs: each is then one measurement.
   const auto samples = options_.repetitions ? 1 : static_cast<benchmark::IterationCount>(result.cold_us.size());
-  while (state.KeepRunningBatch(samples)) state.SetIterationTime(*result.row.time_cold_us * 1e-6 * static_cast<double>(samples));
+  while (state.KeepRunningBatch(samples))
+    state.SetIterationTime(*result.row.time_cold_us * 1e-6 * static_cast<double>(samples));
 }
 
 void Sweep::report_progress(const SweepRow& row) {
@@ -116,11 +118,12 @@ void Sweep::report_progress(const SweepRow& row) {
   const double left = elapsed / static_cast<double>(done_) * static_cast<double>(total_ - std::min(total_, done_));
   std::string outcome;
   if (row.status == Outcome::ok)
-    outcome = fmt::format("{:>10.2f} us {:>6}", *row.time_cold_us, row.pct_of_roof ? fmt::format("{:.1f} %", *row.pct_of_roof) : "");
+    outcome = fmt::format("{:>10.2f} us {:>6}", *row.time_cold_us,
+                          row.pct_of_roof ? fmt::format("{:.1f} %", *row.pct_of_roof) : "");
   else
     outcome = fmt::format("{}: {}", to_string(row.status), row.reason);
-  fmt::print(stderr, "[{:>{}}/{}] {} {} {} {:<22} {}  ({} left)\n", done_, std::to_string(total_).size(), total_, row.op, row.problem,
-             row.dtype, row.variant, outcome, duration_text(left));
+  fmt::print(stderr, "[{:>{}}/{}] {} {} {} {:<22} {}  ({} left)\n", done_, std::to_string(total_).size(), total_,
+             row.op, row.problem, row.dtype, row.variant, outcome, duration_text(left));
 }
 
 std::size_t Sweep::run(bool own_display) {

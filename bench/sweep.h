@@ -20,10 +20,11 @@ class Sweep {
   };
   Sweep(CaseRunner& runner, RunFolder& folder, Options options);
 
-  // Registers the cases that the run folder has no row for. `filter` is Google Benchmark's, for the count of what will run.
+  // Registers the cases that the run folder has no row for. `filter` is Google Benchmark's, for the count of what will
+  // run.
   void register_cases(const std::vector<Case>& cases, const std::string& filter);
-  // Runs them through Google Benchmark, with its own reporters when `benchmark_format` is asked for. Returns how many of the
-  // registered cases matched the filter.
+  // Runs them through Google Benchmark, with its own reporters when `benchmark_format` is asked for. Returns how many
+  // of the registered cases matched the filter.
   std::size_t run(bool own_display);
 
   std::size_t already_done() const { return already_done_; }

@@ -69,8 +69,8 @@ CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
       continue;
     }
     if (fields.size() != csv.header.size())
-      throw std::runtime_error(fmt::format("{}:{}: {} columns, the header has {}", file.string(), number, fields.size(),
-                                           csv.header.size()));
+      throw std::runtime_error(
+          fmt::format("{}:{}: {} columns, the header has {}", file.string(), number, fields.size(), csv.header.size()));
     csv.lines.push_back({number, std::move(fields)});
   }
   if (csv.header.empty()) throw std::runtime_error(fmt::format("{}: empty, no header line", file.string()));

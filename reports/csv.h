@@ -20,8 +20,8 @@ struct CsvFile {
   std::vector<std::string> header;
   std::vector<CsvLine> lines;
 };
-// Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line (no
-// line end) is dropped when `drop_incomplete`. Throws std::runtime_error naming file and line.
+// Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line
+// (no line end) is dropped when `drop_incomplete`. Throws std::runtime_error naming file and line.
 CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete = false);
 
 }  // namespace noisefloor

@@ -52,7 +52,8 @@ CeilingRates read_ceiling_rates(const std::filesystem::path& file) {
     double rate = 0;
     const auto result = std::from_chars(text.data(), text.data() + text.size(), rate);
     if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !(rate > 0))
-      throw std::runtime_error(fmt::format("{}:{}: column 'value' is '{}', not a rate above 0", file.string(), line.number, text));
+      throw std::runtime_error(
+          fmt::format("{}:{}: column 'value' is '{}', not a rate above 0", file.string(), line.number, text));
     rates[line.fields[name]] = rate;
   }
   return rates;
@@ -68,7 +69,8 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
   if (memory == ceilings.end()) return;
   std::map<std::string, std::string> ceiling_of;  // op|dtype
   for (const SweepRow& row : rows)
-    if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty()) ceiling_of[row.op + "|" + row.dtype] = ceiling;
+    if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty())
+      ceiling_of[row.op + "|" + row.dtype] = ceiling;
   for (SweepRow& row : rows) {
     if (!timed(row) || row.bytes <= 0) continue;
     if (!row.gflops) row.gflops = row.flops / *row.time_cold_us * 1e-3;
@@ -100,9 +102,10 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
 
 std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows) {
   // Every problem of a network that the run knows of, timed or not.
-  std::map<std::tuple<std::string, std::string, std::string>, std::map<std::string, long>> needs;  // (network, op, dtype)
-  std::map<std::string, std::map<std::string, const SweepRow*>> chosen;                            // problem -> choice -> row
-  std::map<std::string, std::vector<std::string>> choices;                                         // op -> in order met
+  std::map<std::tuple<std::string, std::string, std::string>, std::map<std::string, long>>
+      needs;                                                             // (network, op, dtype)
+  std::map<std::string, std::map<std::string, const SweepRow*>> chosen;  // problem -> choice -> row
+  std::map<std::string, std::vector<std::string>> choices;               // op -> in order met
   for (const SweepRow& row : rows) {
     for (const NetworkCount& use : parse_networks(row.networks))
       needs[{use.network, row.op, row.dtype}][problem_key(row)] = use.count;
@@ -136,7 +139,8 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows) {
   return totals;
 }
 
-void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
+void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
+                        const CeilingRates& ceilings) {
   std::string text =
       "op,variant,kind,dtype,problem,device,ai,ai_measured,gflops,gbps,ceiling_gflops,ceiling_gbps,attainable_gflops,"
       "pct_of_roof,bound,status\n";
@@ -148,10 +152,11 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
     std::optional<double> ai_measured;
     if (row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
       ai_measured = row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", quote_csv(row.op), quote_csv(row.variant), row.kind,
-                        row.dtype, quote_csv(row.problem), quote_csv(row.device), number(row.ai), number(ai_measured),
-                        number(row.gflops), number(row.gbps), number(rate(compute_ceiling_of(row))), number(rate("dram_copy")),
-                        number(row.attainable_gflops), number(row.pct_of_roof), row.bound, to_string(row.status));
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", quote_csv(row.op), quote_csv(row.variant),
+                        row.kind, row.dtype, quote_csv(row.problem), quote_csv(row.device), number(row.ai),
+                        number(ai_measured), number(row.gflops), number(row.gbps),
+                        number(rate(compute_ceiling_of(row))), number(rate("dram_copy")), number(row.attainable_gflops),
+                        number(row.pct_of_roof), row.bound, to_string(row.status));
   }
   write_file(file, text);
 }
@@ -159,7 +164,8 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
 void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows) {
   std::string text = "op,dtype,problem,variant\n";
   for (const SweepRow* row : fastest_rows(rows, false))
-    text += fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));
+    text +=
+        fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));
   write_file(file, text);
 }
 

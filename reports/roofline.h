@@ -1,5 +1,5 @@
-// The roofline of a run, from its files alone: where each row stands under the measured ceilings, the fastest variant of each
-// problem, and what a forward pass of each network would take.
+// The roofline of a run, from its files alone: where each row stands under the measured ceilings, the fastest variant
+// of each problem, and what a forward pass of each network would take.
 #pragma once
 
 #include <filesystem>
@@ -18,29 +18,30 @@ CeilingRates read_ceiling_rates(const std::filesystem::path& file);  // throws s
 // The compute ceiling behind a row's `bound` ("memory:tensor_bf16" -> "tensor_bf16"); empty when the row names none.
 std::string compute_ceiling_of(const SweepRow& row);
 
-// Fills attainable_gflops, pct_of_roof and bound of timed rows that lack them (rows of another program, as PyTorch's), by the
-// ceilings that the other rows of the same op and dtype name.
+// Fills attainable_gflops, pct_of_roof and bound of timed rows that lack them (rows of another program, as PyTorch's),
+// by the ceilings that the other rows of the same op and dtype name.
 void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings);
 
 // The fastest `ok` row of each (op, problem, dtype) by cold time; `own_only` leaves out baselines.
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only);
 
-// One forward pass of a network: the sum of time x count over an op's problems. `missing` counts problems of the network
-// that the choice has no ok row for; the sum then leaves them out, and says so.
+// One forward pass of a network: the sum of time x count over an op's problems. `missing` counts problems of the
+// network that the choice has no ok row for; the sum then leaves them out, and says so.
 struct NetworkTotal {
   std::string network, op, dtype, choice;  // choice: a variant's name, "own" or "fastest"
-  double microseconds = 0;       // cold
-  double warm_microseconds = 0;  // of the same rows
+  double microseconds = 0;                 // cold
+  double warm_microseconds = 0;            // of the same rows
   int problems = 0;
   int missing = 0;
 };
 std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows);
 
-void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows, const CeilingRates& ceilings);
+void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
+                        const CeilingRates& ceilings);
 void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows);
 
-// Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem), then the
-// totals.
+// Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem),
+// then the totals.
 std::string row_table(const std::vector<SweepRow>& rows);
 std::string totals_table(const std::vector<NetworkTotal>& totals);
 

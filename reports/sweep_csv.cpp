@@ -41,15 +41,15 @@ struct Column {
   std::function<void(SweepRow&, const std::string&)> read;
 };
 
-Column column(const char* name, std::string SweepRow::* member) {
+Column column(const char* name, std::string SweepRow::*member) {
   return {name, [member](const SweepRow& row) { return quote_csv(row.*member); },
           [member](SweepRow& row, const std::string& text) { row.*member = text; }};
 }
-Column column(const char* name, double SweepRow::* member) {
+Column column(const char* name, double SweepRow::*member) {
   return {name, [member](const SweepRow& row) { return fmt::format("{}", row.*member); },
           [member](SweepRow& row, const std::string& text) { row.*member = parse_number<double>(text); }};
 }
-Column column(const char* name, std::optional<double> SweepRow::* member) {
+Column column(const char* name, std::optional<double> SweepRow::*member) {
   return {name,
           [member](const SweepRow& row) {
             return row.*member && std::isfinite(*(row.*member)) ? fmt::format("{:.6g}", *(row.*member)) : std::string();
@@ -58,7 +58,7 @@ Column column(const char* name, std::optional<double> SweepRow::* member) {
             if (!text.empty()) row.*member = parse_number<double>(text);
           }};
 }
-Column column(const char* name, std::optional<long> SweepRow::* member) {
+Column column(const char* name, std::optional<long> SweepRow::*member) {
   return {name, [member](const SweepRow& row) { return row.*member ? std::to_string(*(row.*member)) : std::string(); },
           [member](SweepRow& row, const std::string& text) {
             if (!text.empty()) row.*member = parse_number<long>(text);

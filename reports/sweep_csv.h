@@ -35,7 +35,8 @@ struct SweepRow {
   double flops = 0, bytes = 0;
   std::optional<double> gflops, gbps, ai, attainable_gflops, pct_of_roof;
   std::string bound;
-  std::optional<double> dram_read_bytes, dram_write_bytes, l2_bytes, occupancy_pct, occupancy_limit_pct, tensor_pipe_pct;
+  std::optional<double> dram_read_bytes, dram_write_bytes, l2_bytes, occupancy_pct, occupancy_limit_pct,
+      tensor_pipe_pct;
   std::string counter_status;
   std::optional<long> registers, smem_bytes, spill_bytes, workspace_bytes;
   std::optional<double> prepare_us, sm_clock_mhz;

@@ -9,7 +9,7 @@
 namespace noisefloor {
 namespace {
 
-constexpr std::size_t kShowAll = 80;       // rows that still read as one table
+constexpr std::size_t kShowAll = 80;  // rows that still read as one table
 constexpr std::size_t kProblemWidth = 64;
 
 std::string clipped(const std::string& text) {
@@ -32,8 +32,9 @@ std::string row_table(const std::vector<SweepRow>& rows) {
   }
   const auto fastest_own = fastest_rows(rows, true);
   const bool all = rows.size() <= kShowAll;
-  std::string text = fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}\n", "op", "problem", kProblemWidth,
-                                 "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status");
+  std::string text =
+      fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}\n", "op", "problem", kProblemWidth, "dtype",
+                  "variant", "cold us", "warm us", "% roof", "x baseline", "status");
   std::size_t left_out = 0;
   for (const SweepRow& row : rows) {
     const bool wrong = row.status == Outcome::incorrect || row.status == Outcome::cuda_error;
@@ -47,12 +48,13 @@ std::string row_table(const std::vector<SweepRow>& rows) {
     std::optional<double> ratio;  // above 1: faster than the best baseline
     if (row.time_cold_us && reference != best_baseline.end()) ratio = reference->second / *row.time_cold_us;
     text += fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}{}\n", row.op, clipped(row.problem),
-                        kProblemWidth, row.dtype, row.variant, cell(row.time_cold_us, "{:.2f}"), cell(row.time_warm_us, "{:.2f}"),
-                        cell(row.pct_of_roof, "{:.1f}"), cell(ratio, "{:.2f}"), to_string(row.status),
-                        row.reason.empty() ? "" : " (" + row.reason + ")");
+                        kProblemWidth, row.dtype, row.variant, cell(row.time_cold_us, "{:.2f}"),
+                        cell(row.time_warm_us, "{:.2f}"), cell(row.pct_of_roof, "{:.1f}"), cell(ratio, "{:.2f}"),
+                        to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")");
   }
   if (left_out > 0)
-    text += fmt::format("(the best own variant and the baselines of each problem; {} more rows in sweep.csv)\n", left_out);
+    text +=
+        fmt::format("(the best own variant and the baselines of each problem; {} more rows in sweep.csv)\n", left_out);
   return text;
 }
 
@@ -60,8 +62,9 @@ std::string totals_table(const std::vector<NetworkTotal>& totals) {
   std::string text = fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12} {:>12}  {}\n", "network", "op", "dtype", "variant",
                                  "cold us", "warm us", "problems timed");
   for (const NetworkTotal& total : totals)
-    text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f} {:>12.1f}  {} of {}\n", total.network, total.op, total.dtype,
-                        total.choice, total.microseconds, total.warm_microseconds, total.problems - total.missing, total.problems);
+    text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f} {:>12.1f}  {} of {}\n", total.network, total.op,
+                        total.dtype, total.choice, total.microseconds, total.warm_microseconds,
+                        total.problems - total.missing, total.problems);
   return text;
 }
 

@@ -17,7 +17,8 @@ int ceilings(const std::string& device, bool refresh) {
   fmt::print("{}\n{:<14} {:>12} {:>12} {:>8}  unit\n", measured.device, "ceiling", "measured", "datasheet", "%");
   for (const Ceiling& row : measured.rows) {
     const bool known = row.datasheet > 0;
-    fmt::print("{:<14} {:>12.1f} {:>12} {:>8}  {}\n", row.name, row.value, known ? fmt::format("{:.1f}", row.datasheet) : "-",
+    fmt::print("{:<14} {:>12.1f} {:>12} {:>8}  {}\n", row.name, row.value,
+               known ? fmt::format("{:.1f}", row.datasheet) : "-",
                known ? fmt::format("{:.1f}", 100 * row.value / row.datasheet) : "-", row.unit);
   }
   return kDone;
@@ -26,7 +27,8 @@ int ceilings(const std::string& device, bool refresh) {
 }  // namespace
 
 void add_ceilings_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("ceilings", "Measure copy and cache bandwidth and the rates of the arithmetic pipes");
+  CLI::App* command =
+      app.add_subcommand("ceilings", "Measure copy and cache bandwidth and the rates of the arithmetic pipes");
   auto device = std::make_shared<std::string>();
   auto refresh = std::make_shared<bool>(false);
   command->add_option("--device", *device, "CUDA device number, or 'host' (default: 0 where there is one)");

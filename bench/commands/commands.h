@@ -1,5 +1,5 @@
-// The commands of the program. Each adds its own subcommand; the chosen one runs after parsing and returns the exit code:
-// 0 done, 1 the thing checked is not so (incorrect, an error on the device), 2 could not do what was asked.
+// The commands of the program. Each adds its own subcommand; the chosen one runs after parsing and returns the exit
+// code: 0 done, 1 the thing checked is not so (incorrect, an error on the device), 2 could not do what was asked.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -36,8 +36,8 @@ constexpr int kCouldNot = 2;
 // InvalidInput or DeviceError.
 std::unique_ptr<Platform> open_platform(const std::string& device);
 
-const Op& require_op(const std::string& name);             // throws InvalidInput with "did you mean"
-DType require_dtype(const Op& op, const std::string& name);  // likewise
+const Op& require_op(const std::string& name);                 // throws InvalidInput with "did you mean"
+DType require_dtype(const Op& op, const std::string& name);    // likewise
 std::vector<std::string> split_list(const std::string& text);  // "a,b" -> {"a", "b"}
 
 }  // namespace noisefloor

@@ -12,18 +12,21 @@ namespace {
 void print_gpu(int index) {
   const auto platform = make_cuda_platform(index);
   const PlatformDescription& gpu = platform->description();
-  fmt::print("device {}: {}, sm_{}, {} SMs, {:.1f} GiB, L2 {:.0f} MiB, PCI {}\n", index, gpu.name, gpu.info.compute_capability,
-             gpu.info.sm_count, static_cast<double>(gpu.memory_bytes) / 0x1p30, static_cast<double>(gpu.info.l2_bytes) / 0x1p20,
-             gpu.pci_bus_id);
+  fmt::print("device {}: {}, sm_{}, {} SMs, {:.1f} GiB, L2 {:.0f} MiB, PCI {}\n", index, gpu.name,
+             gpu.info.compute_capability, gpu.info.sm_count, static_cast<double>(gpu.memory_bytes) / 0x1p30,
+             static_cast<double>(gpu.info.l2_bytes) / 0x1p20, gpu.pci_bus_id);
   const GpuMonitor monitor = GpuMonitor::of_cuda_device(index);
-  fmt::print("  driver: {} (CUDA {}), program: CUDA {}\n", monitor.available() ? monitor.driver_version() : "?", gpu.driver, gpu.runtime);
+  fmt::print("  driver: {} (CUDA {}), program: CUDA {}\n", monitor.available() ? monitor.driver_version() : "?",
+             gpu.driver, gpu.runtime);
   if (!monitor.available()) {
     fmt::print("  NVML: {}\n", monitor.reason());
   } else {
     const GpuState state = monitor.read();
-    const auto text = [](const auto& value, const char* unit) { return value ? fmt::format("{} {}", *value, unit) : std::string("?"); };
-    fmt::print("  now: SM {}, memory {}, {}, {}, throttle: {}\n", text(state.sm_clock_mhz, "MHz"), text(state.memory_clock_mhz, "MHz"),
-               text(state.temperature_c, "C"), text(state.power_w, "W"),
+    const auto text = [](const auto& value, const char* unit) {
+      return value ? fmt::format("{} {}", *value, unit) : std::string("?");
+    };
+    fmt::print("  now: SM {}, memory {}, {}, {}, throttle: {}\n", text(state.sm_clock_mhz, "MHz"),
+               text(state.memory_clock_mhz, "MHz"), text(state.temperature_c, "C"), text(state.power_w, "W"),
                state.clock_event_reasons ? clock_events_text(*state.clock_event_reasons & kClockThrottle) : "?");
   }
   const CounterProbe probe = probe_counters();

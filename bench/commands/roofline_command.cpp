@@ -18,7 +18,8 @@ int roofline(const std::filesystem::path& folder) {
   write_plan_csv(folder / "plan.csv", rows);
   fmt::print("{}\n{}\n", row_table(rows), totals_table(network_totals(rows)));
   for (const auto& [name, rate] : ceilings)
-    fmt::print("ceiling {:<12} {:>12.1f} {}\n", name, rate, name.rfind("fma", 0) == 0 || name.rfind("tensor", 0) == 0 ? "GFLOP/s" : "GB/s");
+    fmt::print("ceiling {:<12} {:>12.1f} {}\n", name, rate,
+               name.rfind("fma", 0) == 0 || name.rfind("tensor", 0) == 0 ? "GFLOP/s" : "GB/s");
   fmt::print("wrote {} and plan.csv\n", (folder / "roofline.csv").string());
   return kDone;
 }

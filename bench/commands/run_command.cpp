@@ -22,18 +22,19 @@ std::vector<Candidate> chosen_candidates(const Op& op, const std::string& name, 
   std::vector<std::string> names;
   for (const Candidate& candidate : candidates_of(op)) {
     names.push_back(candidate.name);
-    if (name == candidate.name || (name == "all" && (candidate.kind == Kind::host) == host)) chosen.push_back(candidate);
+    if (name == candidate.name || (name == "all" && (candidate.kind == Kind::host) == host))
+      chosen.push_back(candidate);
   }
   if (chosen.empty())
-    throw InvalidInput(fmt::format("op '{}' has no variant '{}'; it has all, {}{}", op.name, name, fmt::join(names, ", "),
-                                   did_you_mean(name, names)));
+    throw InvalidInput(fmt::format("op '{}' has no variant '{}'; it has all, {}{}", op.name, name,
+                                   fmt::join(names, ", "), did_you_mean(name, names)));
   return chosen;
 }
 
-// One verified launch, on cold caches, in an NVTX range named by the case and with nothing else in it: what a profiler wants. The
-// timing's gate would wait for ever under a profiler that runs kernels one by one.
-int profile(Platform& platform, const Op& op, const AnyProblem& problem, DType dtype, const std::vector<Candidate>& candidates,
-            std::uint64_t seed) {
+// One verified launch, on cold caches, in an NVTX range named by the case and with nothing else in it: what a profiler
+// wants. The timing's gate would wait for ever under a profiler that runs kernels one by one.
+int profile(Platform& platform, const Op& op, const AnyProblem& problem, DType dtype,
+            const std::vector<Candidate>& candidates, std::uint64_t seed) {
   Fixture fixture(platform, op, problem, dtype, seed);
   Verifier verifier(fixture);
   bool wrong = false;
@@ -87,18 +88,19 @@ int run(const RunArguments& arguments) {
     wrong = wrong || result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error;
     ran = ran || result.row.status == Outcome::ok;
     if (result.device_lost) {
-      fmt::print(stderr, "{} left the device unusable for this process; the variants behind it were not run\n", candidate.name);
+      fmt::print(stderr, "{} left the device unusable for this process; the variants behind it were not run\n",
+                 candidate.name);
       break;
     }
   }
   fmt::print("{}", row_table(rows));
   for (const SweepRow& row : rows) {
     if (row.status != Outcome::ok) continue;
-    fmt::print("{}: {:.4g} GFLOP/s, {:.4g} GB/s, max error {:.2g} (allowed {:.2g}), {} samples ({})", row.variant, *row.gflops,
-               *row.gbps, *row.max_rel_error, *row.tolerance, *row.samples, row.stop);
+    fmt::print("{}: {:.4g} GFLOP/s, {:.4g} GB/s, max error {:.2g} (allowed {:.2g}), {} samples ({})", row.variant,
+               *row.gflops, *row.gbps, *row.max_rel_error, *row.tolerance, *row.samples, row.stop);
     if (row.registers)
-      fmt::print(", {} registers, {} B shared, {} B spilled, occupancy limit {:.0f} %", *row.registers, *row.smem_bytes, *row.spill_bytes,
-                 row.occupancy_limit_pct.value_or(0));
+      fmt::print(", {} registers, {} B shared, {} B spilled, occupancy limit {:.0f} %", *row.registers, *row.smem_bytes,
+                 *row.spill_bytes, row.occupancy_limit_pct.value_or(0));
     if (row.dram_read_bytes)
       fmt::print(", DRAM {:.4g} B read, {:.4g} B written", *row.dram_read_bytes, row.dram_write_bytes.value_or(0));
     if (row.sm_clock_mhz) fmt::print(", {:.0f} MHz, throttle {}", *row.sm_clock_mhz, row.throttle);
@@ -118,7 +120,8 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
-  command->add_flag("--profile", arguments->profile, "Time nothing: launch once, verified, in an NVTX range of the case's name");
+  command->add_flag("--profile", arguments->profile,
+                    "Time nothing: launch once, verified, in an NVTX range of the case's name");
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();

@@ -71,8 +71,8 @@ void initialize_benchmark(const Invocation& invocation) {
   if (count > 1) throw InvalidInput(fmt::format("'{}' is no flag of Google Benchmark", pointers[1]));
 }
 
-// After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new process
-// goes on behind it.
+// After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
+// process goes on behind it.
 [[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out) {
   fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
   std::vector<std::string> texts;
@@ -127,13 +127,16 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
 }
 
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
-  const auto problems = load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
+  const auto problems =
+      load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   const std::string filter = benchmark_filter(invocation);
   initialize_benchmark(invocation);
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
-  const auto cases = select_cases(problems, selection_of(arguments, problems, description.is_host), description.is_host);
-  if (cases.empty()) throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
+  const auto cases =
+      select_cases(problems, selection_of(arguments, problems, description.is_host), description.is_host);
+  if (cases.empty())
+    throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
 
   if (has_argument(invocation, "--benchmark_list_tests")) {
     const std::regex pattern(filter.empty() ? "." : filter, std::regex::extended);
@@ -147,8 +150,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (const auto processes = monitor.read().compute_processes; processes && *processes > 1)
     fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
 
-  RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out), description,
-                   build_info().commit, arguments.fresh);
+  RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
+                   description, build_info().commit, arguments.fresh);
   folder.write_environment(description, monitor.driver_version(), invocation.arguments);
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
@@ -179,23 +182,29 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 }  // namespace
 
 void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation) {
-  CLI::App* command = app.add_subcommand("sweep", "Verify and time variants and baselines over the problems of real networks");
+  CLI::App* command =
+      app.add_subcommand("sweep", "Verify and time variants and baselines over the problems of real networks");
   auto arguments = std::make_shared<SweepArguments>();
   command->add_option("--ops", arguments->ops, "Ops, comma-separated (default: all)");
-  command->add_option("--networks", arguments->networks, "Networks, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream)");
+  command->add_option("--networks", arguments->networks,
+                      "Networks, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream)");
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
-  command->add_option("--kinds", arguments->kinds, "host, naive, tiled, tensor_core, ptx, baseline (default: all that the device runs)");
+  command->add_option("--kinds", arguments->kinds,
+                      "host, naive, tiled, tensor_core, ptx, baseline (default: all that the device runs)");
   command->add_option("--dtypes", arguments->dtypes, "bf16, fp16, fp32")->capture_default_str();
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_option("--problems", arguments->problems, "Folder of problem files, <op>.csv (default: bench/problems)");
-  command->add_option("--out", arguments->out, "Run folder; one that exists is gone on with (default: runs/<device>/<time>)");
+  command->add_option("--out", arguments->out,
+                      "Run folder; one that exists is gone on with (default: runs/<device>/<time>)");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
-  command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")->check(CLI::PositiveNumber);
+  command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")
+      ->check(CLI::PositiveNumber);
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
-  command->footer("Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
-                  "--benchmark_out=FILE. Exit code: 0 all correct, 1 a case is incorrect or failed, 2 could not sweep.");
+  command->footer(
+      "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
+      "--benchmark_out=FILE. Exit code: 0 all correct, 1 a case is incorrect or failed, 2 could not sweep.");
   command->callback([=] { *result = [=] { return sweep(*arguments, *invocation); }; });
 }
 

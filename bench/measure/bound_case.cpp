@@ -15,8 +15,8 @@ BoundCase::BoundCase(Fixture& fixture, const Candidate& candidate) : fixture_(&f
   Platform& platform = fixture.platform();
   const DeviceInfo& device = platform.description().info;
   if (candidate.baseline != nullptr) run_ = candidate.baseline->create(fixture.problem(), fixture.dtype(), device);
-  const std::size_t bytes = run_ ? run_->workspace_bytes()
-                                 : candidate.variant->workspace_bytes(fixture.problem(), fixture.dtype(), device);
+  const std::size_t bytes =
+      run_ ? run_->workspace_bytes() : candidate.variant->workspace_bytes(fixture.problem(), fixture.dtype(), device);
   if (bytes > 0) {
     workspace_ = Buffer(platform, bytes + kGuardBytes);
     // Workspaces come uninitialised: NaN shows a variant that reads before it writes.
@@ -30,7 +30,8 @@ BoundCase::BoundCase(Fixture& fixture, const Candidate& candidate) : fixture_(&f
     platform.synchronize();
     return;
   }
-  if (const std::size_t prepared = candidate.variant->prepared_bytes(fixture.problem(), fixture.dtype()); prepared > 0) {
+  if (const std::size_t prepared = candidate.variant->prepared_bytes(fixture.problem(), fixture.dtype());
+      prepared > 0) {
     prepared_ = Buffer(platform, prepared);
     platform.synchronize();
     const auto start = std::chrono::steady_clock::now();
@@ -43,8 +44,7 @@ BoundCase::BoundCase(Fixture& fixture, const Candidate& candidate) : fixture_(&f
 
 Launch BoundCase::launch() {
   const LaunchContext context = fixture_->platform().context();
-  if (run_)
-    return [this, context] { return run_->launch(fixture_->pointers(), workspace_.data(), context); };
+  if (run_) return [this, context] { return run_->launch(fixture_->pointers(), workspace_.data(), context); };
   return [this, context] {
     return candidate_.variant->launch(fixture_->problem(), fixture_->dtype(), fixture_->pointers(),
                                       {workspace_.data(), prepared_.data()}, context);

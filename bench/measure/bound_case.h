@@ -1,4 +1,5 @@
-// A candidate bound to a fixture: its workspace, its prepared weights or tuned plan, and a launch that takes no arguments.
+// A candidate bound to a fixture: its workspace, its prepared weights or tuned plan, and a launch that takes no
+// arguments.
 #pragma once
 
 #include <memory>

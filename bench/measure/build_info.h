@@ -6,8 +6,8 @@
 namespace noisefloor {
 
 struct BuildInfo {
-  std::string version;             // the project's
-  std::string commit;              // "-dirty" behind it when the tree had changes; "unknown" outside a checkout
+  std::string version;  // the project's
+  std::string commit;   // "-dirty" behind it when the tree had changes; "unknown" outside a checkout
   std::string build_type;
   std::string compiler;
   std::string host_arch;           // "x86-64-v3"

@@ -7,7 +7,8 @@ std::vector<Candidate> candidates_of(const Op& op) {
   for (const AnyVariant& variant : op.variants)
     candidates.push_back({&op, variant.name, variant.kind, variant.arch, &variant, nullptr});
   for (const Baseline& baseline : baselines())
-    if (op.name == baseline.op) candidates.push_back({&op, baseline.name, Kind::baseline, Arch::any_gpu, nullptr, &baseline});
+    if (op.name == baseline.op)
+      candidates.push_back({&op, baseline.name, Kind::baseline, Arch::any_gpu, nullptr, &baseline});
   return candidates;
 }
 

@@ -15,7 +15,7 @@ struct Candidate {
   std::string name;
   Kind kind = Kind::baseline;
   Arch arch = Arch::any_gpu;
-  const AnyVariant* variant = nullptr;    // one of the two
+  const AnyVariant* variant = nullptr;  // one of the two
   const Baseline* baseline = nullptr;
 
   bool built() const { return baseline != nullptr || variant->built; }

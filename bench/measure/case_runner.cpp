@@ -41,14 +41,14 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   return row;
 }
 
-// Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that the gate
-// before it costs nothing.
+// Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that
+// the gate before it costs nothing.
 int batch_size(double sample_us, int smallest, int largest) {
   return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
 }
 
-// What slows a measurement through no doing of the kernel. The power cap is not among them: dense products run into it on
-// every data-centre GPU, so it is part of what they can do, and the row names it.
+// What slows a measurement through no doing of the kernel. The power cap is not among them: dense products run into it
+// on every data-centre GPU, so it is part of what they can do, and the row names it.
 constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
 
 }  // namespace
@@ -60,7 +60,8 @@ struct CaseRunner::Clocks {
   ClockSampler sampler;
 };
 
-std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
+std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description,
+                                const std::string& arch) {
   SweepRow row = blank_row(test_case, description, arch);
   const Candidate& candidate = test_case.candidate;
   const bool host_variant = candidate.kind == Kind::host;
@@ -118,7 +119,8 @@ CaseResult CaseRunner::run(const Case& test_case) {
       fixture_key_.clear();
       verifier_.reset();
       fixture_.reset();
-      fixture_ = std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype, options_.seed);
+      fixture_ =
+          std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype, options_.seed);
       verifier_ = std::make_unique<Verifier>(*fixture_);
       fixture_key_ = key;
     }
@@ -271,7 +273,8 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
 
 void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
   if (ceilings_ == nullptr) return;
-  const Ceiling& compute = ceilings_->compute(test_case.op().cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
+  const Ceiling& compute =
+      ceilings_->compute(test_case.op().cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
   const double memory_bound_gflops = *row.ai * ceilings_->memory().value;
   row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
   row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;

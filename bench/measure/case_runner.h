@@ -1,5 +1,5 @@
-// One case from beginning to end: verified, timed cold and warm, its kernels' resources read, its counters collected. The
-// result is a row of sweep.csv and the raw samples behind it.
+// One case from beginning to end: verified, timed cold and warm, its kernels' resources read, its counters collected.
+// The result is a row of sweep.csv and the raw samples behind it.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,8 @@ struct CaseResult {
 
 class CaseRunner {
  public:
-  // `ceilings` may be null: the roofline columns then stay empty. Throws CountersUnavailable when counters are required and
-  // cannot be had.
+  // `ceilings` may be null: the roofline columns then stay empty. Throws CountersUnavailable when counters are required
+  // and cannot be had.
   CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options);
   ~CaseRunner();
 
@@ -66,7 +66,8 @@ class CaseRunner {
   std::unique_ptr<Verifier> verifier_;
 };
 
-// The row of a case that cannot run here, without running it: unsupported_arch, not_built, unsupported_problem or no_device.
+// The row of a case that cannot run here, without running it: unsupported_arch, not_built, unsupported_problem or
+// no_device.
 std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description, const std::string& arch);
 
 }  // namespace noisefloor

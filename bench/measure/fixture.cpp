@@ -7,9 +7,9 @@
 namespace noisefloor {
 namespace {
 
-constexpr std::size_t kAlignment = 256;          // what cudaMalloc promises, so what kernels may count on
+constexpr std::size_t kAlignment = 256;  // what cudaMalloc promises, so what kernels may count on
 constexpr unsigned char kGuardByte = 0xA5;
-constexpr unsigned char kPoisonByte = 0xFF;      // all ones is a NaN in fp32, bf16 and fp16
+constexpr unsigned char kPoisonByte = 0xFF;  // all ones is a NaN in fp32, bf16 and fp16
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -64,7 +64,8 @@ void Fixture::reset_outputs() {
     if (specs_[i].role == Role::inout) platform_->upload(pointers_[i], saved_inout_[i].data(), saved_inout_[i].size());
     char* const tail = static_cast<char*>(pointers_[i]) + specs_[i].bytes();
     platform_->fill_bytes(static_cast<char*>(pointers_[i]) - kGuardBytes, kGuardByte, kGuardBytes);
-    platform_->fill_bytes(tail, kGuardByte, static_cast<std::size_t>(static_cast<char*>(arena_.data()) + ends_[i] - tail));
+    platform_->fill_bytes(tail, kGuardByte,
+                          static_cast<std::size_t>(static_cast<char*>(arena_.data()) + ends_[i] - tail));
   }
 }
 

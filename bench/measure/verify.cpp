@@ -29,7 +29,9 @@ std::vector<std::int64_t> sample_elements(std::int64_t total, std::int64_t wante
 }  // namespace
 
 Verifier::Verifier(Fixture& fixture, double oracle_flops)
-    : fixture_(&fixture), oracle_flops_(oracle_flops), tolerance_(fixture.op().tolerance(fixture.problem(), fixture.dtype())) {}
+    : fixture_(&fixture),
+      oracle_flops_(oracle_flops),
+      tolerance_(fixture.op().tolerance(fixture.problem(), fixture.dtype())) {}
 
 void Verifier::consult_oracle() {
   if (!oracles_.empty()) return;
@@ -47,7 +49,8 @@ void Verifier::consult_oracle() {
       std::iota(oracle.elements.begin(), oracle.elements.end(), std::int64_t{0});
     } else {
       const auto affordable = static_cast<std::int64_t>(oracle_flops_ / (flops / static_cast<double>(total)));
-      oracle.elements = sample_elements(total, std::clamp<std::int64_t>(affordable, kMinimumSamples, 8 * kMinimumSamples));
+      oracle.elements =
+          sample_elements(total, std::clamp<std::int64_t>(affordable, kMinimumSamples, 8 * kMinimumSamples));
     }
     oracle.values.resize(oracle.elements.size());
     const auto count = static_cast<std::int64_t>(oracle.elements.size());
@@ -56,7 +59,8 @@ void Verifier::consult_oracle() {
                  [&](std::int64_t begin, std::int64_t end) {
                    const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
                    op.reference(fixture_->problem(), fixture_->dtype(), inputs, tensor,
-                                std::span(oracle.elements).subspan(at, size), std::span(oracle.values).subspan(at, size));
+                                std::span(oracle.elements).subspan(at, size),
+                                std::span(oracle.values).subspan(at, size));
                  });
     double squares = 0;
     for (const double value : oracle.values) squares += value * value;
@@ -84,8 +88,9 @@ std::optional<std::string> Verifier::compare_with_oracle(Verdict& verdict) {
     verdict.max_rel_error = std::max(verdict.max_rel_error, worst_error);
     const double l2 = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
     if (!(worst_error <= tolerance_.max_error))
-      return fmt::format("{}[{}] is {:.6g}, expected {:.6g}: error {:.3g}, allowed {:.3g}", spec.name, oracle.elements[worst],
-                         values[worst], oracle.values[worst], worst_error, tolerance_.max_error);
+      return fmt::format("{}[{}] is {:.6g}, expected {:.6g}: error {:.3g}, allowed {:.3g}", spec.name,
+                         oracle.elements[worst], values[worst], oracle.values[worst], worst_error,
+                         tolerance_.max_error);
     if (!(l2 <= tolerance_.l2_error))
       return fmt::format("{}: relative L2 error {:.3g}, allowed {:.3g}", spec.name, l2, tolerance_.l2_error);
   }
@@ -96,7 +101,9 @@ bool Verifier::make_naive_outputs() {
   if (naive_tried_) return !naive_outputs_.empty();
   naive_tried_ = true;
   for (const Candidate& candidate : candidates_of(fixture_->op())) {
-    if (candidate.kind != Kind::naive || !candidate.built() || !candidate.can_run(fixture_->problem(), fixture_->dtype())) continue;
+    if (candidate.kind != Kind::naive || !candidate.built() ||
+        !candidate.can_run(fixture_->problem(), fixture_->dtype()))
+      continue;
     fixture_->reset_outputs();
     BoundCase bound(*fixture_, candidate);
     throw_if_failed(bound.launch()());
@@ -119,23 +126,24 @@ std::optional<std::string> Verifier::compare_with_naive() {
     if (oracle.complete) continue;
     const TensorSpec& spec = fixture_->specs()[oracle.tensor];
     const Difference difference =
-        fixture_->platform().compare(spec.dtype, fixture_->pointers()[oracle.tensor], naive_outputs_.at(oracle.tensor).data(),
-                                     spec.elements(), oracle.rms);
+        fixture_->platform().compare(spec.dtype, fixture_->pointers()[oracle.tensor],
+                                     naive_outputs_.at(oracle.tensor).data(), spec.elements(), oracle.rms);
     // Two results, each within tolerance of the truth, are within twice that of each other.
     if (!difference.all_finite) return fmt::format("{}[{}] is not finite", spec.name, difference.worst);
     if (!(difference.max_error <= 2 * tolerance_.max_error))
       return fmt::format("{}[{}] differs from the naive variant by {:.3g}, allowed {:.3g}", spec.name, difference.worst,
                          difference.max_error, 2 * tolerance_.max_error);
     if (!(difference.l2_error <= 2 * tolerance_.l2_error))
-      return fmt::format("{} differs from the naive variant by a relative L2 error of {:.3g}, allowed {:.3g}", spec.name,
-                         difference.l2_error, 2 * tolerance_.l2_error);
+      return fmt::format("{} differs from the naive variant by a relative L2 error of {:.3g}, allowed {:.3g}",
+                         spec.name, difference.l2_error, 2 * tolerance_.l2_error);
   }
   return std::nullopt;
 }
 
 Verdict Verifier::verify(BoundCase& bound) {
   consult_oracle();
-  const bool sampled = std::any_of(oracles_.begin(), oracles_.end(), [](const Oracle& oracle) { return !oracle.complete; });
+  const bool sampled =
+      std::any_of(oracles_.begin(), oracles_.end(), [](const Oracle& oracle) { return !oracle.complete; });
   const bool against_naive = sampled && !fixture_->platform().description().is_host && make_naive_outputs();
 
   Verdict verdict;

@@ -1,7 +1,8 @@
 // Verification, which every timing needs first: poisoned outputs, guard bands, and comparison with the op's oracle.
 //
-// Small problems are compared with the host oracle in every element. Where the oracle is too slow for that, it computes a
-// sampled set of elements, and on a GPU every element is compared with the naive variant, itself held to the same samples.
+// Small problems are compared with the host oracle in every element. Where the oracle is too slow for that, it computes
+// a sampled set of elements, and on a GPU every element is compared with the naive variant, itself held to the same
+// samples.
 #pragma once
 
 #include <map>

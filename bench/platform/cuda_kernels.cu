@@ -48,7 +48,8 @@ __global__ void fill_normal_kernel(DType dtype, void* data, std::int64_t count, 
                                    std::uint64_t seed) {
   const std::int64_t blocks = (count + 3) / 4;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; block < blocks; block += stride) {
+  for (std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; block < blocks;
+       block += stride) {
     float numbers[4];
     normal_block(seed, static_cast<std::uint64_t>(block), numbers);
     for (int j = 0; j < 4; ++j)
@@ -73,12 +74,14 @@ __global__ void checksum_kernel(const unsigned char* data, std::uint64_t bytes, 
   if (threadIdx.x % 32 == 0) atomicAdd(sum, part);
 }
 
-__global__ void gather_kernel(DType dtype, const void* data, const std::int64_t* elements, double* values, std::int64_t count) {
+__global__ void gather_kernel(DType dtype, const void* data, const std::int64_t* elements, double* values,
+                              std::int64_t count) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) values[i] = load_as_double(dtype, data, elements[i]);
 }
 
-__global__ void compare_kernel(DType dtype, const void* a, const void* b, std::int64_t count, double rms, ComparePart* parts) {
+__global__ void compare_kernel(DType dtype, const void* a, const void* b, std::int64_t count, double rms,
+                               ComparePart* parts) {
   ComparePart mine{0, 0, 0, 0, 0};
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
@@ -104,7 +107,8 @@ __global__ void compare_kernel(DType dtype, const void* a, const void* b, std::i
     const ComparePart& other = shared[t];
     mine.squared_error += other.squared_error;
     mine.squared += other.squared;
-    if (other.not_finite > mine.not_finite || (other.not_finite == mine.not_finite && !(other.max_error <= mine.max_error))) {
+    if (other.not_finite > mine.not_finite ||
+        (other.not_finite == mine.not_finite && !(other.max_error <= mine.max_error))) {
       mine.max_error = other.max_error;
       mine.worst = other.worst;
       mine.not_finite = other.not_finite;

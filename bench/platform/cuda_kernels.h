@@ -1,5 +1,5 @@
-// The kernels the harness itself needs: random numbers, checksums, comparison, cache flush, and the gate before timed launches.
-// All enqueue on `stream` and return the launch's error.
+// The kernels the harness itself needs: random numbers, checksums, comparison, cache flush, and the gate before timed
+// launches. All enqueue on `stream` and return the launch's error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,12 +31,12 @@ struct ComparePart {
 cudaError_t compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms, ComparePart* parts,
                     cudaStream_t stream);
 
-// Reads a buffer larger than the L2 cache, which leaves it full of clean lines that are nobody's input: unlike a memset, it
-// leaves no dirty lines whose write-back the timed launch would pay for.
+// Reads a buffer larger than the L2 cache, which leaves it full of clean lines that are nobody's input: unlike a
+// memset, it leaves no dirty lines whose write-back the timed launch would pay for.
 cudaError_t flush_l2(const void* data, std::size_t bytes, unsigned* sink, int sm_count, cudaStream_t stream);
 
-// Holds the stream until the host opens the gate, so that everything behind it is already queued when it runs. Gives up after
-// `timeout_ns` (the host then never filled the queue) and says so.
+// Holds the stream until the host opens the gate, so that everything behind it is already queued when it runs. Gives up
+// after `timeout_ns` (the host then never filled the queue) and says so.
 cudaError_t wait_for_host(const int* open, int* timed_out, unsigned long long timeout_ns, cudaStream_t stream);
 
 }  // namespace noisefloor::harness

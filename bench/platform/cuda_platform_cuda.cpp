@@ -69,10 +69,11 @@ class CudaPlatform final : public Platform {
     CHECK(cudaDriverGetVersion(&driver));
     CHECK(cudaRuntimeGetVersion(&runtime));
     if (driver / 1000 < runtime / 1000)
-      throw DeviceError(fmt::format("the driver supports CUDA {}, this program needs {}: install a newer driver, or build with "
-                                    "an older toolkit",
-                                    version_text(driver), version_text(runtime)),
-                        false);
+      throw DeviceError(
+          fmt::format("the driver supports CUDA {}, this program needs {}: install a newer driver, or build with "
+                      "an older toolkit",
+                      version_text(driver), version_text(runtime)),
+          false);
     std::array<char, 32> bus_id{};
     CHECK(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device));
     description_.index = device;
@@ -108,8 +109,8 @@ class CudaPlatform final : public Platform {
     const cudaError_t error = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));
     if (error == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
-      throw OutOfMemory(fmt::format("needs {:.2f} GiB of device memory, {:.2f} GiB are free", static_cast<double>(bytes) / 0x1p30,
-                                    static_cast<double>(free_bytes()) / 0x1p30));
+      throw OutOfMemory(fmt::format("needs {:.2f} GiB of device memory, {:.2f} GiB are free",
+                                    static_cast<double>(bytes) / 0x1p30, static_cast<double>(free_bytes()) / 0x1p30));
     }
     check(error, "cudaMalloc");
     return data;
@@ -129,10 +130,14 @@ class CudaPlatform final : public Platform {
   void copy(void* to, const void* from, std::size_t bytes) override {
     CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
   }
-  void fill_bytes(void* data, unsigned char value, std::size_t bytes) override { CHECK(cudaMemsetAsync(data, value, bytes, stream_)); }
+  void fill_bytes(void* data, unsigned char value, std::size_t bytes) override {
+    CHECK(cudaMemsetAsync(data, value, bytes, stream_));
+  }
 
-  void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev, std::uint64_t seed) override {
-    CHECK(harness::fill_normal(dtype, data, count, static_cast<float>(mean), static_cast<float>(stddev), seed, stream_));
+  void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev,
+                   std::uint64_t seed) override {
+    CHECK(
+        harness::fill_normal(dtype, data, count, static_cast<float>(mean), static_cast<float>(stddev), seed, stream_));
   }
 
   std::uint64_t checksum(const void* data, std::size_t bytes) override {
@@ -149,8 +154,8 @@ class CudaPlatform final : public Platform {
     Buffer indices(*this, elements.size_bytes());
     Buffer values(*this, elements.size() * sizeof(double));
     upload(indices.data(), elements.data(), elements.size_bytes());
-    CHECK(harness::gather(dtype, data, static_cast<const std::int64_t*>(indices.data()), static_cast<double*>(values.data()), count,
-                          stream_));
+    CHECK(harness::gather(dtype, data, static_cast<const std::int64_t*>(indices.data()),
+                          static_cast<double*>(values.data()), count, stream_));
     std::vector<double> out(elements.size());
     download(out.data(), values.data(), out.size() * sizeof(double));
     return out;
@@ -168,7 +173,8 @@ class CudaPlatform final : public Platform {
       squared += part.squared;
       const bool newly_not_finite = part.not_finite != 0 && difference.all_finite;
       if (newly_not_finite) difference.all_finite = false;
-      if (newly_not_finite || (difference.all_finite && !(part.max_error <= difference.max_error))) difference.worst = part.worst;
+      if (newly_not_finite || (difference.all_finite && !(part.max_error <= difference.max_error)))
+        difference.worst = part.worst;
       difference.max_error = std::max(difference.max_error, part.max_error);
     }
     difference.l2_error = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
@@ -182,17 +188,20 @@ class CudaPlatform final : public Platform {
 
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>>) override {
-    return timed(samples, 1, [&] { throw_if_failed(launch()); }, /*flush=*/true);
+    return timed(
+        samples, 1, [&] { throw_if_failed(launch()); }, /*flush=*/true);
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
     const Graph graph(stream_, launch, repeats);
     CHECK(cudaGraphLaunch(graph.executable, stream_));
-    return timed(samples, repeats, [&] { CHECK(cudaGraphLaunch(graph.executable, stream_)); }, /*flush=*/false);
+    return timed(
+        samples, repeats, [&] { CHECK(cudaGraphLaunch(graph.executable, stream_)); }, /*flush=*/false);
   }
 
   void flush_cache() override {
-    CHECK(harness::flush_l2(flush_, flush_bytes_, reinterpret_cast<unsigned*>(scalar_), description_.info.sm_count, stream_));
+    CHECK(harness::flush_l2(flush_, flush_bytes_, reinterpret_cast<unsigned*>(scalar_), description_.info.sm_count,
+                            stream_));
   }
 
  private:

@@ -59,7 +59,8 @@ class HostPlatform final : public Platform {
     uname(&system);
     description_.driver = fmt::format("{} {}", system.sysname, system.release);
     description_.runtime = "GCC " __VERSION__;
-    description_.memory_bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+    description_.memory_bytes =
+        static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
     description_.info.sm_count = cores;
     const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
     description_.info.l2_bytes = last_level > 0 ? static_cast<std::size_t>(last_level) : std::size_t{32} << 20;
@@ -69,14 +70,15 @@ class HostPlatform final : public Platform {
 
   void* allocate(std::size_t bytes) override {
     if (bytes > free_bytes())
-      throw OutOfMemory(fmt::format("needs {:.1f} GiB of host memory, {:.1f} GiB are free", static_cast<double>(bytes) / 0x1p30,
-                                    static_cast<double>(free_bytes()) / 0x1p30));
-    void* data = ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{kAlignment}, std::nothrow);
+      throw OutOfMemory(fmt::format("needs {:.1f} GiB of host memory, {:.1f} GiB are free",
+                                    static_cast<double>(bytes) / 0x1p30, static_cast<double>(free_bytes()) / 0x1p30));
+    void* data = ::operator new (std::max<std::size_t>(bytes, 1), std::align_val_t{kAlignment}, std::nothrow);
     if (data == nullptr)
-      throw OutOfMemory(fmt::format("{:.1f} GiB of host memory could not be allocated", static_cast<double>(bytes) / 0x1p30));
+      throw OutOfMemory(
+          fmt::format("{:.1f} GiB of host memory could not be allocated", static_cast<double>(bytes) / 0x1p30));
     return data;
   }
-  void release(void* data) noexcept override { ::operator delete(data, std::align_val_t{kAlignment}); }
+  void release(void* data) noexcept override { ::operator delete (data, std::align_val_t{kAlignment}); }
 
   std::size_t free_bytes() override {
     std::ifstream file("/proc/meminfo");
@@ -89,7 +91,8 @@ class HostPlatform final : public Platform {
   void copy(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void fill_bytes(void* data, unsigned char value, std::size_t bytes) override { std::memset(data, value, bytes); }
 
-  void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev, std::uint64_t seed) override {
+  void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev,
+                   std::uint64_t seed) override {
     parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
       float numbers[4];
       for (std::int64_t i = begin; i < end; ++i) {
@@ -134,7 +137,8 @@ class HostPlatform final : public Platform {
         const double x = load_element(dtype, a, i), y = load_element(dtype, b, i);
         const double error = std::abs(x - y);
         if (!std::isfinite(x)) part.all_finite = false;
-        if (!(error / (std::abs(y) + rms) <= part.max_error)) part.max_error = error / (std::abs(y) + rms), part.worst = i;
+        if (!(error / (std::abs(y) + rms) <= part.max_error))
+          part.max_error = error / (std::abs(y) + rms), part.worst = i;
         part_error += error * error;
         part_squared += y * y;
       }

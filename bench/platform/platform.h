@@ -1,5 +1,5 @@
-// The machine a sweep runs on: a CUDA device, or the host with all its cores. Everything the harness does to memory and time
-// goes through here, so that verifying and measuring are written once.
+// The machine a sweep runs on: a CUDA device, or the host with all its cores. Everything the harness does to memory and
+// time goes through here, so that verifying and measuring are written once.
 //
 // Failures of the device throw DeviceError; `lost` says that the CUDA context is gone and the process must start again.
 #pragma once
@@ -37,20 +37,20 @@ using Launch = std::function<Status()>;
 
 struct PlatformDescription {
   bool is_host = false;
-  int index = -1;               // CUDA device number
-  std::string name;             // "NVIDIA H200", "AMD EPYC (2 cores)"
-  std::string driver;           // CUDA driver version, or the operating system
-  std::string runtime;          // CUDA runtime, or the compiler
-  std::string pci_bus_id;       // empty on the host
+  int index = -1;          // CUDA device number
+  std::string name;        // "NVIDIA H200", "AMD EPYC (2 cores)"
+  std::string driver;      // CUDA driver version, or the operating system
+  std::string runtime;     // CUDA runtime, or the compiler
+  std::string pci_bus_id;  // empty on the host
   std::size_t memory_bytes = 0;
   DeviceInfo info;
 };
 
 // How far an array is from another of the same length.
 struct Difference {
-  double max_error = 0;   // max |a - b| / (|b| + rms)
-  double l2_error = 0;    // ||a - b|| / ||b||
-  std::int64_t worst = 0; // where max_error is
+  double max_error = 0;    // max |a - b| / (|b| + rms)
+  double l2_error = 0;     // ||a - b|| / ||b||
+  std::int64_t worst = 0;  // where max_error is
   bool all_finite = true;
 };
 
@@ -69,8 +69,10 @@ class Platform {
   virtual void download(void* host, const void* device, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill_bytes(void* data, unsigned char value, std::size_t bytes) = 0;
-  // Element i is normal number i of stream `seed` (Philox), rounded into dtype: the same on every platform up to rounding.
-  virtual void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev, std::uint64_t seed) = 0;
+  // Element i is normal number i of stream `seed` (Philox), rounded into dtype: the same on every platform up to
+  // rounding.
+  virtual void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev,
+                           std::uint64_t seed) = 0;
   // Order-independent sum of hashed 32-bit words; `bytes` is rounded down to whole words plus a tail word.
   virtual std::uint64_t checksum(const void* data, std::size_t bytes) = 0;
   virtual std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) = 0;
@@ -98,7 +100,8 @@ void throw_if_failed(const Status& status);
 std::string cuda_error_text(int error);
 
 std::unique_ptr<Platform> make_host_platform();
-// Throws DeviceError with what to do when there is no such device, no driver, or an old one; always in a build without CUDA.
+// Throws DeviceError with what to do when there is no such device, no driver, or an old one; always in a build without
+// CUDA.
 std::unique_ptr<Platform> make_cuda_platform(int device);
 // Number of CUDA devices; 0 with `why` filled when there is no driver, or this build has no CUDA.
 int cuda_device_count(std::string& why);
@@ -107,7 +110,8 @@ int cuda_device_count(std::string& why);
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Platform& platform, std::size_t bytes) : platform_(&platform), data_(platform.allocate(bytes)), bytes_(bytes) {}
+  Buffer(Platform& platform, std::size_t bytes)
+      : platform_(&platform), data_(platform.allocate(bytes)), bytes_(bytes) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);

@@ -86,7 +86,8 @@ std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
     if (entry.path().extension() == ".csv" && find_op(name) == nullptr)
-      throw InvalidInput(fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
+      throw InvalidInput(
+          fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
   }
   std::vector<ProblemEntry> problems;
   for (const Op& op : catalogue())
@@ -102,16 +103,20 @@ std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems
   return names;
 }
 
-std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems, const std::vector<std::string>& networks) {
+std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
+                                      const std::vector<std::string>& networks) {
   if (networks.size() == 1 && networks[0] == "all") return problems;
   const auto known = network_names(problems);
   for (const std::string& name : networks)
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw InvalidInput(fmt::format("unknown network '{}'{} (noisefloor list networks)", name, did_you_mean(name, known)));
+      throw InvalidInput(
+          fmt::format("unknown network '{}'{} (noisefloor list networks)", name, did_you_mean(name, known)));
   std::vector<ProblemEntry> selected;
   for (const ProblemEntry& entry : problems) {
     ProblemEntry cut = entry;
-    std::erase_if(cut.uses, [&](const auto& use) { return std::find(networks.begin(), networks.end(), use.network) == networks.end(); });
+    std::erase_if(cut.uses, [&](const auto& use) {
+      return std::find(networks.begin(), networks.end(), use.network) == networks.end();
+    });
     if (!cut.uses.empty()) selected.push_back(std::move(cut));
   }
   return selected;

@@ -22,17 +22,20 @@ struct ProblemEntry {
   std::string networks() const;  // "adm64-b1:10;sd15-b2:2"
 };
 
-// The folder with problem files: `bench/problems` beside or above the running program. Throws InvalidInput when there is none.
+// The folder with problem files: `bench/problems` beside or above the running program. Throws InvalidInput when there
+// is none.
 std::filesystem::path default_problem_folder();
 
-// Every problem of every file, distinct by op and text, in the order of the catalogue and the files. Throws InvalidInput naming
-// file, line, column and range for a row that is not a problem, and for a file that is no op's.
+// Every problem of every file, distinct by op and text, in the order of the catalogue and the files. Throws
+// InvalidInput naming file, line, column and range for a row that is not a problem, and for a file that is no op's.
 std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder);
 
 // Network names in the order met.
 std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems);
 
-// The problems that occur in `networks` ("all": every one), their uses cut down to those. Throws InvalidInput on unknown names.
-std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems, const std::vector<std::string>& networks);
+// The problems that occur in `networks` ("all": every one), their uses cut down to those. Throws InvalidInput on
+// unknown names.
+std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
+                                      const std::vector<std::string>& networks);
 
 }  // namespace noisefloor

@@ -9,8 +9,7 @@ namespace noisefloor {
 
 inline Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return success();
-  const StatusCode code =
-      error == cudaErrorMemoryAllocation ? StatusCode::out_of_memory : StatusCode::cuda_error;
+  const StatusCode code = error == cudaErrorMemoryAllocation ? StatusCode::out_of_memory : StatusCode::cuda_error;
   return {code, what, static_cast<int>(error)};
 }
 
@@ -22,8 +21,7 @@ inline Status launch_status(const char* kernel) {
 }  // namespace noisefloor
 
 // Returns from the enclosing launcher with the call's text when the call fails.
-#define NOISEFLOOR_CUDA(call)                                                                          \
-  do {                                                                                                 \
-    if (const ::noisefloor::Status status_ = ::noisefloor::cuda_status((call), #call); !status_.ok()) \
-      return status_;                                                                                  \
+#define NOISEFLOOR_CUDA(call)                                                                                         \
+  do {                                                                                                                \
+    if (const ::noisefloor::Status status_ = ::noisefloor::cuda_status((call), #call); !status_.ok()) return status_; \
   } while (false)

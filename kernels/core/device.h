@@ -10,9 +10,9 @@ namespace noisefloor {
 using Stream = CUstream_st*;  // cudaStream_t, spelled so that host-only builds need no CUDA header
 
 struct DeviceInfo {
-  int compute_capability = 0;            // 10 * major + minor; 0 is the host
-  int sm_count = 0;                      // streaming multiprocessors; on the host, cores
-  std::size_t l2_bytes = 0;              // on the host, last-level cache
+  int compute_capability = 0;              // 10 * major + minor; 0 is the host
+  int sm_count = 0;                        // streaming multiprocessors; on the host, cores
+  std::size_t l2_bytes = 0;                // on the host, last-level cache
   std::size_t shared_bytes_per_block = 0;  // the opt-in limit
 };
 
@@ -20,13 +20,13 @@ struct DeviceInfo {
 // the others are that one and newer.
 enum class Arch { host, any_gpu, sm75, sm80, sm90a };
 
-const char* to_string(Arch arch);                            // "host", "any", "sm_75+", "sm_80+", "sm_90a"
-bool runs_on(Arch arch, int compute_capability);             // host variants run on compute capability 0 only
+const char* to_string(Arch arch);                 // "host", "any", "sm_75+", "sm_80+", "sm_90a"
+bool runs_on(Arch arch, int compute_capability);  // host variants run on compute capability 0 only
 
 struct LaunchContext {
   Stream stream = nullptr;
-  const DeviceInfo* device = nullptr;    // never null
-  bool programmatic_launch = false;      // launch with programmatic stream serialization, where the kernel supports it
+  const DeviceInfo* device = nullptr;  // never null
+  bool programmatic_launch = false;    // launch with programmatic stream serialization, where the kernel supports it
 };
 
 }  // namespace noisefloor

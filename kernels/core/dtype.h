@@ -28,7 +28,7 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
-const char* to_string(DType dtype);                     // "bf16", "fp16", "fp32", ...
+const char* to_string(DType dtype);  // "bf16", "fp16", "fp32", ...
 std::optional<DType> parse_dtype(std::string_view text);
 
 // Half the distance from 1 to the next number: the largest relative error of rounding into `dtype`.

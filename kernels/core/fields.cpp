@@ -66,7 +66,8 @@ void FieldReader::integer(const char* name, std::int64_t& value, std::int64_t lo
   }
   const std::string range = std::to_string(low) + " to " + std::to_string(high);
   if (!parse_number(*text, value))
-    throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not a whole number from " + range);
+    throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not a whole number from " +
+                       range);
   if (value < low || value > high)
     throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
 }
@@ -84,7 +85,8 @@ void FieldReader::real(const char* name, double& value, double low, double high,
     throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
 }
 
-void FieldReader::choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) {
+void FieldReader::choice(const char* name, int& value, std::span<const char* const> names,
+                         std::optional<int> fallback) {
   const std::string* text = take(name, !fallback);
   if (text == nullptr) {
     value = *fallback;
@@ -102,7 +104,8 @@ void FieldReader::choice(const char* name, int& value, std::span<const char* con
 
 void FieldReader::require_all_used() const {
   for (std::size_t i = 0; i < pairs_.size(); ++i)
-    if (!used_[i]) throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" + did_you_mean(pairs_[i].key, known_));
+    if (!used_[i])
+      throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" + did_you_mean(pairs_[i].key, known_));
 }
 
 void FieldWriter::append(const char* name, const std::string& value) {
@@ -121,7 +124,8 @@ void FieldWriter::real(const char* name, double& value, double, double, std::opt
   if (fallback != value) append(name, format_real(value));
 }
 
-void FieldWriter::choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) {
+void FieldWriter::choice(const char* name, int& value, std::span<const char* const> names,
+                         std::optional<int> fallback) {
   if (fallback != value) append(name, names[static_cast<std::size_t>(value)]);
 }
 
@@ -151,7 +155,8 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
   for (std::size_t i = 1; i <= a.size(); ++i)
     for (std::size_t j = 1; j <= b.size(); ++j) {
       at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
     }
   return at(a.size(), b.size());
 }

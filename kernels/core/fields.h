@@ -50,11 +50,12 @@ struct KeyValue {
   std::string value;
 };
 
-// "m=4096,n=320,act=silu" -> its pairs, in order. Throws InvalidInput on an empty key, a missing '=' or a key given twice.
+// "m=4096,n=320,act=silu" -> its pairs, in order. Throws InvalidInput on an empty key, a missing '=' or a key given
+// twice.
 std::vector<KeyValue> split_problem_text(std::string_view text);
 
-// Fills the fields from pairs. Throws InvalidInput on an unknown key (with the nearest known one), a missing field without
-// a default, a value that is no number, and a value out of range.
+// Fills the fields from pairs. Throws InvalidInput on an unknown key (with the nearest known one), a missing field
+// without a default, a value that is no number, and a value out of range.
 class FieldReader final : public FieldVisitor {
  public:
   explicit FieldReader(std::vector<KeyValue> pairs) : pairs_(std::move(pairs)), used_(pairs_.size(), false) {}
@@ -98,7 +99,8 @@ class FieldDescriber final : public FieldVisitor {
   std::vector<std::string> lines_;
 };
 
-// The candidate nearest to `name` by edit distance, when near enough to be a slip (at most a third of its length, at least 1).
+// The candidate nearest to `name` by edit distance, when near enough to be a slip (at most a third of its length, at
+// least 1).
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
 // "; did you mean 'x'?" or "".
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);

@@ -1,7 +1,8 @@
 // The contract of an op, and its type-erased form, generated here once from the typed one.
 //
-// An op is a struct of static members (`Definition` below): its Problem, its Tensors, what it costs, how exact it must be,
-// its oracle and its ladder. `make_op<Definition>()` turns it into an `Op`, which benches, tests and reports loop over.
+// An op is a struct of static members (`Definition` below): its Problem, its Tensors, what it costs, how exact it must
+// be, its oracle and its ladder. `make_op<Definition>()` turns it into an `Op`, which benches, tests and reports loop
+// over.
 #pragma once
 
 #include <functional>
@@ -74,8 +75,8 @@ struct Op {
   std::function<std::vector<TensorSpec>(const AnyProblem&, DType)> tensors;
   std::function<Cost(const AnyProblem&, DType)> cost;
   std::function<Tolerance(const AnyProblem&, DType)> tolerance;
-  // Values of some elements of output `output` (an index into tensors()) in double. `inputs` has one entry per tensor, null
-  // data for outputs. Elements should come in ascending order: ops cache what neighbours share.
+  // Values of some elements of output `output` (an index into tensors()) in double. `inputs` has one entry per tensor,
+  // null data for outputs. Elements should come in ascending order: ops cache what neighbours share.
   std::function<void(const AnyProblem&, DType, std::span<const HostTensor> inputs, std::size_t output,
                      std::span<const std::int64_t> elements, std::span<double> values)>
       reference;

@@ -5,8 +5,8 @@
 
 namespace noisefloor {
 
-// Calls body(begin, end) on disjoint ranges that cover [0, count), each a multiple of `grain` long but the last. Ranges are
-// handed out dynamically. body must not throw.
+// Calls body(begin, end) on disjoint ranges that cover [0, count), each a multiple of `grain` long but the last. Ranges
+// are handed out dynamically. body must not throw.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   const std::int64_t chunks = (count + grain - 1) / grain;

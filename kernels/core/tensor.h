@@ -1,4 +1,5 @@
-// How an op names its tensors, so that allocation, random inputs, verification and files can be written once for all ops.
+// How an op names its tensors, so that allocation, random inputs, verification and files can be written once for all
+// ops.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace noisefloor {
 // Launchers must leave `in` tensors unchanged and write every element of `out`. `inout` is read and written.
 enum class Role { in, out, inout };
 
-// How the harness fills an input: independent normal numbers, rounded into the tensor's dtype. `op` leaves it to the op's own
-// fill function (schedules, labels).
+// How the harness fills an input: independent normal numbers, rounded into the tensor's dtype. `op` leaves it to the
+// op's own fill function (schedules, labels).
 struct Fill {
   enum class Kind { normal, op } kind = Kind::normal;
   double mean = 0;

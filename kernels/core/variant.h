@@ -26,15 +26,16 @@ constexpr Support unsupported(const char* reason) {
   return {reason};
 }
 
-// Memory the caller owns: `workspace` (uninitialised, at least workspace_bytes, 256-byte aligned; one per launch in flight)
-// and `prepared` (what `prepare` wrote; null for variants that prepare nothing).
+// Memory the caller owns: `workspace` (uninitialised, at least workspace_bytes, 256-byte aligned; one per launch in
+// flight) and `prepared` (what `prepare` wrote; null for variants that prepare nothing).
 struct Scratch {
   void* workspace = nullptr;
   const void* prepared = nullptr;
 };
 
-// Device pointers (host pointers for Kind::host) in `Tensors`. `launch` enqueues on context.stream and returns; it never
-// allocates, synchronises, prints, reads the environment or keeps state. A null `launch` means: not in this build.
+// Device pointers (host pointers for Kind::host) in `Tensors`. `launch` enqueues on context.stream and returns; it
+// never allocates, synchronises, prints, reads the environment or keeps state. A null `launch` means: not in this
+// build.
 template <class Op>
 struct Variant {
   using Problem = typename Op::Problem;
@@ -53,7 +54,8 @@ struct Variant {
 
 }  // namespace noisefloor
 
-// For variants.cpp: the launcher when the file that holds it is in this build, else null. CMake defines the architectures.
+// For variants.cpp: the launcher when the file that holds it is in this build, else null. CMake defines the
+// architectures.
 #if defined(NOISEFLOOR_HAS_CUDA)
 #define NOISEFLOOR_IF_CUDA(launcher) launcher
 #else

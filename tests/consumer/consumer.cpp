@@ -1,4 +1,5 @@
-// A program of someone else's: multiplies two matrices with the host variant of noisefloor's gemm, and checks one number.
+// A program of someone else's: multiplies two matrices with the host variant of noisefloor's gemm, and checks one
+// number.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Gpu, Catalogue, testing::ValuesIn(device_candidates()),
 TEST_P(Catalogue, MatchesTheOracle) {
   const Candidate& candidate = GetParam();
   if (!candidate.built()) GTEST_SKIP() << "not built for this machine's architectures";
-  if (!runs_on(candidate.arch, device().description().info.compute_capability)) GTEST_SKIP() << "needs " << to_string(candidate.arch);
+  if (!runs_on(candidate.arch, device().description().info.compute_capability))
+    GTEST_SKIP() << "needs " << to_string(candidate.arch);
   int ran = 0;
   for (const ProblemEntry& entry : problems()) {
     if (entry.op != candidate.op) continue;
@@ -76,7 +77,8 @@ TEST_P(Catalogue, MatchesTheOracle) {
       }
     }
   }
-  if (candidate.kind == Kind::baseline && ran == 0) GTEST_SKIP() << "the library is not on this machine, or refused every problem";
+  if (candidate.kind == Kind::baseline && ran == 0)
+    GTEST_SKIP() << "the library is not on this machine, or refused every problem";
   EXPECT_GT(ran, 0) << "no test problem suits this variant: add one to tests/problems";
 }
 
@@ -97,7 +99,8 @@ TEST_P(Catalogue, IsDeterministic) {
       fixture.reset_outputs();
       throw_if_failed(bound.launch()());
       for (std::size_t i = 0; i < fixture.specs().size(); ++i)
-        if (fixture.specs()[i].role != Role::in) sum.push_back(device().checksum(fixture.pointers()[i], fixture.specs()[i].bytes()));
+        if (fixture.specs()[i].role != Role::in)
+          sum.push_back(device().checksum(fixture.pointers()[i], fixture.specs()[i].bytes()));
     }
     EXPECT_EQ(sums[0], sums[1]);
   }
@@ -113,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Gpu, WrongOnPurpose, testing::ValuesIn([] {
 TEST_P(WrongOnPurpose, IsCaughtInEveryTestProblem) {
   const Op& op = *find_op(GetParam());
   const auto candidates = candidates_of(op);
-  const auto naive = std::find_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.kind == Kind::naive; });
+  const auto naive =
+      std::find_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.kind == Kind::naive; });
   ASSERT_NE(naive, candidates.end());
   for (const ProblemEntry& entry : problems()) {
     if (entry.op != &op) continue;

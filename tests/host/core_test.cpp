@@ -6,8 +6,8 @@
 #include <limits>
 #include <set>
 
-#include "tests/support/test_problems.h"
 #include "kernels/catalogue.h"
+#include "tests/support/test_problems.h"
 
 namespace noisefloor {
 namespace {
@@ -25,13 +25,13 @@ TEST(DTypes, EveryHalfRoundTrips) {
 }
 
 TEST(DTypes, RoundsToNearestEven) {
-  EXPECT_EQ(float_to_bf16(1.00390625f), 0x3f80);       // 1 + 2^-8: half way, to even
-  EXPECT_EQ(float_to_bf16(1.01171875f), 0x3f82);       // 1 + 3 * 2^-8: half way, to even
-  EXPECT_EQ(float_to_fp16(1.00048828125f), 0x3c00);    // 1 + 2^-11
-  EXPECT_EQ(float_to_fp16(65519.0f), 0x7bff);          // the largest that does not become infinity
+  EXPECT_EQ(float_to_bf16(1.00390625f), 0x3f80);     // 1 + 2^-8: half way, to even
+  EXPECT_EQ(float_to_bf16(1.01171875f), 0x3f82);     // 1 + 3 * 2^-8: half way, to even
+  EXPECT_EQ(float_to_fp16(1.00048828125f), 0x3c00);  // 1 + 2^-11
+  EXPECT_EQ(float_to_fp16(65519.0f), 0x7bff);        // the largest that does not become infinity
   EXPECT_EQ(float_to_fp16(65520.0f), 0x7c00);
-  EXPECT_EQ(float_to_fp16(0x1p-24f), 0x0001);          // the smallest subnormal
-  EXPECT_EQ(float_to_fp16(0x1p-25f), 0x0000);          // half of it, to even
+  EXPECT_EQ(float_to_fp16(0x1p-24f), 0x0001);  // the smallest subnormal
+  EXPECT_EQ(float_to_fp16(0x1p-25f), 0x0000);  // half of it, to even
   EXPECT_TRUE(std::isnan(fp16_to_float(float_to_fp16(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(std::numeric_limits<float>::quiet_NaN()))));
 }
@@ -45,7 +45,8 @@ TEST(DTypes, BulkConversionAgreesWithSingle) {
     for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
       std::vector<char> bulk(values.size() * size_of(dtype) + 1), single(bulk.size());
       store_floats(dtype, bulk.data(), 0, count, values.data());
-      for (std::int64_t i = 0; i < count; ++i) store_element(dtype, single.data(), i, values[static_cast<std::size_t>(i)]);
+      for (std::int64_t i = 0; i < count; ++i)
+        store_element(dtype, single.data(), i, values[static_cast<std::size_t>(i)]);
       RC_ASSERT(bulk == single);
       std::vector<float> back(values.size());
       load_floats(dtype, bulk.data(), 0, count, back.data());

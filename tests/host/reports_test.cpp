@@ -15,8 +15,8 @@
 namespace noisefloor {
 namespace {
 
-SweepRow timed_row(const std::string& op, const std::string& problem, const std::string& variant, const std::string& kind, double us,
-                   const std::string& networks) {
+SweepRow timed_row(const std::string& op, const std::string& problem, const std::string& variant,
+                   const std::string& kind, double us, const std::string& networks) {
   SweepRow row;
   row.op = op;
   row.problem = problem;
@@ -103,11 +103,14 @@ TEST(SweepCsv, RowsRoundTrip) {
 }
 
 TEST(SweepCsv, HeaderIsTheDocumentedOne) {
-  EXPECT_EQ(sweep_csv_header(),
-            "op,variant,kind,dtype,problem,networks,status,reason,device,arch,"
-            "time_cold_us,time_cold_mad_us,time_warm_us,samples,stop,flops,bytes,gflops,gbps,ai,attainable_gflops,pct_of_roof,bound,"
-            "dram_read_bytes,dram_write_bytes,l2_bytes,occupancy_pct,occupancy_limit_pct,tensor_pipe_pct,counter_status,"
-            "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,throttle,max_rel_error,tolerance,commit\n");
+  EXPECT_EQ(
+      sweep_csv_header(),
+      "op,variant,kind,dtype,problem,networks,status,reason,device,arch,"
+      "time_cold_us,time_cold_mad_us,time_warm_us,samples,stop,flops,bytes,gflops,gbps,ai,attainable_gflops,pct_of_"
+      "roof,bound,"
+      "dram_read_bytes,dram_write_bytes,l2_bytes,occupancy_pct,occupancy_limit_pct,tensor_pipe_pct,counter_status,"
+      "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,throttle,max_rel_error,tolerance,"
+      "commit\n");
 }
 
 TEST(SweepCsv, LeavesOutATornLastLineAndNamesBrokenOnes) {
@@ -122,7 +125,8 @@ TEST(SweepCsv, LeavesOutATornLastLineAndNamesBrokenOnes) {
     read_sweep_csv(folder / "broken.csv");
     FAIL();
   } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("broken.csv:3: column 'status': 'fine'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("broken.csv:3: column 'status': 'fine'"), std::string::npos)
+        << error.what();
   }
   std::ofstream(folder / "other.csv") << "op,who\n1,2\n";
   EXPECT_THROW(read_sweep_csv(folder / "other.csv"), std::runtime_error);
@@ -140,8 +144,8 @@ TEST(SweepCsv, NetworksParse) {
 
 TEST(Roofline, TotalsSumTimeTimesCount) {
   const std::vector<SweepRow> rows = {
-      timed_row("gemm", "p1", "naive", "naive", 10, "net:3"),   timed_row("gemm", "p1", "ptx", "ptx", 4, "net:3"),
-      timed_row("gemm", "p1", "lib", "baseline", 5, "net:3"),   timed_row("gemm", "p2", "naive", "naive", 7, "net:2"),
+      timed_row("gemm", "p1", "naive", "naive", 10, "net:3"), timed_row("gemm", "p1", "ptx", "ptx", 4, "net:3"),
+      timed_row("gemm", "p1", "lib", "baseline", 5, "net:3"), timed_row("gemm", "p2", "naive", "naive", 7, "net:2"),
       timed_row("gemm", "p2", "lib", "baseline", 6, "net:2"),
   };
   std::map<std::string, NetworkTotal> totals;
@@ -154,18 +158,20 @@ TEST(Roofline, TotalsSumTimeTimesCount) {
 }
 
 TEST(Roofline, FastestLeavesOutRowsThatAreNotOk) {
-  std::vector<SweepRow> rows = {timed_row("gemm", "p", "a", "naive", 1, ""), timed_row("gemm", "p", "b", "tiled", 2, "")};
+  std::vector<SweepRow> rows = {timed_row("gemm", "p", "a", "naive", 1, ""),
+                                timed_row("gemm", "p", "b", "tiled", 2, "")};
   rows[0].status = Outcome::throttled;
   ASSERT_EQ(fastest_rows(rows, false).size(), 1u);
   EXPECT_EQ(fastest_rows(rows, false)[0]->variant, "b");
 }
 
 TEST(Roofline, CompletesRowsOfOtherPrograms) {
-  std::vector<SweepRow> rows = {timed_row("gemm", "p", "ptx", "ptx", 10, ""), timed_row("gemm", "p", "torch_eager", "baseline", 20, "")};
+  std::vector<SweepRow> rows = {timed_row("gemm", "p", "ptx", "ptx", 10, ""),
+                                timed_row("gemm", "p", "torch_eager", "baseline", 20, "")};
   rows[0].bound = "compute:tensor_bf16";
   complete_rows(rows, {{"dram_copy", 4000}, {"tensor_bf16", 800000}});
   EXPECT_EQ(rows[1].bound, "compute:tensor_bf16");
-  EXPECT_DOUBLE_EQ(rows[1].attainable_gflops.value(), 800000);      // ai 2000 x 4000 GB/s is above it
+  EXPECT_DOUBLE_EQ(rows[1].attainable_gflops.value(), 800000);     // ai 2000 x 4000 GB/s is above it
   EXPECT_DOUBLE_EQ(rows[1].pct_of_roof.value(), 100 * 1e5 / 8e5);  // 2e9 FLOP in 20 us
 }
 
@@ -175,7 +181,8 @@ TEST(Roofline, WritesItsFiles) {
   write_roofline_csv(folder / "roofline.csv", rows, {{"dram_copy", 4000}});
   write_plan_csv(folder / "plan.csv", rows);
   EXPECT_EQ(read_csv(folder / "roofline.csv").lines.at(0).fields.at(4), "m=1,n=2");
-  EXPECT_EQ(read_csv(folder / "plan.csv").lines.at(0).fields, (std::vector<std::string>{"gemm", "bf16", "m=1,n=2", "naive"}));
+  EXPECT_EQ(read_csv(folder / "plan.csv").lines.at(0).fields,
+            (std::vector<std::string>{"gemm", "bf16", "m=1,n=2", "naive"}));
   EXPECT_THROW(write_plan_csv(folder / "nowhere" / "plan.csv", rows), std::runtime_error);
 }
 

@@ -111,7 +111,8 @@ TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
   for (const char* name : {"adm64-b1", "adm64-b32", "sd15-b2"})
     EXPECT_NE(std::find(networks.begin(), networks.end(), name), networks.end()) << name;
   for (const Op& op : catalogue())
-    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&](const auto& entry) { return entry.op == &op; })) << op.name;
+    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&](const auto& entry) { return entry.op == &op; }))
+        << op.name;
   EXPECT_THROW(in_networks(problems, {"adm64-b2"}), InvalidInput);
 }
 
@@ -131,7 +132,8 @@ TEST(ProblemFiles, NameFileLineFieldAndRange) {
   EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,4\nb,1,2,3,1\n"), "1 problems");
   EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,4\nb,1,2,x,1\n"),
             "gemm.csv:3: problem: field 'k' is 'x', not a whole number from 1 to 16777216");
-  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,none\n"), "gemm.csv:2: column 'count' is 'none', not a whole number from 1");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,none\n"),
+            "gemm.csv:2: column 'count' is 'none', not a whole number from 1");
   EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3\n"), "gemm.csv:2: 4 columns, the header has 5");
   EXPECT_EQ(load_message("network,m,n,k\na,1,2,3\n"), "gemm.csv:1: needs one column 'count'");
   EXPECT_EQ(load_message("network,m,n,depth,count\na,1,2,3,1\n"), "gemm.csv:2: problem: field 'k' is missing");

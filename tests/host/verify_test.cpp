@@ -87,7 +87,8 @@ TEST(Verification, NamesTheTensorThatWasOverrun) {
 TEST(Verification, InputsDependOnTheSeedAlone) {
   const Op& op = *find_op("gemm");
   const AnyProblem problem = op.parse("m=9,n=11,k=13");
-  Fixture a(host(), op, problem, DType::bf16, 1), b(host(), op, problem, DType::bf16, 1), c(host(), op, problem, DType::bf16, 2);
+  Fixture a(host(), op, problem, DType::bf16, 1), b(host(), op, problem, DType::bf16, 1),
+      c(host(), op, problem, DType::bf16, 2);
   const auto sum = [](Fixture& fixture) { return host().checksum(fixture.pointers()[0], fixture.specs()[0].bytes()); };
   EXPECT_EQ(sum(a), sum(b));
   EXPECT_NE(sum(a), sum(c));

@@ -1,5 +1,5 @@
-// Variants made wrong on purpose: a right one whose output is then spoilt in one place. They exist in tests only, to show that
-// verification catches each kind of wrong.
+// Variants made wrong on purpose: a right one whose output is then spoilt in one place. They exist in tests only, to
+// show that verification catches each kind of wrong.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,19 @@
 
 namespace noisefloor {
 
-enum class Tampering { one_element_off, last_element_off, one_nan, one_not_written, past_the_end, before_the_start, input_changed };
+enum class Tampering {
+  one_element_off,
+  last_element_off,
+  one_nan,
+  one_not_written,
+  past_the_end,
+  before_the_start,
+  input_changed
+};
 
-inline constexpr Tampering kAllTamperings[] = {Tampering::one_element_off, Tampering::last_element_off, Tampering::one_nan,
-                                               Tampering::one_not_written, Tampering::past_the_end,     Tampering::before_the_start,
-                                               Tampering::input_changed};
+inline constexpr Tampering kAllTamperings[] = {
+    Tampering::one_element_off, Tampering::last_element_off, Tampering::one_nan,      Tampering::one_not_written,
+    Tampering::past_the_end,    Tampering::before_the_start, Tampering::input_changed};
 
 inline std::string to_string(Tampering tampering) {
   switch (tampering) {
@@ -42,8 +50,9 @@ inline std::string to_string(Tampering tampering) {
 // `right` with the first output spoilt after each launch. `fixture` must outlive it.
 inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, const Fixture& fixture) {
   AnyVariant wrong = right;
-  wrong.launch = [=, &fixture, launch = right.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                                                      const Scratch& scratch, const LaunchContext& context) {
+  wrong.launch = [=, &fixture, launch = right.launch](const AnyProblem& problem, DType dtype,
+                                                      std::span<void* const> pointers, const Scratch& scratch,
+                                                      const LaunchContext& context) {
     const Status status = launch(problem, dtype, pointers, scratch, context);
     if (!status.ok()) return status;
     Platform& platform = fixture.platform();
