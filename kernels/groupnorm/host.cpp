@@ -129,6 +129,7 @@ std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext&) {
   const std::int64_t slabs = slab_count(p);
   auto* partials = static_cast<float*>(scratch.workspace);
+  if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
   float* coefficients = partials + p.n * slabs * 2 * p.channels;
   const auto each_slab = [&](const auto& body) {
     parallel_for(p.n * slabs, 1, [&](std::int64_t begin, std::int64_t end) {

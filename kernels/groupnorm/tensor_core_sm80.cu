@@ -136,6 +136,7 @@ template <class T>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   const SlabPlan plan = mma_plan(p, context.device->sm_count);
   auto* partials = static_cast<float*>(scratch.workspace);
+  if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
   float* coefficients = slab_coefficients(p, plan, scratch.workspace);
   const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
   const auto groups = static_cast<unsigned>(p.n * p.groups);

@@ -78,6 +78,7 @@ template <class T, int kLanes>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   const SlabPlan plan = plan_slabs(p, kLanes, context.device->sm_count);
   auto* partials = static_cast<float*>(scratch.workspace);
+  if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
   float* coefficients = slab_coefficients(p, plan, scratch.workspace);
   const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
   const auto threads = static_cast<unsigned>(plan.threads());
