@@ -7,7 +7,7 @@
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/dsmem.cuh"
 #include "kernels/ptx/fence.cuh"
-#include "kernels/ptx/mbarrier.cuh"  // shared_address
+#include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/prefetch.cuh"
 #include "kernels/ptx/special_functions.cuh"
 
@@ -179,6 +179,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   auto* sums = reinterpret_cast<float*>(tile + plan.rows * plan.pitch);                 // [parts][2][columns * 8]
   auto* moments = reinterpret_cast<float2*>(sums + plan.parts * 2 * plan.columns * 8);  // [blocks][bundle]
   float2* finals = moments + plan.blocks * plan.bundle;                                 // [bundle]: mean, rstd
+  const std::uint32_t arrived = ptx::shared_address(finals + plan.bundle);  // mbarrier: moments are complete
   const int rank = static_cast<int>(ptx::cluster_rank());
   const int unit = static_cast<int>(ptx::cluster_index());
   const int image = divide(unit, a.bundles_inverse);
@@ -204,7 +205,15 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     }
   }
   ptx::cp_async_commit();
-  if (plan.blocks > 1) ptx::cluster_arrive_relaxed();
+  if (plan.blocks > 1) {
+    if (linear_thread() == 0) {
+      ptx::mbarrier_init(arrived, 1);
+      ptx::fence_mbarrier_init();
+      ptx::mbarrier_arrive_expect_tx(arrived, plan.blocks * plan.bundle * static_cast<int>(sizeof(float2)));
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
   // The parameters of the thread's channels travel to L2 while x does, and to registers while the statistics are
   // merged.
   const bool scale_shift = a.t.scale != nullptr;
@@ -245,13 +254,12 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
       } else {
         const std::uint32_t place = ptx::shared_address(moments + rank * plan.bundle + j);
         for (int target = team_lane; target < plan.blocks; target += kTeam)
-          ptx::store_cluster(ptx::map_to_rank(place, target), own);
+          ptx::store_async(ptx::map_to_rank(place, target), own, ptx::map_to_rank(arrived, target));
       }
     }
   }
   if (plan.blocks > 1) {
-    ptx::cluster_arrive_release();
-    ptx::cluster_wait();
+    ptx::mbarrier_wait(arrived, 0);
     if (thread < plan.threads) {
 #pragma unroll 1
       for (int base = 0; base < plan.bundle; base += teams) {

@@ -30,7 +30,8 @@ struct ClusterPlan {
   int shared_bytes() const {
     const int sums = parts * 2 * columns * kClusterLanes;  // sum and squares of each channel, by warp
     const int moments = (blocks + 1) * bundle * 2;         // mean and M2 of each group, by block; then mean and rstd
-    return rows * pitch + (sums + moments) * static_cast<int>(sizeof(float));
+    const int barrier = 8;
+    return rows * pitch + (sums + moments) * static_cast<int>(sizeof(float)) + barrier;
   }
 };
 

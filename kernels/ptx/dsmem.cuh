@@ -1,5 +1,5 @@
 // Writing into the shared memory of other blocks of a cluster (distributed shared memory), and the cluster's place in
-// its grid. PTX ISA, "st", "barrier.cluster", "Special Registers: %clusterid, %nclusterid". Addresses are
+// its grid. PTX ISA, "st.async", "Special Registers: %clusterid, %nclusterid". Addresses are
 // shared::cluster ones (map_to_rank). sm_90.
 #pragma once
 
@@ -7,10 +7,13 @@
 
 namespace noisefloor::ptx {
 
-// st.shared::cluster: two floats, 8-byte aligned. Ordered by a cluster barrier with release and acquire. The target
-// block must have started (a cluster barrier before the first store) and must not exit before the store is done.
-__device__ __forceinline__ void store_cluster(std::uint32_t address, float2 value) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
+// st.async: two floats to 8-byte aligned `address` in some block of the cluster; its 8 bytes complete on `barrier` of
+// that block (mbarrier_arrive_expect_tx there; both are shared::cluster addresses), and whoever waits for that phase
+// sees them. The target block must have started, and must not exit before that phase.
+__device__ __forceinline__ void store_async(std::uint32_t address, float2 value, std::uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+               "f"(value.x), "f"(value.y), "r"(barrier)
+               : "memory");
 }
 
 // Which cluster of a one-dimensional grid this is, and of how many; without a cluster launch, the block and the grid.
@@ -23,12 +26,6 @@ __device__ __forceinline__ std::uint32_t cluster_count() {
   std::uint32_t count;
   asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
   return count;
-}
-
-// barrier.cluster.arrive with release: what this thread stored before, in any block, is visible after cluster_wait
-// (fence.cuh).
-__device__ __forceinline__ void cluster_arrive_release() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
 }  // namespace noisefloor::ptx
