@@ -156,22 +156,6 @@ __device__ __forceinline__ float2 merge_blocks(const ClusterArguments& a, const 
   return mean_and_rstd(a, first + offset, fmaxf(team_sum(squares) - sum * offset, 0.0f));
 }
 
-// y = value * a + b, then SiLU, for a pair, with one reciprocal between them: 1/u = v * 1/(uv). The exponent is clamped
-// so that the product stays finite; SiLU is below 1e-16 there.
-template <bool kActivate>
-__device__ __forceinline__ void apply_pair(float& v0, float& v1, float a0, float b0, float a1, float b1) {
-  v0 = v0 * a0 + b0;
-  v1 = v1 * a1 + b1;
-  if constexpr (kActivate) {
-    constexpr float kLog2E = 1.44269504f;
-    const float u0 = 1.0f + ptx::ex2_approx(fminf(-kLog2E * v0, 60.0f));
-    const float u1 = 1.0f + ptx::ex2_approx(fminf(-kLog2E * v1, 60.0f));
-    const float r = ptx::rcp_approx(u0 * u1);
-    v0 *= u1 * r;
-    v1 *= u0 * r;
-  }
-}
-
 template <class T, bool kActivate>
 __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
   extern __shared__ __align__(16) char tile[];  // [rows][pitch]
@@ -305,6 +289,13 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
 #pragma unroll
     for (int i = 0; i < 8; ++i) cb[i] += other[i];
   }
+  if constexpr (kActivate) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      ca[i] *= 0.5f;
+      cb[i] *= 0.5f;
+    }
+  }
   T* destination = static_cast<T*>(a.t.y) + offset;
   const char* source = tile + tile_offset;
 #pragma unroll 2
@@ -312,7 +303,10 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     float value[8];
     unpack_vector<T>(*reinterpret_cast<const uint4*>(source), value);
 #pragma unroll
-    for (int i = 0; i < 8; i += 2) apply_pair<kActivate>(value[i], value[i + 1], ca[i], cb[i], ca[i + 1], cb[i + 1]);
+    for (int i = 0; i < 8; ++i) {
+      value[i] = value[i] * ca[i] + cb[i];
+      if constexpr (kActivate) value[i] = silu_of_twice(value[i]);
+    }
     store_vector<T>(destination, value);
     source += tile_step;
     destination += step;
