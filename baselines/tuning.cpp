@@ -27,7 +27,7 @@ class Sampler {
   }
 
   Status open() {
-    bytes_ = std::max<std::size_t>(2 * context_.device->l2_bytes, std::size_t{1} << 20);
+    bytes_ = std::max<std::size_t>(context_.device->l2_bytes * 5 / 2, std::size_t{1} << 20);
     NOISEFLOOR_CUDA(cudaMalloc(&buffer_, bytes_ + sizeof(int)));
     NOISEFLOOR_CUDA(cudaMemsetAsync(buffer_, 0, bytes_ + sizeof(int), context_.stream));
     for (int i = 0; i < 2 * kFinalSamples; ++i) {
