@@ -65,7 +65,7 @@ choose_preset() {
     preset=cuda
     say "GPU: $(printf '%s' "$gpus" | sort | uniq -c | sed 's/^ *1 //; s/^ *\([0-9]*\) /\1 x /' | paste -sd, -); CUDA compiler: $nvcc"
   elif [ -n "$gpus" ]; then
-    say "no CUDA toolkit (no nvcc on PATH, in CUDA_HOME or /usr/local/cuda): the host variants only; the GPU needs CUDA 12.3 or newer, or a bundle (scripts/bundle)"
+    say "no CUDA toolkit (no nvcc on PATH, in CUDA_HOME or /usr/local/cuda): the host variants only; the GPU needs CUDA 12.6 or newer, or a bundle (scripts/bundle)"
   else
     say "no GPU: the host variants only, on $(nproc) cores"
   fi

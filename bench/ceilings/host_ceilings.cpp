@@ -65,8 +65,7 @@ Bytes allocate(std::size_t bytes) {
   return memory;
 }
 
-// One of the two arrays: eight times the last-level cache and at least 256 MB, but at most an eighth of the free
-// memory.
+// One of the two arrays: four times the last-level cache and at least 64 MB, but at most an eighth of the free memory.
 std::size_t array_bytes() {
   const long cache = std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE));
   const auto wanted = std::max<std::size_t>(std::size_t{64} << 20, 4 * static_cast<std::size_t>(std::max(cache, 0L)));

@@ -26,7 +26,7 @@ if(NOISEFLOOR_HAS_CUDA)
   endif()
   set(CMAKE_CUDA_ARCHITECTURES OFF)  # every CUDA target sets its own
   enable_language(CUDA)
-  find_package(CUDAToolkit 12.3 REQUIRED)
+  find_package(CUDAToolkit 12.6 REQUIRED)  # the first with cupti_range_profiler.h
   message(STATUS "noisefloor: CUDA ${CUDAToolkit_VERSION} for ${NOISEFLOOR_CUDA_ARCHITECTURES}")
 else()
   message(STATUS "noisefloor: host variants only (no CUDA compiler, or NOISEFLOOR_CUDA=OFF)")
