@@ -1,9 +1,11 @@
 #include "reports/csv.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <stdexcept>
+#include <system_error>
 
 #include <libfccp/csv.h>
 
@@ -46,9 +48,24 @@ std::string quote_csv(const std::string& field) {
   return quoted + '"';
 }
 
+void write_atomically(const std::filesystem::path& file, std::string_view text) {
+  const std::filesystem::path partial = file.string() + fmt::format(".{}.partial", getpid());
+  std::ofstream stream(partial, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  std::error_code error;
+  if (stream) std::filesystem::rename(partial, file, error);
+  if (stream && !error) return;
+  const std::string why = stream ? error.message() : "folder missing or not writable, or disk full";
+  std::filesystem::remove(partial, error);
+  throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), why));
+}
+
 CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
+  if (!stream || std::filesystem::is_directory(file))
+    throw std::runtime_error(fmt::format("{}: cannot be read{}", file.string(),
+                                         std::filesystem::is_directory(file) ? ": it is a folder" : ""));
   std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (drop_incomplete && !text.empty() && text.back() != '\n') text.resize(text.rfind('\n') + 1);
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <limits>
 #include <set>
 #include <stdexcept>
 
@@ -25,15 +25,9 @@ std::string number(const std::optional<double>& value) {
   return value ? fmt::format("{:.6g}", *value) : std::string();
 }
 
-// Writes beside and renames, so that a reader or a full disk never leaves half a file.
-void write_file(const std::filesystem::path& file, const std::string& text) {
-  const std::filesystem::path partial = file.string() + ".partial";
-  std::ofstream stream(partial, std::ios::binary);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream) std::filesystem::rename(partial, file, error);
-  if (!stream || error) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
+// Rows of PyTorch's program, which a plan for this one cannot use.
+bool of_another_program(const SweepRow& row) {
+  return row.variant.rfind("torch_", 0) == 0;
 }
 
 }  // namespace
@@ -100,19 +94,21 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
   return fastest;
 }
 
-std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows) {
-  // Every problem of a network that the run knows of, timed or not.
-  std::map<std::tuple<std::string, std::string, std::string>, std::map<std::string, long>>
-      needs;                                                             // (network, op, dtype)
+std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
+                                         const std::vector<NetworkProblem>& network_problems) {
   std::map<std::string, std::map<std::string, const SweepRow*>> chosen;  // problem -> choice -> row
   std::map<std::string, std::vector<std::string>> choices;               // op -> in order met
+  std::map<std::string, std::set<std::string>> dtypes;                   // of an op's rows
   for (const SweepRow& row : rows) {
-    for (const NetworkCount& use : parse_networks(row.networks))
-      needs[{use.network, row.op, row.dtype}][problem_key(row)] = use.count;
+    dtypes[row.op].insert(row.dtype);
     auto& known = choices[row.op];
     if (std::find(known.begin(), known.end(), row.variant) == known.end()) known.push_back(row.variant);
     if (timed(row)) chosen[problem_key(row)][row.variant] = &row;
   }
+  std::map<std::tuple<std::string, std::string, std::string>, std::map<std::string, long>> needs;  // network, op, dtype
+  for (const NetworkProblem& need : network_problems)
+    for (const std::string& dtype : dtypes[need.op])
+      needs[{need.network, need.op, dtype}][need.op + "|" + dtype + "|" + need.problem] = need.count;
   for (const SweepRow* row : fastest_rows(rows, true)) chosen[problem_key(*row)]["own best"] = row;
   for (const SweepRow* row : fastest_rows(rows, false)) chosen[problem_key(*row)]["fastest"] = row;
 
@@ -131,7 +127,8 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows) {
           continue;
         }
         total.microseconds += *found->second->time_cold_us * static_cast<double>(count);
-        total.warm_microseconds += found->second->time_warm_us.value_or(0) * static_cast<double>(count);
+        total.warm_microseconds +=
+            found->second->time_warm_us.value_or(std::numeric_limits<double>::quiet_NaN()) * static_cast<double>(count);
       }
       if (total.missing < total.problems) totals.push_back(total);
     }
@@ -158,15 +155,18 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
                         number(rate(compute_ceiling_of(row))), number(rate("dram_copy")), number(row.attainable_gflops),
                         number(row.pct_of_roof), row.bound, to_string(row.status));
   }
-  write_file(file, text);
+  write_atomically(file, text);
 }
 
 void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows) {
   std::string text = "op,dtype,problem,variant\n";
-  for (const SweepRow* row : fastest_rows(rows, false))
+  std::vector<SweepRow> usable;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
+               [](const SweepRow& row) { return !of_another_program(row); });
+  for (const SweepRow* row : fastest_rows(usable, false))
     text +=
         fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));
-  write_file(file, text);
+  write_atomically(file, text);
 }
 
 }  // namespace noisefloor

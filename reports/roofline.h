@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/network_problems.h"
 #include "reports/sweep_csv.h"
 
 namespace noisefloor {
@@ -28,16 +29,18 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
 // One forward pass of a network: the sum of time x count over an op's problems. `missing` counts problems of the
 // network that the choice has no ok row for; the sum then leaves them out, and says so.
 struct NetworkTotal {
-  std::string network, op, dtype, choice;  // choice: a variant's name, "own" or "fastest"
+  std::string network, op, dtype, choice;  // a variant's name, "own best" or "fastest"
   double microseconds = 0;                 // cold
   double warm_microseconds = 0;            // of the same rows
   int problems = 0;
   int missing = 0;
 };
-std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows);
+std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
+                                         const std::vector<NetworkProblem>& problems);
 
 void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
                         const CeilingRates& ceilings);
+// Without rows of other programs (torch_*): a pipeline loads the plan.
 void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows);
 
 // Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem),

@@ -13,27 +13,22 @@ ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- recorded:begin -->", "<!-- recorded:end -->"
 
 
-def totals(rows: pd.DataFrame) -> pd.DataFrame:
-    """One line per (network, op): cold and warm microseconds of the best own variant, and of every baseline that ran every problem."""
+def totals(rows: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
+    """One line per (network, op): cold and warm microseconds of the best own variant, and of every baseline that has them all."""
     ok = rows[rows["status"] == "ok"]
-    uses = ok.assign(use=ok["networks"].str.split(";")).explode("use")
-    uses[["network", "count"]] = uses["use"].str.split(":", expand=True)
-    uses["count"] = uses["count"].astype(int)
     lines = []
-    for (network, op), group in uses.groupby(["network", "op"], sort=False):
-        problems = group["problem"].nunique()
-        line = {"network": network, "op": op, "problems": problems}
-        own = group[group["kind"] != "baseline"]
-        best = own.loc[own.groupby("problem")["time_cold_us"].idxmin()]
-        if best["problem"].nunique() < problems:
-            continue
-        line["ours, cold"] = (best["time_cold_us"] * best["count"]).sum()
-        line["ours, warm"] = (best["time_warm_us"] * best["count"]).sum()
-        for name, baseline in group[group["kind"] == "baseline"].groupby("variant", sort=False):
-            if baseline["problem"].nunique() == problems:
-                line[f"{name}, cold"] = (baseline["time_cold_us"] * baseline["count"]).sum()
-                line[f"{name}, warm"] = (baseline["time_warm_us"] * baseline["count"]).sum()
-        lines.append(line)
+    for (network, op), needs in problems.groupby(["network", "op"], sort=False):
+        timed = needs.merge(ok, on=["op", "problem"], suffixes=("", "_row"))
+        own = timed[timed["kind"] != "baseline"]
+        choices = {"ours": own.loc[own.groupby("problem")["time_cold_us"].idxmin()]}
+        choices |= dict(list(timed[timed["kind"] == "baseline"].groupby("variant", sort=False)))
+        line = {"network": network, "op": op, "problems": len(needs)}
+        for name, chosen in choices.items():
+            if chosen["problem"].nunique() == len(needs):  # a sum over fewer problems would be another figure
+                line[f"{name}, cold"] = (chosen["time_cold_us"] * chosen["count"]).sum()
+                line[f"{name}, warm"] = (chosen["time_warm_us"] * chosen["count"]).sum()
+        if "ours, cold" in line:
+            lines.append(line)
     return pd.DataFrame(lines)
 
 
@@ -44,7 +39,7 @@ def cell(value: float) -> str:
 def markdown(recorded: Path) -> str:
     rows = pd.read_csv(recorded / "sweep.csv")
     environment = json.loads((recorded / "env.json").read_text())
-    table = totals(rows[rows["dtype"] == "bf16"])
+    table = totals(rows[rows["dtype"] == "bf16"], pd.read_csv(recorded / "networks.csv"))
     names = [c for c in table.columns if c not in ("network", "op", "problems")]
     text = (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit "
             f"`{environment['commit']}`, bf16; microseconds of one forward pass (time x count over all of the network's problems), ours the "

@@ -16,7 +16,7 @@ int roofline(const std::filesystem::path& folder) {
   complete_rows(rows, ceilings);
   write_roofline_csv(folder / "roofline.csv", rows, ceilings);
   write_plan_csv(folder / "plan.csv", rows);
-  fmt::print("{}\n{}\n", row_table(rows), totals_table(network_totals(rows)));
+  fmt::print("{}\n{}\n", row_table(rows), totals_table(network_totals(rows, read_network_problems(folder, rows))));
   for (const auto& [name, rate] : ceilings)
     fmt::print("ceiling {:<12} {:>12.1f} {}\n", name, rate,
                name.rfind("fma", 0) == 0 || name.rfind("tensor", 0) == 0 ? "GFLOP/s" : "GB/s");

@@ -38,25 +38,33 @@ int profile(Platform& platform, const Op& op, const AnyProblem& problem, DType d
   Fixture fixture(platform, op, problem, dtype, seed);
   Verifier verifier(fixture);
   bool wrong = false;
+  int launched = 0;
   for (const Candidate& candidate : candidates) {
     const Case test_case{candidate, problem, dtype, op.print(problem), ""};
     if (const auto row = refused(test_case, platform.description(), platform.arch_text())) {
       fmt::print("{}: {}: {}\n", candidate.name, to_string(row->status), row->reason);
       continue;
     }
-    BoundCase bound(fixture, candidate);
-    const Verdict verdict = verifier.verify(bound);
-    wrong = wrong || !verdict.correct;
-    platform.flush_cache();
-    platform.synchronize();
-    {
-      const NvtxRange range(test_case.name());
-      throw_if_failed(bound.launch()());
+    try {
+      BoundCase bound(fixture, candidate);
+      const Verdict verdict = verifier.verify(bound);
+      wrong = wrong || !verdict.correct;
+      platform.flush_cache();
       platform.synchronize();
+      {
+        const NvtxRange range(test_case.name());
+        throw_if_failed(bound.launch()());
+        platform.synchronize();
+      }
+      ++launched;
+      fmt::print("{}: {}\n", test_case.name(), verdict.correct ? "launched" : "incorrect: " + verdict.reason);
+    } catch (const DeviceError&) {
+      throw;
+    } catch (const std::runtime_error& error) {  // a library that is missing or refuses, or memory
+      fmt::print("{}: {}\n", candidate.name, error.what());
     }
-    fmt::print("{}: {}\n", test_case.name(), verdict.correct ? "launched" : "incorrect: " + verdict.reason);
   }
-  return wrong ? kNotSo : kDone;
+  return wrong ? kNotSo : launched > 0 ? kDone : kCouldNot;
 }
 
 int run(const RunArguments& arguments) {

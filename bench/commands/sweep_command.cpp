@@ -113,7 +113,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
   }
   if (own_display) {
     fmt::print("{}", row_table(rows));
-    fmt::print("\n{}", totals_table(network_totals(rows)));
+    fmt::print("\n{}", totals_table(network_totals(rows, read_network_problems(folder.path(), rows))));
     fmt::print("\nrun folder: {}\n", folder.path().string());
   }
   if (sweep.left_by_budget() > 0)
@@ -126,6 +126,14 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
   return kDone;
 }
 
+// Every problem of the chosen networks, also of ops that this sweep leaves out.
+std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+  std::vector<NetworkProblem> all;
+  for (const ProblemEntry& entry : in_networks(problems, selection.networks))
+    for (const auto& use : entry.uses) all.push_back({use.network, entry.op->name, entry.text, use.count});
+  return all;
+}
+
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   const auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
@@ -133,8 +141,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   initialize_benchmark(invocation);
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
-  const auto cases =
-      select_cases(problems, selection_of(arguments, problems, description.is_host), description.is_host);
+  const Selection selection = selection_of(arguments, problems, description.is_host);
+  const auto cases = select_cases(problems, selection, description.is_host);
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
 
@@ -153,6 +161,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description, build_info().commit, arguments.fresh);
   folder.write_environment(description, monitor.driver_version(), invocation.arguments);
+  merge_network_problems(folder.path(), network_problems(problems, selection));
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
       load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);

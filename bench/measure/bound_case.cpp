@@ -51,6 +51,13 @@ Launch BoundCase::launch() {
   };
 }
 
+std::vector<std::pair<void*, std::size_t>> BoundCase::resident() const {
+  auto ranges = fixture_->resident();
+  if (workspace_.bytes() > 0) ranges.emplace_back(workspace_.data(), workspace_bytes());
+  if (prepared_.bytes() > 0) ranges.emplace_back(prepared_.data(), prepared_.bytes());
+  return ranges;
+}
+
 bool BoundCase::workspace_overrun() {
   if (workspace_.bytes() == 0) return false;
   std::vector<unsigned char> guard(kGuardBytes);

@@ -16,8 +16,9 @@ class BoundCase {
   BoundCase(Fixture& fixture, const Candidate& candidate);
 
   Launch launch();
+  // Every byte range that a launch may touch: the fixture's tensors, the workspace and the prepared weights.
+  std::vector<std::pair<void*, std::size_t>> resident() const;
   std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
-  std::size_t prepared_bytes() const { return prepared_.bytes(); }
   double prepare_us() const { return prepare_us_; }
   bool prepares() const { return candidate_.variant != nullptr && prepared_.bytes() > 0; }
   std::string description() const { return run_ ? run_->description() : std::string(); }

@@ -41,6 +41,15 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   return row;
 }
 
+// Only `ok` rows carry times.
+void clear_times(CaseResult& result) {
+  SweepRow& row = result.row;
+  for (auto* field : {&row.time_cold_us, &row.time_cold_mad_us, &row.time_warm_us, &row.gflops, &row.gbps,
+                      &row.attainable_gflops, &row.pct_of_roof})
+    field->reset();
+  row.bound.clear();
+}
+
 // Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that
 // the gate before it costs nothing.
 int batch_size(double sample_us, int smallest, int largest) {
@@ -137,8 +146,11 @@ CaseResult CaseRunner::run(const Case& test_case) {
       row.reason = verdict.reason;
       return result;
     }
-    read_resources(bound, row);
+    row.reason = verdict.note;
+    read_resources(bound, result);
+    fixture_->reset_outputs();
     time(test_case, bound, result);
+    judge_timed_launches(bound, result);
     if (row.status == Outcome::ok) {
       place_under_roof(test_case, row);
       count(test_case, bound, row);
@@ -152,6 +164,9 @@ CaseResult CaseRunner::run(const Case& test_case) {
   } catch (const OutOfMemory& error) {
     row.status = Outcome::out_of_memory;
     row.reason = error.what();
+  } catch (const std::bad_alloc&) {
+    row.status = Outcome::out_of_memory;
+    row.reason = "host memory ran out while verifying or timing";
   } catch (const DeviceError& error) {
     row.status = Outcome::cuda_error;
     row.reason = error.what();
@@ -160,21 +175,39 @@ CaseResult CaseRunner::run(const Case& test_case) {
     row.status = Outcome::cuda_error;
     row.reason = error.what();
   }
+  if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
     fixture_key_.clear();
     try {
       platform_->synchronize();
-    } catch (const DeviceError& error) {
-      result.device_lost = result.device_lost || error.lost();
+    } catch (const DeviceError&) {
+      result.device_lost = true;  // an error that stays after it was reported is there to stay
     }
   }
   return result;
 }
 
+// The first launch was verified before the timing; a variant that is right once and wrong later (a counter that is not
+// reset, a race between launches back to back) shows in what the last timed launch left.
+void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
+  const auto& specs = fixture_->specs();
+  if (std::any_of(specs.begin(), specs.end(), [](const TensorSpec& spec) { return spec.role == Role::inout; })) {
+    if (const auto damage = fixture_->find_damage()) {
+      result.row.status = Outcome::incorrect;
+      result.row.reason = "after the timed launches: " + *damage;
+    }
+    return;
+  }
+  const Verdict verdict = verifier_->judge(bound);
+  if (verdict.correct) return;
+  result.row.status = Outcome::incorrect;
+  result.row.reason = "after the timed launches: " + verdict.reason;
+}
+
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
   SweepRow& row = result.row;
   const Launch launch = bound.launch();
-  const auto& resident = fixture_->resident();
+  const auto resident = bound.resident();
   const bool host = platform_->description().is_host;
   const NvtxRange range(test_case.name());
 
@@ -182,7 +215,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   const double flush_us = host ? 0 : 50;
   const int batch = host ? batch_size(probe_us, 1, 20) : batch_size(probe_us + flush_us, 2, 50);
   std::vector<double> clocks_mhz;
-  std::uint64_t reasons = 0;
+  std::optional<std::uint64_t> reasons;  // what NVML said, where it said anything
   double discarded_seconds = 0;
   auto start = Clock::now();
   while (true) {
@@ -192,13 +225,13 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
       clocks_->sampler.clear();
       const int index = clocks_->sampler.enqueue(platform_->context().stream);
       platform_->synchronize();
-      const std::uint64_t now = clocks_->monitor.read().clock_event_reasons.value_or(0) & kClockThrottle;
-      if ((now & kDisqualifying) != 0 && discarded_seconds < options_.throttle_retry_seconds) {
+      const auto read = clocks_->monitor.read().clock_event_reasons;
+      if ((read.value_or(0) & kDisqualifying) != 0 && discarded_seconds < options_.throttle_retry_seconds) {
         discarded_seconds += seconds_since(batch_start);
         start += Clock::now() - batch_start;  // time spent on discarded samples does not count against the cap
         continue;
       }
-      reasons |= now;
+      if (read) reasons = reasons.value_or(0) | (*read & kClockThrottle);
       clocks_mhz.push_back(clocks_->sampler.mhz(index));
     }
     result.cold_us.insert(result.cold_us.end(), samples.begin(), samples.end());
@@ -209,12 +242,6 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   }
   row.samples = static_cast<long>(result.cold_us.size());
   if (!clocks_mhz.empty()) row.sm_clock_mhz = median(clocks_mhz);
-  if (clocks_) row.throttle = clock_events_text(reasons);
-  if ((reasons & kDisqualifying) != 0) {
-    row.status = Outcome::throttled;
-    row.reason = fmt::format("{} for {:.0f} s", row.throttle, discarded_seconds);
-    return;
-  }
 
   // Enough launches in one graph that starting it is amortised.
   const int repeats = host ? 1 : std::clamp(static_cast<int>(200 / probe_us) + 1, 1, 20);
@@ -223,6 +250,15 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     const auto samples = platform_->time_warm(launch, batch_size(probe_us * repeats, 1, 10), repeats);
     result.warm_us.insert(result.warm_us.end(), samples.begin(), samples.end());
   } while (!options_.warm.verdict(result.warm_us, seconds_since(start)));
+  if (clocks_)
+    if (const auto read = clocks_->monitor.read().clock_event_reasons)
+      reasons = reasons.value_or(0) | (*read & kClockThrottle);
+  if (reasons) row.throttle = clock_events_text(*reasons);
+  if ((reasons.value_or(0) & kDisqualifying) != 0) {
+    row.status = Outcome::throttled;
+    row.reason = fmt::format("{}, also after {:.0f} s of repeating", row.throttle, discarded_seconds);
+    return;
+  }
 
   row.time_cold_us = median(result.cold_us);
   row.time_cold_mad_us = median_absolute_deviation(result.cold_us);
@@ -232,9 +268,16 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   row.status = Outcome::ok;
 }
 
-void CaseRunner::read_resources(BoundCase& bound, SweepRow& row) {
+void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
   if (platform_->description().is_host) return;
-  const auto kernels = kernel_resources(platform_->context().stream, bound.launch());
+  SweepRow& row = result.row;
+  std::vector<KernelResources> kernels;
+  try {
+    kernels = kernel_resources(platform_->context().stream, bound.launch());
+  } catch (const std::runtime_error& error) {  // a driver that does not answer costs the columns, not the case
+    result.note += std::string(result.note.empty() ? "" : "; ") + "kernel resources: " + error.what();
+    return;
+  }
   const KernelResources* main = dominant_kernel(kernels);
   if (main == nullptr) return;
   row.registers = main->registers;

@@ -51,7 +51,8 @@ class CaseRunner {
   struct Clocks;
   void time(const Case&, BoundCase&, CaseResult&);
   void count(const Case&, BoundCase&, SweepRow&);
-  void read_resources(BoundCase&, SweepRow&);
+  void read_resources(BoundCase&, CaseResult&);
+  void judge_timed_launches(BoundCase&, CaseResult&);
   void place_under_roof(const Case&, SweepRow&) const;
 
   Platform* platform_;

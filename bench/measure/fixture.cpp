@@ -8,8 +8,10 @@ namespace noisefloor {
 namespace {
 
 constexpr std::size_t kAlignment = 256;  // what cudaMalloc promises, so what kernels may count on
-constexpr unsigned char kGuardByte = 0xA5;
-constexpr unsigned char kPoisonByte = 0xFF;  // all ones is a NaN in fp32, bf16 and fp16
+// All ones is a NaN in fp32, bf16 and fp16: an element that was not written shows, and so does one that was made from
+// what lies beyond an input's end. Arithmetic writes other NaNs, so that a write of one into a guard band shows too.
+constexpr unsigned char kPoisonByte = 0xFF;
+constexpr unsigned char kGuardByte = kPoisonByte;
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;

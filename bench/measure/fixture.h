@@ -23,7 +23,7 @@ class Fixture {
   DType dtype() const { return dtype_; }
   const std::vector<TensorSpec>& specs() const { return specs_; }
   std::span<void* const> pointers() const { return pointers_; }
-  // Every byte range that a launch may touch: what must leave the cache before a cold sample.
+  // The tensors' byte ranges.
   const std::vector<std::pair<void*, std::size_t>>& resident() const { return resident_; }
 
   // Outputs become NaN, inout tensors what they were, guard bands whole.

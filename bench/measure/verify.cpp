@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kMinimumSamples = 512;
 constexpr std::int64_t kMaximumElements = std::int64_t{1} << 22;  // 32 MiB of doubles
+constexpr std::int64_t kMaximumSamples = std::int64_t{1} << 20;
 
 // First, last, and the rest at random (fixed seed: the same elements for every variant), ascending and distinct.
 std::vector<std::int64_t> sample_elements(std::int64_t total, std::int64_t wanted) {
@@ -49,8 +50,7 @@ void Verifier::consult_oracle() {
       std::iota(oracle.elements.begin(), oracle.elements.end(), std::int64_t{0});
     } else {
       const auto affordable = static_cast<std::int64_t>(oracle_flops_ / (flops / static_cast<double>(total)));
-      oracle.elements =
-          sample_elements(total, std::clamp<std::int64_t>(affordable, kMinimumSamples, 8 * kMinimumSamples));
+      oracle.elements = sample_elements(total, std::clamp(affordable, kMinimumSamples, kMaximumSamples));
     }
     oracle.values.resize(oracle.elements.size());
     const auto count = static_cast<std::int64_t>(oracle.elements.size());
@@ -97,26 +97,35 @@ std::optional<std::string> Verifier::compare_with_oracle(Verdict& verdict) {
   return std::nullopt;
 }
 
+// False where there is no naive variant that runs this problem and agrees with the oracle: its own row says why.
 bool Verifier::make_naive_outputs() {
   if (naive_tried_) return !naive_outputs_.empty();
   naive_tried_ = true;
+  Platform& platform = fixture_->platform();
   for (const Candidate& candidate : candidates_of(fixture_->op())) {
     if (candidate.kind != Kind::naive || !candidate.built() ||
         !candidate.can_run(fixture_->problem(), fixture_->dtype()))
       continue;
-    fixture_->reset_outputs();
-    BoundCase bound(*fixture_, candidate);
-    throw_if_failed(bound.launch()());
-    fixture_->platform().synchronize();
-    Verdict verdict;
-    if (compare_with_oracle(verdict)) continue;  // its own row will say so
-    for (const Oracle& oracle : oracles_) {
-      const std::size_t bytes = fixture_->specs()[oracle.tensor].bytes();
-      Buffer& copy = naive_outputs_[oracle.tensor] = Buffer(fixture_->platform(), bytes);
-      fixture_->platform().copy(copy.data(), fixture_->pointers()[oracle.tensor], bytes);
+    try {
+      fixture_->reset_outputs();
+      BoundCase bound(*fixture_, candidate);
+      throw_if_failed(bound.launch()());
+      platform.synchronize();
+      Verdict verdict;
+      if (compare_with_oracle(verdict)) continue;
+      for (const Oracle& oracle : oracles_) {
+        const std::size_t bytes = fixture_->specs()[oracle.tensor].bytes();
+        Buffer& copy = naive_outputs_[oracle.tensor] = Buffer(platform, bytes);
+        platform.copy(copy.data(), fixture_->pointers()[oracle.tensor], bytes);
+      }
+      platform.synchronize();
+      return true;
+    } catch (const DeviceError& error) {
+      naive_outputs_.clear();
+      if (error.lost()) throw;
+    } catch (const OutOfMemory&) {
+      naive_outputs_.clear();
     }
-    fixture_->platform().synchronize();
-    return true;
   }
   return false;
 }
@@ -140,24 +149,45 @@ std::optional<std::string> Verifier::compare_with_naive() {
   return std::nullopt;
 }
 
+// Every element, also of outputs that the oracle only samples: unwritten ones are still NaN.
+std::optional<std::string> Verifier::find_not_finite() {
+  for (const Oracle& oracle : oracles_) {
+    const TensorSpec& spec = fixture_->specs()[oracle.tensor];
+    const void* data = fixture_->pointers()[oracle.tensor];
+    const Difference self = fixture_->platform().compare(spec.dtype, data, data, spec.elements(), 1);
+    if (!self.all_finite) return fmt::format("{}[{}] is not finite", spec.name, self.worst);
+  }
+  return std::nullopt;
+}
+
+Verdict Verifier::judge(BoundCase& bound) {
+  Verdict verdict;
+  verdict.tolerance = tolerance_.max_error;
+  std::optional<std::string> wrong = fixture_->find_damage();
+  if (!wrong && bound.workspace_overrun()) wrong = "wrote past its workspace";
+  if (auto error = compare_with_oracle(verdict); !wrong) wrong = std::move(error);
+  if (!wrong) wrong = find_not_finite();
+  if (!wrong && !naive_outputs_.empty()) wrong = compare_with_naive();
+  if (naive_outputs_.empty())
+    for (const Oracle& oracle : oracles_)
+      if (!oracle.complete)
+        verdict.note += fmt::format("{}verified on {} of {} elements of {}", verdict.note.empty() ? "" : "; ",
+                                    oracle.elements.size(), fixture_->specs()[oracle.tensor].elements(),
+                                    fixture_->specs()[oracle.tensor].name);
+  verdict.correct = !wrong;
+  verdict.reason = wrong.value_or("");
+  return verdict;
+}
+
 Verdict Verifier::verify(BoundCase& bound) {
   consult_oracle();
   const bool sampled =
       std::any_of(oracles_.begin(), oracles_.end(), [](const Oracle& oracle) { return !oracle.complete; });
-  const bool against_naive = sampled && !fixture_->platform().description().is_host && make_naive_outputs();
-
-  Verdict verdict;
-  verdict.tolerance = tolerance_.max_error;
+  if (sampled && !fixture_->platform().description().is_host) make_naive_outputs();
   fixture_->reset_outputs();
   throw_if_failed(bound.launch()());
   fixture_->platform().synchronize();
-  std::optional<std::string> wrong = fixture_->find_damage();
-  if (!wrong && bound.workspace_overrun()) wrong = "wrote past its workspace";
-  if (auto error = compare_with_oracle(verdict); !wrong) wrong = std::move(error);
-  if (!wrong && against_naive) wrong = compare_with_naive();
-  verdict.correct = !wrong;
-  verdict.reason = wrong.value_or("");
-  return verdict;
+  return judge(bound);
 }
 
 }  // namespace noisefloor

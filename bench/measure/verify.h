@@ -17,6 +17,7 @@ namespace noisefloor {
 struct Verdict {
   bool correct = false;
   std::string reason;        // what is wrong: tensor, element, values
+  std::string note;          // where correct, but not every element was compared: how many were
   double max_rel_error = 0;  // the largest of the outputs, as Tolerance defines it
   double tolerance = 0;
 };
@@ -28,8 +29,10 @@ class Verifier {
 
   // Launches once on poisoned outputs and judges. Device failures throw.
   Verdict verify(BoundCase& bound);
+  // Judges what earlier launches left in the outputs, guard bands and inputs, without launching.
+  Verdict judge(BoundCase& bound);
 
-  // About a second of one core's scalar double arithmetic with dtype conversion.
+  // About two seconds of one core's scalar double arithmetic with dtype conversion.
   static constexpr double kOracleFlops = 4e8;
 
  private:
@@ -42,6 +45,7 @@ class Verifier {
   };
   void consult_oracle();
   std::optional<std::string> compare_with_oracle(Verdict& verdict);
+  std::optional<std::string> find_not_finite();
   std::optional<std::string> compare_with_naive();
   bool make_naive_outputs();
 

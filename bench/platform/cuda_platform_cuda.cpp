@@ -284,11 +284,22 @@ int cuda_device_count(std::string& why) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0) return count;
   (void)cudaGetLastError();
-  why = error == cudaErrorInsufficientDriver
-            ? "no CUDA driver, or one that is too old for this build; install the NVIDIA driver, or use --device host"
-            : fmt::format("no CUDA device ({}); use --device host",
-                          error == cudaSuccess ? std::string("none found") : cuda_error_text(error));
-  return 0;
+  int driver = 0;
+  (void)cudaDriverGetVersion(&driver);  // 0 where there is no driver
+  if (error == cudaSuccess || error == cudaErrorNoDevice || (error == cudaErrorInsufficientDriver && driver == 0)) {
+    why = driver == 0 ? "no CUDA driver; install the NVIDIA driver, or use --device host"
+                      : "no CUDA device; use --device host";
+    return 0;
+  }
+  if (error == cudaErrorInsufficientDriver)
+    throw DeviceError(
+        fmt::format("the driver supports CUDA {}, which is too old for this program; install a newer driver, "
+                    "or use --device host",
+                    version_text(driver)),
+        false);
+  throw DeviceError(fmt::format("the GPUs of this machine do not answer: {}; --device host runs the host variants",
+                                cuda_error_text(error)),
+                    true);
 }
 
 }  // namespace noisefloor

@@ -136,7 +136,11 @@ class HostPlatform final : public Platform {
       for (std::int64_t i = begin; i < end; ++i) {
         const double x = load_element(dtype, a, i), y = load_element(dtype, b, i);
         const double error = std::abs(x - y);
-        if (!std::isfinite(x)) part.all_finite = false;
+        if (!std::isfinite(x)) {
+          if (part.all_finite) part.worst = i;
+          part.all_finite = false;
+          continue;
+        }
         if (!(error / (std::abs(y) + rms) <= part.max_error))
           part.max_error = error / (std::abs(y) + rms), part.worst = i;
         part_error += error * error;
@@ -145,6 +149,7 @@ class HostPlatform final : public Platform {
       const std::lock_guard lock(mutex);
       squared_error += part_error;
       squared += part_squared;
+      if (total.all_finite && !part.all_finite) total.worst = part.worst;
       total.all_finite = total.all_finite && part.all_finite;
       if (!(part.max_error <= total.max_error)) total.max_error = part.max_error, total.worst = part.worst;
     });

@@ -103,7 +103,8 @@ std::unique_ptr<Platform> make_host_platform();
 // Throws DeviceError with what to do when there is no such device, no driver, or an old one; always in a build without
 // CUDA.
 std::unique_ptr<Platform> make_cuda_platform(int device);
-// Number of CUDA devices; 0 with `why` filled when there is no driver, or this build has no CUDA.
+// Number of CUDA devices; 0 with `why` filled when there is no driver or no device, or this build has no CUDA. Throws
+// DeviceError where there is a driver that does not work: a broken GPU is not a machine without one.
 int cuda_device_count(std::string& why);
 
 // One allocation of a platform.

@@ -149,12 +149,35 @@ TEST(Roofline, TotalsSumTimeTimesCount) {
       timed_row("gemm", "p2", "lib", "baseline", 6, "net:2"),
   };
   std::map<std::string, NetworkTotal> totals;
-  for (const NetworkTotal& total : network_totals(rows)) totals[total.choice] = total;
+  for (const NetworkTotal& total : network_totals(rows, network_problems_of(rows))) totals[total.choice] = total;
   EXPECT_EQ(totals.at("naive").microseconds, 3 * 10 + 2 * 7);
   EXPECT_EQ(totals.at("lib").microseconds, 3 * 5 + 2 * 6);
   EXPECT_EQ(totals.at("own best").microseconds, 3 * 4 + 2 * 7);
   EXPECT_EQ(totals.at("fastest").microseconds, 3 * 4 + 2 * 6);
   EXPECT_EQ(totals.at("ptx").missing, 1);
+}
+
+// A problem of the network that no row is about must be missed, not forgotten.
+TEST(Roofline, TotalsKnowTheProblemsThatWereNotSwept) {
+  const TemporaryFolder folder;
+  merge_network_problems(folder.path(), {{"net", "gemm", "p1", 3}, {"net", "gemm", "p2", 2}});
+  merge_network_problems(folder.path(), {{"other", "gemm", "p1", 5}});
+  const std::vector<SweepRow> rows = {timed_row("gemm", "p1", "ptx", "ptx", 4, "net:3")};
+  const auto problems = read_network_problems(folder.path(), rows);
+  ASSERT_EQ(problems.size(), 3u);
+  for (const NetworkTotal& total : network_totals(rows, problems)) {
+    EXPECT_EQ(total.problems, total.network == "net" ? 2 : 1);
+    EXPECT_EQ(total.missing, total.network == "net" ? 1 : 0);
+    EXPECT_EQ(total.microseconds, total.network == "net" ? 12 : 20);
+  }
+}
+
+TEST(Roofline, PlanLeavesOutOtherPrograms) {
+  const TemporaryFolder folder;
+  const std::vector<SweepRow> rows = {timed_row("gemm", "p", "torch_eager", "baseline", 1, ""),
+                                      timed_row("gemm", "p", "ptx", "ptx", 2, "")};
+  write_plan_csv(folder / "plan.csv", rows);
+  EXPECT_EQ(read_csv(folder / "plan.csv").lines.at(0).fields.at(3), "ptx");
 }
 
 TEST(Roofline, FastestLeavesOutRowsThatAreNotOk) {

@@ -1,6 +1,9 @@
 // Verification on the host: right variants pass, and each way of being wrong is caught, in every op.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "bench/measure/case_runner.h"
 #include "bench/measure/verify.h"
 #include "tests/support/test_problems.h"
 #include "tests/support/wrong_variants.h"
@@ -84,6 +87,41 @@ TEST(Verification, NamesTheTensorThatWasOverrun) {
   EXPECT_EQ(Verifier(fixture).verify(bound).reason, "wrote outside tensor 'd'");
 }
 
+// Right when it is verified, wrong in the timed launches: the row must say so and carry no time.
+TEST(Verification, LaunchesThatGoWrongLaterAreCaught) {
+  const Op& op = *find_op("gemm");
+  const Candidate right = host_candidate(op);
+  auto launches = std::make_shared<int>(0);
+  AnyVariant wrong = *right.variant;
+  wrong.launch = [launches, launch = right.variant->launch](const AnyProblem& problem, DType dtype,
+                                                            std::span<void* const> pointers, const Scratch& scratch,
+                                                            const LaunchContext& context) {
+    const Status status = launch(problem, dtype, pointers, scratch, context);
+    if (++*launches > 2) store_element(dtype, pointers.back(), 3, 1e3);
+    return status;
+  };
+  Candidate candidate = right;
+  candidate.variant = &wrong;
+  RunnerOptions options;
+  options.cold.wall_seconds = options.warm.wall_seconds = 0.05;
+  CaseRunner runner(host(), nullptr, options);
+  const CaseResult result = runner.run({candidate, op.parse("m=8,n=8,k=8"), DType::fp32, "m=8,n=8,k=8", ""});
+  EXPECT_EQ(result.row.status, Outcome::incorrect);
+  EXPECT_EQ(result.row.reason.rfind("after the timed launches: d[3] is", 0), 0u) << result.row.reason;
+  EXPECT_FALSE(result.row.time_cold_us.has_value());
+  EXPECT_FALSE(result.row.gflops.has_value());
+}
+
+// What lies beyond an input is NaN, so that a result made from it cannot pass.
+TEST(Verification, ReadingPastAnInputShows) {
+  const Op& op = *find_op("gemm");
+  const Fixture fixture(host(), op, op.parse("m=5,n=7,k=3"), DType::bf16, 1);
+  for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
+    EXPECT_TRUE(std::isnan(load_element(DType::bf16, fixture.pointers()[i], -1)));
+    EXPECT_TRUE(std::isnan(load_element(DType::bf16, fixture.pointers()[i], fixture.specs()[i].elements())));
+  }
+}
+
 TEST(Verification, InputsDependOnTheSeedAlone) {
   const Op& op = *find_op("gemm");
   const AnyProblem problem = op.parse("m=9,n=11,k=13");
@@ -98,7 +136,7 @@ TEST(Platform, ComparisonSeesNaN) {
   const float a[] = {1, 2, std::numeric_limits<float>::quiet_NaN(), 4}, b[] = {1, 2, 3, 4};
   const Difference difference = host().compare(DType::fp32, a, b, 4, 1);
   EXPECT_FALSE(difference.all_finite);
-  EXPECT_FALSE(difference.l2_error <= 1);
+  EXPECT_EQ(difference.worst, 2);
 }
 
 TEST(Platform, TooLargeAnAllocationIsOutOfMemory) {

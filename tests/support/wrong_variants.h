@@ -47,7 +47,8 @@ inline std::string to_string(Tampering tampering) {
   return "?";
 }
 
-// `right` with the first output spoilt after each launch. `fixture` must outlive it.
+// `right` with one output spoilt after each launch: the first, or the last for those that are about ends, so that ops
+// with several outputs have all of them shown to be checked. `fixture` must outlive it.
 inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, const Fixture& fixture) {
   AnyVariant wrong = right;
   wrong.launch = [=, &fixture, launch = right.launch](const AnyProblem& problem, DType dtype,
@@ -59,6 +60,10 @@ inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, co
     platform.synchronize();
     std::size_t output = 0, input = 0;
     for (std::size_t i = fixture.specs().size(); i-- > 0;) (fixture.specs()[i].role == Role::in ? input : output) = i;
+    if (tampering == Tampering::last_element_off || tampering == Tampering::past_the_end ||
+        tampering == Tampering::one_not_written)
+      for (std::size_t i = 0; i < fixture.specs().size(); ++i)
+        if (fixture.specs()[i].role != Role::in) output = i;
     const TensorSpec& spec = fixture.specs()[output];
     const auto size = static_cast<std::int64_t>(size_of(spec.dtype));
     char* const data = static_cast<char*>(pointers[output]);
@@ -79,6 +84,7 @@ inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, co
     // Six times what is allowed, relative to the value alone: the rms in the tolerance's definition is near 1 or below.
     const double allowed = fixture.op().tolerance(fixture.problem(), fixture.dtype()).max_error;
     double spoilt = value + 6 * allowed * (std::abs(value) + 2);
+    if (tampering == Tampering::past_the_end || tampering == Tampering::before_the_start) spoilt = 1;
     if (tampering == Tampering::one_nan) spoilt = std::numeric_limits<double>::quiet_NaN();
     store_element(spec.dtype, element.data(), 0, spoilt);
     if (tampering == Tampering::one_not_written) element.fill(static_cast<char>(0xFF));

@@ -1,0 +1,27 @@
+// networks.csv of a run folder: every problem of the networks that were swept, timed or not, so that a total over a
+// network knows what it lacks.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reports/sweep_csv.h"
+
+namespace noisefloor {
+
+struct NetworkProblem {
+  std::string network, op, problem;
+  long count = 0;  // per forward pass
+};
+
+// Adds to what the folder has (a run may be gone on with for another network). Throws std::runtime_error naming the
+// file.
+void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems);
+
+// Of the folder; where it has no networks.csv, what the rows themselves name.
+std::vector<NetworkProblem> read_network_problems(const std::filesystem::path& folder,
+                                                  const std::vector<SweepRow>& rows);
+std::vector<NetworkProblem> network_problems_of(const std::vector<SweepRow>& rows);
+
+}  // namespace noisefloor
