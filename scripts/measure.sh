@@ -5,17 +5,19 @@
 # Sweeps into the run folder that the arguments name, or goes on with the newest below RUNS where the same program and command were cut
 # short, or begins a new one there; adds PyTorch's rows on a GPU; prints the table and the totals. Ends the script.
 sweep_and_report() {
-  local binary=$1 runs=$2 on_gpu=$3 argument previous='' out='' fresh=false own_output=false with_torch=true torch=() torch_python newest
+  local binary=$1 runs=$2 on_gpu=$3 argument previous='' out='' budget='' fresh=false own_output=false with_torch=true torch=() torch_python newest
   shift 3
   for argument in "$@"; do
     case "$previous" in  # values that PyTorch's sweep shares, or that decide whether it runs
-      --ops | --networks | --dtypes | --budget) torch+=("$previous" "$argument") ;;
+      --ops | --networks | --dtypes | --problems) torch+=("$previous" "$argument") ;;
+      --budget) budget=$argument ;;
       --out) out=$argument ;;
       --device) [ "$argument" = host ] && with_torch=false || torch+=(--device "$argument") ;;
       --kinds) [[ ,$argument, == *,baseline,* ]] || with_torch=false ;;
     esac
     case "$argument" in
-      --ops=* | --networks=* | --dtypes=* | --budget=* | --device=[0-9]*) torch+=("${argument%%=*}" "${argument#*=}") ;;
+      --ops=* | --networks=* | --dtypes=* | --problems=* | --device=[0-9]*) torch+=("${argument%%=*}" "${argument#*=}") ;;
+      --budget=*) budget=${argument#*=} ;;
       --out=*) out=${argument#*=} ;;
       --device=host | --variants | --variants=* | --benchmark_filter=*) with_torch=false ;;
       --kinds=*) [[ ,${argument#*=}, == *,baseline,* ]] || with_torch=false ;;
@@ -41,6 +43,7 @@ sweep_and_report() {
   { mkdir -p "$out" && printf '%s\n' "$command" >"$out/.unfinished"; } 2>/dev/null || die "cannot write the run folder $out"
   trap 'say "interrupted: the finished rows are in $out; the same command goes on from there"; exit 130' INT TERM
 
+  local began=$SECONDS  # the budget is for both sweeps
   # The table comes at the end, with PyTorch's rows in it.
   if $own_output; then
     measure sweeping "$binary" sweep "$@"
@@ -53,6 +56,15 @@ sweep_and_report() {
       rmdir "$out" 2>/dev/null || true
     fi
     exit $((code > 1 ? 2 : code))
+  fi
+  if [ -n "$budget" ]; then
+    budget=$(awk -v budget="$budget" -v spent=$((SECONDS - began)) 'BEGIN { if (budget > spent) print budget - spent }')
+    if [ -n "$budget" ]; then
+      torch+=(--budget "$budget")
+    elif $on_gpu && $with_torch; then
+      with_torch=false
+      say "the budget is spent: PyTorch's rows are left out"
+    fi
   fi
   if $on_gpu && $with_torch; then
     if torch_python=$(find_torch_python); then

@@ -6,7 +6,7 @@ import os
 import sys
 
 from baselines.pytorch.errors import CannotRun
-from baselines.pytorch.problems import ask_program, parse_problems
+from baselines.pytorch.problems import ask_program, in_networks, parse_problems
 
 OPS = ("gemm", "groupnorm", "sampler_step")
 VARIANTS = ("torch_eager", "torch_compile")
@@ -42,8 +42,9 @@ def _parser():
     sweep.add_argument("--noisefloor", metavar="PATH", help="the program to ask for problems; without it, they are read from standard "
                        "input as `noisefloor list problems --format json` prints them")
     sweep.add_argument("--ops", default="", metavar="A,B", help=f"default: all of {','.join(OPS)}")
-    sweep.add_argument("--networks", default="", metavar="A,B", help="default: the problems that the run folder has rows of; in a new one, "
-                       "all")
+    sweep.add_argument("--networks", default="", metavar="A,B", help="or 'all'; default: the problems and networks that the run folder "
+                       "has rows of; in a new one, all")
+    sweep.add_argument("--problems", metavar="DIR", help="folder of problem files for --noisefloor (default: the program's own)")
     sweep.add_argument("--dtypes", default="", metavar="A,B", help="default: those of the run folder's rows; in a new one, bf16")
     sweep.add_argument("--variants", default=",".join(VARIANTS), metavar="A,B", help=f"default: {','.join(VARIANTS)}")
     sweep.add_argument("--device", type=int, default=0, metavar="N", help="CUDA device, default 0")
@@ -85,28 +86,30 @@ def _sweep(arguments):
     networks = _names(arguments.networks, (), "network")
     dtypes = _names(arguments.dtypes, DTYPES, "dtype")
     variants = _names(arguments.variants, VARIANTS, "variant")
+    if arguments.problems and not arguments.noisefloor:
+        raise CannotRun("--problems is for --noisefloor")
     if arguments.noisefloor:
-        problems = ask_program(arguments.noisefloor, ops, networks)
+        problems = ask_program(arguments.noisefloor, ops, networks, arguments.problems)
     else:
         if sys.stdin.isatty():
             raise CannotRun("give --noisefloor PATH, or pipe `noisefloor list problems --format json` into standard input")
         problems = [problem for problem in parse_problems(sys.stdin, "standard input") if problem.op in ops]
         if networks:
-            wanted = set(networks)
-            problems = [p for p in problems if wanted & {item.rpartition(":")[0] for item in p.networks.split(";")}]
+            problems = in_networks(problems, networks)
         if not problems:
             raise CannotRun("no problem on standard input has one of these ops and networks")
     if arguments.compile_mode == "default":
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # few kernels a row: starting a pool of workers takes longer
     _import_torch(arguments.device)
 
+    import torch
+
     from baselines.pytorch.rows import RunFolder
     from baselines.pytorch.sweep import DeviceLost, Sweep, order, versions
 
-    with RunFolder(arguments.run_dir) as folder:
+    with RunFolder(arguments.run_dir, torch.cuda.get_device_name(arguments.device)) as folder:
         if not networks:
-            swept = {(op, text) for op, text, _, _ in folder.done}
-            problems = [problem for problem in problems if not swept or (problem.op, problem.text) in swept]
+            problems = folder.swept(problems)
         dtypes = dtypes or sorted({dtype for _, _, dtype, _ in folder.done} & set(DTYPES)) or ["bf16"]
         folder.write_versions(versions())
         sweep = Sweep(folder, arguments.device, arguments.compile_mode, arguments.crosscheck)

@@ -6,19 +6,28 @@ CLOCK_SM = 1
 # Bits of nvmlClocksEventReason* in the NVML API reference, named as bench/measure/nvml.cpp names them.
 REASONS = {
     0x001: "gpu_idle",
-    0x002: "applications_setting",
+    0x002: "applications_clocks",
     0x004: "sw_power_cap",
     0x008: "hw_slowdown",
     0x010: "sync_boost",
     0x020: "sw_thermal",
     0x040: "hw_thermal",
     0x080: "hw_power_brake",
-    0x100: "display_setting",
+    0x100: "display_clocks",
 }
+# kClockThrottle of bench/measure/nvml.h: power and heat. Being idle, or held at a clock that someone asked for, is no throttling.
+THROTTLE = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
+# A power cap is part of what a dense product can do, so it does not disqualify (bench/measure/case_runner.cpp).
+DISQUALIFYING = THROTTLE & ~0x004
+
+
+def reasons_text(mask):
+    """'sw_power_cap|hw_thermal'; 'none' for 0."""
+    return "|".join(name for bit, name in REASONS.items() if mask & bit) or "none"
 
 
 class Clocks:
-    """read() gives (SM clock in MHz or None, reasons or "")."""
+    """read() gives (SM clock in MHz, mask of THROTTLE bits), each None where it is not known."""
 
     def __init__(self, uuid):
         self._nvml = None
@@ -32,10 +41,10 @@ class Clocks:
 
     def read(self):
         if self._nvml is None:
-            return None, ""
+            return None, None
         clock, mask = ctypes.c_uint(), ctypes.c_ulonglong()
-        mhz = float(clock.value) if self._nvml.nvmlDeviceGetClockInfo(self._handle, CLOCK_SM, ctypes.byref(clock)) == 0 else None
+        known = self._nvml.nvmlDeviceGetClockInfo(self._handle, CLOCK_SM, ctypes.byref(clock)) == 0
+        mhz = float(clock.value) if known else None
         if self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle, ctypes.byref(mask)) != 0:
-            return mhz, ""
-        names = [name for bit, name in REASONS.items() if mask.value & bit]
-        return mhz, "|".join(names) or "none"
+            return mhz, None
+        return mhz, mask.value & THROTTLE

@@ -1,14 +1,17 @@
 """Problems, as `noisefloor list problems --format json` prints them: one JSON object per line,
 
 {"op": "gemm", "problem": "m=1,n=768,k=192", "networks": "adm64-b1:1", "fields": {"m": 1, "act": "none", ...},
- "dtypes": {"bf16": {"flops": 294912, "bytes": 298000, "max_error": 0.0039, "l2_error": 0.0039}, ...}}
+ "dtypes": {"bf16": {"flops": 294912, "bytes": 298000, "max_error": 0.0039, "l2_error": 0.0039}, ...},
+ "filled": {"coefficients": [1.0, null, ...]}, "normal": {"x": [0, 1], ...}}
 
-Every field is there, defaults too. Names, canonical text, costs and tolerances are the program's, so that its rows and PyTorch's agree.
+Every field is there, defaults too. Names, canonical text, costs and tolerances are the program's, so that its rows and PyTorch's agree. So are
+the inputs' values that are not random (`filled`; null is infinity), and mean and standard deviation of those that are (`normal`).
 """
 
 import json
+import math
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from baselines.pytorch.errors import BadProblem, CannotRun
 
@@ -30,6 +33,8 @@ class Problem:
     networks: str
     fields: dict
     costs: dict  # dtype name -> Cost
+    filled: dict = field(default_factory=dict)  # input -> its values
+    normal: dict = field(default_factory=dict)  # random input -> (mean, standard deviation)
 
     def count(self):
         """How often the problem occurs in one forward pass of each of its networks, summed."""
@@ -82,7 +87,12 @@ def parse_problem(line, where):
             costs[dtype] = Cost(*(float(numbers[key]) for key in ("flops", "bytes", "max_error", "l2_error")))
         except (KeyError, TypeError, ValueError):
             raise BadProblem(f"{where}: dtypes.{dtype} must have the numbers flops, bytes, max_error and l2_error") from None
-    return Problem(record["op"], record["problem"], record["networks"], record["fields"], costs)
+    try:
+        filled = {name: [math.inf if value is None else float(value) for value in values] for name, values in record.get("filled", {}).items()}
+        normal = {name: (float(mean), float(deviation)) for name, (mean, deviation) in record.get("normal", {}).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise BadProblem(f"{where}: 'filled' must hold lists of numbers, 'normal' a mean and a standard deviation") from None
+    return Problem(record["op"], record["problem"], record["networks"], record["fields"], costs, filled, normal)
 
 
 def parse_problems(lines, source):
@@ -92,13 +102,24 @@ def parse_problems(lines, source):
     return problems
 
 
-def ask_program(program, ops, networks):
-    """The problems of `ops` in `networks`, asked of the noisefloor program."""
+def in_networks(problems, networks):
+    """The problems that occur in `networks`, each with only those of its networks; ["all"] leaves them as they are."""
+    if networks == ["all"]:
+        return problems
+    cut = []
+    for problem in problems:
+        uses = [use for use in problem.networks.split(";") if use.rpartition(":")[0] in networks]
+        if uses:
+            cut.append(replace(problem, networks=";".join(uses)))
+    return cut
+
+
+def ask_program(program, ops, networks, folder=None):
+    """The problems of `ops` in `networks`, asked of the noisefloor program; `folder` holds the problem files."""
     command = [program, "list", "problems", "--format", "json"]
-    if ops:
-        command += ["--ops", ",".join(ops)]
-    if networks:
-        command += ["--networks", ",".join(networks)]
+    for flag, value in (("--ops", ",".join(ops)), ("--networks", ",".join(networks)), ("--problems", folder)):
+        if value:
+            command += [flag, value]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:

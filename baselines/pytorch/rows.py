@@ -2,11 +2,13 @@
 that was killed loses at most the case in flight."""
 
 import csv
+import fcntl
 import io
 import json
 import math
 import os
 import sys
+from dataclasses import replace
 
 from baselines.pytorch.errors import CannotRun
 
@@ -35,16 +37,26 @@ def _write_line(file, values):
 
 
 class RunFolder:
-    """Opens RUN_DIR for appending; `done` holds the (op, problem, dtype, variant) of every row that is there."""
+    """Opens RUN_DIR for appending rows of `device`, as its only writer; `done` holds the (op, problem, dtype, variant) of every row that is
+    there."""
 
-    def __init__(self, path):
+    def __init__(self, path, device):
         self.path = path
+        self.done = set()
+        self._networks = {}  # (op, problem) -> the networks cell of its rows
         try:
             os.makedirs(path, exist_ok=True)
-            self.done = self._read_done()
-            self.commit = self._read_commit()
-            self._sweep = self._open("sweep.csv", COLUMNS)
-            self._samples = self._open("samples.jsonl")
+            self._lock = self._open(".lock")
+            try:
+                self._take_lock()
+                self.commit = self._read_commit()
+                self._read_rows(device)
+                self._drop_samples_without_a_row()
+                self._sweep = self._open("sweep.csv", COLUMNS)
+                self._samples = self._open("samples.jsonl")
+            except BaseException:
+                self._lock.close()
+                raise
         except OSError as error:
             raise CannotRun(f"cannot write the run folder: {error.filename or path}: {error.strerror}") from None
 
@@ -54,6 +66,14 @@ class RunFolder:
     def __exit__(self, *_):
         self._sweep.close()
         self._samples.close()
+        self._lock.close()
+
+    def swept(self, problems):
+        """Those of `problems` that the folder has rows of, with the networks that these rows name; all of them where it has none."""
+        if not self._networks:
+            return problems
+        keys = ((problem.op, problem.text) for problem in problems)
+        return [replace(problem, networks=self._networks[key]) for problem, key in zip(problems, keys) if key in self._networks]
 
     def append(self, row, samples=None):
         """`row`: column -> value, missing columns blank. The samples come first: a row that is there is complete."""
@@ -85,13 +105,19 @@ class RunFolder:
             _write_line(file, header)
         return file
 
-    def _read_done(self):
-        done = set()
+    def _take_lock(self):
+        """The lock of bench/run_folder.cpp. It goes with the process that holds it."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotRun(f"{self.path}: another sweep is writing there") from None
+
+    def _read_rows(self, device):
         for name in ("sweep.csv", "samples.jsonl", "crosscheck.csv"):
             _drop_incomplete_line(os.path.join(self.path, name))
         path = os.path.join(self.path, "sweep.csv")
         if not os.path.exists(path) or os.path.getsize(path) == 0:
-            return done
+            return
         with open(path, encoding="utf-8", newline="") as file:
             lines = csv.reader(file)
             if next(lines, None) != COLUMNS:
@@ -100,8 +126,28 @@ class RunFolder:
                 if len(line) != len(COLUMNS):
                     raise CannotRun(f"{path}:{lines.line_num}: {len(line)} fields instead of {len(COLUMNS)}")
                 row = dict(zip(COLUMNS, line))
-                done.add((row["op"], row["problem"], row["dtype"], row["variant"]))
-        return done
+                for column, here in (("device", device), ("commit", self.commit)):
+                    if row[column] != here:
+                        raise CannotRun(f"{path}:{lines.line_num}: a row of {column} '{row[column]}', this is '{here}'; use another --run-dir")
+                self.done.add((row["op"], row["problem"], row["dtype"], row["variant"]))
+                self._networks.setdefault((row["op"], row["problem"]), row["networks"])
+
+    def _drop_samples_without_a_row(self):
+        """A writer that was killed between the two left them; the case is measured again."""
+        path = os.path.join(self.path, "samples.jsonl")
+        if not os.path.exists(path):
+            return
+        with open(path, encoding="utf-8") as file:
+            lines = file.readlines()
+        try:
+            kept = [line for line in lines if tuple(json.loads(line)[key] for key in ("op", "problem", "dtype", "variant")) in self.done]
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise CannotRun(f"{path}: not one JSON object of a row's samples a line") from None
+        if len(kept) == len(lines):
+            return
+        with open(path + ".partial", "w", encoding="utf-8") as file:
+            file.writelines(kept)
+        os.replace(path + ".partial", path)
 
     def _read_commit(self):
         path = os.path.join(self.path, "env.json")

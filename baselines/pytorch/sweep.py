@@ -7,7 +7,7 @@ import time
 import torch
 
 from baselines.pytorch import verify
-from baselines.pytorch.clocks import Clocks
+from baselines.pytorch.clocks import Clocks, reasons_text
 from baselines.pytorch.errors import Unsupported
 from baselines.pytorch.ops import OPS
 from baselines.pytorch.rows import RunFolder
@@ -67,8 +67,7 @@ class Sweep:
         properties = torch.cuda.get_device_properties(device)
         self.device_name = properties.name
         self.arch = f"sm_{properties.major}{properties.minor}"
-        self.timer = Timer(self.device)
-        self.clocks = Clocks(str(properties.uuid))
+        self.timer = Timer(self.device, Clocks(str(properties.uuid)))
 
     def run(self, cases, budget_s=None):
         """Returns status -> count of the rows written. Rows that are there already are left alone; the budget's cuts go to stderr."""
@@ -104,6 +103,7 @@ class Sweep:
             "flops": cost.flops,
             "bytes": cost.bytes,
             "ai": cost.flops / cost.bytes,
+            "counter_status": "not_collected",
             "commit": self.folder.commit,
         }
         samples, lost = None, None
@@ -135,25 +135,29 @@ class Sweep:
             if isinstance(function, str):
                 row.update(status="not_built", reason=function)
                 return None
-            verdict = self._verify(op, problem, inputs, function(inputs), cost, dtype)
+            verdict = self._verify(op, problem, inputs, function(inputs), cost, variant)
             row.update(max_rel_error=verdict.max_rel_error, tolerance=verdict.tolerance)
             if verdict.reason:
                 row.update(status="incorrect", reason=verdict.reason)
                 return None
             timing = self.timer.time(lambda: function(inputs))
+            row.update(
+                samples=len(timing.cold_us),
+                stop=timing.stop,
+                sm_clock_mhz=statistics.median(timing.clocks_mhz) if timing.clocks_mhz else None,
+                throttle="" if timing.throttle is None else reasons_text(timing.throttle),
+            )
+            if timing.throttled():
+                row.update(status="throttled", reason=f"{row['throttle']} for {timing.discarded_s:.0f} s")
+                return {"cold_us": timing.cold_us, "warm_us": []}
             cold = statistics.median(timing.cold_us)
-            sm_clock_mhz, throttle = self.clocks.read()
             row.update(
                 status="ok",
                 time_cold_us=cold,
                 time_cold_mad_us=median_absolute_deviation(timing.cold_us),
                 time_warm_us=statistics.median(timing.warm_us),
-                samples=len(timing.cold_us),
-                stop=timing.stop,
                 gflops=cost.flops / cold * 1e-3,
                 gbps=cost.bytes / cold * 1e-3,
-                sm_clock_mhz=sm_clock_mhz,
-                throttle=throttle,
             )
             if self.crosscheck:
                 self._crosscheck(row, lambda: function(inputs))
@@ -175,11 +179,11 @@ class Sweep:
         self.compile_s = time.monotonic() - began
         return compiled
 
-    def _verify(self, op, problem, inputs, outputs, cost, dtype):
+    def _verify(self, op, problem, inputs, outputs, cost, variant):
         expected = op.reference(problem, inputs)
         if expected is None:
             return verify.Verdict(op.check(problem, inputs, outputs), None, None)
-        return verify.judge(outputs, expected, cost, dtype, op.roundings(problem))
+        return verify.judge(outputs, expected, cost, op.roundings(problem, compiled=variant == "torch_compile"))
 
     def _crosscheck(self, row, function):
         from triton.testing import do_bench

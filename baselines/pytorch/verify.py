@@ -1,11 +1,8 @@
-"""Judges a result before it is timed: kernels/core/op.h's Tolerance against the same computation in fp64."""
+"""Judges a result before it is timed: kernels/core/op.h's Tolerance against the op's reference in fp64."""
 
 from dataclasses import dataclass
 
 import torch
-
-UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 2.0**-24}
-
 
 @dataclass
 class Verdict:
@@ -24,11 +21,11 @@ def errors(actual, expected):
     return largest, (torch.linalg.vector_norm(difference) / norm).item()
 
 
-def judge(actual, expected, cost, dtype, roundings):
-    """An eager expression rounds every intermediate result, which the op's tolerance (one rounding) does not foresee: each further one may
-    cost another unit roundoff."""
-    slack = (roundings - 1) * UNIT_ROUNDOFF[dtype]
-    verdict = Verdict("", 0.0, cost.max_error + slack)
+def judge(actual, expected, cost, roundings):
+    """The op's tolerance foresees one rounding. Of several, each may cost an element as much again; over a whole output independent errors
+    add in squares, which is what tells a wrong formula from rounding."""
+    verdict = Verdict("", 0.0, cost.max_error * roundings)
+    l2_tolerance = cost.l2_error * roundings**0.5
     if len(actual) != len(expected):
         verdict.reason = f"{len(actual)} outputs instead of {len(expected)}"
     for index, (result, wanted) in enumerate(zip(actual, expected)):
@@ -40,6 +37,6 @@ def judge(actual, expected, cost, dtype, roundings):
             verdict.max_rel_error = largest
         if not largest <= verdict.tolerance:
             verdict.reason = f"output {index}: error {largest:.3g} above {verdict.tolerance:.3g}"
-        elif not l2 <= cost.l2_error + slack:
-            verdict.reason = f"output {index}: relative L2 error {l2:.3g} above {cost.l2_error + slack:.3g}"
+        elif not l2 <= l2_tolerance:
+            verdict.reason = f"output {index}: relative L2 error {l2:.3g} above {l2_tolerance:.3g}"
     return verdict

@@ -1,9 +1,12 @@
 // noisefloor list: what there is to sweep.
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
+#include <vector>
 
 #include "bench/commands/commands.h"
 #include "bench/measure/candidate.h"
@@ -43,8 +46,33 @@ std::optional<KeyValue> default_of(const std::string& field) {
   return KeyValue{parts[1], parts[2]};
 }
 
-// What another program needs to time the same problem: every field, defaults too, and per dtype what it costs and how
-// exact it must be.
+constexpr std::int64_t kMaxListedElements = 4096;
+
+// How the inputs are filled: "filled" has the values of the tensors that the op fills itself (null for an infinity),
+// "normal" the mean and standard deviation of the random ones.
+void describe_inputs(const ProblemEntry& entry, nlohmann::ordered_json& line) {
+  const Op& op = *entry.op;
+  const DType dtype = op.dtypes.front();
+  const auto specs = op.tensors(entry.problem, dtype);
+  line["filled"] = line["normal"] = nlohmann::ordered_json::object();
+  for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
+    const TensorSpec& spec = specs[tensor];
+    if (spec.role == Role::out) continue;
+    if (spec.fill.kind == Fill::Kind::normal) {
+      line["normal"][spec.name] = {spec.fill.mean, spec.fill.stddev};
+    } else if (spec.elements() <= kMaxListedElements) {
+      std::vector<std::byte> data(spec.bytes());
+      op.fill(entry.problem, dtype, tensor, data.data());
+      std::vector<double> values(static_cast<std::size_t>(spec.elements()));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = load_element(spec.dtype, data.data(), static_cast<std::int64_t>(i));
+      line["filled"][spec.name] = values;
+    }
+  }
+}
+
+// What another program needs to time the same problem: every field, defaults too, per dtype what it costs and how
+// exact it must be, and its inputs.
 void print_json(const ProblemEntry& entry) {
   nlohmann::ordered_json fields = nlohmann::ordered_json::object();
   for (const std::string& field : entry.op->fields)
@@ -59,11 +87,12 @@ void print_json(const ProblemEntry& entry) {
                                 {"max_error", tolerance.max_error},
                                 {"l2_error", tolerance.l2_error}};
   }
-  const nlohmann::ordered_json line = {{"op", entry.op->name},
-                                       {"problem", entry.text},
-                                       {"networks", entry.networks()},
-                                       {"fields", fields},
-                                       {"dtypes", dtypes}};
+  nlohmann::ordered_json line = {{"op", entry.op->name},
+                                 {"problem", entry.text},
+                                 {"networks", entry.networks()},
+                                 {"fields", fields},
+                                 {"dtypes", dtypes}};
+  describe_inputs(entry, line);
   fmt::print("{}\n", line.dump());
 }
 

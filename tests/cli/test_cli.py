@@ -205,3 +205,19 @@ def test_run_compares_variants():
     assert "host" in result.stdout and "max error" in result.stdout
     refused = run("run", "gemm", "--device", "host", "--problem", "m=33,n=40,k=24", "--variant", "naive")
     assert refused.returncode == 2 and "no_device" in refused.stdout
+
+
+def test_listed_problems_carry_the_inputs_that_an_op_fills(tmp_path):
+    (tmp_path / "sampler_step.csv").write_text("network,batch,elements,solver,steps,step,schedule,count\n"
+                                               "mini,2,64,edm_euler,20,5,karras,1\n")
+    result = run("list", "problems", "--format", "json", "--problems", tmp_path)
+    assert result.returncode == 0, result.stderr
+    problem = json.loads(result.stdout)
+    table = problem["filled"]["coefficients"]
+    assert len(table) == 20 * 12
+    row = table[5 * 12 : 6 * 12]
+    assert row[0] == 1 and row[1] < 0 and row[3] is None  # x0 = x - sigma m, not clamped
+    assert row[4] + row[5] == pytest.approx(1)
+    sigma = -row[1]
+    assert problem["normal"]["x"] == [0, pytest.approx((1 + sigma**2) ** 0.5)]
+    assert problem["normal"]["model_output"] == [0, 1]

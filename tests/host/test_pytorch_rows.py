@@ -4,16 +4,19 @@ Run from the root of the repository: python3 -m unittest tests/host/test_pytorch
 """
 
 import contextlib
+import dataclasses
 import io
 import json
+import math
 import os
+import re
 import tempfile
 import unittest
 from unittest import mock
 
-from baselines.pytorch import cli, stopping
-from baselines.pytorch.errors import CannotRun
-from baselines.pytorch.problems import parse_problem, parse_problems
+from baselines.pytorch import cli, clocks, stopping
+from baselines.pytorch.errors import CannotRun, Unsupported
+from baselines.pytorch.problems import in_networks, parse_problem, parse_problems
 from baselines.pytorch.rows import COLUMNS, RunFolder
 
 try:
@@ -22,6 +25,14 @@ except ImportError:
     torch = None
 
 TOLERANCE = {"bf16": 2.0**-8 + 1e-5, "fp16": 2.0**-11 + 1e-5, "fp32": 2.0**-24 + 1e-5}
+# A row of ordinary size, in the order of kernels/sampler_step/coefficients.h: model_x model model_cond limit | x x0 history noise |
+# previous history_x history_x0 unused.
+COEFFICIENTS = [1.1, -0.6, -0.4, None, 0.7, 0.4, -0.2, 0.3, 0.25, 0.8, -0.5, 0]
+
+
+def coefficient_table(row, step=10, steps=50):
+    """NaN in every other step's row: only the problem's own may be read."""
+    return [*[math.nan] * 12 * step, *row, *[math.nan] * 12 * (steps - step - 1)]
 
 
 def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fields):
@@ -31,8 +42,21 @@ def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fie
         "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm", "prediction": "noise", "guidance": 0, "clamp": 0, "noise": "none",
                          "blend": 0, "steps": 50, "step": 10, "half": "first"},
     }[op]
+    fields = {**base, **fields}
     costs = {name: {"flops": 2e6, "bytes": 1e6, "max_error": error, "l2_error": error} for name, error in TOLERANCE.items()}
-    return {"op": op, "problem": text, "networks": networks, "fields": {**base, **fields}, "dtypes": costs}
+    result = {"op": op, "problem": text, "networks": networks, "fields": fields, "dtypes": costs}
+    if op == "sampler_step":
+        row = list(COEFFICIENTS)
+        row[3] = fields["clamp"] or None
+        if fields["prediction"] == "x0":
+            row[:2] = [0, 1]
+        if fields["solver"] == "dpmpp_2m":
+            row[9:11] = [0, 1]
+        if not fields["guidance"]:
+            row[2] = 0
+        result["filled"] = {"coefficients": coefficient_table(row)}
+        result["normal"] = {"x": [0, 1.5]}
+    return result
 
 
 def problem(op, **fields):
@@ -56,12 +80,36 @@ class Problems(unittest.TestCase):
         for message, line in cases.items():
             with self.assertRaisesRegex(CannotRun, f"list:7: .*{message}"):
                 parse_problem(line, "list:7")
+        with self.assertRaisesRegex(CannotRun, "list:7: 'filled' must hold"):
+            parse_problem(json.dumps({**record(), "filled": {"coefficients": ["many"]}}), "list:7")
         with self.assertRaisesRegex(CannotRun, "no problems"):
             parse_problems(["", "\n"], "list")
         with self.assertRaisesRegex(CannotRun, "no field 'groups'"):
             problem("gemm").integer("groups")
         with self.assertRaisesRegex(CannotRun, "'m' is not a number: 'many'"):
             problem("gemm", m="many").integer("m")
+
+    def test_reads_the_inputs(self):
+        parsed = parse_problem(json.dumps({**record(), "filled": {"table": [1, None]}, "normal": {"a": [0, 2]}}), "test:1")
+        self.assertEqual(parsed.filled, {"table": [1.0, math.inf]})
+        self.assertEqual(parsed.normal, {"a": (0.0, 2.0)})
+
+    def test_is_cut_to_networks(self):
+        problems = [problem("gemm"), problem("groupnorm", networks="other:3")]
+        self.assertEqual([(p.op, p.networks) for p in in_networks(problems, ["sd15-b2"])], [("gemm", "sd15-b2:1")])
+        self.assertEqual(in_networks(problems, ["all"]), problems)
+
+    def test_asks_the_program_for_its_problem_folder(self):
+        from baselines.pytorch.problems import ask_program
+
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "program")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\necho \"$*\" >{folder}/called\ncat <<'END'\n{json.dumps(record())}\nEND\n")
+            os.chmod(program, 0o755)
+            self.assertEqual(len(ask_program(program, ["gemm"], ["all"], "mine")), 1)
+            with open(os.path.join(folder, "called"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "list problems --format json --ops gemm --networks all --problems mine\n")
 
 
 class RunFolders(unittest.TestCase):
@@ -72,15 +120,19 @@ class RunFolders(unittest.TestCase):
         with open(os.path.join(self.path, "env.json"), "w", encoding="utf-8") as file:
             json.dump({"commit": "abc"}, file)
 
+    def open(self, device="a GPU"):
+        return RunFolder(self.path, device)
+
     def row(self, **values):
-        return {"op": "gemm", "problem": "m=1,n=2,k=3", "dtype": "bf16", "variant": "torch_eager", "status": "ok", **values}
+        return {"op": "gemm", "problem": "m=1,n=2,k=3", "dtype": "bf16", "variant": "torch_eager", "status": "ok", "device": "a GPU",
+                "commit": "abc", "networks": "sd15-b2:1", **values}
 
     def content(self, name):
         with open(os.path.join(self.path, name), encoding="utf-8") as file:
             return file.read()
 
     def test_appends_and_resumes(self):
-        with RunFolder(self.path) as folder:
+        with self.open() as folder:
             self.assertEqual(folder.commit, "abc")
             folder.append(self.row(time_cold_us=1.25, reason='a "b", c', max_rel_error=float("nan")), {"cold_us": [1.0], "warm_us": [2.0]})
         lines = self.content("sweep.csv").splitlines()
@@ -91,16 +143,16 @@ class RunFolders(unittest.TestCase):
         sample = json.loads(self.content("samples.jsonl"))
         self.assertEqual(sample, {"op": "gemm", "dtype": "bf16", "problem": "m=1,n=2,k=3", "variant": "torch_eager", "cold_us": [1.0],
                                   "warm_us": [2.0]})
-        with RunFolder(self.path) as folder:
+        with self.open() as folder:
             self.assertEqual(folder.done, {("gemm", "m=1,n=2,k=3", "bf16", "torch_eager")})
 
     def test_drops_a_row_whose_writer_was_killed(self):
-        with RunFolder(self.path) as folder:
+        with self.open() as folder:
             folder.append(self.row())
         whole = self.content("sweep.csv")
         with open(os.path.join(self.path, "sweep.csv"), "a", encoding="utf-8") as file:
             file.write("gemm,torch_comp")
-        with RunFolder(self.path) as folder:
+        with self.open() as folder:
             self.assertEqual(len(folder.done), 1)
         self.assertEqual(self.content("sweep.csv"), whole)
 
@@ -108,11 +160,61 @@ class RunFolders(unittest.TestCase):
         with open(os.path.join(self.path, "sweep.csv"), "w", encoding="utf-8") as file:
             file.write("op,variant\n")
         with self.assertRaisesRegex(CannotRun, "sweep.csv:1"):
-            RunFolder(self.path)
+            self.open()
+
+    def test_is_written_by_one_sweep_at_a_time(self):
+        with self.open():
+            with self.assertRaisesRegex(CannotRun, "another sweep is writing there"):
+                self.open()
+        self.open().__exit__()
+
+    def test_refuses_rows_of_another_device_or_commit(self):
+        with self.open() as folder:
+            folder.append(self.row())
+        with self.assertRaisesRegex(CannotRun, "a row of device 'a GPU', this is 'another'"):
+            self.open("another")
+        with open(os.path.join(self.path, "env.json"), "w", encoding="utf-8") as file:
+            json.dump({"commit": "def"}, file)
+        with self.assertRaisesRegex(CannotRun, "a row of commit 'abc', this is 'def'"):
+            self.open()
+
+    def test_drops_samples_without_a_row(self):
+        with self.open() as folder:
+            folder.append(self.row(), {"cold_us": [1.0]})
+        whole = self.content("samples.jsonl")
+        with open(os.path.join(self.path, "samples.jsonl"), "a", encoding="utf-8") as file:
+            file.write(whole.replace("torch_eager", "torch_compile"))
+        self.open().__exit__()
+        self.assertEqual(self.content("samples.jsonl"), whole)
+
+    def test_takes_problems_and_networks_from_the_rows(self):
+        problems = [problem("gemm", text="m=1,n=2,k=3"), problem("gemm", text="m=9,n=9,k=9")]
+        with self.open() as folder:
+            self.assertEqual(folder.swept(problems), problems)
+            folder.append(self.row())
+        with self.open() as folder:
+            self.assertEqual([(p.text, p.networks) for p in folder.swept(problems)], [("m=1,n=2,k=3", "sd15-b2:1")])
 
     def test_refuses_an_unwritable_folder(self):
         with self.assertRaisesRegex(CannotRun, "cannot write the run folder"):
-            RunFolder(os.path.join(self.path, "env.json", "below"))
+            RunFolder(os.path.join(self.path, "env.json", "below"), "a GPU")
+
+
+class ClockReasons(unittest.TestCase):
+    def test_are_the_harnesss(self):
+        def read(name):
+            with open(os.path.join("bench/measure", name), encoding="utf-8") as file:
+                return file.read()
+
+        bits = {name: int(bit, 16) for name, bit in re.findall(r"(kClock\w+) = (0x[0-9a-f]+)", read("nvml.h"))}
+        names = dict(re.findall(r'EventName\{(kClock\w+), "(\w+)"\}', read("nvml.cpp")))
+        self.assertEqual(clocks.REASONS, {bits[constant]: name for constant, name in names.items()})
+        throttle = re.search(r"kClockThrottle =([^;]*);", read("nvml.h")).group(1)
+        self.assertEqual(clocks.THROTTLE, sum(bits[constant] for constant in re.findall(r"kClock\w+", throttle)))
+
+    def test_text(self):
+        self.assertEqual(clocks.reasons_text(0), "none")
+        self.assertEqual(clocks.reasons_text(0x44), "sw_power_cap|hw_thermal")
 
 
 class StoppingRule(unittest.TestCase):
@@ -175,7 +277,7 @@ class Ops(unittest.TestCase):
     def judge(self, parsed, dtype, outputs, op, inputs):
         from baselines.pytorch.verify import judge
 
-        return judge(outputs, op.reference(parsed, inputs), parsed.costs[dtype], dtype, op.roundings(parsed)).reason
+        return judge(outputs, op.reference(parsed, inputs), parsed.costs[dtype], op.roundings(parsed, compiled=False)).reason
 
     def test_every_problem_is_within_its_tolerance(self):
         for name, fields in PROBLEMS:
@@ -203,14 +305,124 @@ class Ops(unittest.TestCase):
                         last = flat.reshape(last.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
                     self.assertNotEqual(self.judge(parsed, "bf16", (*outputs[:-1], last), op, inputs), "")
 
+    def test_wrong_formulas_are_caught(self):
+        """The reference is not the timed function: a function built for another problem is found out."""
+        wrong = [
+            ("gemm", {"act": "silu"}, {"act": "gelu"}),
+            ("gemm", {"act": "none", "scale": 0.5}, {"scale": 0.52}),
+            ("gemm", {"act": "gelu"}, {"act": "none"}),
+            ("groupnorm", {"fusion": "silu"}, {"fusion": "none"}),
+            ("groupnorm", {"groups": 4}, {"groups": 2}),
+        ]
+        for name, fields, others in wrong:
+            for dtype in ("bf16", "fp32"):
+                with self.subTest(op=name, dtype=dtype, **fields):
+                    parsed = problem(name, **fields)
+                    op, inputs, _ = self.outputs(parsed, dtype)
+                    outputs = op.build(problem(name, **{**fields, **others}))(inputs)
+                    self.assertNotEqual(self.judge(parsed, dtype, outputs, op, inputs), "")
+
+    def test_activations_differ_in_fp32(self):
+        parsed = problem("gemm", act="gelu", m=64, n=64)
+        op, inputs, _ = self.outputs(parsed, "fp32")
+        self.assertNotEqual(self.judge(parsed, "fp32", op.build(problem("gemm", act="gelu_tanh", m=64, n=64))(inputs), op, inputs), "")
+
+    def test_wrong_coefficients_are_caught(self):
+        for fields in (fields for name, fields in PROBLEMS if name == "sampler_step"):
+            parsed = problem("sampler_step", **fields)
+            op, inputs, _ = self.outputs(parsed, "bf16")
+            read = {0: "prediction", 1: "model", 4: "x", 5: "x0", 2: "guidance", 6: "history", 7: "noise", 8: "blend"}
+            for column, what in read.items():
+                table = list(parsed.filled["coefficients"])
+                table[10 * 12 + column] *= 1.15
+                if what in ("guidance", "blend") and not fields.get(what) or what == "noise" and "noise" not in fields:
+                    continue
+                if what == "history" and "history" not in inputs or what in ("prediction", "model") and fields.get("prediction") == "x0":
+                    continue
+                with self.subTest(coefficient=what, **fields):
+                    changed = dataclasses.replace(parsed, filled={"coefficients": table})
+                    self.assertNotEqual(self.judge(parsed, "bf16", op.build(changed)(inputs), op, inputs), "")
+
+    def test_the_sampler_is_its_papers(self):
+        """Song et al. 2021, eq. 12, without noise: x0 = (x - sigma e) / alpha, x_next = alpha' x0 + sigma' e."""
+        alpha, alpha_next = 0.8, 0.9
+        sigma, sigma_next = math.sqrt(1 - alpha**2), math.sqrt(1 - alpha_next**2)
+        row = [1 / alpha, -sigma / alpha, 0, None, sigma_next / sigma, alpha_next - sigma_next * alpha / sigma, 0, 0, 0, 0, 0, 0]
+        text = json.dumps({**record("sampler_step", solver="ddim"), "filled": {"coefficients": coefficient_table(row)}})
+        parsed = parse_problem(text, "test:1")
+        op, inputs, outputs = self.outputs(parsed, "fp32")
+        x, noise = inputs["x"].double(), inputs["model_output"].double()
+        expected = alpha_next * (x - sigma * noise) / alpha + sigma_next * noise
+        self.assertTrue(torch.allclose(op.reference(parsed, inputs)[0], expected, rtol=1e-12, atol=1e-12))
+        self.assertEqual(self.judge(parsed, "fp32", outputs, op, inputs), "")
+
+    def test_a_table_that_is_missing_is_named(self):
+        parsed = parse_problem(json.dumps({**record("sampler_step"), "filled": {}}), "test:1")
+        with self.assertRaisesRegex(Unsupported, "no coefficients"):
+            self.outputs(parsed, "bf16")
+
+    def test_few_roundings_where_fused(self):
+        from baselines.pytorch.ops import OPS
+
+        for name, fields in PROBLEMS:
+            with self.subTest(op=name, **fields):
+                parsed = problem(name, **fields)
+                self.assertLessEqual(OPS[name].roundings(parsed, compiled=True), 3 if fields.get("act") == "geglu" else 2)
+                self.assertGreaterEqual(OPS[name].roundings(parsed, compiled=False), OPS[name].roundings(parsed, compiled=True))
+
     def test_drawn_noise_must_be_normal(self):
         parsed = problem("sampler_step", noise="drawn", elements=100_000)
         op, inputs, outputs = self.outputs(parsed, "fp32")
         self.assertIsNone(op.reference(parsed, inputs))
         self.assertEqual(op.check(parsed, inputs, outputs), "")
-        quiet = op.build(parsed).step(inputs, None)
-        self.assertIn("standard deviation", op.check(parsed, inputs, quiet))
-        self.assertIn("mean", op.check(parsed, inputs, (outputs[0] + 1,)))
+        [quiet] = op.build(problem("sampler_step", elements=100_000))(inputs)
+        noise = torch.randn(quiet.shape, generator=torch.Generator().manual_seed(2))
+        self.assertEqual(op.check(parsed, inputs, (quiet + 0.3 * noise,)), "")
+        self.assertIn("standard deviation", op.check(parsed, inputs, (quiet,)))
+        self.assertIn("standard deviation", op.check(parsed, inputs, (quiet + 0.31 * noise,)))
+        self.assertIn("mean", op.check(parsed, inputs, (outputs[0] + 0.01,)))
+        noise[0, 0] = 30
+        self.assertIn("an element of", op.check(parsed, inputs, (quiet + 0.3 * noise,)))
+        self.assertIn("2 outputs", op.check(parsed, inputs, (quiet, quiet)))
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Timing(unittest.TestCase):
+    def test_a_batch_that_began_too_early_is_discarded(self):
+        from baselines.pytorch.timing import held
+
+        began, holds, launches = iter([True, True, False]), [], []
+        first = mock.Mock(query=lambda: next(began))
+        self.assertEqual(held(holds.append, lambda: launches.append(1), [first], 0.002), 0.008)
+        self.assertEqual(holds, [0.002, 0.004, 0.008])
+        self.assertEqual(len(launches), 3)
+
+    def test_what_waits_for_the_device_is_refused(self):
+        from baselines.pytorch.timing import held
+
+        with self.assertRaisesRegex(Unsupported, "waits for the device"):
+            held(lambda seconds: None, lambda: None, [mock.Mock(query=lambda: True)], 0.002)
+
+    def collect(self, masks, retry_s):
+        from baselines.pytorch.timing import Timing as Result
+        from baselines.pytorch.timing import collect
+
+        result, answers = Result(), iter(masks)
+        batches = iter(range(1, 1000))
+        collect(lambda: [float(next(batches))] * 20, mock.Mock(read=lambda: (1980.0, next(answers))), result, 0, retry_s)
+        return result
+
+    def test_throttled_batches_are_taken_again(self):
+        result = self.collect([0x40, 0x08, 0x04], retry_s=5)
+        self.assertEqual(set(result.cold_us), {3.0})
+        self.assertFalse(result.throttled())
+        self.assertEqual((result.throttle, result.clocks_mhz), (0x04, [1980.0]))
+
+    def test_a_device_that_stays_throttled_is_told(self):
+        self.assertTrue(self.collect([0x20] * 3, retry_s=0).throttled())
+
+    def test_unknown_clocks_are_unknown(self):
+        self.assertIsNone(self.collect([None], retry_s=5).throttle)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ echo "$*" >>"$CALLS"
 case "$1" in
   --version) echo "noisefloor 0 (abc)"; exit 0 ;;
   sweep)
+    sleep "${SWEEP_SECONDS:-0}"
     while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
     [ "${SWEEP_CODE:-0}" -gt 1 ] && [ -z "${LEAVE_ROWS:-}" ] || echo rows >>"$out/sweep.csv"
     exit "${SWEEP_CODE:-0}" ;;
@@ -158,6 +159,22 @@ def test_pytorch_gets_the_same_selection(sweep, tmp_path):
     assert sweep("--ops", "gemm", "--networks=all", "--out", out, gpu=True).returncode == 0
     assert sweep.called()[1] == (f"torch -m baselines.pytorch sweep --run-dir {out} --noisefloor {sweep.program} "
                                  "--ops gemm --networks all")
+
+
+def test_pytorch_gets_the_problem_folder_and_what_is_left_of_the_budget(sweep, tmp_path):
+    out = tmp_path / "out"
+    assert sweep("--problems", "mine", "--budget=100.5", "--out", out, gpu=True).returncode == 0
+    [call] = [call for call in sweep.called() if call.startswith("torch ")]
+    before, _, left = call.partition(" --budget ")
+    assert before == f"torch -m baselines.pytorch sweep --run-dir {out} --noisefloor {sweep.program} --problems mine"
+    assert 80 < float(left) <= 100.5
+
+
+def test_a_spent_budget_leaves_pytorch_out(sweep):
+    result = sweep("--budget", "0.5", gpu=True, SWEEP_SECONDS="2")
+    assert result.returncode == 0, result.stderr
+    assert not any(call.startswith("torch ") for call in sweep.called())
+    assert "the budget is spent" in result.stderr
 
 
 def test_pytorch_failing_keeps_the_table_and_fails(sweep):

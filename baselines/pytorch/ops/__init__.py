@@ -1,9 +1,10 @@
 """The ops that PyTorch has rows for. Each is a module with
 
-roundings(problem) -> int: times that an eager result is rounded into its dtype on the way, the last one included
+roundings(problem, compiled) -> times that a result is rounded into its dtype on the way, the last one included: of eager's, or of what
+    Inductor fuses; need not be whole
 make_inputs(problem, dtype, device, generator) -> dict of tensors; raises Unsupported
 build(problem) -> function(inputs) -> tuple of tensors, as a PyTorch user writes it; what eager runs and torch.compile compiles
-reference(problem, inputs) -> the same in fp64; None where the result is random
+reference(problem, inputs) -> the result in fp64 from plain formulas of its own, not from build's; None where it is random
 check(problem, inputs, outputs) -> str: what is wrong with a random result, or ""  (only where reference gives None)
 """
 

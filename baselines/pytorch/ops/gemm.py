@@ -1,5 +1,7 @@
 """D[m,n] = act(scale * A[m,k] B[n,k]^T + bias) (+ residual), as a linear layer and what follows it in a diffusion network."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -27,13 +29,16 @@ def _activation(problem):
     return ACTIVATIONS[name]
 
 
-# The product, the activation; geglu: value, gate, gelu, their product, and twice more because a value of several standard deviations
-# magnifies the gate's.
-ROUNDINGS = {"none": 1, "silu": 2, "gelu": 2, "gelu_tanh": 2, "geglu": 6}
+# Eager: the product, the activation; geglu: value, gate, gelu, their product, and twice more because a value of several standard
+# deviations magnifies the gate's. Compiled: a library's product, and all that follows it in one kernel.
+EAGER_ROUNDINGS = {"none": 1, "silu": 2, "gelu": 2, "gelu_tanh": 2, "geglu": 6}
 
 
-def roundings(problem):
-    return ROUNDINGS[problem.choice("act")] + problem.flag("residual") + (problem.real("scale") != 1)
+def roundings(problem, compiled):
+    act, residual, scaled = problem.choice("act"), problem.flag("residual"), problem.real("scale") != 1 and not problem.flag("bias")
+    if compiled:
+        return 3 if act == "geglu" else 2 if act != "none" or residual or scaled else 1
+    return EAGER_ROUNDINGS[act] + residual + scaled
 
 
 def make_inputs(problem, dtype, device, generator):
@@ -70,4 +75,21 @@ def build(problem):
 
 
 def reference(problem, inputs):
-    return build(problem)({name: tensor.double() for name, tensor in inputs.items()})
+    wide = {name: tensor.double() for name, tensor in inputs.items()}
+    act, half = problem.choice("act"), problem.integer("n")
+    y = problem.real("scale") * (wide["a"] @ wide["b"].T)
+    if "bias" in wide:
+        y += wide["bias"]
+
+    def gelu(x):
+        return x * torch.erfc(-x / math.sqrt(2)) / 2
+
+    if act == "silu":
+        y = y / (1 + torch.exp(-y))
+    elif act == "gelu":
+        y = gelu(y)
+    elif act == "gelu_tanh":
+        y = y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))
+    elif act == "geglu":
+        y = y[:, :half] * gelu(y[:, half:])
+    return (y + wide["residual"] if "residual" in wide else y,)
