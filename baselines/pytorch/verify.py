@@ -22,9 +22,9 @@ def errors(actual, expected):
 
 
 def judge(actual, expected, cost, roundings):
-    """The op's tolerance foresees one rounding. Of several, each may cost an element as much again; over a whole output independent errors
-    add in squares, which is what tells a wrong formula from rounding."""
-    verdict = Verdict("", 0.0, cost.max_error * roundings)
+    """The op's tolerance foresees one rounding. Of several, each may cost an element as much again, and half more where large terms cancel;
+    over a whole output independent errors add in squares, which is what tells a wrong formula from rounding."""
+    verdict = Verdict("", 0.0, cost.max_error * (1 + 1.5 * (roundings - 1)))
     l2_tolerance = cost.l2_error * roundings**0.5
     if len(actual) != len(expected):
         verdict.reason = f"{len(actual)} outputs instead of {len(expected)}"
