@@ -65,6 +65,17 @@ Column column(const char* name, std::optional<long> SweepRow::*member) {
           }};
 }
 
+// A time: no measured one is zero.
+Column time_column(const char* name, std::optional<double> SweepRow::*member) {
+  Column made = column(name, member);
+  made.read = [member](SweepRow& row, const std::string& text) {
+    if (text.empty()) return;
+    row.*member = parse_number<double>(text);
+    if (!(*(row.*member) > 0)) throw std::runtime_error(fmt::format("'{}' is not a time above 0", text));
+  };
+  return made;
+}
+
 const std::vector<Column>& columns() {
   using R = SweepRow;
   static const std::vector<Column> all = {
@@ -73,7 +84,11 @@ const std::vector<Column>& columns() {
       column("kind", &R::kind),
       column("dtype", &R::dtype),
       column("problem", &R::problem),
-      column("networks", &R::networks),
+      {"networks", [](const R& row) { return quote_csv(row.networks); },
+       [](R& row, const std::string& text) {
+         (void)parse_networks(text);
+         row.networks = text;
+       }},
       {"status", [](const R& row) { return std::string(to_string(row.status)); },
        [](R& row, const std::string& text) {
          const auto outcome = parse_outcome(text);
@@ -83,9 +98,9 @@ const std::vector<Column>& columns() {
       column("reason", &R::reason),
       column("device", &R::device),
       column("arch", &R::arch),
-      column("time_cold_us", &R::time_cold_us),
+      time_column("time_cold_us", &R::time_cold_us),
       column("time_cold_mad_us", &R::time_cold_mad_us),
-      column("time_warm_us", &R::time_warm_us),
+      time_column("time_warm_us", &R::time_warm_us),
       column("samples", &R::samples),
       column("stop", &R::stop),
       column("flops", &R::flops),
@@ -163,6 +178,9 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file) {
             fmt::format("{}:{}: column '{}': {}", file.string(), line.number, columns()[i].name, error.what()));
       }
     }
+    if (row.status == Outcome::ok && !row.time_cold_us)
+      throw std::runtime_error(
+          fmt::format("{}:{}: column 'time_cold_us': blank, but status is ok", file.string(), line.number));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -177,7 +195,10 @@ std::vector<NetworkCount> parse_networks(const std::string& text) {
     const std::size_t colon = item.find(':');
     if (colon == std::string::npos || colon == 0)
       throw std::runtime_error(fmt::format("'{}' is not network:count", item));
-    counts.push_back({item.substr(0, colon), parse_number<long>(item.substr(colon + 1))});
+    const long count = parse_number<long>(item.substr(colon + 1));
+    if (count < 1 || count > kMaxNetworkCount)
+      throw std::runtime_error(fmt::format("'{}': the count is outside 1 to {}", item, kMaxNetworkCount));
+    counts.push_back({item.substr(0, colon), count});
     begin = end + 1;
   }
   return counts;

@@ -60,6 +60,7 @@ struct NetworkCount {
   std::string network;
   long count;
 };
+inline constexpr long kMaxNetworkCount = 1'000'000'000;  // far above any network; sums of them do not overflow
 std::vector<NetworkCount> parse_networks(const std::string& text);
 
 }  // namespace noisefloor

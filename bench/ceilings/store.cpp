@@ -6,31 +6,19 @@
 #pragma GCC diagnostic ignored "-Wstringop-truncation"
 #include <libfccp/csv.h>
 #pragma GCC diagnostic pop
-#include <unistd.h>
 
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <stdexcept>
 #include <system_error>
+
+#include "reports/csv.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A field as RFC 4180 wants it: quoted where it holds a separator or a quote, quotes doubled. The reader takes one line
-// a row.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of("\r\n") != std::string::npos)
-    throw std::runtime_error("a CSV field cannot hold a line break: " + text);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
 
 std::string blank_or_number(double value) {
   return value > 0 ? fmt::format("{:.6g}", value) : std::string();
@@ -64,26 +52,10 @@ std::string letters_and_digits(const std::string& text) {
 void write_ceilings(const fs::path& file, const Ceilings& ceilings) {
   std::string text = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit\n";
   for (const Ceiling& row : ceilings.rows)
-    text += fmt::format("{},{:.6g},{},{},{},{},{},{}\n", csv_field(row.name), row.value, csv_field(row.unit),
-                        blank_or_number(row.datasheet), csv_field(ceilings.device), csv_field(ceilings.driver),
-                        blank_or_number(row.sm_clock_mhz), csv_field(ceilings.commit));
-  // Written beside and renamed, so that a reader or a full disk never leaves half a file.
-  const fs::path partial = file.string() + fmt::format(".{}.partial", getpid());
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  std::error_code error;
-  if (!out) {
-    fs::remove(partial, error);
-    throw std::runtime_error(
-        fmt::format("{}: cannot be written (folder missing or not writable, or disk full)", file.string()));
-  }
-  fs::rename(partial, file, error);
-  if (error) {
-    std::error_code ignored;
-    fs::remove(partial, ignored);
-    throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), error.message()));
-  }
+    text += fmt::format("{},{:.6g},{},{},{},{},{},{}\n", quote_csv(row.name), row.value, quote_csv(row.unit),
+                        blank_or_number(row.datasheet), quote_csv(ceilings.device), quote_csv(ceilings.driver),
+                        blank_or_number(row.sm_clock_mhz), quote_csv(ceilings.commit));
+  write_atomically(file, text);
 }
 
 Ceilings read_ceilings(const fs::path& file) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "reports/csv.h"
+#include "reports/sweep_csv.h"
 
 namespace noisefloor {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 long parse_count(const std::string& text) {
   long count = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || count < 1)
-    throw InvalidInput(fmt::format("column 'count' is '{}', not a whole number from 1", text));
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || count < 1 || count > kMaxNetworkCount)
+    throw InvalidInput(fmt::format("column 'count' is '{}', not a whole number from 1 to {}", text, kMaxNetworkCount));
   return count;
 }
 
@@ -51,10 +52,14 @@ void load_file(const std::filesystem::path& file, const Op& op, std::vector<Prob
       if (is_new) problems.push_back({&op, std::move(problem), text, {}});
       auto& uses = problems[place->second].uses;
       const auto same = std::find_if(uses.begin(), uses.end(), [&](const auto& u) { return u.network == use.network; });
-      if (same == uses.end())
+      if (same == uses.end()) {
         uses.push_back(use);
-      else
-        same->count += use.count;
+        continue;
+      }
+      same->count += use.count;
+      if (same->count > kMaxNetworkCount)
+        throw InvalidInput(fmt::format("column 'count': with the lines above '{}' has this problem more than {} times",
+                                       use.network, kMaxNetworkCount));
     } catch (const InvalidInput& error) {
       throw InvalidInput(fmt::format("{}:{}: {}", file.string(), line.number, error.what()));
     }
@@ -105,12 +110,12 @@ std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems
 
 std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
                                       const std::vector<std::string>& networks) {
-  if (networks.size() == 1 && networks[0] == "all") return problems;
   const auto known = network_names(problems);
   for (const std::string& name : networks)
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (name != "all" && std::find(known.begin(), known.end(), name) == known.end())
       throw InvalidInput(
           fmt::format("unknown network '{}'{} (noisefloor list networks)", name, did_you_mean(name, known)));
+  if (std::find(networks.begin(), networks.end(), "all") != networks.end()) return problems;
   std::vector<ProblemEntry> selected;
   for (const ProblemEntry& entry : problems) {
     ProblemEntry cut = entry;

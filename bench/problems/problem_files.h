@@ -33,8 +33,8 @@ std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder);
 // Network names in the order met.
 std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems);
 
-// The problems that occur in `networks` ("all": every one), their uses cut down to those. Throws InvalidInput on
-// unknown names.
+// The problems that occur in `networks` ("all" among them: every one), their uses cut down to those. Throws
+// InvalidInput on unknown names.
 std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
                                       const std::vector<std::string>& networks);
 

@@ -89,6 +89,34 @@ TEST(Csv, RefusesBrokenLines) {
   EXPECT_THROW(split_csv_line("\"a\"b"), std::runtime_error);
 }
 
+TEST(Csv, WritesWholeFilesOrNone) {
+  const TemporaryFolder folder;
+  write_atomically(folder / "file", "first\n");
+  write_atomically(folder / "file", "second\n");
+  EXPECT_EQ(read_csv(folder / "file").header.at(0), "second");
+  std::filesystem::create_directory(folder / "folder");  // a name that nothing can be renamed to
+  for (const char* name : {"folder", "nowhere/file"}) {
+    try {
+      write_atomically(folder / name, "text");
+      ADD_FAILURE() << name;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+  const auto entries = std::filesystem::directory_iterator(folder.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 2) << "a partial file was left behind";
+}
+
+TEST(Csv, NamesAFolderThatIsNoFile) {
+  const TemporaryFolder folder;
+  try {
+    read_csv(folder.path());
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()), folder.path().string() + ": cannot be read: it is a folder");
+  }
+}
+
 TEST(SweepCsv, RowsRoundTrip) {
   const TemporaryFolder folder;
   SweepRow row = timed_row("gemm", "m=1,n=2,k=3", "ptx_sm90a", "ptx", 12.5, "adm64-b1:10;sd15-b2:2");
@@ -130,6 +158,40 @@ TEST(SweepCsv, LeavesOutATornLastLineAndNamesBrokenOnes) {
   }
   std::ofstream(folder / "other.csv") << "op,who\n1,2\n";
   EXPECT_THROW(read_sweep_csv(folder / "other.csv"), std::runtime_error);
+}
+
+// The message behind "sweep.csv:", or "" when the file is accepted.
+std::string refusal(const SweepRow& row) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "sweep.csv") << sweep_csv_header() << to_csv(row);
+  try {
+    read_sweep_csv(folder / "sweep.csv");
+    return "";
+  } catch (const std::runtime_error& error) {
+    const std::string message = error.what();
+    return message.substr(message.find("sweep.csv:") + 10);
+  }
+}
+
+TEST(SweepCsv, RefusesTimesThatCannotBe) {
+  SweepRow row = timed_row("gemm", "p", "naive", "naive", -5, "");
+  EXPECT_EQ(refusal(row), "2: column 'time_cold_us': '-5' is not a time above 0");
+  row.time_cold_us = 5;
+  row.time_warm_us = 0;
+  EXPECT_EQ(refusal(row), "2: column 'time_warm_us': '0' is not a time above 0");
+  row.time_warm_us.reset();
+  EXPECT_EQ(refusal(row), "");
+  row.time_cold_us.reset();
+  EXPECT_EQ(refusal(row), "2: column 'time_cold_us': blank, but status is ok");
+  row.status = Outcome::throttled;
+  EXPECT_EQ(refusal(row), "");
+}
+
+TEST(SweepCsv, NamesTheLineOfABadNetworksCell) {
+  EXPECT_EQ(refusal(timed_row("gemm", "p", "naive", "naive", 5, "adm64")),
+            "2: column 'networks': 'adm64' is not network:count");
+  EXPECT_EQ(refusal(timed_row("gemm", "p", "naive", "naive", 5, "adm64:0")),
+            "2: column 'networks': 'adm64:0': the count is outside 1 to 1000000000");
 }
 
 TEST(SweepCsv, NetworksParse) {

@@ -114,6 +114,8 @@ TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
     EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&](const auto& entry) { return entry.op == &op; }))
         << op.name;
   EXPECT_THROW(in_networks(problems, {"adm64-b2"}), InvalidInput);
+  EXPECT_EQ(in_networks(problems, {"all", "adm64-b1"}).size(), problems.size());
+  EXPECT_THROW(in_networks(problems, {"all", "adm64-b2"}), InvalidInput);
 }
 
 std::string load_message(const std::string& text) {
@@ -133,7 +135,11 @@ TEST(ProblemFiles, NameFileLineFieldAndRange) {
   EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,4\nb,1,2,x,1\n"),
             "gemm.csv:3: problem: field 'k' is 'x', not a whole number from 1 to 16777216");
   EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,none\n"),
-            "gemm.csv:2: column 'count' is 'none', not a whole number from 1");
+            "gemm.csv:2: column 'count' is 'none', not a whole number from 1 to 1000000000");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,9223372036854775807\n"),
+            "gemm.csv:2: column 'count' is '9223372036854775807', not a whole number from 1 to 1000000000");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,1000000000\na,1,2,3,1\n"),
+            "gemm.csv:3: column 'count': with the lines above 'a' has this problem more than 1000000000 times");
   EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3\n"), "gemm.csv:2: 4 columns, the header has 5");
   EXPECT_EQ(load_message("network,m,n,k\na,1,2,3\n"), "gemm.csv:1: needs one column 'count'");
   EXPECT_EQ(load_message("network,m,n,depth,count\na,1,2,3,1\n"), "gemm.csv:2: problem: field 'k' is missing");
