@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/measure/build_info.h"
+#include "reports/csv.h"
 
 namespace noisefloor {
 namespace {
@@ -25,14 +26,34 @@ std::runtime_error file_error(const std::filesystem::path& file, const char* wha
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
 }
 
-// Cuts off a last line that a killed sweep left without its end.
-void drop_incomplete_line(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) return;
+std::runtime_error foreign_file(const std::string& place) {
+  return std::runtime_error(place + ": not written by a sweep of this version; give another --out, or --fresh");
+}
+
+std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  const std::size_t end = text.rfind('\n');
-  const std::size_t complete = end == std::string::npos ? 0 : end + 1;
-  if (complete != text.size()) std::filesystem::resize_file(file, complete);
+  return {(std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>()};
+}
+
+// Cuts off a last line that a killed sweep left without its end. `beginning` is that of every such file: one that
+// begins otherwise is not ours to cut.
+void drop_incomplete_line(const std::filesystem::path& file, const std::string& beginning) {
+  if (!std::filesystem::is_regular_file(file)) return;
+  const std::string text = read_text(file);
+  const std::size_t complete = text.rfind('\n') + 1;  // npos + 1 is 0
+  if (complete == text.size()) return;
+  if (!text.starts_with(beginning) && !beginning.starts_with(text)) throw foreign_file(file.string());
+  std::filesystem::resize_file(file, complete);
+}
+
+std::string sample_key(const std::string& line) {
+  const auto sample = nlohmann::json::parse(line);
+  SweepRow row;
+  row.op = sample.at("op").get<std::string>();
+  row.problem = sample.at("problem").get<std::string>();
+  row.dtype = sample.at("dtype").get<std::string>();
+  row.variant = sample.at("variant").get<std::string>();
+  return row.key();
 }
 
 std::vector<double> rounded(const std::vector<double>& values) {
@@ -81,29 +102,58 @@ void RunFolder::open_files(bool fresh) {
   if (fresh)
     for (const char* name : kWritten) std::filesystem::remove(folder_ / name);
   const auto sweep = folder_ / "sweep.csv";
-  drop_incomplete_line(sweep);
-  drop_incomplete_line(folder_ / "samples.jsonl");
+  drop_incomplete_line(sweep, sweep_csv_header());
+  drop_incomplete_line(folder_ / "samples.jsonl", "{\"op\":\"");
   if (std::filesystem::is_regular_file(sweep) && std::filesystem::file_size(sweep) > 0) {
     for (SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row.key(), row);
   } else {
     append_line(sweep, sweep_csv_header());
   }
+  drop_samples_without_row();
+}
+
+// Samples are written before their row: those of a sweep that was killed in between will be taken again.
+void RunFolder::drop_samples_without_row() {
+  const auto file = folder_ / "samples.jsonl";
+  std::ifstream stream(file);
+  std::string kept;
+  bool dropped = false;
+  std::size_t number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    try {
+      if (rows_.contains(sample_key(line)))
+        kept += line + "\n";
+      else
+        dropped = true;
+    } catch (const nlohmann::json::exception&) {
+      throw foreign_file(fmt::format("{}:{}", file.string(), number));
+    }
+  }
+  if (dropped) write_atomically(file, kept);
 }
 
 void RunFolder::append_line(const std::filesystem::path& file, const std::string& line) {
   const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor < 0) throw file_error(file, "cannot be written");
+  const off_t before = lseek(descriptor, 0, SEEK_END);
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t count = write(descriptor, line.data() + done, line.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       const auto failure = file_error(file, "writing failed, the rows before this one are whole");
+      (void)!ftruncate(descriptor, before);  // where it cannot be cut, opening the folder again cuts it
       close(descriptor);
-      drop_incomplete_line(file);
       throw failure;
     }
     done += static_cast<std::size_t>(count);
+  }
+  // EINVAL: not a file of a disk.
+  if (fdatasync(descriptor) != 0 && errno != EINVAL) {
+    const auto failure = file_error(file, "writing through failed");
+    close(descriptor);
+    throw failure;
   }
   if (close(descriptor) != 0) throw file_error(file, "closing failed");
 }
@@ -125,6 +175,16 @@ void RunFolder::append(const CaseResult& result) {
 
 void RunFolder::write_environment(const PlatformDescription& description, const std::string& driver_version,
                                   const std::vector<std::string>& command_line) {
+  const auto file = folder_ / "env.json";
+  auto command_lines = nlohmann::ordered_json::array();
+  if (std::filesystem::exists(file)) {
+    try {
+      command_lines = nlohmann::ordered_json::parse(read_text(file)).at("command_lines");
+    } catch (const nlohmann::json::exception&) {
+      throw foreign_file(file.string());
+    }
+  }
+  command_lines.push_back(command_line);
   const BuildInfo& build = build_info();
   char host[256] = "";
   (void)gethostname(host, sizeof host - 1);
@@ -145,16 +205,10 @@ void RunFolder::write_environment(const PlatformDescription& description, const 
       {"version", build.version},
       {"commit", build.commit},
       {"host", host},
-      {"command_line", command_line},
+      {"command_lines", command_lines},
       {"time_utc", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
   };
-  const auto file = folder_ / "env.json";
-  const auto partial = folder_ / "env.json.partial";
-  std::ofstream stream(partial);
-  stream << environment.dump(2) << "\n";
-  stream.close();
-  if (!stream) throw file_error(partial, "cannot be written");
-  std::filesystem::rename(partial, file);
+  write_atomically(file, environment.dump(2) + "\n");
 }
 
 std::string device_slug(const std::string& device) {

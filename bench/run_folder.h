@@ -15,9 +15,9 @@ namespace noisefloor {
 
 class RunFolder {
  public:
-  // Makes the folder, or opens it to go on: its rows must be of this device and commit. Locks it against a second
-  // sweep. `fresh` removes what an earlier sweep wrote there. Throws std::runtime_error naming the file and what is
-  // wrong.
+  // Makes the folder, or opens it to go on: its rows must be of this device and commit. What a killed sweep left of a
+  // case without a whole row is removed. Locks the folder against a second sweep. `fresh` removes what an earlier sweep
+  // wrote there. Throws std::runtime_error naming the file and what is wrong; files of others are left as they are.
   RunFolder(std::filesystem::path folder, const PlatformDescription& description, const std::string& commit,
             bool fresh);
   ~RunFolder();
@@ -29,11 +29,13 @@ class RunFolder {
 
   // Writes through to the disk. Throws std::runtime_error when it is full or gone.
   void append(const CaseResult& result);
+  // env.json: the machine, the build, and every command line that wrote here, the latest last.
   void write_environment(const PlatformDescription& description, const std::string& driver_version,
                          const std::vector<std::string>& command_line);
 
  private:
   void open_files(bool fresh);
+  void drop_samples_without_row();
   void append_line(const std::filesystem::path& file, const std::string& line);
 
   std::filesystem::path folder_;
