@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "reports/sweep_csv.h"
+
 namespace noisefloor {
 namespace {
 
@@ -50,6 +52,15 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
     }
   }
   return cases;
+}
+
+std::string row_key(const Case& test_case) {
+  SweepRow row;
+  row.op = test_case.op().name;
+  row.problem = test_case.text;
+  row.dtype = to_string(test_case.dtype);
+  row.variant = test_case.candidate.name;
+  return row.key();
 }
 
 }  // namespace noisefloor

@@ -21,4 +21,7 @@ struct Selection {
 // any name that nothing has.
 std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host);
 
+// The key of the case's row, SweepRow::key().
+std::string row_key(const Case& test_case);
+
 }  // namespace noisefloor

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <regex>
+
+#include "bench/selection.h"
 
 namespace noisefloor {
 namespace {
@@ -26,7 +27,8 @@ class SilentReporter final : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-// Every benchmark has every counter, so that no consumer of the JSON meets a row with fewer: NaN is "not measured".
+// Every benchmark that is ok has every counter, so that no consumer of the JSON meets one with fewer: NaN is "not
+// measured". Google Benchmark keeps no counters of those with an error.
 void set_counters(benchmark::State& state, const SweepRow& row) {
   const auto set = [&](const char* name, const auto& value) {
     state.counters[name] = value ? static_cast<double>(*value) : std::numeric_limits<double>::quiet_NaN();
@@ -36,7 +38,10 @@ void set_counters(benchmark::State& state, const SweepRow& row) {
   set("time_warm_us", row.time_warm_us);
   set("gflops", row.gflops);
   set("gbps", row.gbps);
+  set("flops", std::optional(row.flops));
+  set("bytes", std::optional(row.bytes));
   set("ai", row.ai);
+  set("attainable_gflops", row.attainable_gflops);
   set("pct_of_roof", row.pct_of_roof);
   set("dram_read_bytes", row.dram_read_bytes);
   set("dram_write_bytes", row.dram_write_bytes);
@@ -48,8 +53,10 @@ void set_counters(benchmark::State& state, const SweepRow& row) {
   set("smem_bytes", row.smem_bytes);
   set("spill_bytes", row.spill_bytes);
   set("workspace_bytes", row.workspace_bytes);
+  set("prepare_us", row.prepare_us);
   set("sm_clock_mhz", row.sm_clock_mhz);
   set("max_rel_error", row.max_rel_error);
+  set("tolerance", row.tolerance);
 }
 
 }  // namespace
@@ -57,24 +64,15 @@ void set_counters(benchmark::State& state, const SweepRow& row) {
 Sweep::Sweep(CaseRunner& runner, RunFolder& folder, Options options)
     : runner_(&runner), folder_(&folder), options_(options), start_(std::chrono::steady_clock::now()) {}
 
-void Sweep::register_cases(const std::vector<Case>& cases, const std::string& filter) {
-  const bool negative = !filter.empty() && filter[0] == '-';
-  const std::regex pattern(filter.empty() ? "." : negative ? filter.substr(1) : filter, std::regex::extended);
+void Sweep::register_cases(const std::vector<Case>& cases) {
   for (const Case& test_case : cases) {
-    const std::string name = test_case.name();
-    if (!filter.empty() && std::regex_search(name, pattern) == negative) continue;
-    SweepRow row;  // for its key alone
-    row.op = test_case.op().name;
-    row.problem = test_case.text;
-    row.dtype = to_string(test_case.dtype);
-    row.variant = test_case.candidate.name;
-    if (folder_->rows().contains(row.key())) {
+    if (folder_->rows().contains(row_key(test_case))) {
       ++already_done_;
       continue;
     }
     ++total_;
     // One call a case: how often it runs inside is the stopping rule's business. The time is given, not taken.
-    benchmark::RegisterBenchmark(name.c_str(),
+    benchmark::RegisterBenchmark(test_case.name().c_str(),
                                  [this, test_case](benchmark::State& state) { run_case(test_case, state); })
         ->Iterations(1)
         ->UseManualTime()
@@ -100,12 +98,12 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   }
   device_lost_ = result.device_lost;
   report_progress(result.row);
-  set_counters(state, result.row);
   if (result.row.status != Outcome::ok) {
     const std::string reason = fmt::format("{}: {}", to_string(result.row.status), result.row.reason);
     state.SkipWithError(reason.c_str());
     return;
   }
+  set_counters(state, result.row);
   // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in
   // iterations, and the stopping rule takes as many samples as it needs: each is then one measurement.
   const auto samples = options_.repetitions ? 1 : static_cast<benchmark::IterationCount>(result.cold_us.size());
@@ -126,10 +124,15 @@ void Sweep::report_progress(const SweepRow& row) {
              row.op, row.problem, row.dtype, row.variant, outcome, duration_text(left));
 }
 
-std::size_t Sweep::run(bool own_display) {
-  if (total_ == 0 && own_display) return 0;  // Google Benchmark would complain
+void Sweep::run(bool own_display) {
+  if (total_ == 0) return;  // Google Benchmark would complain
+  const std::string everything =
+      ".";  // the cases were chosen before; --benchmark_filter would match against more than names
   SilentReporter silent;
-  return own_display ? benchmark::RunSpecifiedBenchmarks(&silent) : benchmark::RunSpecifiedBenchmarks();
+  if (own_display)
+    benchmark::RunSpecifiedBenchmarks(&silent, everything);
+  else
+    benchmark::RunSpecifiedBenchmarks(everything);
 }
 
 }  // namespace noisefloor

@@ -20,12 +20,10 @@ class Sweep {
   };
   Sweep(CaseRunner& runner, RunFolder& folder, Options options);
 
-  // Registers the cases that the run folder has no row for. `filter` is Google Benchmark's, for the count of what will
-  // run.
-  void register_cases(const std::vector<Case>& cases, const std::string& filter);
-  // Runs them through Google Benchmark, with its own reporters when `benchmark_format` is asked for. Returns how many
-  // of the registered cases matched the filter.
-  std::size_t run(bool own_display);
+  // Registers the cases that the run folder has no row for.
+  void register_cases(const std::vector<Case>& cases);
+  // Runs all of them through Google Benchmark, with its own reporters when not `own_display`.
+  void run(bool own_display);
 
   std::size_t already_done() const { return already_done_; }
   std::size_t left_by_budget() const { return left_by_budget_; }

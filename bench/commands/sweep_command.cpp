@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "bench/ceilings/store.h"
+#include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
 #include "bench/measure/build_info.h"
 #include "bench/measure/nvml.h"
@@ -40,26 +40,6 @@ Selection selection_of(const SweepArguments& arguments, const std::vector<Proble
   return selection;
 }
 
-std::string benchmark_filter(const Invocation& invocation) {
-  const std::string prefix = "--benchmark_filter=";
-  for (const std::string& argument : invocation.benchmark_arguments) {
-    if (argument.rfind(prefix, 0) != 0) continue;
-    const std::string filter = argument.substr(prefix.size());
-    try {
-      (void)std::regex(filter, std::regex::extended);
-    } catch (const std::regex_error&) {
-      throw InvalidInput(fmt::format("--benchmark_filter: '{}' is no regular expression", filter));
-    }
-    return filter == "all" ? "" : filter;
-  }
-  return "";
-}
-
-bool has_argument(const Invocation& invocation, const std::string& prefix) {
-  return std::any_of(invocation.benchmark_arguments.begin(), invocation.benchmark_arguments.end(),
-                     [&](const std::string& argument) { return argument.rfind(prefix, 0) == 0; });
-}
-
 void initialize_benchmark(const Invocation& invocation) {
   static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
   texts = {invocation.arguments.front()};
@@ -73,23 +53,11 @@ void initialize_benchmark(const Invocation& invocation) {
 
 // After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
 // process goes on behind it.
-[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out) {
+[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out, bool has_benchmark_out) {
   fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
-  std::vector<std::string> texts;
-  bool drop_value = false;
-  for (const std::string& argument : invocation.arguments) {
-    if (drop_value) {
-      drop_value = false;
-      continue;
-    }
-    if (argument == "--fresh" || argument.rfind("--out=", 0) == 0) continue;
-    if (argument == "--out") {
-      drop_value = true;
-      continue;
-    }
-    texts.push_back(argument);
-  }
-  texts.insert(texts.end(), {"--out", out.string()});
+  if (has_benchmark_out)
+    fmt::print(stderr, "--benchmark_out ends here; the cases that follow are in {} alone\n", out.string());
+  std::vector<std::string> texts = command_line_to_go_on(invocation.arguments, out);
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
@@ -101,12 +69,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
   std::vector<SweepRow> rows;  // of this sweep's cases, in its order
   int failed = 0;
   for (const Case& test_case : cases) {
-    SweepRow key;
-    key.op = test_case.op().name;
-    key.problem = test_case.text;
-    key.dtype = to_string(test_case.dtype);
-    key.variant = test_case.candidate.name;
-    const auto found = folder.rows().find(key.key());
+    const auto found = folder.rows().find(row_key(test_case));
     if (found == folder.rows().end()) continue;
     rows.push_back(found->second);
     if (found->second.status == Outcome::incorrect || found->second.status == Outcome::cuda_error) ++failed;
@@ -137,21 +100,22 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   const auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
-  const std::string filter = benchmark_filter(invocation);
+  const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
   initialize_benchmark(invocation);
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
   const Selection selection = selection_of(arguments, problems, description.is_host);
-  const auto cases = select_cases(problems, selection, description.is_host);
+  auto cases = select_cases(problems, selection, description.is_host);
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
 
-  if (has_argument(invocation, "--benchmark_list_tests")) {
-    const std::regex pattern(filter.empty() ? "." : filter, std::regex::extended);
-    for (const Case& test_case : cases)
-      if (std::regex_search(test_case.name(), pattern)) fmt::print("{}\n", test_case.name());
+  std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.name()); });
+  if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
+  if (flags.list_tests) {
+    for (const Case& test_case : cases) fmt::print("{}\n", test_case.name());
     return kDone;
   }
+  require_writable_out(flags);
 
   const GpuMonitor monitor =
       description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
@@ -174,18 +138,13 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   CaseRunner runner(*platform, &ceilings, options);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
-  const bool own_display = !has_argument(invocation, "--benchmark_format");
-  Sweep session(runner, folder, {arguments.budget, has_argument(invocation, "--benchmark_repetitions")});
-  session.register_cases(cases, filter);
+  Sweep session(runner, folder, {arguments.budget, flags.repetitions});
+  session.register_cases(cases);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
-  const std::size_t matched = session.run(own_display);
-  if (matched == 0 && session.already_done() == 0) {
-    fmt::print(stderr, "no case matches --benchmark_filter={}\n", filter);
-    return kCouldNot;
-  }
-  if (session.device_lost()) start_again(invocation, folder.path());
-  return finish(folder, session, cases, own_display);
+  session.run(!flags.format);
+  if (session.device_lost()) start_again(invocation, folder.path(), !flags.out.empty());
+  return finish(folder, session, cases, !flags.format);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -49,6 +50,12 @@ def rows(folder):
         (["sweep", "--device", "host", "--benchmark_filter=("], "is no regular expression"),
         (["sweep", "--device", "host", "--benchmark_filter=nothing_is_named_so"], "no case matches"),
         (["sweep", "--device", "host", "--benchmark_flter=x"], "benchmark_flter"),
+        (["sweep", "--device", "host", "--benchmark_format=foo"], "--benchmark_format is 'foo', not one of console"),
+        (["sweep", "--device", "host", "--benchmark_out_format=xml"], "--benchmark_out_format is 'xml', not one of"),
+        (["sweep", "--device", "host", "--benchmark_color=mauve"], "--benchmark_color is 'mauve', not one of"),
+        (["sweep", "--device", "host", "--benchmark_time_unit=h"], "--benchmark_time_unit is 'h', not one of"),
+        (["sweep", "--device", "host", "--benchmark_list_tests=perhaps"], "--benchmark_list_tests is 'perhaps', not"),
+        (["sweep", "--device", "host", "--benchmark_out=nowhere/x"], "--benchmark_out: 'nowhere/x' cannot be written"),
         (["sweep", "--device", "seven"], "not 'host' or a device number"),
         (["sweep", "--problems", "no-such-folder"], "no such folder"),
         (["sweep", "--counters", "maybe"], "maybe"),
@@ -70,6 +77,8 @@ def test_bad_input_is_named_and_exits_2(arguments, says, tmp_path):
     assert result.returncode == 2, result
     assert says in result.stderr + result.stdout
     assert "Traceback" not in result.stderr and "terminate" not in result.stderr
+    if "--counters" not in arguments:  # whether they can be had is known only once the run folder is there
+        assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline"])
@@ -94,7 +103,7 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
     assert len(samples) == 3 and all(len(s["cold_us"]) >= 5 for s in samples)
     environment = json.loads((out / "env.json").read_text())
-    assert environment["command_line"][1] == "sweep" and environment["commit"]
+    assert environment["command_lines"][0][1] == "sweep" and environment["commit"]
 
     result = run("roofline", out)
     assert result.returncode == 0, result.stderr
@@ -104,6 +113,7 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     again = sweep(problems, out)
     assert again.returncode == 0 and "3 cases are already in" in again.stderr
     assert len(rows(out)) == 3
+    assert len(json.loads((out / "env.json").read_text())["command_lines"]) == 2
 
 
 def test_google_benchmark_flags(problems, tmp_path):
@@ -120,7 +130,37 @@ def test_google_benchmark_flags(problems, tmp_path):
     assert report[0]["real_time"] == pytest.approx(float(row["time_cold_us"]), rel=1e-3)
     assert report[0]["iterations"] == int(row["samples"])
     assert report[0]["pct_of_roof"] == pytest.approx(float(row["pct_of_roof"]), rel=1e-3)
-    assert "dram_read_bytes" in report[0]  # every benchmark has every counter
+    numbers = [name for name, text in row.items() if name not in ("samples", "problem") and text.replace(".", "").isdigit()]
+    assert {"flops", "bytes", "attainable_gflops", "tolerance"} <= set(numbers)
+    for name in numbers:
+        assert report[0][name] == pytest.approx(float(row[name]), rel=1e-3), name
+    assert "dram_read_bytes" in report[0] and "prepare_us" in report[0]  # every ok benchmark has every counter
+
+
+@pytest.mark.parametrize(
+    "filter, count",
+    [("k=24", 1), ("host$", 3), ("^gemm/m=16", 1), ("-m=16", 2), ("all", 3), ("", 3), ("k=(8|24)/", 3), ("-host$", 0)],
+)
+def test_filter_means_the_same_to_list_and_run(filter, count, problems, tmp_path):
+    flag = f"--benchmark_filter={filter}"
+    listed = sweep(problems, tmp_path / "a", flag, "--benchmark_list_tests=true")
+    ran = sweep(problems, tmp_path / "b", flag, "--benchmark_list_tests=false")
+    if count == 0:
+        assert listed.returncode == ran.returncode == 2
+        assert "no case matches --benchmark_filter" in listed.stderr and not (tmp_path / "b").exists()
+        return
+    assert listed.returncode == ran.returncode == 0, ran.stderr
+    names = ["/".join(row[column] for column in ("op", "problem", "dtype", "variant")) for row in rows(tmp_path / "b")]
+    assert listed.stdout.splitlines() == names and len(names) == count
+
+
+def test_rows_that_are_not_ok_are_errors_in_the_json(problems, tmp_path):
+    result = sweep(problems, tmp_path / "a", "--variants", "naive", "--benchmark_format=json")
+    entries = json.loads(result.stdout)["benchmarks"]
+    assert len(entries) == 3
+    for entry in entries:
+        assert entry["error_occurred"] and entry["error_message"].startswith("no_device: ")
+        assert "gflops" not in entry
 
 
 def test_repetitions_and_output_file(problems, tmp_path):
@@ -176,6 +216,46 @@ def test_run_folder_of_another_build_is_left_alone(problems, tmp_path):
     assert result.returncode == 2 and "holds rows of commit 0123456789ab" in result.stderr
     assert (out / "sweep.csv").read_text() == before
     assert sweep(problems, out, "--fresh").returncode == 0
+
+
+@pytest.mark.skipif(not (shutil.which("git") and shutil.which("cmake")), reason="needs git and cmake")
+def test_every_dirty_tree_is_a_build_of_its_own(tmp_path):
+    root = Path(__file__).parents[2]
+    tree = tmp_path / "tree"
+    (tree / "bench" / "measure").mkdir(parents=True)
+    (tree / "bench" / "measure" / "build_info.cpp.in").write_text("@COMMIT@")
+    kernel = tree / "kernel.cu"
+    kernel.write_text("one\n")
+
+    def git(*arguments):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
+        return subprocess.run(["git", "-C", tree, *identity, *arguments], check=True, capture_output=True, text=True).stdout
+
+    def commit():
+        script = root / "scripts" / "cmake" / "build_info.cmake"
+        output = tmp_path / "build_info.cpp"
+        subprocess.run(["cmake", "-D", f"SOURCE={tree}", "-D", f"OUTPUT={output}", "-P", script], check=True)
+        return output.read_text().strip()
+
+    assert commit() == "unknown"  # not a checkout
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    clean = commit()
+    assert clean == git("rev-parse", "--short=12", "HEAD").strip()
+    kernel.write_text("two\n")
+    two = commit()
+    kernel.write_text("three\n")
+    three = commit()
+    (tree / "new.cu").write_text("four\n")
+    four = commit()
+    (tree / "new.cu").write_text("five\n")
+    five = commit()
+    assert len({clean, two, three, four, five}) == 5
+    assert all(name.startswith(f"{clean}-dirty.") for name in (two, three, four, five))
+    kernel.write_text("two\n")
+    (tree / "new.cu").unlink()
+    assert commit() == two
 
 
 def test_unwritable_place(problems, tmp_path):

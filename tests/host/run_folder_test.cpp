@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/commands/benchmark_flags.h"
 #include "bench/problems/problem_files.h"
 #include "bench/selection.h"
 #include "tests/support/temporary_folder.h"
@@ -96,13 +97,62 @@ TEST(RunFolder, WritesItsEnvironment) {
   const auto environment = nlohmann::json::parse(slurp(temporary / "run" / "env.json"));
   EXPECT_EQ(environment["device"], "Test GPU");
   EXPECT_EQ(environment["driver"], "580.1");
-  EXPECT_EQ(environment["command_line"].size(), 2u);
+  EXPECT_EQ(environment["command_lines"].size(), 1u);
+  folder.write_environment(description(), "580.1", {"noisefloor", "sweep", "--budget", "9"});
+  const auto resumed = nlohmann::json::parse(slurp(temporary / "run" / "env.json"));
+  EXPECT_EQ(resumed["command_lines"],
+            nlohmann::json::parse(R"([["noisefloor", "sweep"], ["noisefloor", "sweep", "--budget", "9"]])"));
+}
+
+TEST(RunFolder, DropsSamplesOfARowThatWasNotWritten) {
+  const TemporaryFolder temporary;
+  const auto samples = temporary / "run" / "samples.jsonl";
+  std::string kept;
+  {
+    RunFolder folder(temporary / "run", description(), "abc", false);
+    folder.append(result("naive"));
+    kept = slurp(samples);
+  }
+  // As a sweep leaves it that was killed between the samples and the row.
+  std::string orphan = kept;
+  orphan.replace(orphan.find("naive"), 5, "tiled");
+  std::ofstream(samples, std::ios::app) << orphan;
+  RunFolder folder(temporary / "run", description(), "abc", false);
+  EXPECT_EQ(slurp(samples), kept);
+  folder.append(result("tiled"));
+  EXPECT_EQ(slurp(samples), kept + orphan);
+}
+
+TEST(RunFolder, LeavesForeignFilesAlone) {
+  const std::string header = sweep_csv_header();
+  const std::pair<const char*, const char*> foreign[] = {
+      {"sweep.csv", "my notes"},      {"sweep.csv", "my notes\nwithout an end"}, {"sweep.csv", "my,own\n1,2\n"},
+      {"samples.jsonl", "of my own"}, {"samples.jsonl", "of my own\n"},
+  };
+  for (const auto& [name, text] : foreign) {
+    const TemporaryFolder temporary;
+    std::ofstream(temporary / name) << text;
+    EXPECT_THROW(RunFolder(temporary.path(), description(), "abc", false), std::runtime_error) << text;
+    EXPECT_EQ(slurp(temporary / name), text);
+  }
+  const TemporaryFolder torn;  // killed while writing the header
+  std::ofstream(torn / "sweep.csv") << header.substr(0, 20);
+  EXPECT_EQ(RunFolder(torn.path(), description(), "abc", false).rows().size(), 0u);
+  EXPECT_EQ(slurp(torn / "sweep.csv"), header);
 }
 
 TEST(RunFolder, SlugsNames) {
   EXPECT_EQ(device_slug("NVIDIA H200"), "nvidia-h200");
   EXPECT_EQ(device_slug("AMD EPYC (2 cores)"), "amd-epyc-2-cores");
   EXPECT_EQ(device_slug("()"), "device");
+}
+
+TEST(RunFolder, IsGoneOnWithBehindALostDevice) {
+  const std::vector<std::string> arguments = {
+      "noisefloor", "sweep", "--fresh", "--out", "a", "--benchmark_out=x.json", "--benchmark_out_format=csv",
+      "--ops",      "gemm",  "--out=b"};
+  EXPECT_EQ(command_line_to_go_on(arguments, "runs/c"),
+            (std::vector<std::string>{"noisefloor", "sweep", "--ops", "gemm", "--out", "runs/c"}));
 }
 
 TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
@@ -167,6 +217,7 @@ TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
     EXPECT_EQ(test_case.op().name, "gemm");
   }
   for (const Case& test_case : select_cases(problems, adm, false)) EXPECT_NE(test_case.candidate.kind, Kind::host);
+  EXPECT_EQ(row_key(on_host[0]), "gemm|" + on_host[0].text + "|bf16|" + on_host[0].candidate.name);
   EXPECT_THROW(select_cases(problems, {{"gem"}, {"all"}, {}, {}, {"bf16"}}, true), InvalidInput);
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {"naiv"}, {}, {"bf16"}}, true), InvalidInput);
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {"fast"}, {"bf16"}}, true), InvalidInput);
