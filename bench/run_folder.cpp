@@ -19,8 +19,8 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kWritten[] = {"sweep.csv",    "samples.jsonl", "env.json",
-                                    "ceilings.csv", "networks.csv", "roofline.csv",  "plan.csv"};
+constexpr const char* kWritten[] = {"sweep.csv",    "samples.jsonl", "env.json", "ceilings.csv",
+                                    "networks.csv", "roofline.csv",  "plan.csv"};
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
