@@ -18,15 +18,18 @@ struct ClusterArguments {
   Tensors t;
   int hw, channels, bundles;  // bundles: of an image
   int width;                  // channels of a group
+  int stages;                 // parts of a tile that are waited for one after the other
+  int stage_accesses;         // of a thread in each
   float eps;
   float size_inverse;  // 1 / (hw * width)
   // For divide.
-  float bundles_inverse, width_inverse, columns_inverse;
+  float bundles_inverse, width_inverse;
   ClusterPlan plan;
 };
 
+constexpr int kStages = 4;  // at most
 constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr int kTeam = 8;  // lanes that reduce one group
+constexpr int kTeam = 16;  // lanes that reduce one group
 
 // value / divisor, given 1.0f / divisor; exact for value < 2^21: (value + 1/2) / divisor is 1 / (2 divisor) or more
 // away from an integer, and rounding moves it by less than 2^-23 of itself, 1 / (4 divisor).
@@ -44,91 +47,113 @@ __device__ __forceinline__ float team_sum(float value) {
   return value;
 }
 
-// One exchange of transpose_sum: halves the number of values that a lane holds.
-template <int kHalf>
-__device__ __forceinline__ void transpose_step(float (&v)[16]) {
-  const bool upper = (linear_thread() & (2 * kHalf)) != 0;
-#pragma unroll
-  for (int i = 0; i < kHalf; ++i) {
-    const float send = upper ? v[i] : v[i + kHalf];
-    const float keep = upper ? v[i + kHalf] : v[i];
-    v[i] = keep + __shfl_xor_sync(kAllLanes, send, 2 * kHalf);
+// Until all but the last `later` stages of the thread's copies have arrived.
+__device__ __forceinline__ void wait_stages(int later) {
+  switch (later) {
+    case 3:
+      return ptx::cp_async_wait<3>();
+    case 2:
+      return ptx::cp_async_wait<2>();
+    case 1:
+      return ptx::cp_async_wait<1>();
+    default:
+      return ptx::cp_async_wait<0>();
   }
 }
 
-// Sums 16 values over the warp in 16 shuffles: lane l returns the total of value l / 2.
-__device__ __forceinline__ float transpose_sum(float (&v)[16]) {
-  transpose_step<8>(v);
-  transpose_step<4>(v);
-  transpose_step<2>(v);
-  transpose_step<1>(v);
-  return v[0] + __shfl_xor_sync(kAllLanes, v[0], 1);
-}
-
-// For channels first .. first + 7 of the block: the value that the first channel of their group has in the tile's first
-// row.
+// For channels first .. first + 7 of the block: the value that the first channel of their group has in the block's
+// first row, at `row`.
 template <class T>
-__device__ __forceinline__ void group_shifts(const ClusterArguments& a, const char* tile, int first,
-                                             float (&shift)[8]) {
+__device__ __forceinline__ void group_shifts(const ClusterArguments& a, const T* row, int first, float (&shift)[8]) {
   int start = divide(first, a.width_inverse) * a.width;
+  if (a.plan.entries == 2) {
+    const int split = start + a.width - first;
+    const float low = to_float(row[start]);
+    const float high = split < 8 ? to_float(row[start + a.width]) : low;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) shift[i] = i < split ? low : high;
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     if (first + i == start + a.width) start += a.width;
-    shift[i] = to_float(reinterpret_cast<const T*>(tile)[start]);
+    shift[i] = to_float(row[start]);
   }
 }
 
-// Sum and sum of squares of x - shift for each channel, shift being the first value of the channel's group in the
-// block: a warp takes one 16-byte column (8 channels), a lane every 32nd row of the warp's part.
+// What a thread has seen of its eight channels: sums of x - shift, then of its squares.
+struct ChannelSums {
+  float shift[8], v[16];
+};
+
+// Adds the rows from `r` on, `count` of them at most, every tile_rows-th; `source` moves along.
 template <class T>
-__device__ __forceinline__ void channel_sums(const ClusterArguments& a, const char* tile, int rows, float* sums) {
-  const ClusterPlan& plan = a.plan;
-  const int lane = linear_thread() % 32;
-  const int warps = plan.threads / 32;
-#pragma unroll 1
-  for (int task = linear_thread() / 32; task < plan.columns * plan.parts; task += warps) {
-    const int part = divide(task, a.columns_inverse);
-    const int column = task - part * plan.columns;
-    float shift[8], v[16] = {};
-    group_shifts<T>(a, tile, column * 8, shift);
-    const char* source = tile + column * 16;
+__device__ __forceinline__ void add_rows(const ClusterArguments& a, ChannelSums& sums, const char*& source, int& r,
+                                         int count, int rows, int tile_step) {
 #pragma unroll 2
-    for (int r = part * 32 + lane; r < rows; r += plan.parts * 32) {
-      float value[8];
-      unpack_vector<T>(*reinterpret_cast<const uint4*>(source + r * plan.pitch), value);
+  for (int k = 0; k < count && r < rows; ++k, r += a.plan.tile_rows) {
+    float value[8];
+    unpack_vector<T>(*reinterpret_cast<const uint4*>(source), value);
+    source += tile_step;
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float d = value[i] - shift[i];
-        v[i] += d;
-        v[i + 8] += d * d;
-      }
+    for (int i = 0; i < 8; ++i) {
+      const float d = value[i] - sums.shift[i];
+      sums.v[i] += d;
+      sums.v[i + 8] += d * d;
     }
-    const float total = transpose_sum(v);
-    const int index = lane / 2;  // 0..7 sums, 8..15 squares
-    const int channels = plan.columns * 8;
-    if (lane % 2 == 0) sums[(part * 2 + index / 8) * channels + column * 8 + index % 8] = total;
   }
+}
+
+// Leaves the thread's sums for group_moments, [entry][row]: entry 2 * column for its first group and 2 * column + 1 for
+// its second, or an entry for each channel where eight channels may span more groups.
+__device__ __forceinline__ void store_sums(const ClusterArguments& a, const ChannelSums& sums, float2* shared) {
+  const int column = static_cast<int>(threadIdx.x);
+  const int pitch = a.plan.tile_rows | 1;
+  float2* out = shared + column * a.plan.entries * pitch + threadIdx.y;
+  if (a.plan.entries == 8) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) out[i * pitch] = {sums.v[i], sums.v[i + 8]};
+    return;
+  }
+  const int split = (divide(column * 8, a.width_inverse) + 1) * a.width - column * 8;
+  float2 low{}, high{};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const bool in_low = i < split;
+    low.x += in_low ? sums.v[i] : 0.0f;
+    low.y += in_low ? sums.v[i + 8] : 0.0f;
+    high.x += in_low ? 0.0f : sums.v[i];
+    high.y += in_low ? 0.0f : sums.v[i + 8];
+  }
+  out[0] = low;
+  out[pitch] = high;
 }
 
 // Mean and M2 of group `j` of the bundle over this block's rows, to all lanes of a team.
 template <class T>
-__device__ __forceinline__ float2 group_moments(const ClusterArguments& a, const char* tile, const float* sums,
+__device__ __forceinline__ float2 group_moments(const ClusterArguments& a, const char* tile, const float2* sums,
                                                 int rows, int j) {
-  const int channels = a.plan.columns * 8;
+  const int begin = j * a.width;
+  const int end = begin + a.width;
+  const bool pairs = a.plan.entries == 2;
+  const int pitch = a.plan.tile_rows | 1;
+  const int last = pairs ? (end + 7) / 8 : end;
   float sum = 0, squares = 0;
 #pragma unroll 1
-  for (int part = 0; part < a.plan.parts; ++part) {
-#pragma unroll 1
-    for (int c = linear_thread() % kTeam; c < a.width; c += kTeam) {
-      sum += sums[2 * part * channels + j * a.width + c];
-      squares += sums[(2 * part + 1) * channels + j * a.width + c];
+  for (int i = pairs ? begin / 8 : begin; i < last; ++i) {
+    const int entry = pairs ? 2 * i + (i * 8 < begin ? 1 : 0) : i;
+#pragma unroll 4
+    for (int row = linear_thread() % kTeam; row < a.plan.tile_rows; row += kTeam) {
+      const float2 part = sums[entry * pitch + row];
+      sum += part.x;
+      squares += part.y;
     }
   }
   sum = team_sum(sum);
   squares = team_sum(squares);
   if (rows == 0) return {0, 0};
   const float offset = sum * ptx::rcp_approx(static_cast<float>(rows * a.width));
-  return {to_float(reinterpret_cast<const T*>(tile)[j * a.width]) + offset, fmaxf(squares - sum * offset, 0.0f)};
+  return {to_float(reinterpret_cast<const T*>(tile)[begin]) + offset, fmaxf(squares - sum * offset, 0.0f)};
 }
 
 __device__ __forceinline__ int rows_of(const ClusterArguments& a, int rank) {
@@ -158,11 +183,12 @@ __device__ __forceinline__ float2 merge_blocks(const ClusterArguments& a, const 
 
 template <class T, bool kActivate>
 __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
-  extern __shared__ __align__(16) char tile[];  // [rows][pitch]
+  extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
   const ClusterPlan& plan = a.plan;
-  auto* sums = reinterpret_cast<float*>(tile + plan.rows * plan.pitch);                 // [parts][2][columns * 8]
-  auto* moments = reinterpret_cast<float2*>(sums + plan.parts * 2 * plan.columns * 8);  // [blocks][bundle]
-  float2* finals = moments + plan.blocks * plan.bundle;                                 // [bundle]: mean, rstd
+  const int pitch = plan.columns * 16;
+  auto* sums = reinterpret_cast<float2*>(tile + plan.rows * pitch);         // [columns][entries][tile_rows | 1]
+  float2* moments = sums + plan.sums();                                     // [blocks][bundle]
+  float2* finals = moments + plan.blocks * plan.bundle;                     // [bundle]: mean, rstd
   const std::uint32_t arrived = ptx::shared_address(finals + plan.bundle);  // mbarrier: moments are complete
   const int rank = static_cast<int>(ptx::cluster_rank());
   const int unit = static_cast<int>(ptx::cluster_index());
@@ -175,20 +201,31 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   const std::int64_t offset =
       (static_cast<std::int64_t>(image) * a.hw + rank * plan.rows + first) * a.channels + channel;
   const std::int64_t step = static_cast<std::int64_t>(plan.tile_rows) * a.channels;
-  const int tile_offset = first * plan.pitch + column * 16;
-  const int tile_step = plan.tile_rows * plan.pitch;
+  const int tile_offset = first * pitch + column * 16;
+  const int tile_step = plan.tile_rows * pitch;
 
+  // In stages, so that the first rows are summed while the last ones travel. A thread sums what it has copied itself:
+  // no barrier between.
   {
     const T* source = static_cast<const T*>(a.t.x) + offset;
     std::uint32_t destination = ptx::shared_address(tile) + tile_offset;
+    int r = first;
+#pragma unroll 1
+    for (int stage = 0; stage < a.stages; ++stage) {
 #pragma unroll 4
-    for (int r = first; r < rows; r += plan.tile_rows) {
-      ptx::cp_async_16(destination, source, true);
-      source += step;
-      destination += tile_step;
+      for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
+        ptx::cp_async_16(destination, source, true);
+        source += step;
+        destination += tile_step;
+      }
+      ptx::cp_async_commit();
     }
   }
-  ptx::cp_async_commit();
+  ChannelSums seen{};
+  if (rows > 0)
+    group_shifts<T>(a,
+                    static_cast<const T*>(a.t.x) + offset - first * static_cast<std::int64_t>(a.channels) - column * 8,
+                    column * 8, seen.shift);
   if (plan.blocks > 1) {
     if (linear_thread() == 0) {
       ptx::mbarrier_init(arrived, 1);
@@ -211,13 +248,20 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
       ptx::prefetch_l2(parameter(a.t.shift, row));
     }
   }
-  ptx::cp_async_wait<0>();
-  __syncthreads();
+  {
+    const char* source = tile + tile_offset;
+    int r = first;
+#pragma unroll 1
+    for (int later = a.stages - 1; later >= 0; --later) {
+      wait_stages(later);
+      add_rows<T>(a, seen, source, r, a.stage_accesses, rows, tile_step);
+    }
+  }
+  store_sums(a, seen, sums);
   const int thread = linear_thread();
-  const int teams = plan.threads / kTeam;  // of whole warps: the block's last, partial warp only copies
+  const int teams = plan.threads / kTeam;  // of whole warps: the block's last, partial warp does not reduce
   const int team = thread / kTeam;
   const int team_lane = thread % kTeam;
-  if (thread < plan.threads) channel_sums<T>(a, tile, rows, sums);
   if (plan.blocks > 1) ptx::cluster_wait();  // every block runs: its shared memory may be written
   const uint4 gamma = load_16_bytes<CacheHint::read_only>(parameter(a.t.gamma, channel));
   const uint4 beta = load_16_bytes<CacheHint::read_only>(parameter(a.t.beta, channel));

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace noisefloor::groupnorm {
 namespace {
 
 constexpr int kSharedBytesPerSm = 228 * 1024;
-constexpr int kFewestThreads = 96;
-constexpr int kThreadsPerSm = 1024;  // of 64 registers, which is what the kernel takes
+constexpr int kThreadsPerSm = 1024;  // of 64 registers
+constexpr int kThreadChoices[] = {64, 96, 128, 192, 288, 384, 480};
 
 // SMs that clusters of `blocks` can use: a cluster lies within one GPC, and GPCs of 16 or 18 SMs leave a rest. The
 // shares are what cudaOccupancyMaxActiveClusters says of an H200 (132, 132, 124, 120 and 112 of 132).
@@ -17,41 +18,37 @@ double usable_sms(int blocks, int sm_count) {
   return share * sm_count;
 }
 
-// What a choice of bundle and cluster size makes of an SM.
-struct Load {
-  std::int64_t vectors;  // 16-byte accesses of a block's tile
-  std::int64_t blocks;   // that share an SM
-  double waves;          // of resident clusters
-};
-
-Load load_of(const Problem& p, const ClusterPlan& plan, int sm_count) {
+// A guess at microseconds, but for a part that all plans of a problem share, good for comparing plans: the coefficients
+// were fitted to the times of 5400 plans of 108 problems (README). A wave of resident clusters costs latency, of the
+// cluster, of each thread's accesses and of the threads to reduce; rows that are no multiple of 32 or 64 bytes cost
+// memory traffic.
+double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   constexpr int kReserved = 1024;  // the driver's, of each block
   const std::int64_t units = p.n * (p.groups / plan.bundle);
-  const std::int64_t fit = std::clamp(kSharedBytesPerSm / (plan.shared_bytes() + kReserved), 1, 16);
-  const double resident = std::max(usable_sms(plan.blocks, sm_count) * static_cast<double>(fit) / plan.blocks, 1.0);
-  return {static_cast<std::int64_t>(plan.rows) * plan.columns,
-          std::min(fit, (units * plan.blocks + sm_count - 1) / sm_count),
-          std::ceil(static_cast<double>(units) / std::floor(resident))};
-}
-
-// Threads: three accesses each where that is few, at most what leaves the SM's blocks their registers.
-int threads_for(const Load& load) {
-  const std::int64_t most = load.blocks == 1 ? 480 : 11 * kThreadsPerSm / (16 * load.blocks);
-  return static_cast<int>(std::max<std::int64_t>(kFewestThreads, std::min(most, load.vectors / 3)));
-}
-
-// A guess at microseconds, good for comparing plans: the coefficients were fitted to the times of every plan on 150
-// problems (README). A wave costs latency (more in a cluster, more with wide rows, whose groups take longer to reduce)
-// and instructions; rows that are no multiple of 32 or 64 bytes cost memory traffic.
-double estimate(const Problem& p, const ClusterPlan& plan, const Load& load) {
-  const double per_wave = 2.75 + (plan.blocks > 1 ? 0.51 : 0.0) + 0.17 * std::log2(plan.blocks) + 0.074 * plan.columns +
-                          0.00055 * static_cast<double>(load.vectors) +
-                          0.037 * static_cast<double>(load.vectors * load.blocks) / plan.threads;
+  const std::int64_t blocks = units * plan.blocks;
+  const std::int64_t fit =
+      std::min<std::int64_t>(std::clamp(kSharedBytesPerSm / (plan.shared_bytes() + kReserved), 1, 16),
+                             std::max(kThreadsPerSm / plan.threads, 1));
+  const auto active = static_cast<double>(std::min<std::int64_t>(fit, (blocks + sm_count - 1) / sm_count));
+  const auto slots = static_cast<double>(fit);
+  const double resident = std::max(std::floor(usable_sms(plan.blocks, sm_count) * slots / plan.blocks), 1.0);
+  const double waves = std::ceil(static_cast<double>(units) / resident);
+  const double accesses = static_cast<double>(plan.rows) * plan.columns;
+  const double per_wave = (plan.blocks > 1 ? 0.84 : 0.0) + 0.0002 * accesses +
+                          (0.0073 * active + 0.036) * accesses / plan.threads +
+                          (0.001 + 0.0006 * active) * plan.threads;
   const int bytes = plan.columns * 16;
-  const double waste = (1.77 * (bytes % 32 != 0 ? 16 : 0) + 0.23 * ((64 - bytes % 64) % 64)) / bytes +
-                       (plan.blocks == 16 ? 0.064 : 0.0);  // of SMs that belong to no such cluster
+  const double waste = (1.95 * ((32 - bytes % 32) % 32) + 0.136 * ((64 - bytes % 64) % 64)) / bytes +
+                       (plan.blocks == 8    ? 0.052
+                        : plan.blocks == 16 ? 0.081
+                                            : 0.0);  // of SMs that no such cluster can use
   const double traffic_us = 4.0 * static_cast<double>(p.elements()) / 4.25e6;
-  return load.waves * per_wave + waste * traffic_us;
+  return waves * per_wave + waste * traffic_us;
+}
+
+// Whether eight channels from a multiple of 8 on lie in two groups at most.
+bool spans_two_groups(std::int64_t width) {
+  return width + std::gcd(width, std::int64_t{kClusterLanes}) >= kClusterLanes;
 }
 
 }  // namespace
@@ -70,9 +67,9 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int b
   plan.columns = static_cast<int>(width / kClusterLanes);
   plan.tile_rows = std::max(std::min(threads / plan.columns, plan.rows), (32 + plan.columns - 1) / plan.columns);
   plan.threads = plan.columns * plan.tile_rows / 32 * 32;
-  plan.pitch = (plan.columns | 1) * 16;
-  plan.parts = std::clamp(plan.threads / 32 / plan.columns, 1, (plan.rows + 31) / 32);
-  if (plan.rows > kSharedBytesPerBlock / plan.pitch || plan.shared_bytes() > kSharedBytesPerBlock) return std::nullopt;
+  plan.entries = spans_two_groups(p.channels_per_group()) ? 2 : kClusterLanes;
+  if (plan.rows > kSharedBytesPerBlock / (plan.columns * 16) || plan.shared_bytes() > kSharedBytesPerBlock)
+    return std::nullopt;
   return plan;
 }
 
@@ -80,16 +77,17 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
   std::optional<ClusterPlan> best;
   double least = 0;
   for (int bundle = 1; bundle <= p.groups; ++bundle) {
+    if (p.groups % bundle != 0) continue;
     for (int blocks = 1; blocks <= kMaxClusterBlocks; blocks *= 2) {
       if (blocks > 1 && p.hw < 8 * blocks) break;  // too few rows to share out
-      const auto narrow = make_cluster_plan(p, bundle, blocks, kFewestThreads);
-      if (!narrow) continue;
-      const auto plan = make_cluster_plan(p, bundle, blocks, threads_for(load_of(p, *narrow, sm_count)));
-      if (!plan) continue;
-      const double us = estimate(p, *plan, load_of(p, *plan, sm_count));
-      if (best && us >= least) continue;
-      best = plan;
-      least = us;
+      for (const int threads : kThreadChoices) {
+        const auto plan = make_cluster_plan(p, bundle, blocks, threads);
+        if (!plan) continue;
+        const double us = estimate(p, *plan, sm_count);
+        if (best && us >= least) continue;
+        best = plan;
+        least = us;
+      }
     }
   }
   return best;

@@ -23,15 +23,15 @@ struct ClusterPlan {
   int rows = 1;       // of a block; the last blocks of a cluster may have fewer
   int columns = 1;    // 16-byte columns of a bundle
   int tile_rows = 1;  // rows that a block copies at once: thread t takes column t % columns of row t / columns
-  int threads = 32;   // of the whole warps among columns * tile_rows; a last, partial warp only copies
-  int pitch = 16;  // bytes of a row in shared memory: an odd number of columns, so that a column has no bank conflicts
-  int parts = 1;   // warps that share a column in the statistics
+  int threads = 32;   // of the whole warps among columns * tile_rows; a last, partial warp copies, sums and writes only
+  int entries = 2;    // sums that a thread leaves: of two groups, or of eight channels where those span more groups
 
+  // Sums of x and of its squares, 8 bytes, for each entry of each thread; the pitch is odd, against bank conflicts.
+  constexpr int sums() const { return columns * entries * (tile_rows | 1); }
   int shared_bytes() const {
-    const int sums = parts * 2 * columns * kClusterLanes;  // sum and squares of each channel, by warp
-    const int moments = (blocks + 1) * bundle * 2;         // mean and M2 of each group, by block; then mean and rstd
+    const int moments = (blocks + 1) * bundle;  // mean and M2 of each group, by block; then mean and rstd
     const int barrier = 8;
-    return rows * pitch + (sums + moments) * static_cast<int>(sizeof(float)) + barrier;
+    return rows * columns * 16 + (sums() + moments) * 2 * static_cast<int>(sizeof(float)) + barrier;
   }
 };
 

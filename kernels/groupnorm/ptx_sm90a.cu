@@ -8,16 +8,16 @@
 // Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row); its rows are shared out over a
 // cluster of 1 to 16 blocks. cluster_plan.cpp chooses, as a pure function that the host tests.
 //
-// Steps: 1. Copy; parameters prefetched to L2. 2. Each warp sums one 16-byte column (8 channels) of x - shift and its
-// squares, 32 rows at a time; a transposing reduction, 16 shuffles for 16 values. 3. Eight lanes per group make the
-// block's mean and M2 and store them into every block of the cluster; one cluster barrier. 4. Each block merges the
-// moments (Chan's formula) and writes fusion(x * a + b).
+// Steps: 1. Copy, in up to 4 commit groups; parameters prefetched to L2. 2. Each thread sums x - shift and its squares
+// over the 16 bytes (8 channels) that it has copied itself, the first rows while the last ones travel, with no barrier
+// between; it leaves one pair of sums for each of the two groups that 8 channels lie in. 3. 16 lanes per group make the
+// block's mean and M2 and store them into every block of the cluster, on an mbarrier. 4. Each block merges the moments
+// (Chan's formula) and writes fusion(x * a + b).
 //
-// Tile: rows x bundle, the pitch an odd number of 16-byte columns, so that step 2 has no bank conflicts. Threads: 96 to
-// 512.
+// Tile: rows x bundle, unpadded: a warp reads consecutive 16 bytes. Threads: 64 to 480.
 //
-// Shared memory at n=32, hw=4096, channels=192 in bundles of 16 groups and clusters of 16 blocks: 256 rows * 13 * 16
-// bytes = 52 KiB; sums 12 * 8 * 2 * 4 = 768 bytes; moments 17 * 16 * 8 = 2176 bytes: 4 blocks an SM. Registers: 64 (16
+// Shared memory at n=32, hw=4096, channels=384 in bundles of 8 groups and clusters of 16 blocks: 256 rows * 12 * 16
+// bytes = 48 KiB; sums 12 * 2 * 17 * 8 = 3264 bytes; moments 17 * 8 * 8 = 1088 bytes: 4 blocks an SM. Registers: 64 (16
 // sums, 8 shifts, 8 values; then 16 coefficients, 8 values).
 //
 // SiLU: one tanh.approx an element: silu(v) = v / 2 * (1 + tanh(v / 2)), the halves folded into a and b: one special
@@ -48,11 +48,13 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   a.channels = static_cast<int>(p.channels);
   a.bundles = static_cast<int>(p.groups) / plan.bundle;
   a.width = static_cast<int>(p.channels_per_group());
+  const int accesses = (plan.rows + plan.tile_rows - 1) / plan.tile_rows;
+  a.stages = accesses >= 2 * kStages ? kStages : 1;
+  a.stage_accesses = (accesses + a.stages - 1) / a.stages;
   a.eps = static_cast<float>(p.eps);
   a.size_inverse = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
   a.bundles_inverse = 1.0f / static_cast<float>(a.bundles);
   a.width_inverse = 1.0f / static_cast<float>(a.width);
-  a.columns_inverse = 1.0f / static_cast<float>(plan.columns);
   a.plan = plan;
   return a;
 }
