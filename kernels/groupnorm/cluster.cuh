@@ -142,7 +142,7 @@ __device__ __forceinline__ float2 group_moments(const ClusterArguments& a, const
 #pragma unroll 1
   for (int i = pairs ? begin / 8 : begin; i < last; ++i) {
     const int entry = pairs ? 2 * i + (i * 8 < begin ? 1 : 0) : i;
-#pragma unroll 4
+#pragma unroll 2
     for (int row = linear_thread() % kTeam; row < a.plan.tile_rows; row += kTeam) {
       const float2 part = sums[entry * pitch + row];
       sum += part.x;

@@ -8,7 +8,7 @@ namespace noisefloor::groupnorm {
 namespace {
 
 constexpr int kSharedBytesPerSm = 228 * 1024;
-constexpr int kThreadsPerSm = 1024;  // of 64 registers
+constexpr int kThreadsPerSm = 65536 / 56;  // of the 56 registers that the kernel takes
 constexpr int kThreadChoices[] = {64, 96, 128, 192, 288, 384, 480};
 
 // SMs that clusters of `blocks` can use: a cluster lies within one GPC, and GPCs of 16 or 18 SMs leave a rest. The
@@ -19,7 +19,7 @@ double usable_sms(int blocks, int sm_count) {
 }
 
 // A guess at microseconds, but for a part that all plans of a problem share, good for comparing plans: the coefficients
-// were fitted to the times of 5400 plans of 108 problems (README). A wave of resident clusters costs latency, of the
+// were fitted to the times of 8668 plans of 117 problems (README). A wave of resident clusters costs latency, of the
 // cluster, of each thread's accesses and of the threads to reduce; rows that are no multiple of 32 or 64 bytes cost
 // memory traffic.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
@@ -34,14 +34,12 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   const double resident = std::max(std::floor(usable_sms(plan.blocks, sm_count) * slots / plan.blocks), 1.0);
   const double waves = std::ceil(static_cast<double>(units) / resident);
   const double accesses = static_cast<double>(plan.rows) * plan.columns;
-  const double per_wave = (plan.blocks > 1 ? 0.84 : 0.0) + 0.0002 * accesses +
-                          (0.0073 * active + 0.036) * accesses / plan.threads +
-                          (0.001 + 0.0006 * active) * plan.threads;
+  const double per_wave = (plan.blocks > 1 ? 0.85 : 0.0) + 0.00017 * accesses +
+                          (0.0068 * active + 0.0335) * accesses / plan.threads +
+                          (0.0013 + 0.00033 * active) * plan.threads;
   const int bytes = plan.columns * 16;
-  const double waste = (1.95 * ((32 - bytes % 32) % 32) + 0.136 * ((64 - bytes % 64) % 64)) / bytes +
-                       (plan.blocks == 8    ? 0.052
-                        : plan.blocks == 16 ? 0.081
-                                            : 0.0);  // of SMs that no such cluster can use
+  const double unused = plan.blocks == 16 ? 0.088 : plan.blocks == 8 ? 0.051 : 0.0;  // SMs that no such cluster can use
+  const double waste = (1.76 * ((32 - bytes % 32) % 32) + 0.151 * ((64 - bytes % 64) % 64)) / bytes + unused;
   const double traffic_us = 4.0 * static_cast<double>(p.elements()) / 4.25e6;
   return waves * per_wave + waste * traffic_us;
 }

@@ -17,7 +17,7 @@
 // Tile: rows x bundle, unpadded: a warp reads consecutive 16 bytes. Threads: 64 to 480.
 //
 // Shared memory at n=32, hw=4096, channels=384 in bundles of 8 groups and clusters of 16 blocks: 256 rows * 12 * 16
-// bytes = 48 KiB; sums 12 * 2 * 17 * 8 = 3264 bytes; moments 17 * 8 * 8 = 1088 bytes: 4 blocks an SM. Registers: 64 (16
+// bytes = 48 KiB; sums 12 * 2 * 17 * 8 = 3264 bytes; moments 17 * 8 * 8 = 1088 bytes: 4 blocks an SM. Registers: 56 (16
 // sums, 8 shifts, 8 values; then 16 coefficients, 8 values).
 //
 // SiLU: one tanh.approx an element: silu(v) = v / 2 * (1 + tanh(v / 2)), the halves folded into a and b: one special
