@@ -16,9 +16,9 @@
 //
 // Tile: rows x bundle, unpadded: a warp reads consecutive 16 bytes. Threads: 64 to 480.
 //
-// Shared memory at n=32, hw=4096, channels=384 in bundles of 8 groups and clusters of 16 blocks: 256 rows * 12 * 16
-// bytes = 48 KiB; sums 12 * 2 * 17 * 8 = 3264 bytes; moments 17 * 8 * 8 = 1088 bytes: 4 blocks an SM. Registers: 56 (16
-// sums, 8 shifts, 8 values; then 16 coefficients, 8 values).
+// Shared memory at n=32, hw=4096, channels=384 in bundles of 8 groups and clusters of 16 blocks of 288 threads: 256
+// rows * 12 * 16 bytes = 48 KiB; sums 12 * 2 * 25 * 8 = 4800 bytes; moments 17 * 8 * 8 = 1088 bytes: 4 blocks an SM.
+// Registers: 56 (16 sums, 8 shifts, 8 values; then 16 coefficients, 8 values).
 //
 // SiLU: one tanh.approx an element: silu(v) = v / 2 * (1 + tanh(v / 2)), the halves folded into a and b: one special
 // function and one multiply-add, where an exponential and a reciprocal take two and four more instructions.
@@ -30,8 +30,8 @@
 // shared memory of 16 blocks (16 * 227 KiB, less the sums); n * groups <= 2^21; n * channels < 2^31.
 //
 // Numerics: fp32; shift is the group's first value in the block, M2 = sum of squares - sum^2 / count about it: a shift
-// s standard deviations off the mean costs 2 log2(s) of the 24 bits. tanh.approx puts silu off
-// by 1e-5 at most (found by trying 2e5 arguments in each half unit), a thirtieth of fp16's tolerance.
+// s standard deviations off the mean costs 2 log2(s) of the 24 bits. tanh.approx puts silu off by
+// 1e-5 at most (found by trying 2e5 arguments in each half unit), a thirtieth of fp16's tolerance.
 //
 // Source: original. One pass over groups held on chip: the idea of NVIDIA apex's group_norm_nhwc.
 #include "kernels/core/cuda_status.h"
