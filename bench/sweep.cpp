@@ -95,6 +95,8 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   if (!folder_->rows().contains(result.row.key())) {
     folder_->append(result);
     ++done_;
+  } else if (result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error) {
+    ++failed_repetitions_;
   }
   device_lost_ = result.device_lost;
   report_progress(result.row);

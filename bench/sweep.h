@@ -27,6 +27,8 @@ class Sweep {
 
   std::size_t already_done() const { return already_done_; }
   std::size_t left_by_budget() const { return left_by_budget_; }
+  // Of cases whose first repetition is the one in the run folder.
+  int failed_repetitions() const { return failed_repetitions_; }
   bool device_lost() const { return device_lost_; }
 
  private:
@@ -38,6 +40,7 @@ class Sweep {
   Options options_;
   std::chrono::steady_clock::time_point start_;
   std::size_t already_done_ = 0, total_ = 0, done_ = 0, left_by_budget_ = 0;
+  int failed_repetitions_ = 0;
   bool device_lost_ = false;
 };
 

@@ -36,9 +36,9 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
     long count = 0;
     const std::string& text = line.fields[3];
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || count < 1)
-      throw std::runtime_error(
-          fmt::format("{}:{}: column 'count' is '{}', not a whole number from 1", file.string(), line.number, text));
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || count < 1 || count > kMaxNetworkCount)
+      throw std::runtime_error(fmt::format("{}:{}: column 'count' is '{}', not a whole number from 1 to 1e9",
+                                           file.string(), line.number, text));
     problems.push_back({line.fields[0], line.fields[1], line.fields[2], count});
   }
   return problems;

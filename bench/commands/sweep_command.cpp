@@ -67,7 +67,7 @@ void initialize_benchmark(const Invocation& invocation) {
 
 int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>& cases, bool own_display) {
   std::vector<SweepRow> rows;  // of this sweep's cases, in its order
-  int failed = 0;
+  int failed = sweep.failed_repetitions();
   for (const Case& test_case : cases) {
     const auto found = folder.rows().find(row_key(test_case));
     if (found == folder.rows().end()) continue;
