@@ -44,7 +44,7 @@ def markdown(recorded: Path) -> str:
     names = [c for c in table.columns if c not in ("network", "op", "problems")]
     text = (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit "
             f"`{environment['commit']}`, bf16; microseconds of one forward pass (time x count over all of the network's problems), ours the "
-            "fastest own variant of each problem. Blank: the baseline does not run every problem.\n\n")
+            "fastest own variant of each problem. Blank: this run does not have a row of that baseline for every problem.\n\n")
     text += "| network | op | problems | " + " | ".join(names) + " |\n"
     text += "|---|---|---:|" + "---:|" * len(names) + "\n"
     for _, line in table.iterrows():
