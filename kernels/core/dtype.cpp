@@ -81,6 +81,7 @@ void store_element(DType dtype, void* data, std::int64_t index, double value) {
 }
 
 void load_floats(DType dtype, const void* data, std::int64_t begin, std::int64_t count, float* out) {
+  if (count == 0) return;  // memcpy takes no null pointers, not even for nothing
   if (dtype == DType::fp32) {
     std::memcpy(out, static_cast<const float*>(data) + begin, static_cast<std::size_t>(count) * sizeof(float));
     return;
@@ -99,6 +100,7 @@ void load_floats(DType dtype, const void* data, std::int64_t begin, std::int64_t
 }
 
 void store_floats(DType dtype, void* data, std::int64_t begin, std::int64_t count, const float* in) {
+  if (count == 0) return;  // memcpy takes no null pointers, not even for nothing
   if (dtype == DType::fp32) {
     std::memcpy(static_cast<float*>(data) + begin, in, static_cast<std::size_t>(count) * sizeof(float));
     return;
