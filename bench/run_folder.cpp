@@ -15,6 +15,7 @@
 
 #include "bench/measure/build_info.h"
 #include "reports/csv.h"
+#include "reports/run_files.h"
 
 namespace noisefloor {
 namespace {
@@ -161,12 +162,14 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
 void RunFolder::append(const CaseResult& result) {
   const SweepRow& row = result.row;
   if (row.status == Outcome::ok || row.status == Outcome::throttled) {
-    const nlohmann::ordered_json samples = {{"op", row.op},
-                                            {"dtype", row.dtype},
-                                            {"problem", row.problem},
-                                            {"variant", row.variant},
-                                            {"cold_us", rounded(result.cold_us)},
-                                            {"warm_us", rounded(result.warm_us)}};
+    nlohmann::ordered_json samples = {{"op", row.op},
+                                      {"dtype", row.dtype},
+                                      {"problem", row.problem},
+                                      {"variant", row.variant},
+                                      {"cold_us", rounded(result.cold_us)},
+                                      {"warm_us", rounded(result.warm_us)},
+                                      {"cold_batches", result.cold_batches}};
+    if (!result.cold_mhz.empty()) samples["cold_mhz"] = rounded(result.cold_mhz);  // NaN is written as null
     append_line(folder_ / "samples.jsonl", samples.dump() + "\n");
   }
   append_line(folder_ / "sweep.csv", to_csv(row));
@@ -189,6 +192,7 @@ void RunFolder::write_environment(const PlatformDescription& description, const 
   char host[256] = "";
   (void)gethostname(host, sizeof host - 1);
   nlohmann::ordered_json environment = {
+      {"schema", kRunSchema},
       {"device", description.name},
       {"memory_bytes", description.memory_bytes},
       {"compute_capability", description.info.compute_capability},

@@ -161,7 +161,7 @@ std::string to_csv(const SweepRow& row) {
   return line + "\n";
 }
 
-std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file) {
+std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines) {
   const CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
   for (std::size_t i = 0; i < columns().size(); ++i)
     if (i >= csv.header.size() || csv.header[i] != columns()[i].name)
@@ -182,6 +182,7 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file) {
       throw std::runtime_error(
           fmt::format("{}:{}: column 'time_cold_us': blank, but status is ok", file.string(), line.number));
     rows.push_back(std::move(row));
+    if (lines != nullptr) lines->push_back(line.number);
   }
   return rows;
 }

@@ -60,6 +60,9 @@ int batch_size(double sample_us, int smallest, int largest) {
 // on every data-centre GPU, so it is part of what they can do, and the row names it.
 constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
 
+// The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little.
+constexpr std::size_t kFewestBatches = 4;
+
 }  // namespace
 
 struct CaseRunner::Clocks {
@@ -214,7 +217,6 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   const double probe_us = platform_->time_cold(launch, 1, resident).front();
   const double flush_us = host ? 0 : 50;
   const int batch = host ? batch_size(probe_us, 1, 20) : batch_size(probe_us + flush_us, 2, 50);
-  std::vector<double> clocks_mhz;
   std::optional<std::uint64_t> reasons;  // what NVML said, where it said anything
   double discarded_seconds = 0;
   auto start = Clock::now();
@@ -232,16 +234,19 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
         continue;
       }
       if (read) reasons = reasons.value_or(0) | (*read & kClockThrottle);
-      clocks_mhz.push_back(clocks_->sampler.mhz(index));
+      result.cold_mhz.push_back(clocks_->sampler.mhz(index));
     }
+    result.cold_batches.push_back(samples.size());
     result.cold_us.insert(result.cold_us.end(), samples.begin(), samples.end());
-    if (const auto stop = options_.cold.verdict(result.cold_us, seconds_since(start))) {
+    const double elapsed = seconds_since(start);
+    const bool spread_known = result.cold_batches.size() >= kFewestBatches || elapsed >= options_.cold.wall_seconds;
+    if (const auto stop = options_.cold.verdict(result.cold_us, elapsed); stop && spread_known) {
       row.stop = *stop;
       break;
     }
   }
   row.samples = static_cast<long>(result.cold_us.size());
-  if (!clocks_mhz.empty()) row.sm_clock_mhz = median(clocks_mhz);
+  if (!result.cold_mhz.empty()) row.sm_clock_mhz = median(result.cold_mhz);
 
   // Enough launches in one graph that starting it is amortised.
   const int repeats = host ? 1 : std::clamp(static_cast<int>(200 / probe_us) + 1, 1, 20);

@@ -30,8 +30,10 @@ struct CaseResult {
   SweepRow row;
   std::vector<double> cold_us;
   std::vector<double> warm_us;
-  bool device_lost = false;  // the process can launch nothing more
-  std::string note;          // for the log: a baseline's chosen algorithm
+  bool device_lost = false;                 // the process can launch nothing more
+  std::string note;                         // for the log: a baseline's chosen algorithm
+  std::vector<std::size_t> cold_batches{};  // samples per batch, in order
+  std::vector<double> cold_mhz{};           // the SM clock behind each batch; empty on the host
 };
 
 class CaseRunner {

@@ -32,6 +32,8 @@ CaseResult result(const std::string& variant) {
   made.row.time_cold_us = 2;
   made.cold_us = {1.99951, 2.0004};
   made.warm_us = {1};
+  made.cold_batches = {1, 1};
+  made.cold_mhz = {1980.1234, 1965};
   return made;
 }
 
@@ -64,6 +66,8 @@ TEST(RunFolder, GoesOnWhereItStopped) {
     const auto object = nlohmann::json::parse(line);
     EXPECT_EQ(object["cold_us"].size(), 2u);
     EXPECT_DOUBLE_EQ(object["cold_us"][0].get<double>(), 2.0);
+    EXPECT_EQ(object["cold_batches"], (std::vector<int>{1, 1}));
+    EXPECT_DOUBLE_EQ(object["cold_mhz"][0].get<double>(), 1980.123);
   }
   EXPECT_EQ(lines, 3);
 }
