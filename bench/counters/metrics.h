@@ -27,16 +27,14 @@ const Metric& metric(std::string_view name);
 // CUPTI's names of the chips that every metric is checked for: Turing, Ampere, Ada, Hopper, Blackwell.
 std::span<const char* const> checked_chips();
 
-// Whether this build can ask CUPTI at all.
-bool cupti_in_build();
-
 struct MetricCheck {
   std::vector<std::string> unknown;  // CUPTI names that the chip does not have
   std::size_t passes = 0;            // launches that one collection of all known ones takes
 };
 
 // Asks CUPTI's host library, one name at a time (one bad name would fail a whole set without being named). Needs no GPU
-// and no driver. Throws CountersUnavailable where CUPTI is not in this build or does not know the chip.
+// and no driver. Throws CountersUnavailable where CUPTI is not in this build,
+// not on this machine, or does not know the chip.
 MetricCheck check_metrics(const std::string& chip, std::span<const Metric> wanted);
 
 }  // namespace noisefloor

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "bench/counters/counter_status.h"
+#include "bench/counters/cupti_api.h"
 #include "bench/counters/cupti_host_object.h"
 #include "bench/counters/metrics.h"
 
@@ -17,7 +18,7 @@ CuptiHostObject::CuptiHostObject(const std::string& chip, std::vector<std::uint8
   params.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
   params.pChipName = chip.c_str();
   params.pCounterAvailabilityImage = availability_.empty() ? nullptr : availability_.data();
-  const CUptiResult result = cuptiProfilerHostInitialize(&params);
+  const CUptiResult result = cupti::api().host_initialize(&params);
   if (result == CUPTI_ERROR_INVALID_CHIP_NAME || result == CUPTI_ERROR_INVALID_PARAMETER)
     throw CountersUnavailable(CounterStatus::unsupported_chip,
                               "this CUPTI does not know the chip '" + chip + "'; use a newer one");
@@ -28,14 +29,14 @@ CuptiHostObject::CuptiHostObject(const std::string& chip, std::vector<std::uint8
 CuptiHostObject::~CuptiHostObject() {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_Deinitialize_Params);
   params.pHostObject = object_;
-  cuptiProfilerHostDeinitialize(&params);
+  cupti::api().host_deinitialize(&params);
 }
 
 bool CuptiHostObject::knows(const char* name) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetMetricProperties_Params);
   params.pHostObject = object_;
   params.pMetricName = name;
-  return cuptiProfilerHostGetMetricProperties(&params) == CUPTI_SUCCESS;
+  return cupti::api().host_metric_properties(&params) == CUPTI_SUCCESS;
 }
 
 std::vector<std::uint8_t> CuptiHostObject::configure(std::vector<const char*> names) {
@@ -43,18 +44,18 @@ std::vector<std::uint8_t> CuptiHostObject::configure(std::vector<const char*> na
   add.pHostObject = object_;
   add.ppMetricNames = names.data();
   add.numMetrics = names.size();
-  check_cupti(cuptiProfilerHostConfigAddMetrics(&add), "cuptiProfilerHostConfigAddMetrics");
+  check_cupti(cupti::api().host_add_metrics(&add), "cuptiProfilerHostConfigAddMetrics");
 
   auto size = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params);
   size.pHostObject = object_;
-  check_cupti(cuptiProfilerHostGetConfigImageSize(&size), "cuptiProfilerHostGetConfigImageSize");
+  check_cupti(cupti::api().host_config_size(&size), "cuptiProfilerHostGetConfigImageSize");
   std::vector<std::uint8_t> config(size.configImageSize);
 
   auto get = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params);
   get.pHostObject = object_;
   get.configImageSize = config.size();
   get.pConfigImage = config.data();
-  check_cupti(cuptiProfilerHostGetConfigImage(&get), "cuptiProfilerHostGetConfigImage");
+  check_cupti(cupti::api().host_config(&get), "cuptiProfilerHostGetConfigImage");
   return config;
 }
 
@@ -62,7 +63,7 @@ std::size_t CuptiHostObject::passes(std::vector<std::uint8_t>& config) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetNumOfPasses_Params);
   params.configImageSize = config.size();
   params.pConfigImage = config.data();
-  check_cupti(cuptiProfilerHostGetNumOfPasses(&params), "cuptiProfilerHostGetNumOfPasses");
+  check_cupti(cupti::api().host_passes(&params), "cuptiProfilerHostGetNumOfPasses");
   return params.numOfPasses;
 }
 
@@ -77,12 +78,8 @@ std::vector<double> CuptiHostObject::evaluate(const std::vector<std::uint8_t>& c
   params.ppMetricNames = names.data();
   params.numMetrics = names.size();
   params.pMetricValues = values.data();
-  check_cupti(cuptiProfilerHostEvaluateToGpuValues(&params), "cuptiProfilerHostEvaluateToGpuValues");
+  check_cupti(cupti::api().host_evaluate(&params), "cuptiProfilerHostEvaluateToGpuValues");
   return values;
-}
-
-bool cupti_in_build() {
-  return true;
 }
 
 MetricCheck check_metrics(const std::string& chip, std::span<const Metric> wanted) {

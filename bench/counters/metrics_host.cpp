@@ -4,10 +4,6 @@
 
 namespace noisefloor {
 
-bool cupti_in_build() {
-  return false;
-}
-
 MetricCheck check_metrics(const std::string&, std::span<const Metric>) {
   throw CountersUnavailable(CounterStatus::no_cupti, "no CUDA in this build: metric names cannot be checked");
 }

@@ -2,9 +2,6 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <cupti_profiler_target.h>
-#include <cupti_range_profiler.h>
-#include <cupti_target.h>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -13,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/counters/cupti_api.h"
 #include "bench/counters/cupti_host_object.h"
 
 namespace noisefloor {
@@ -43,13 +41,13 @@ CUcontext current_context() {
 
 void initialize_cupti() {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Initialize_Params);
-  check_cupti(cuptiProfilerInitialize(&params), "cuptiProfilerInitialize");
+  check_cupti(cupti::api().initialize(&params), "cuptiProfilerInitialize");
 }
 
 std::string chip_name(int device) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Device_GetChipName_Params);
   params.deviceIndex = static_cast<std::size_t>(device);
-  check_cupti(cuptiDeviceGetChipName(&params), "cuptiDeviceGetChipName");
+  check_cupti(cupti::api().device_chip_name(&params), "cuptiDeviceGetChipName");
   return params.pChipName;
 }
 
@@ -57,10 +55,10 @@ std::string chip_name(int device) {
 std::vector<std::uint8_t> availability(CUcontext context) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_GetCounterAvailability_Params);
   params.ctx = context;
-  check_cupti(cuptiProfilerGetCounterAvailability(&params), "cuptiProfilerGetCounterAvailability");
+  check_cupti(cupti::api().counter_availability(&params), "cuptiProfilerGetCounterAvailability");
   std::vector<std::uint8_t> image(params.counterAvailabilityImageSize);
   params.pCounterAvailabilityImage = image.data();
-  check_cupti(cuptiProfilerGetCounterAvailability(&params), "cuptiProfilerGetCounterAvailability");
+  check_cupti(cupti::api().counter_availability(&params), "cuptiProfilerGetCounterAvailability");
   return image;
 }
 
@@ -85,13 +83,13 @@ class Enabled {
   explicit Enabled(CUcontext context) {
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Enable_Params);
     params.ctx = context;
-    check_cupti(cuptiRangeProfilerEnable(&params), "cuptiRangeProfilerEnable");
+    check_cupti(cupti::api().range_enable(&params), "cuptiRangeProfilerEnable");
     object_ = params.pRangeProfilerObject;
   }
   ~Enabled() {
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params);
     params.pRangeProfilerObject = object_;
-    cuptiRangeProfilerDisable(&params);
+    cupti::api().range_disable(&params);
   }
   Enabled(const Enabled&) = delete;
   Enabled& operator=(const Enabled&) = delete;
@@ -140,7 +138,7 @@ struct RangeProfiler::State {
     size.numMetrics = metrics.size();
     size.maxNumOfRanges = 1;
     size.maxNumRangeTreeNodes = 1;
-    check_cupti(cuptiRangeProfilerGetCounterDataSize(&size), "cuptiRangeProfilerGetCounterDataSize");
+    check_cupti(cupti::api().range_data_size(&size), "cuptiRangeProfilerGetCounterDataSize");
     counter_data.resize(size.counterDataSize);
   }
 
@@ -150,7 +148,7 @@ struct RangeProfiler::State {
     clear.pRangeProfilerObject = enabled.get();
     clear.counterDataSize = counter_data.size();
     clear.pCounterData = counter_data.data();
-    check_cupti(cuptiRangeProfilerCounterDataImageInitialize(&clear), "cuptiRangeProfilerCounterDataImageInitialize");
+    check_cupti(cupti::api().range_data_initialize(&clear), "cuptiRangeProfilerCounterDataImageInitialize");
 
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
     params.pRangeProfilerObject = enabled.get();
@@ -165,13 +163,13 @@ struct RangeProfiler::State {
     params.minNestingLevel = 1;
     params.passIndex = 0;
     params.targetNestingLevel = 1;
-    check_cupti(cuptiRangeProfilerSetConfig(&params), "cuptiRangeProfilerSetConfig");
+    check_cupti(cupti::api().range_set_config(&params), "cuptiRangeProfilerSetConfig");
   }
 
   void push() {
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_PushRange_Params);
     params.pRangeName = kRangeName;
-    enabled.call(cuptiRangeProfilerPushRange, params, "cuptiRangeProfilerPushRange");
+    enabled.call(cupti::api().range_push, params, "cuptiRangeProfilerPushRange");
   }
 };
 
@@ -202,26 +200,26 @@ std::map<std::string, double> RangeProfiler::measure(const std::function<void(in
           fmt::format("counters: the replay does not end after {} passes of {}", pass, state.passes));
     if (before_pass) before_pass(static_cast<int>(pass));
     check_cuda(cudaDeviceSynchronize(), "before a counted launch");
-    state.enabled.call(cuptiRangeProfilerStart, NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params),
+    state.enabled.call(cupti::api().range_start, NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params),
                        "cuptiRangeProfilerStart");
     state.push();
     launch();
     check_cuda(cudaDeviceSynchronize(), "the counted launch");
-    state.enabled.call(cuptiRangeProfilerPopRange, NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_PopRange_Params),
+    state.enabled.call(cupti::api().range_pop, NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_PopRange_Params),
                        "cuptiRangeProfilerPopRange");
     auto stop = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params);
     stop.pRangeProfilerObject = state.enabled.get();
-    check_cupti(cuptiRangeProfilerStop(&stop), "cuptiRangeProfilerStop");
+    check_cupti(cupti::api().range_stop(&stop), "cuptiRangeProfilerStop");
     if (stop.isAllPassSubmitted != 0) break;
   }
 
   auto decode = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
   decode.pRangeProfilerObject = state.enabled.get();
-  check_cupti(cuptiRangeProfilerDecodeData(&decode), "cuptiRangeProfilerDecodeData");
+  check_cupti(cupti::api().range_decode(&decode), "cuptiRangeProfilerDecodeData");
   auto info = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_GetCounterDataInfo_Params);
   info.pCounterDataImage = state.counter_data.data();
   info.counterDataImageSize = state.counter_data.size();
-  check_cupti(cuptiRangeProfilerGetCounterDataInfo(&info), "cuptiRangeProfilerGetCounterDataInfo");
+  check_cupti(cupti::api().range_data_info(&info), "cuptiRangeProfilerGetCounterDataInfo");
   if (decode.numOfRangeDropped != 0 || info.numTotalRanges != 1)
     throw CountersUnavailable(CounterStatus::failed,
                               fmt::format("counters: {} ranges were dropped and {} collected, instead of 0 and 1",

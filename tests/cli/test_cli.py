@@ -88,6 +88,13 @@ def test_help(command):
     assert "noisefloor" in run("--help").stdout
 
 
+@pytest.mark.skipif(not shutil.which("ldd"), reason="needs ldd")
+def test_starts_without_the_vendors_libraries():
+    needed = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout
+    for library in ("libcupti", "libcublas", "libcudnn", "libcuda.so", "libnvidia-ml"):
+        assert library not in needed
+
+
 def test_host_sweep_end_to_end(problems, tmp_path):
     out = tmp_path / "run"
     result = sweep(problems, out)
