@@ -1,0 +1,70 @@
+// Files of tensors in the safetensors format (https://huggingface.co/docs/safetensors): eight bytes of header length,
+// a JSON header that gives each tensor's dtype, shape and place, and the tensors' bytes, which tile the rest of the
+// file.
+//
+// The reader is strict: whatever the format does not allow is refused with a message that names it, before any tensor
+// is touched. It allocates at most about four bytes for each byte of the file, however the header is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/core/dtype.h"
+#include "kernels/core/fields.h"
+
+namespace noisefloor {
+
+// A file that cannot be read, or is no safetensors file. The message names the tensor or the byte.
+class SafetensorsError : public InvalidInput {
+ public:
+  using InvalidInput::InvalidInput;
+};
+
+struct FileTensor {
+  std::string name;
+  std::string_view dtype;           // the format's name, in static storage: "BF16", "F32", "I64", ...
+  std::vector<std::int64_t> shape;  // row-major, outermost first; empty for a scalar
+  std::span<const std::byte> data;  // in the file's memory; not aligned where the file does not align it
+
+  std::string text() const;  // "BF16 [2, 320]"
+};
+
+// The format's name of an element type, and back; nullopt for those that no op has (BOOL, I8, F8_E4M3, ...).
+std::string_view safetensors_name(DType dtype);
+std::optional<DType> dtype_of_safetensors(std::string_view name);
+
+// The tensors of a whole file that is in memory, in the order of their bytes. Throws SafetensorsError.
+std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file);
+
+// A file, mapped read-only for the life of the object: a tensor's bytes are read from the disk when they are used.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);  // throws SafetensorsError with the file's name
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const std::vector<FileTensor>& tensors() const { return tensors_; }
+  const FileTensor* find(std::string_view name) const;  // null where there is none
+  std::size_t bytes() const { return bytes_; }          // of the whole file
+
+ private:
+  std::vector<FileTensor> tensors_;
+  void* mapping_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Writes a file beside and renames: when it cannot be written, what was there stays. The largest elements come first
+// and the data begins at a multiple of 8 bytes, so that every tensor is aligned. Throws SafetensorsError with the
+// file's name; for a name that occurs twice, and data whose size is not that of dtype and shape.
+void write_safetensors(const std::filesystem::path& path, std::span<const FileTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace noisefloor
