@@ -1,12 +1,9 @@
 // gemm on the host: float, all cores, vector instructions chosen by the compiler.
 //
-// After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (TOMS 2008). A and B are widened to
-// float and packed once into the workspace, in blocks of kBlockK of k, each a row of panels laid out as the
-// micro-kernel reads them: kMicroM rows of A, or kMicroN rows of B, side by side for every k. The micro-kernel keeps
-// kMicroM x kMicroN sums in vector registers (AVX-512: 24 + 2 of 32; AVX2: 12 + 2 of 16). A task makes one kTileM x
-// kTileN tile of D: a panel of B stays in L1 (16 KiB) while the tile's block of A (kTileM * kBlockK * 4 bytes, at most
-// 96 KiB) streams past it from L2. For geglu a panel holds kVector value rows, then the kVector gate rows of the same
-// columns.
+// A and B are widened to float and packed once into the workspace, as kernels/core/host_product.h says. A task makes
+// one kTileM x kTileN tile of D: a panel of B stays in L1 (16 KiB) while the tile's block of A (kTileM * kBlockK * 4
+// bytes, at most 96 KiB) streams past it from L2. For geglu a panel holds kVector value rows, then the kVector gate
+// rows of the same columns.
 //
 // With fewer rows than half a micro-kernel's, packing B would cost more than the products: one dot product per output
 // then.
@@ -14,6 +11,7 @@
 // Bound: FMA throughput at 1024^3. Requires: nothing. Numerics: fp32 sums per block of k, added in order.
 #include <algorithm>
 
+#include "kernels/core/host_product.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/vector_math.h"
 #include "kernels/gemm/launchers.h"
@@ -21,28 +19,11 @@
 namespace noisefloor::gemm {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-constexpr int kMicroM = 12;
-#elif defined(__AVX__)
-constexpr int kVectorBytes = 32;
-constexpr int kMicroM = 6;
-#else
-constexpr int kVectorBytes = 16;
-constexpr int kMicroM = 6;
-#endif
-using Vector __attribute__((vector_size(kVectorBytes), may_alias)) = float;
+using namespace host_product;
 
-constexpr int kVector = kVectorBytes / static_cast<int>(sizeof(float));
-constexpr int kMicroN = 2 * kVector;
-constexpr std::int64_t kBlockK = 16 * 1024 / (kMicroN * static_cast<int>(sizeof(float)));
 constexpr std::int64_t kTileM = 96;
 constexpr std::int64_t kTileN = 256;
 static_assert(kTileM % kMicroM == 0 && kTileN % kMicroN == 0, "a tile is a whole number of micro-kernels");
-
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 constexpr bool by_dot_products(const Problem& problem) {
   return problem.m < kMicroM / 2;
@@ -94,25 +75,6 @@ void pack(DType dtype, const void* matrix, std::int64_t k, std::int64_t packed_r
       }
     }
   });
-}
-
-// tile[kMicroM][kTileN] += panel of A times panel of B, over `depth` of k.
-void micro_kernel(std::int64_t depth, const float* a, const float* b, float* tile) {
-  Vector sums[kMicroM][2] = {};
-  for (std::int64_t i = 0; i < depth; ++i, a += kMicroM, b += kMicroN) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(b);
-    const Vector b1 = *reinterpret_cast<const Vector*>(b + kVector);
-#pragma GCC unroll 16
-    for (int r = 0; r < kMicroM; ++r) {
-      sums[r][0] += a[r] * b0;
-      sums[r][1] += a[r] * b1;
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kMicroM; ++r) {
-    *reinterpret_cast<Vector*>(tile + r * kTileN) += sums[r][0];
-    *reinterpret_cast<Vector*>(tile + r * kTileN + kVector) += sums[r][1];
-  }
 }
 
 void activate(Activation act, float* x, std::int64_t count) {
@@ -189,7 +151,7 @@ void by_tiles(const Problem& problem, DType dtype, const Tensors& tensors, float
         const float* b = packed_b + k0 * packing.rows_b + column0 * depth;
         for (std::int64_t j = 0; j < width; j += kMicroN)
           for (std::int64_t i = 0; i < height; i += kMicroM)
-            micro_kernel(depth, a + i * depth, b + j * depth, tile + i * kTileN + j);
+            micro_kernel(depth, a + i * depth, b + j * depth, tile + i * kTileN + j, kTileN);
       }
       float bias[kTileN] = {};
       if (problem.bias)

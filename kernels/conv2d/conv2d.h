@@ -1,0 +1,88 @@
+// conv2d: a convolution of channels-last images, with what diffusion networks put behind it, in one launch.
+//
+//   sum[i, y, x, co] = over ky, kx, ci of  u[i, y * stride + ky - pad, x * stride + kx - pad, ci] * w[co, ky, kx, ci]
+//   y   = gain * (act((sum + bias[co]) * scale[co] + shift[co] + image_shift[i, co]) + residual[i, y, x, co])
+//
+// u is x, or with `upsample` x with every pixel repeated 2x2 (nearest); outside of u it is 0. bias; scale and shift (a
+// folded BatchNorm); image_shift (a timestep embedding) and residual are each there or not.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/convolution/convolution.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor::conv2d {
+
+using convolution::Activation;  // none, silu, relu
+
+struct Problem {
+  std::int64_t n = 1;    // images
+  std::int64_t h = 1;    // of x
+  std::int64_t w = 1;    // of x
+  std::int64_t cin = 1;  // channels of x
+  std::int64_t cout = 1;
+  std::int64_t kernel = 3;  // odd; kernel x kernel taps
+  std::int64_t stride = 1;  // 1 or 2
+  std::int64_t pad = 1;     // zeros on each side
+  bool upsample = false;    // 3x3, stride 1, pad 1 only
+  Activation act = Activation::none;
+  bool bias = true;
+  bool affine = false;       // scale and shift per channel
+  bool image_shift = false;  // shift per image and channel
+  bool residual = false;
+  double gain = 1;
+  bool stats = false;  // also write the statistics of y that groupnorm takes
+
+  std::int64_t out_h() const { return out_extent(h); }
+  std::int64_t out_w() const { return out_extent(w); }
+  std::int64_t out_extent(std::int64_t in) const { return ((upsample ? 2 * in : in) + 2 * pad - kernel) / stride + 1; }
+  // Pixels of an image fall into slabs of convolution::kSlabRows consecutive ones. With `upsample` the pixels of even
+  // and odd row and column (four phases, row parity first) each count by themselves.
+  std::int64_t phases() const { return upsample ? 4 : 1; }
+  std::int64_t slabs() const;
+};
+
+// All of the problem's dtype, dense, 16-byte aligned, not overlapping y; null where the problem has no such tensor.
+struct Tensors {
+  const void* x = nullptr;            // [n, h, w, cin]
+  const void* w = nullptr;            // [cout, kernel, kernel, cin]
+  const void* bias = nullptr;         // [cout]
+  const void* scale = nullptr;        // [cout], affine only, as is shift
+  const void* shift = nullptr;        // [cout]
+  const void* image_shift = nullptr;  // [n, cout]
+  const void* residual = nullptr;     // [n, out_h, out_w, cout]
+  void* y = nullptr;                  // [n, out_h, out_w, cout]
+  float* mean = nullptr;              // fp32 [n, slabs, cout]: of y, as stored, over a slab; stats only, as is m2
+  float* m2 = nullptr;                // fp32 [n, slabs, cout]: sum of squared deviations from that mean
+};
+
+struct Definition {
+  static constexpr const char* name = "conv2d";
+  using Problem = conv2d::Problem;
+  using Tensors = conv2d::Tensors;
+
+  static std::span<const DType> dtypes();  // bf16, fp16, fp32
+  static void fields(Problem& problem, FieldVisitor& visitor);
+  // Throws InvalidInput on an even kernel, an empty output, upsample with another kernel than 3x3 (stride 1, pad 1), or
+  // a tensor of 2^31 pixels or 2^40 elements and more.
+  static void check(const Problem& problem);
+  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
+  static Tensors bind(const Problem& problem, PointerCursor pointers);
+  // 2 FLOPs per output and tap and input channel, zeros of the padding included; with `upsample` the 4 taps of the
+  // four-phase form, not 9. The epilogue is not counted.
+  static Cost cost(const Problem& problem, DType dtype);
+  static Tolerance tolerance(const Problem& problem, DType dtype);
+  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  static std::span<const Variant<Definition>> variants();  // best last
+};
+
+// The problem as the engine sees it: tap by tap, or with `upsample` as four phases of summed weights.
+enum class Form { direct, phased };
+convolution::Convolution describe(const Problem& problem, Form form);
+convolution::Operands operands(const Tensors& tensors);
+
+}  // namespace noisefloor::conv2d

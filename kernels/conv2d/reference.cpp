@@ -1,0 +1,146 @@
+// The oracle: the definition in conv2d.h term by term, in double, one output element at a time. It knows nothing of
+// implicit GEMM, phases or summed weights.
+#include <cmath>
+#include <vector>
+
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/core/parallel.h"
+
+namespace noisefloor::conv2d {
+namespace {
+
+double activate(Activation act, double x) {
+  switch (act) {
+    case Activation::none:
+      return x;
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+  }
+  return x;
+}
+
+struct Inputs {
+  const HostTensor *x, *w, *bias = nullptr, *scale = nullptr, *shift = nullptr, *image_shift = nullptr,
+                           *residual = nullptr;
+
+  Inputs(const Problem& p, std::span<const HostTensor> tensors) {
+    std::size_t next = 0;
+    x = &tensors[next++];
+    w = &tensors[next++];
+    if (p.bias) bias = &tensors[next++];
+    if (p.affine) scale = &tensors[next++], shift = &tensors[next++];
+    if (p.image_shift) image_shift = &tensors[next++];
+    if (p.residual) residual = &tensors[next++];
+  }
+};
+
+// The inputs under the kernel at one output pixel, zeros outside the image; floats hold every dtype exactly.
+std::vector<float> patch_at(const Problem& p, const HostTensor& x, std::int64_t pixel) {
+  const std::int64_t image = pixel / (p.out_h() * p.out_w());
+  const std::int64_t oy = pixel / p.out_w() % p.out_h();
+  const std::int64_t ox = pixel % p.out_w();
+  const std::int64_t times = p.upsample ? 2 : 1;
+  std::vector<float> patch(static_cast<std::size_t>(p.kernel * p.kernel * p.cin), 0.0f);
+  for (std::int64_t ky = 0; ky < p.kernel; ++ky)
+    for (std::int64_t kx = 0; kx < p.kernel; ++kx) {
+      const std::int64_t y = oy * p.stride + ky - p.pad;
+      const std::int64_t x_at = ox * p.stride + kx - p.pad;
+      if (y < 0 || x_at < 0 || y >= p.h * times || x_at >= p.w * times) continue;
+      const std::int64_t from = ((image * p.h + y / times) * p.w + x_at / times) * p.cin;
+      load_floats(x.dtype, x.data, from, p.cin, patch.data() + (ky * p.kernel + kx) * p.cin);
+    }
+  return patch;
+}
+
+double dot(const std::vector<float>& x, const std::vector<float>& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return sum;
+}
+
+double output(const Problem& p, const Inputs& in, const std::vector<float>& patch, const std::vector<float>& weights,
+              std::int64_t pixel, std::int64_t channel) {
+  double value = dot(patch, weights);
+  if (in.bias) value += (*in.bias)[channel];
+  if (in.scale) value = value * (*in.scale)[channel] + (*in.shift)[channel];
+  if (in.image_shift) value += (*in.image_shift)[pixel / (p.out_h() * p.out_w()) * p.cout + channel];
+  value = activate(p.act, value);
+  if (in.residual) value += (*in.residual)[pixel * p.cout + channel];
+  return value * p.gain;
+}
+
+// The output pixels of slab `slab` of an image, as conv2d.h cuts slabs.
+std::vector<std::int64_t> slab_pixels(const Problem& p, std::int64_t image, std::int64_t slab) {
+  const std::int64_t times = p.upsample ? 2 : 1;
+  const std::int64_t width = p.out_w() / times;
+  const std::int64_t count = p.out_h() / times * width;
+  const std::int64_t per_phase = p.slabs() / p.phases();
+  const std::int64_t phase = slab / per_phase;
+  const std::int64_t first = slab % per_phase * convolution::kSlabRows;
+  std::vector<std::int64_t> pixels;
+  for (std::int64_t i = first; i < std::min(first + convolution::kSlabRows, count); ++i) {
+    const std::int64_t y = i / width * times + phase / times;
+    const std::int64_t x = i % width * times + phase % times;
+    pixels.push_back((image * p.out_h() + y) * p.out_w() + x);
+  }
+  return pixels;
+}
+
+// y is stored in `dtype`, and its statistics are those of what was stored.
+double rounded(DType dtype, double value) {
+  double storage = 0;
+  store_element(dtype, &storage, 0, value);
+  return load_element(dtype, &storage, 0);
+}
+
+double statistic(const std::vector<double>& values, bool m2) {
+  double mean = 0;
+  for (const double value : values) mean += value;
+  mean /= static_cast<double>(values.size());
+  if (!m2) return mean;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return squares;
+}
+
+}  // namespace
+
+void Definition::reference(const Problem& p, DType dtype, std::span<const HostTensor> tensors_in, std::size_t index,
+                           std::span<const std::int64_t> elements, std::span<double> values) {
+  const Inputs in(p, tensors_in);
+  const std::size_t y_index = tensors(p, dtype).size() - (p.stats ? 3 : 1);
+  const std::int64_t k = p.kernel * p.kernel * p.cin;
+  constexpr std::int64_t kElementsPerTask = 64;
+  parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> weights(static_cast<std::size_t>(k));
+    std::vector<std::int64_t> pixels;         // of the element: one, or those of its slab
+    std::vector<std::vector<float>> patches;  // at these pixels
+    std::int64_t held = -1;
+    for (std::int64_t e = begin; e < end; ++e) {
+      const std::int64_t element = elements[static_cast<std::size_t>(e)];
+      const std::int64_t place = element / p.cout;  // a pixel, or an image's slab
+      const std::int64_t channel = element % p.cout;
+      if (place != held) {
+        held = place;
+        pixels = index == y_index ? std::vector{place} : slab_pixels(p, place / p.slabs(), place % p.slabs());
+        patches.clear();
+        for (const std::int64_t pixel : pixels) patches.push_back(patch_at(p, *in.x, pixel));
+      }
+      load_floats(in.w->dtype, in.w->data, channel * k, k, weights.data());
+      std::vector<double> outputs;
+      for (std::size_t i = 0; i < pixels.size(); ++i)
+        outputs.push_back(output(p, in, patches[i], weights, pixels[i], channel));
+      double& value = values[static_cast<std::size_t>(e)];
+      if (index == y_index) {
+        value = outputs[0];
+      } else {
+        for (double& y : outputs) y = rounded(dtype, y);
+        value = statistic(outputs, index == y_index + 2);
+      }
+    }
+  });
+}
+
+}  // namespace noisefloor::conv2d

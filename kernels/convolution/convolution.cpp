@@ -1,0 +1,81 @@
+#include "kernels/convolution/convolution.h"
+
+namespace noisefloor::convolution {
+namespace {
+
+Axis plain_axis(std::int64_t in, int kernel, int stride, int pad) {
+  Axis axis;
+  axis.in = static_cast<int>(in);
+  axis.out = static_cast<int>((in + 2 * pad - kernel) / stride + 1);
+  axis.taps = axis.kernel_taps = kernel;
+  axis.stride = stride;
+  axis.origin = -pad;
+  return axis;
+}
+
+Convolution with_axes(std::int64_t images, const Axis& y, const Axis& x, std::int64_t cin, std::int64_t cout) {
+  Convolution convolution;
+  convolution.images = static_cast<int>(images);
+  convolution.cin = static_cast<int>(cin);
+  convolution.cout = static_cast<int>(cout);
+  convolution.y = y;
+  convolution.x = x;
+  return convolution;
+}
+
+Axis phased_axis(std::int64_t in) {
+  Axis axis;
+  axis.in = axis.out = static_cast<int>(in);
+  axis.phases = axis.taps = axis.kernel_taps = 2;
+  axis.origin = -1;
+  axis.phase_shift = 1;
+  return axis;
+}
+
+// The same phases, each with all three taps: output o of phase p looks at pixels 2 o + p - 1 and on of the large image.
+Axis direct_axis(std::int64_t in) {
+  Axis axis = phased_axis(in);
+  axis.taps = axis.kernel_taps = 3;
+  axis.stride = axis.repeat = 2;
+  return axis;
+}
+
+}  // namespace
+
+Convolution plain(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout, int kernel,
+                  int stride, int pad) {
+  return with_axes(images, plain_axis(h, kernel, stride, pad), plain_axis(w, kernel, stride, pad), cin, cout);
+}
+
+Convolution upsampled_direct(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout) {
+  return with_axes(images, direct_axis(h), direct_axis(w), cin, cout);
+}
+
+Convolution upsampled_phases(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout) {
+  Convolution convolution = with_axes(images, phased_axis(h), phased_axis(w), cin, cout);
+  convolution.phase_weights = true;
+  return convolution;
+}
+
+std::size_t summed_weight_bytes(std::int64_t cin, std::int64_t cout, DType dtype) {
+  return static_cast<std::size_t>(4 * cout * 4 * cin) * size_of(dtype);
+}
+
+Status check_operands(const Convolution& c, const Operands& o) {
+  const auto bad = [](const void* pointer, bool present) {
+    return present && (pointer == nullptr || reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0);
+  };
+  if (bad(o.x, true) || bad(o.w, true) || bad(o.bias, c.bias) || bad(o.scale, c.affine) || bad(o.shift, c.affine) ||
+      bad(o.image_shift, c.image_shift) || bad(o.residual, c.residual) || bad(o.y, true) || bad(o.mean, c.stats) ||
+      bad(o.m2, c.stats))
+    return failure(StatusCode::invalid_argument, "convolution: a tensor is null or not 16-byte aligned");
+  return success();
+}
+
+Support can_run_naive(const Convolution& c, DType) {
+  // One thread per output, 256 a block.
+  if (c.rows() * c.cout > (std::int64_t{1} << 38)) return unsupported("needs at most 2^38 outputs");
+  return supported();
+}
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,166 @@
+// The engine behind conv2d, conv_transpose2d and conv3d_temporal: a convolution of channels-last tensors as a matrix
+// product that is never laid out in memory (implicit GEMM), with one epilogue. Not an op of its own: the ops describe
+// their problems as a Convolution, and share its launchers.
+//
+// Rows of the product are output pixels, columns output channels, and its k extent runs over the taps of the kernel,
+// then the input channels. Where outputs of even and odd coordinates take different taps (a transposed convolution of
+// stride 2, or a 3x3 behind a nearest-x2 upsample), the product falls into phases, which share everything but the
+// place of their taps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/core/device.h"
+#include "kernels/core/dtype.h"
+#include "kernels/core/status.h"
+#include "kernels/core/variant.h"
+
+namespace noisefloor::convolution {
+
+enum class Activation { none, silu, relu };
+
+// Height or width. Output o of phase p lies at o * phases + p and takes, for tap t, the input at
+// (o * stride + origin + p * phase_shift + t) / repeat (outside of the input: 0) times the kernel's tap
+// first_tap + p * tap_phase + t * tap_step.
+struct Axis {
+  int in = 1;   // input extent
+  int out = 1;  // outputs of one phase
+  int phases = 1;
+  int taps = 1;  // of one phase
+  int stride = 1;
+  int origin = 0;
+  int phase_shift = 0;
+  int repeat = 1;       // 2: the input is read as if each pixel stood there twice
+  int kernel_taps = 1;  // of the stored weights
+  int first_tap = 0;
+  int tap_phase = 0;
+  int tap_step = 1;
+
+  constexpr int out_extent() const { return out * phases; }
+};
+
+// The statistics of the output are per slab: this many consecutive pixels (rows of the product, in row-major order) of
+// one phase of one image; the last slab of a phase is shorter where they do not divide it.
+inline constexpr int kSlabRows = 64;
+
+struct Convolution {
+  int images = 1;
+  int cin = 1;
+  int cout = 1;
+  Axis y, x;
+  bool phase_weights = false;  // each phase has cout rows of weights of its own, one phase after the other
+  Activation act = Activation::none;
+  bool bias = false;
+  bool affine = false;
+  bool image_shift = false;
+  bool residual = false;
+  bool stats = false;
+  float gain = 1;
+
+  constexpr int phases() const { return y.phases * x.phases; }
+  constexpr std::int64_t phase_pixels() const { return std::int64_t{y.out} * x.out; }  // of one image
+  constexpr std::int64_t phase_rows() const { return images * phase_pixels(); }        // of the product
+  constexpr std::int64_t pixels() const { return phase_pixels() * phases(); }          // of one image
+  constexpr std::int64_t rows() const { return phase_rows() * phases(); }              // of all phases
+  constexpr std::int64_t input_elements() const { return std::int64_t{images} * y.in * x.in * cin; }
+  constexpr std::int64_t k() const { return std::int64_t{y.taps} * x.taps * cin; }  // of one phase
+  constexpr std::int64_t weight_row() const { return std::int64_t{y.kernel_taps} * x.kernel_taps * cin; }
+  constexpr std::int64_t weight_rows() const { return phase_weights ? std::int64_t{phases()} * cout : cout; }
+  constexpr std::int64_t phase_slabs() const { return (phase_pixels() + kSlabRows - 1) / kSlabRows; }
+  constexpr std::int64_t slabs() const { return phase_slabs() * phases(); }  // of one image
+};
+
+// Pointers in the dtype of the launch unless said otherwise; null where the convolution has no such tensor.
+//   y[i, p, c] = gain * (act((sum + bias[c]) * scale[c] + shift[c] + image_shift[i, c]) + residual[i, p, c])
+struct Operands {
+  const void* x = nullptr;            // [images, y.in, x.in, cin]
+  const void* w = nullptr;            // [weight_rows, y.kernel_taps, x.kernel_taps, cin]
+  const void* bias = nullptr;         // [cout]
+  const void* scale = nullptr;        // [cout]
+  const void* shift = nullptr;        // [cout]
+  const void* image_shift = nullptr;  // [images, cout]
+  const void* residual = nullptr;     // as y
+  void* y = nullptr;                  // [images, y.out_extent(), x.out_extent(), cout]
+  float* mean = nullptr;              // fp32 [images, slabs, cout]: of y as stored, over a slab
+  float* m2 = nullptr;                // fp32 [images, slabs, cout]: sum of squared deviations from mean
+};
+
+// A row of the product and where it lies.
+struct Pixel {
+  std::int64_t image;
+  int y, x;  // within the phase
+};
+constexpr Pixel locate_row(const Convolution& c, std::int64_t row) {
+  const std::int64_t pixel = row % c.phase_pixels();
+  return {row / c.phase_pixels(), static_cast<int>(pixel / c.x.out), static_cast<int>(pixel % c.x.out)};
+}
+// The output pixel [image][y][x] of `row` of phase `phase` (y-phase major), counted over all images.
+constexpr std::int64_t output_pixel(const Convolution& c, int phase, std::int64_t row) {
+  if (c.phases() == 1) return row;
+  const Pixel at = locate_row(c, row);
+  const std::int64_t y = std::int64_t{at.y} * c.y.phases + phase / c.x.phases;
+  const std::int64_t x = std::int64_t{at.x} * c.x.phases + phase % c.x.phases;
+  return (at.image * c.y.out_extent() + y) * c.x.out_extent() + x;
+}
+// The input coordinate of a tap along one axis, or -1 outside of the input.
+constexpr int input_coordinate(const Axis& axis, int out, int phase, int tap) {
+  const int at = out * axis.stride + axis.origin + phase * axis.phase_shift + tap;
+  if (at < 0 || at >= axis.in * axis.repeat) return -1;
+  return axis.repeat == 1 ? at : at / axis.repeat;
+}
+// The tap of the stored kernel, row-major, behind tap (ty, tx) of a phase.
+constexpr int kernel_tap(const Convolution& c, int phase, int ty, int tx) {
+  const int ky = c.y.first_tap + phase / c.x.phases * c.y.tap_phase + ty * c.y.tap_step;
+  const int kx = c.x.first_tap + phase % c.x.phases * c.x.tap_phase + tx * c.x.tap_step;
+  return ky * c.x.kernel_taps + kx;
+}
+// First row of the product, and number of rows, of slab `slab` of an image, within its phase.
+constexpr std::int64_t slab_first(const Convolution& c, std::int64_t slab) {
+  return slab % c.phase_slabs() * kSlabRows;
+}
+constexpr std::int64_t slab_count(const Convolution& c, std::int64_t slab) {
+  const std::int64_t left = c.phase_pixels() - slab_first(c, slab);
+  return left < kSlabRows ? left : kSlabRows;
+}
+
+// An ordinary convolution, kernel x kernel, of images [h, w].
+Convolution plain(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout, int kernel,
+                  int stride, int pad);
+// A 3x3, pad 1, of the images scaled up by 2 (nearest), tap by tap: reads each pixel through its repetition.
+Convolution upsampled_direct(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout);
+// The same as four 2x2 convolutions of the small images, one per parity of the output's coordinates. An even output
+// takes its first tap from the pixel before and its other two from its own pixel, an odd one its first two from its
+// own and its last from the next; taps that share a pixel are summed beforehand: 4/9 of the products. The weights are
+// then [4][cout][2][2][cin], as sum_upsampled_weights lays them out.
+Convolution upsampled_phases(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout);
+// Which of the three taps of a kernel row or column tap `tap` of phase `phase` sums: [first, last].
+struct TapRange {
+  int first, last;
+};
+constexpr TapRange summed_taps(int phase, int tap) {
+  return phase == 0 ? (tap == 0 ? TapRange{0, 0} : TapRange{1, 2}) : (tap == 0 ? TapRange{0, 1} : TapRange{2, 2});
+}
+
+// Bytes of the summed weights, in `dtype`; and their sums, in fp32, rounded once, on context.stream.
+std::size_t summed_weight_bytes(std::int64_t cin, std::int64_t cout, DType dtype);
+Status sum_upsampled_weights(std::int64_t cin, std::int64_t cout, DType dtype, const void* w, void* summed,
+                             const LaunchContext& context);
+
+// Whether pointers that must be there are, 16-byte aligned.
+Status check_operands(const Convolution& convolution, const Operands& operands);
+
+using Launcher = Status(const Convolution&, DType, const Operands&, const Scratch&, const LaunchContext&);
+
+// All cores of the host. `prepared` are the weights as prepare_host packs them, from the stored weights `w`
+// (`summed`: w is [cout][3][3][cin], and the convolution one of upsampled_phases).
+Launcher launch_host;
+std::size_t host_prepared_bytes(const Convolution& convolution);
+Status prepare_host(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared);
+
+// The rungs on GPUs, each in the file of its name; `can_run_*` say what they need.
+Launcher launch_naive;
+Support can_run_naive(const Convolution& convolution, DType dtype);
+
+}  // namespace noisefloor::convolution

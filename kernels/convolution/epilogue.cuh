@@ -1,0 +1,84 @@
+// What the GPU rungs of the convolutions do to a finished fp32 sum, and where it goes. Device code only.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/convolution/convolution.h"
+#include "kernels/core/vector.cuh"
+
+namespace noisefloor::convolution {
+
+// Outputs of 16 bits take the fast exponential and reciprocal, whose error (2^-21) is far below their rounding.
+template <class T>
+__device__ __forceinline__ float silu(float x) {
+  return std::is_same_v<T, float> ? x / (1.0f + expf(-x)) : __fdividef(x, 1.0f + __expf(-x));
+}
+
+// Passed by value to a kernel. `act` is the same for every thread, so the switch does not diverge.
+template <class T>
+struct Epilogue {
+  const T *bias, *scale, *shift, *image_shift, *residual;  // null: none
+  T* y;
+  int cout;
+  Activation act;
+  float gain;
+
+  Epilogue(const Convolution& c, const Operands& o)
+      : bias(c.bias ? static_cast<const T*>(o.bias) : nullptr),
+        scale(c.affine ? static_cast<const T*>(o.scale) : nullptr),
+        shift(c.affine ? static_cast<const T*>(o.shift) : nullptr),
+        image_shift(c.image_shift ? static_cast<const T*>(o.image_shift) : nullptr),
+        residual(c.residual ? static_cast<const T*>(o.residual) : nullptr),
+        y(static_cast<T*>(o.y)),
+        cout(c.cout),
+        act(c.act),
+        gain(c.gain) {}
+
+  // bias, scale and shift of a channel as one multiply-add of its sums.
+  __device__ __forceinline__ void channel(int column, float& mul, float& add) const {
+    mul = scale ? to_float(scale[column]) : 1.0f;
+    add = bias ? to_float(bias[column]) * mul : 0.0f;
+    if (shift) add += to_float(shift[column]);
+  }
+  __device__ __forceinline__ float activate(float v) const {
+    if (act == Activation::silu) return silu<T>(v);
+    if (act == Activation::relu) return v < 0 ? 0.0f : v;
+    return v;
+  }
+  // One output: `at` is its pixel over all images.
+  __device__ __forceinline__ void store(float sum, std::int64_t image, std::int64_t at, int column) const {
+    float mul, add;
+    channel(column, mul, add);
+    float v = fmaf(sum, mul, add);
+    if (image_shift) v += to_float(image_shift[image * cout + column]);
+    v = activate(v);
+    if (residual) v += to_float(residual[at * cout + column]);
+    y[at * cout + column] = from_float<T>(v * gain);
+  }
+};
+
+// Calls body(T{}) with the device type of a 16-bit dtype; returns what it returns.
+template <class Body>
+Status with_half_type(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::bf16:
+      return body(__nv_bfloat16{});
+    case DType::fp16:
+      return body(__half{});
+    default:
+      return failure(StatusCode::unsupported_problem, "needs bf16 or fp16");
+  }
+}
+
+// The same for every dtype of the ops.
+template <class Body>
+Status with_device_type(DType dtype, const Body& body) {
+  return dtype == DType::fp32 ? body(float{}) : with_half_type(dtype, body);
+}
+
+// A second launch that reads y back: for rungs whose tiles do not hold whole slabs.
+Status launch_statistics(const Convolution& convolution, DType dtype, const Operands& operands,
+                         const LaunchContext& context);
+
+}  // namespace noisefloor::convolution

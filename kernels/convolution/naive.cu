@@ -1,0 +1,99 @@
+// Convolutions, naive: one thread per output element, which walks the taps and the input channels. The ladder's floor,
+// and the obvious GPU code that the other rungs are compared with element by element.
+//
+// 256 threads a block, neighbours along the output channels: they read the same input (one broadcast) and weights
+// weight_row elements apart. No shared memory. Statistics are a second launch.
+//
+// Bound: load instructions (two per FMA), at every problem.
+//
+// Requires: nothing beyond grid limits.
+//
+// Numerics: one fp32 FMA chain over taps and channels.
+//
+// Source: original.
+#include "kernels/convolution/epilogue.cuh"
+#include "kernels/core/cuda_status.h"
+
+namespace noisefloor::convolution {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    convolution_naive(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
+                      const __grid_constant__ Epilogue<T> epilogue) {
+  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (item >= c.rows() * c.cout) return;
+  const auto column = static_cast<int>(item % c.cout);
+  const std::int64_t row = item / c.cout % c.phase_rows();
+  const auto phase = static_cast<int>(item / c.cout / c.phase_rows());
+  const Pixel at = locate_row(c, row);
+  const T* weights = w + ((c.phase_weights ? std::int64_t{phase} * c.cout : 0) + column) * c.weight_row();
+  float sum = 0;
+  for (int ty = 0; ty < c.y.taps; ++ty) {
+    const int iy = input_coordinate(c.y, at.y, phase / c.x.phases, ty);
+    if (iy < 0) continue;
+    for (int tx = 0; tx < c.x.taps; ++tx) {
+      const int ix = input_coordinate(c.x, at.x, phase % c.x.phases, tx);
+      if (ix < 0) continue;
+      const T* from = x + ((at.image * c.y.in + iy) * c.x.in + ix) * c.cin;
+      const T* tap = weights + std::int64_t{kernel_tap(c, phase, ty, tx)} * c.cin;
+      for (int channel = 0; channel < c.cin; ++channel)
+        sum = fmaf(to_float(from[channel]), to_float(tap[channel]), sum);
+    }
+  }
+  epilogue.store(sum, at.image, output_pixel(c, phase, row), column);
+}
+
+// One thread per slab and channel: two passes over the slab's rows.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    convolution_statistics(const T* __restrict__ y, const __grid_constant__ Convolution c, float* __restrict__ mean,
+                           float* __restrict__ m2) {
+  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (item >= c.images * c.slabs() * c.cout) return;
+  const auto column = static_cast<int>(item % c.cout);
+  const std::int64_t slab = item / c.cout % c.slabs();
+  const std::int64_t image = item / c.cout / c.slabs();
+  const auto phase = static_cast<int>(slab / c.phase_slabs());
+  const auto count = static_cast<int>(slab_count(c, slab));
+  const std::int64_t first = image * c.phase_pixels() + slab_first(c, slab);
+  float sum = 0;
+  for (int i = 0; i < count; ++i) sum += to_float(y[output_pixel(c, phase, first + i) * c.cout + column]);
+  const float centre = sum / static_cast<float>(count);
+  float squares = 0;
+  for (int i = 0; i < count; ++i) {
+    const float d = to_float(y[output_pixel(c, phase, first + i) * c.cout + column]) - centre;
+    squares = fmaf(d, d, squares);
+  }
+  mean[item] = centre;
+  m2[item] = squares;
+}
+
+unsigned blocks_for(std::int64_t items) {
+  return static_cast<unsigned>((items + kThreads - 1) / kThreads);
+}
+
+}  // namespace
+
+Status launch_statistics(const Convolution& c, DType dtype, const Operands& o, const LaunchContext& context) {
+  return with_device_type(dtype, [&]<class T>(T) {
+    convolution_statistics<T><<<blocks_for(c.images * c.slabs() * c.cout), kThreads, 0, context.stream>>>(
+        static_cast<const T*>(o.y), c, o.mean, o.m2);
+    return launch_status("convolution_statistics");
+  });
+}
+
+Status launch_naive(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
+                    const LaunchContext& context) {
+  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  const Status status = with_device_type(dtype, [&]<class T>(T) {
+    convolution_naive<T><<<blocks_for(c.rows() * c.cout), kThreads, 0, context.stream>>>(
+        static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, Epilogue<T>(c, o));
+    return launch_status("convolution_naive");
+  });
+  return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
+}
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,141 @@
+// conv2d on the host: its problems, its oracle against numbers worked out by hand, and the host variant (four-phase
+// upsampling, odd kernels, statistics) against the oracle.
+#include "kernels/conv2d/conv2d.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/host_data.h"
+
+namespace noisefloor::conv2d {
+namespace {
+
+const Op& op() {
+  static const Op value = make_op<Definition>();
+  return value;
+}
+
+TEST(Conv2d, ProblemTextIsCanonicalAndChecked) {
+  EXPECT_EQ(op().print(op().parse("n=1,h=4,w=5,cin=6,cout=7,kernel=3,pad=1,stride=1,bias=1")),
+            "n=1,h=4,w=5,cin=6,cout=7");
+  EXPECT_EQ(op().print(op().parse("n=1,h=4,w=5,cin=6,cout=7,kernel=1,pad=0")), "n=1,h=4,w=5,cin=6,cout=7,kernel=1");
+  EXPECT_EQ(op().print(op().parse("n=1,h=4,w=5,cin=6,cout=7,kernel=5")), "n=1,h=4,w=5,cin=6,cout=7,kernel=5");
+  EXPECT_EQ(op().print(op().parse("n=1,h=5,w=5,cin=6,cout=7,kernel=5,pad=0,gain=0.5,stats=1")),
+            "n=1,h=5,w=5,cin=6,cout=7,kernel=5,pad=0,gain=0.5,stats=1");
+  for (const char* bad : {"n=1,h=4,w=4,cin=1,cout=1,kernel=2", "n=1,h=4,w=4,cin=1,cout=1,stride=3",
+                          "n=1,h=2,w=4,cin=1,cout=1,kernel=3,pad=0", "n=1,h=4,w=4,cin=1,cout=1,kernel=1,upsample=1",
+                          "n=1,h=4,w=4,cin=1,cout=1,stride=2,upsample=1", "n=1,h=4,w=4,cin=1,cout=1,pad=0,upsample=1",
+                          "n=0,h=4,w=4,cin=1,cout=1", "n=1,h=4,w=4,cin=1", "n=1,h=4,w=4,cin=1,cout=1,act=gelu",
+                          "n=32767,h=1024,w=1024,cin=1,cout=1"})
+    EXPECT_THROW(op().parse(bad), InvalidInput) << bad;
+}
+
+TEST(Conv2d, CostCountsFourPhasesAndEachTensorOnce) {
+  const Cost plain = op().cost(op().parse("n=2,h=8,w=6,cin=10,cout=20,stride=2,residual=1"), DType::bf16);
+  EXPECT_EQ(plain.flops, 2.0 * (2 * 4 * 3) * 20 * (9 * 10));
+  EXPECT_EQ(plain.bytes, 2.0 * (2 * 8 * 6 * 10 + 20 * 90 + 20 + 2 * (2 * 4 * 3 * 20)));
+  const Cost up = op().cost(op().parse("n=1,h=8,w=8,cin=10,cout=20,upsample=1,bias=0,stats=1"), DType::fp32);
+  EXPECT_EQ(up.flops, 2.0 * (16 * 16) * 20 * (4 * 10));
+  EXPECT_EQ(up.bytes, 4.0 * (64 * 10 + 20 * 90 + 256 * 20 + 2 * 4 * 20));
+  EXPECT_EQ(up.pipe, Pipe::fma);
+}
+
+// Taps 1..9 over a 2x2 image [1 10; 100 1000]: which tap meets which pixel can be read off the digits.
+TEST(Conv2d, OracleGivesTheNumbersWorkedOutByHand) {
+  const std::vector<double> taps{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const auto values = [&](const std::string& rest,
+                          const std::vector<std::pair<std::string, std::vector<double>>>& more) {
+    HostData data(op(), op().parse("n=1,h=2,w=2,cin=1,cout=1," + rest), DType::fp32, 1);
+    data.set("x", {1, 10, 100, 1000});
+    data.set("w", taps);
+    for (const auto& [name, numbers] : more) data.set(name, numbers);
+    return data.reference("y");
+  };
+  EXPECT_EQ(values("bias=0", {}), (std::vector<double>{9865, 8754, 6532, 5421}));
+  EXPECT_EQ(values("bias=0,stride=2", {}), (std::vector<double>{9865}));
+  EXPECT_EQ(values("bias=1,affine=1,image_shift=1,residual=1,gain=2",
+                   {{"bias", {1}}, {"scale", {0.5}}, {"shift", {3}}, {"image_shift", {4}}, {"residual", {1, 2, 3, 4}}}),
+            (std::vector<double>{2 * (4933 + 7 + 1), 2 * (4377.5 + 7 + 2), 2 * (3266.5 + 7 + 3), 2 * (2711 + 7 + 4)}));
+  EXPECT_EQ(values("bias=1,act=relu", {{"bias", {-6000}}}), (std::vector<double>{3865, 2754, 532, 0}));
+  EXPECT_NEAR(values("bias=1,act=silu", {{"bias", {-9864}}})[0], 1 / (1 + std::exp(-1.0)), 1e-12);
+  // Scaled up, the image is [1 1 10 10; 1 1 10 10; 100 ...]: its corner sees taps 5, 6, 8, 9 on pixels of 1.
+  const std::vector<double> up = values("bias=0,upsample=1", {});
+  ASSERT_EQ(up.size(), 16u);
+  EXPECT_EQ(up[0], 5 + 6 + 8 + 9);
+  EXPECT_EQ(up[5], 1 + 2 + 4 + 5 + 10 * (3 + 6) + 100 * (7 + 8) + 1000 * 9);
+  EXPECT_EQ(up[15], 1000 * (1 + 2 + 4 + 5));
+}
+
+TEST(Conv2d, StatisticsAreThoseOfTheStoredSlabs) {
+  // 1x1, weight 1, no bias: y is x. 9 x 9 pixels are slabs of 64 and 17.
+  HostData data(op(), op().parse("n=2,h=9,w=9,cin=1,cout=1,kernel=1,bias=0,stats=1"), DType::fp32, 3);
+  data.set("w", {1});
+  const std::vector<double> mean = data.reference("mean"), m2 = data.reference("m2");
+  ASSERT_EQ(mean.size(), 4u);
+  double sum = 0, squares = 0;
+  for (int i = 64; i < 81; ++i) sum += data.get("x", 81 + i);
+  for (int i = 64; i < 81; ++i) squares += std::pow(data.get("x", 81 + i) - sum / 17, 2);
+  EXPECT_NEAR(mean[3], sum / 17, 1e-12);
+  EXPECT_NEAR(m2[3], squares, 1e-12);
+  // Four phases: the second holds pixels of even row and odd column.
+  HostData up(op(), op().parse("n=1,h=1,w=2,cin=1,cout=1,bias=0,upsample=1,stats=1"), DType::fp32, 4);
+  const std::vector<double> y = up.reference("y");  // 2 x 4
+  ASSERT_EQ(up.reference("mean").size(), 4u);
+  EXPECT_NEAR(up.reference("mean")[1], (static_cast<float>(y[1]) + static_cast<float>(y[3])) / 2.0, 1e-7);
+}
+
+TEST(Conv2d, OracleOfASubsetIsThatPartOfTheWhole) {
+  const HostData data(op(), op().parse("n=2,h=5,w=4,cin=3,cout=5,stats=1"), DType::fp16, 2);
+  for (const char* name : {"y", "mean", "m2"}) {
+    const std::vector<double> whole = data.reference(name);
+    const std::vector<std::int64_t> elements{0, 3, 4, 9};
+    const std::vector<double> part = data.reference(data.index(name), elements);
+    for (std::size_t i = 0; i < elements.size(); ++i) EXPECT_EQ(part[i], whole[static_cast<std::size_t>(elements[i])]);
+  }
+}
+
+RC_GTEST_PROP(Conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
+  const auto number = [](int low, int high) { return std::to_string(*rc::gen::inRange(low, high)); };
+  const bool upsample = *rc::gen::inRange(0, 4) == 0;
+  const int kernel = upsample ? 3 : *rc::gen::element(1, 3, 5);
+  std::string text = "n=" + number(1, 4) + ",h=" + number(kernel, 14) + ",w=" + number(kernel, 14) +
+                     ",cin=" + std::to_string(*rc::gen::oneOf(rc::gen::inRange(1, 20), rc::gen::inRange(60, 70))) +
+                     ",cout=" + std::to_string(*rc::gen::oneOf(rc::gen::inRange(1, 20), rc::gen::inRange(60, 140))) +
+                     ",kernel=" + std::to_string(kernel);
+  if (upsample)
+    text += ",upsample=1";
+  else
+    text += ",stride=" + number(1, 3) + ",pad=" + number(0, kernel);
+  text += ",act=" + *rc::gen::element<std::string>("none", "silu", "relu") +
+          ",gain=" + *rc::gen::element<std::string>("1", "0.5");
+  for (const char* flag : {"bias", "affine", "image_shift", "residual", "stats"})
+    text += "," + std::string(flag) + "=" + number(0, 2);
+  const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);
+  HostData data(op(), op().parse(text), dtype, *rc::gen::arbitrary<unsigned>());
+  RC_LOG() << to_string(dtype) << " " << text;
+  RC_ASSERT(data.run_host().ok());
+  RC_ASSERT(data.difference() == "");
+}
+
+TEST(Conv2d, AWrongElementIsOutsideTheTolerance) {
+  HostData data(op(), op().parse("n=1,h=8,w=8,cin=64,cout=64,act=silu"), DType::bf16, 4);
+  ASSERT_TRUE(data.run_host().ok());
+  EXPECT_EQ(data.difference(), "");
+  store_element(DType::bf16, data.storage.back().data(), 77, data.get("y", 77) + 0.05);
+  EXPECT_NE(data.difference(), "");
+}
+
+TEST(Conv2d, EveryDtypeRunsEverywhereOnHostAndNaive) {
+  for (const AnyVariant& variant : op().variants) {
+    if (variant.kind != Kind::host && variant.kind != Kind::naive) continue;
+    for (const DType dtype : op().dtypes)
+      EXPECT_TRUE(variant.can_run(op().parse("n=1,h=3,w=3,cin=1,cout=1,kernel=7,pad=3,stride=2,stats=1"), dtype));
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor::conv2d

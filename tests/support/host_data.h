@@ -1,0 +1,114 @@
+// Tensors of an op's problem in host memory, its oracle and its host variant run on them.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/core/op.h"
+
+namespace noisefloor {
+
+// Inputs are filled as their specs say, outputs with NaN.
+struct HostData {
+  const Op& op;
+  AnyProblem problem;
+  DType dtype;
+  std::vector<TensorSpec> specs;
+  std::vector<std::vector<std::byte>> storage;
+
+  HostData(const Op& the_op, AnyProblem the_problem, DType the_dtype, unsigned seed)
+      : op(the_op), problem(std::move(the_problem)), dtype(the_dtype), specs(op.tensors(problem, dtype)) {
+    std::mt19937 engine(seed);
+    for (const TensorSpec& spec : specs) {
+      auto& bytes = storage.emplace_back(spec.bytes());
+      std::normal_distribution<double> normal(spec.fill.mean, spec.fill.stddev);
+      for (std::int64_t i = 0; i < spec.elements(); ++i)
+        store_element(spec.dtype, bytes.data(), i, spec.role == Role::in ? normal(engine) : NAN);
+    }
+  }
+
+  std::size_t index(const std::string& name) const {
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (specs[i].name == name) return i;
+    throw std::out_of_range("no tensor " + name);
+  }
+  double get(const std::string& name, std::int64_t element) const {
+    return load_element(specs[index(name)].dtype, storage[index(name)].data(), element);
+  }
+  void set(const std::string& name, const std::vector<double>& values) {
+    const std::size_t tensor = index(name);
+    if (static_cast<std::int64_t>(values.size()) != specs[tensor].elements()) throw std::out_of_range(name);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      store_element(specs[tensor].dtype, storage[tensor].data(), static_cast<std::int64_t>(i), values[i]);
+  }
+
+  std::vector<double> reference(std::size_t tensor, const std::vector<std::int64_t>& elements) const {
+    std::vector<HostTensor> inputs;
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      inputs.push_back({specs[i].dtype, specs[i].role == Role::in ? storage[i].data() : nullptr});
+    std::vector<double> values(elements.size());
+    op.reference(problem, dtype, inputs, tensor, elements, values);
+    return values;
+  }
+  std::vector<double> reference(const std::string& name) const {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(specs[index(name)].elements()));
+    std::iota(all.begin(), all.end(), 0);
+    return reference(index(name), all);
+  }
+
+  // The op's first variant, which must be the host's, prepared where it prepares.
+  Status run_host() {
+    const DeviceInfo device{0, 2, 1 << 20, 0};
+    const LaunchContext context{nullptr, &device, false};
+    const AnyVariant& host = op.variants.front();
+    if (host.kind != Kind::host) throw std::logic_error("the first variant is not the host's");
+    std::vector<void*> pointers;
+    for (auto& bytes : storage) pointers.push_back(bytes.data());
+    Aligned workspace(host.workspace_bytes(problem, dtype, device));
+    Aligned prepared(host.prepared_bytes(problem, dtype));
+    if (const Status status = host.prepare(problem, dtype, pointers, prepared.data, context); !status.ok())
+      return status;
+    return host.launch(problem, dtype, pointers, {workspace.data, prepared.data}, context);
+  }
+
+  // What is wrong with the outputs, compared with the oracle under the op's tolerance; "" when nothing is.
+  std::string difference() const {
+    const Tolerance tolerance = op.tolerance(problem, dtype);
+    for (const TensorSpec& spec : specs) {
+      if (spec.role == Role::in) continue;
+      const std::vector<double> expected = reference(spec.name);
+      double squares = 0, error_squares = 0;
+      for (const double value : expected) squares += value * value;
+      const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double value = get(spec.name, static_cast<std::int64_t>(i));
+        const double error = std::abs(value - expected[i]);
+        if (!(error <= tolerance.max_error * (std::abs(expected[i]) + rms)))
+          return std::string(spec.name) + "[" + std::to_string(i) + "] is " + std::to_string(value) + ", expected " +
+                 std::to_string(expected[i]);
+        error_squares += error * error;
+      }
+      if (!(std::sqrt(error_squares) <= tolerance.l2_error * std::sqrt(squares)))
+        return std::string(spec.name) + ": L2 error " + std::to_string(std::sqrt(error_squares / squares));
+    }
+    return "";
+  }
+
+ private:
+  // 256-byte aligned, NaN everywhere: a value read before it is written shows.
+  struct Aligned {
+    explicit Aligned(std::size_t bytes) : floats(bytes / sizeof(float) + 65, NAN), data(floats.data()) {
+      std::size_t space = floats.size() * sizeof(float);
+      std::align(256, bytes, data, space);
+    }
+    std::vector<float> floats;
+    void* data;
+  };
+};
+
+}  // namespace noisefloor
