@@ -1,0 +1,69 @@
+// attention: out = softmax(Q K^T scale) V, per image and head; self-attention, and cross-attention where the keys are
+// of another sequence. No mask, no dropout: diffusion U-Nets use neither.
+//
+//   s[b, h, i, j] = scale * sum_d q[b, i, h, d] k[b, j, h, d]
+//   lse[b, h, i]  = log(sum_j exp(s[b, h, i, j]))
+//   out[b, i, h, d] = sum_j exp(s[b, h, i, j] - lse[b, h, i]) v[b, j, h, d]
+//
+// Q, K and V are separate tensors or one packed projection (Layout, strided.h), read where they lie. All are of one
+// dtype; sums and exponentials are fp32 (double in the reference). Source: Vaswani et al., arXiv:1706.03762.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention/strided.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor::attention {
+
+struct Problem {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t seq_q = 0;   // queries
+  std::int64_t seq_kv = 0;  // keys and values; of a packed layout, seq_q
+  std::int64_t dim = 0;     // of a head
+  Layout layout = Layout::separate;
+  double scale = 0;  // 0: 1 / sqrt(dim)
+  bool lse = false;  // also write the log-sum-exp of each row, as a backward pass needs it
+
+  Shape shape() const { return make_shape(layout, batch, 1, heads, seq_q, seq_kv, dim, scale); }
+};
+
+// Device pointers (host pointers for `host`), 16-byte aligned, T the row's dtype. `q`, `k` and `v` are the same pointer
+// for a packed layout: the start of that tensor.
+struct Tensors {
+  const void* q = nullptr;  // T [batch, seq_q, heads, dim], or packed [batch, seq_q, ...] as Layout says
+  const void* k = nullptr;  // T [batch, seq_kv, heads, dim]
+  const void* v = nullptr;  // T [batch, seq_kv, heads, dim]
+  void* out = nullptr;      // T [batch, seq_q, heads, dim]
+  float* lse = nullptr;     // fp32 [batch, heads, seq_q]; null without lse
+};
+
+// The op. A C++ program calls a row of variants() directly: ask row.can_run(problem, dtype), then row.launch(problem,
+// dtype, tensors, {}, context); no row needs a workspace. launch returns invalid_argument for a pointer that is null or
+// not 16-byte aligned, and cuda_error with the runtime's code when the launch fails; it never synchronises.
+struct Definition {
+  static constexpr const char* name = "attention";
+  using Problem = attention::Problem;
+  using Tensors = attention::Tensors;
+
+  static std::span<const DType> dtypes();  // bf16, fp16, fp32
+  static void fields(Problem& problem, FieldVisitor& visitor);
+  // Throws InvalidInput for a packed layout with seq_kv other than seq_q, and for more than 2^40 elements in a tensor.
+  static void check(const Problem& problem);
+  // q, k, v or qkv; out; lse if any.
+  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
+  static Tensors bind(const Problem& problem, PointerCursor pointers);
+  // 4 * batch * heads * seq_q * seq_kv * dim FLOPs; the softmax is not counted.
+  static Cost cost(const Problem& problem, DType dtype);
+  static Tolerance tolerance(const Problem& problem, DType dtype);
+  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  static std::span<const Variant<Definition>> variants();  // best last
+};
+
+using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+}  // namespace noisefloor::attention

@@ -1,0 +1,25 @@
+// The launchers behind variants.cpp, each in the file of its name, and the limits that can_run checks for them.
+#pragma once
+
+#include "kernels/attention/attention.h"
+
+namespace noisefloor::attention {
+
+inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
+
+// Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
+inline Status check_pointers(const Problem& problem, const Tensors& tensors) {
+  const auto bad = [](const void* pointer) {
+    return pointer == nullptr || reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0;
+  };
+  if (bad(tensors.q) || bad(tensors.k) || bad(tensors.v) || bad(tensors.out) || (problem.lse && bad(tensors.lse)))
+    return failure(StatusCode::invalid_argument, "attention: a tensor is null or not 16-byte aligned");
+  return success();
+}
+
+Launcher launch_host;
+
+inline constexpr std::int64_t kNaiveRows = 8;  // queries of a block
+Launcher launch_naive;
+
+}  // namespace noisefloor::attention

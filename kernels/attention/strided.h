@@ -1,0 +1,97 @@
+// What `attention` and `temporal_attention` share: queries, keys and values that are read where they lie, by strides.
+//
+// Both ops compute, for every outer index, inner index and head, out = softmax(Q K^T scale) V over a sequence:
+//
+//   op                  outer   inner         sequence   tokens lie as
+//   attention           batch   1             pixels     [batch, seq]
+//   temporal_attention  batch   height*width  frames     [batch, frames, height*width]
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/core/dtype.h"
+#include "kernels/core/fields.h"
+#include "kernels/core/tensor.h"
+
+namespace noisefloor::attention {
+
+// How the numbers of a token lie. `separate`: three tensors [..., heads, dim]. The others are one tensor, the output of
+// a single projection:
+//   packed_3hd  [..., 3, heads, dim]  one product with the three weight matrices one after the other (diffusers,
+//   PyTorch);
+//                                     also ADM's new order (QKVAttention)
+//   packed_h3d  [..., heads, 3, dim]  ADM's legacy order (QKVAttentionLegacy), that of its published checkpoints
+//   packed_hd3  [..., heads, dim, 3]  EDM's UNetBlock: query, key and value of a channel are neighbours. No 16-byte
+//                                     access helps there; permuting the weight's rows once at load gives packed_3hd
+enum class Layout { separate, packed_3hd, packed_h3d, packed_hd3 };
+inline constexpr const char* kLayoutNames[] = {"separate", "packed_3hd", "packed_h3d", "packed_hd3"};
+
+constexpr bool is_packed(Layout layout) {
+  return layout != Layout::separate;
+}
+
+// Where element (outer, inner, seq, head, d) of a tensor lies, in elements from the tensor's start.
+struct View {
+  std::int64_t offset, outer, inner, seq, head, element;
+
+  constexpr std::int64_t at(std::int64_t o, std::int64_t i, std::int64_t s, std::int64_t h) const {
+    return offset + o * outer + i * inner + s * seq + h * head;
+  }
+};
+
+enum class Part { query, key, value };
+
+struct Shape {
+  std::int64_t outer, inner, heads, seq_q, seq_kv, dim;
+  float scale;
+  View q, k, v, out;
+
+  constexpr std::int64_t rows() const { return outer * inner * heads * seq_q; }
+};
+
+// The view of one part whose tokens lie as [outer, seq, inner].
+constexpr View view_of(Layout layout, Part part, std::int64_t inner, std::int64_t seq, std::int64_t heads,
+                       std::int64_t dim) {
+  const std::int64_t which = static_cast<std::int64_t>(part);
+  const std::int64_t token = heads * dim * (is_packed(layout) ? 3 : 1);
+  View view{0, seq * inner * token, token, inner * token, dim, 1};
+  switch (layout) {
+    case Layout::separate:
+      break;
+    case Layout::packed_3hd:
+      view.offset = which * heads * dim;
+      break;
+    case Layout::packed_h3d:
+      view.offset = which * dim;
+      view.head = 3 * dim;
+      break;
+    case Layout::packed_hd3:
+      view.offset = which;
+      view.head = 3 * dim;
+      view.element = 3;
+      break;
+  }
+  return view;
+}
+
+// The whole shape; `scale` 0 stands for 1 / sqrt(dim).
+Shape make_shape(Layout layout, std::int64_t outer, std::int64_t inner, std::int64_t heads, std::int64_t seq_q,
+                 std::int64_t seq_kv, std::int64_t dim, double scale);
+
+// What both ops allow their output.
+struct Errors {
+  double max_error, l2_error;
+};
+Errors error_bounds(DType dtype, const Shape& shape);
+
+// The oracle: the wanted elements of the output [outer, seq_q, inner, heads, dim], or with `lse` of the log-sum-exp
+// [outer, heads, seq_q], in double.
+void reference(const Shape& shape, const HostTensor& q, const HostTensor& k, const HostTensor& v, bool lse,
+               std::span<const std::int64_t> elements, std::span<double> values);
+
+// The host variant of both ops: host pointers to the tensors' starts; `lse` may be null.
+void compute_on_host(const Shape& shape, DType dtype, const void* q, const void* k, const void* v, void* out,
+                     float* lse);
+
+}  // namespace noisefloor::attention

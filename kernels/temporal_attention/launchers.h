@@ -1,0 +1,23 @@
+// The launchers behind variants.cpp, and the limits that can_run checks for them.
+#pragma once
+
+#include "kernels/temporal_attention/temporal_attention.h"
+
+namespace noisefloor::temporal_attention {
+
+inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
+
+// Vector accesses need 16-byte aligned tensors.
+inline Status check_pointers(const Tensors& tensors) {
+  for (const void* pointer : {tensors.q, tensors.k, tensors.v, static_cast<const void*>(tensors.out)})
+    if (pointer == nullptr || reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0)
+      return failure(StatusCode::invalid_argument, "temporal_attention: a tensor is null or not 16-byte aligned");
+  return success();
+}
+
+Launcher launch_host;
+
+inline constexpr std::int64_t kNaiveRows = 8;  // queries of a block
+Launcher launch_naive;
+
+}  // namespace noisefloor::temporal_attention

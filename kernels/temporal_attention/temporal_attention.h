@@ -1,0 +1,70 @@
+// temporal_attention: out = softmax(Q K^T scale) V along the frames of a video, for every pixel and head on its own, in
+// place: tokens lie as [batch, frames, height*width], and nothing is permuted.
+//
+//   s[b, p, h, i, j] = scale * sum_d q[b, i, p, h, d] k[b, j, p, h, d]
+//   out[b, i, p, h, d] = sum_j softmax_j(s[b, p, h, i, :]) v[b, j, p, h, d]
+//
+// Q, K and V are separate tensors or one packed projection (attention::Layout), read where they lie. All are of one
+// dtype; sums and exponentials are fp32 (double in the reference). Source: the temporal layers of Blattmann et al.,
+// "Stable Video Diffusion" (arXiv:2311.15127).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention/strided.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor::temporal_attention {
+
+using attention::Layout;
+using attention::Shape;
+
+inline constexpr std::int64_t kMaxFrames = 32;
+
+struct Problem {
+  std::int64_t batch = 0;   // videos
+  std::int64_t frames = 0;  // the sequence, 1 to 32
+  std::int64_t hw = 0;      // height * width
+  std::int64_t heads = 0;
+  std::int64_t dim = 0;  // of a head
+  Layout layout = Layout::separate;
+  double scale = 0;  // 0: 1 / sqrt(dim)
+
+  Shape shape() const { return attention::make_shape(layout, batch, hw, heads, frames, frames, dim, scale); }
+};
+
+// Device pointers (host pointers for `host`), 16-byte aligned, T the row's dtype. `q`, `k` and `v` are the same pointer
+// for a packed layout: the start of that tensor.
+struct Tensors {
+  const void* q = nullptr;  // T [batch, frames, hw, heads, dim], or packed [batch, frames, hw, ...] as Layout says
+  const void* k = nullptr;  // T [batch, frames, hw, heads, dim]
+  const void* v = nullptr;  // T [batch, frames, hw, heads, dim]
+  void* out = nullptr;      // T [batch, frames, hw, heads, dim]
+};
+
+// The op; its rows are called as attention::Definition says.
+struct Definition {
+  static constexpr const char* name = "temporal_attention";
+  using Problem = temporal_attention::Problem;
+  using Tensors = temporal_attention::Tensors;
+
+  static std::span<const DType> dtypes();  // bf16, fp16, fp32
+  static void fields(Problem& problem, FieldVisitor& visitor);
+  // Throws InvalidInput for more than 2^40 elements in a tensor.
+  static void check(const Problem& problem);
+  // q, k, v or qkv; out.
+  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
+  static Tensors bind(const Problem& problem, PointerCursor pointers);
+  // 4 * batch * hw * heads * frames^2 * dim FLOPs; the softmax is not counted.
+  static Cost cost(const Problem& problem, DType dtype);
+  static Tolerance tolerance(const Problem& problem, DType dtype);
+  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  static std::span<const Variant<Definition>> variants();  // best last
+};
+
+using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+}  // namespace noisefloor::temporal_attention
