@@ -3,9 +3,15 @@
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/edm_precondition/edm_precondition.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/groupnorm/groupnorm.h"
+#include "kernels/layernorm/layernorm.h"
+#include "kernels/q_sample/q_sample.h"
+#include "kernels/resample/resample.h"
 #include "kernels/sampler_step/sampler_step.h"
+#include "kernels/timestep_embedding/timestep_embedding.h"
 
 namespace noisefloor {
 
@@ -15,6 +21,12 @@ std::span<const Op> catalogue() {
       make_op<conv2d::Definition>(),
       make_op<groupnorm::Definition>(),
       make_op<sampler_step::Definition>(),
+      make_op<layernorm::Definition>(),
+      make_op<elementwise::Definition>(),
+      make_op<resample::Definition>(),
+      make_op<timestep_embedding::Definition>(),
+      make_op<q_sample::Definition>(),
+      make_op<edm_precondition::Definition>(),
   };
   return ops;
 }

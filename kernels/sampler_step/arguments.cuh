@@ -1,28 +1,14 @@
-// What the GPU variants share: a kernel's arguments, the update of a few elements held in registers, and the choice of
-// a dtype.
+// What the GPU variants share: a kernel's arguments, and the update of a few elements held in registers.
 #pragma once
 
 #include "kernels/core/cuda_status.h"
+#include "kernels/core/dispatch.cuh"
+#include "kernels/core/divider.cuh"
 #include "kernels/core/vector.cuh"
 #include "kernels/sampler_step/element.h"
 #include "kernels/sampler_step/launchers.h"
 
 namespace noisefloor::sampler_step {
-
-// n / divisor for n < 2^31 by a multiplication and a shift (Granlund and Montgomery, "Division by Invariant Integers
-// using Multiplication", 1994, fig. 4.1).
-struct Divider {
-  std::uint32_t divisor = 1, multiplier = 1, shift = 0;
-
-  Divider() = default;
-  explicit Divider(std::uint32_t d) : divisor(d) {
-    while ((std::uint64_t{1} << shift) < d) ++shift;
-    multiplier = static_cast<std::uint32_t>((((std::uint64_t{1} << shift) - d) << 32) / d + 1);
-  }
-  __device__ __forceinline__ std::uint32_t quotient(std::uint32_t n) const {
-    return (__umulhi(n, multiplier) + n) >> shift;
-  }
-};
 
 // Null pointers for tensors that the problem does not have: every thread branches the same way on them.
 template <class T>
@@ -99,20 +85,5 @@ struct Lanes {
     for (int i = 0; i < kLanes; ++i) x[i] = c.history_x * x[i] + c.history_x0 * x0[i];
   }
 };
-
-// Calls run(T{}) with the device type of `dtype`, one of Definition::dtypes().
-template <class Run>
-Status with_type(DType dtype, const Run& run) {
-  switch (dtype) {
-    case DType::bf16:
-      return run(__nv_bfloat16{});
-    case DType::fp16:
-      return run(__half{});
-    case DType::fp32:
-      return run(float{});
-    default:
-      return failure(StatusCode::invalid_argument, "sampler_step: dtype must be bf16, fp16 or fp32");
-  }
-}
 
 }  // namespace noisefloor::sampler_step

@@ -23,9 +23,11 @@
 // Source: original; PTX ISA 9.0: "cp.async.bulk", "mbarrier", "griddepcontrol".
 #include <algorithm>
 
+#include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/sampler_step/arguments.cuh"
 
 namespace noisefloor::sampler_step {
@@ -56,39 +58,6 @@ struct Pipeline {
   Divider vectors_per_image;
 };
 
-// cp.async.bulk, global to shared memory, its bytes counted by `barrier`; `policy` is an L2 cache policy. All but the
-// barrier multiples of 16 bytes.
-__device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes,
-                                          std::uint32_t barrier, std::uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(to),
-      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier), "l"(policy)
-      : "memory");
-}
-// evict_first: every byte is read once.
-__device__ __forceinline__ std::uint64_t streaming_policy() {
-  std::uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-__device__ __forceinline__ uint4 load_shared(std::uint32_t address) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
-  return v;
-}
-
-struct Ring {  // position in the stages, and the parity of the current round
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // A block's tiles are consecutive.
 __device__ __forceinline__ std::uint32_t first_tile(const Pipeline& p) {
   return blockIdx.x * p.tiles_per_block;
@@ -99,9 +68,9 @@ __device__ __forceinline__ std::uint32_t last_tile(const Pipeline& p) {
 
 __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, std::uint32_t full,
                                         std::uint32_t empty) {
-  const std::uint64_t policy = streaming_policy();
+  const std::uint64_t policy = ptx::streaming_policy();
   const std::uint32_t stage_bytes = static_cast<std::uint32_t>(p.inputs) * kTileBytes;
-  Ring ring;
+  ptx::Ring ring;
   const std::uint32_t last = last_tile(p);
   for (std::uint32_t tile = first_tile(p); tile < last; ++tile, ring.advance(p.stages)) {
     const std::uint32_t first = tile * kTileVectors;
@@ -111,9 +80,9 @@ __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, s
 #pragma unroll
     for (int input = 0; input < kMaxInputs; ++input) {
       if (input == p.inputs) break;
-      bulk_load(base + ring.stage * stage_bytes + input * kTileBytes,
-                static_cast<const char*>(p.source[input]) + static_cast<std::int64_t>(first) * 16, bytes,
-                full + 8 * ring.stage, policy);
+      ptx::bulk_load(base + ring.stage * stage_bytes + input * kTileBytes,
+                     static_cast<const char*>(p.source[input]) + static_cast<std::int64_t>(first) * 16, bytes,
+                     full + 8 * ring.stage, policy);
     }
   }
 }
@@ -138,24 +107,24 @@ __device__ __forceinline__ void update(const Arguments<T>& a, const Pipeline& p,
   constexpr int kLanes = kVectorLanes<T>;
   Lanes<kLanes> lanes;
   float term[kLanes];
-  unpack_vector<T>(load_shared(at), lanes.x);
-  unpack_vector<T>(load_shared(at + kTileBytes), term);
+  unpack_vector<T>(ptx::load_shared_16(at), lanes.x);
+  unpack_vector<T>(ptx::load_shared_16(at + kTileBytes), term);
   lanes.predict(c, term);
   if (p.cond > 0) {
-    unpack_vector<T>(load_shared(at + p.cond * kTileBytes), term);
+    unpack_vector<T>(ptx::load_shared_16(at + p.cond * kTileBytes), term);
     lanes.guide(c, term);
   }
   lanes.advance(c);
   if (!kDrawn && p.noise > 0) {
-    unpack_vector<T>(load_shared(at + p.noise * kTileBytes), term);
+    unpack_vector<T>(ptx::load_shared_16(at + p.noise * kTileBytes), term);
     lanes.add(c.noise, term);
   }
   if (p.history > 0) {
-    unpack_vector<T>(load_shared(at + p.history * kTileBytes), term);
+    unpack_vector<T>(ptx::load_shared_16(at + p.history * kTileBytes), term);
     lanes.add(c.history, term);
   }
   if (p.previous > 0) {
-    unpack_vector<T>(load_shared(at + p.previous * kTileBytes), term);
+    unpack_vector<T>(ptx::load_shared_16(at + p.previous * kTileBytes), term);
     lanes.add(c.previous, term);
   }
   if constexpr (kDrawn) lanes.add(c.noise, drawn);
@@ -191,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
   const Coefficients c = load_coefficients(a.row);
   const std::uint32_t stage_bytes = static_cast<std::uint32_t>(p.inputs) * kTileBytes;
-  Ring ring;
+  ptx::Ring ring;
   const std::uint32_t last = last_tile(p);
   for (std::uint32_t tile = first_tile(p); tile < last; ++tile, ring.advance(p.stages)) {
     const std::uint32_t vector = tile * kTileVectors + threadIdx.x;

@@ -1,0 +1,34 @@
+// Streaming loops of the host variants: a few thousand elements at a time, widened to float in buffers that stay in
+// cache.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/core/parallel.h"
+
+namespace noisefloor {
+
+inline constexpr std::int64_t kHostChunk = 2048;  // elements: 8 KiB as float
+
+template <int kBuffers>
+struct HostBuffers {
+  float at[kBuffers][kHostChunk];
+};
+
+// Calls body(row, begin, count, buffers) for chunks [begin, begin + count) of each of `rows` rows of `elements`, on all
+// cores; chunks begin at multiples of kHostChunk.
+template <int kBuffers, class Body>
+void for_host_chunks(std::int64_t rows, std::int64_t elements, const Body& body) {
+  const std::int64_t chunks = (elements + kHostChunk - 1) / kHostChunk;
+  const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::min(elements, kHostChunk));
+  parallel_for(rows * chunks, grain, [&](std::int64_t first, std::int64_t last) {
+    HostBuffers<kBuffers> buffers;
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t begin = i % chunks * kHostChunk;
+      body(i / chunks, begin, std::min(kHostChunk, elements - begin), buffers);
+    }
+  });
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,59 @@
+// edm_precondition: what stands in front of and behind the network F in Karras et al., "Elucidating the Design Space of
+// Diffusion-Based Generative Models" (2022), eq. 7 and table 1, with a noise level sigma of its own for each image:
+//
+//   input    y[i] = c_in x[i],  c_in = 1 / sqrt(sigma^2 + sigma_data^2);  c_noise[i] = ln(sigma) / 4
+//   output   d[i] = c_skip x[i] + c_out f[i]
+//            c_skip = sigma_data^2 / (sigma^2 + sigma_data^2),  c_out = sigma sigma_data / sqrt(sigma^2 + sigma_data^2)
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/core/op.h"
+
+namespace noisefloor::edm_precondition {
+
+enum class Side { input, output };
+
+struct Problem {
+  Side side = Side::input;
+  std::int64_t batch = 1;     // images
+  std::int64_t elements = 1;  // of each: channels * height * width
+  double sigma_data = 0.5;    // deviation of the data
+
+  std::int64_t total() const { return batch * elements; }
+};
+
+// Device pointers (host pointers for the host variant), 16-byte aligned; T is the row's dtype. Null where the side has
+// no such tensor.
+struct Tensors {
+  const void* x = nullptr;       // T [batch, elements]
+  const void* f = nullptr;       // T [batch, elements], output: what the network said
+  const float* sigma = nullptr;  // [batch], positive
+  void* y = nullptr;             // T [batch, elements]: the network's input, or d
+  float* c_noise = nullptr;      // [batch], input: what the timestep embedding takes
+};
+
+struct Definition {
+  static constexpr const char* name = "edm_precondition";
+  using Problem = edm_precondition::Problem;
+  using Tensors = edm_precondition::Tensors;
+
+  static std::span<const DType> dtypes();
+  static void fields(Problem&, FieldVisitor&);
+  static void check(const Problem&);
+  static std::vector<TensorSpec> tensors(const Problem&, DType);
+  static Tensors bind(const Problem&, PointerCursor);
+  static Cost cost(const Problem&, DType);
+  static Tolerance tolerance(const Problem&, DType);
+  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  // The sigmas: image i has that in the middle of the i-th of `batch` equal parts of Karras's schedule, largest first.
+  static void fill(const Problem&, DType, std::size_t tensor, void* data);
+  static std::span<const Variant<Definition>> variants();
+};
+
+using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+}  // namespace noisefloor::edm_precondition

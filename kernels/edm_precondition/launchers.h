@@ -1,0 +1,11 @@
+// The launchers behind variants.cpp, each in the file of its name.
+#pragma once
+
+#include "kernels/edm_precondition/edm_precondition.h"
+
+namespace noisefloor::edm_precondition {
+
+Launcher launch_host;
+Launcher launch_naive;
+
+}  // namespace noisefloor::edm_precondition

@@ -1,0 +1,44 @@
+// edm_precondition, naive: one thread per element, as the formulas read.
+//
+// Threads: 256, one element each; no shared memory. A 64-bit division, a root and up to two fp32 divisions an element.
+//
+// Bound: memory traffic by 2- to 4-byte accesses, and issue slots beside it.
+//
+// Requires: nothing.
+// Numerics: fp32, one rounding at the end.
+// Source: original.
+#include "kernels/core/cuda_status.h"
+#include "kernels/core/dispatch.cuh"
+#include "kernels/edm_precondition/element.h"
+#include "kernels/edm_precondition/launchers.h"
+
+namespace noisefloor::edm_precondition {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    naive_kernel(const Problem p, const Tensors t, std::int64_t total, float sigma_data) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= total) return;
+  const std::int64_t image = i / p.elements;
+  const Scales scale = scales(p.side, t.sigma[image], sigma_data);
+  float value = scale.x * to_float(static_cast<const T*>(t.x)[i]);
+  if (t.f) value += scale.f * to_float(static_cast<const T*>(t.f)[i]);
+  static_cast<T*>(t.y)[i] = from_float<T>(value);
+  if (t.c_noise && i == image * p.elements) t.c_noise[image] = logf(t.sigma[image]) / 4;
+}
+
+}  // namespace
+
+Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  return with_type(dtype, [&](auto zero) {
+    const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
+    naive_kernel<decltype(zero)>
+        <<<blocks, kThreads, 0, context.stream>>>(p, t, p.total(), static_cast<float>(p.sigma_data));
+    return launch_status("edm_precondition naive_kernel");
+  });
+}
+
+}  // namespace noisefloor::edm_precondition

@@ -1,0 +1,72 @@
+// The pointwise operations between the large ones of a diffusion network, the cast, and the change of layout at its
+// ends. Activations are channels-last, [n, hw, channels], unless it says otherwise.
+//
+//   silu_fma        y = silu(a + b * c)       a and c as b, or with broadcast [n, channels], one row an image
+//   add             y = (a + b) * scale       the residual; scale is 1, or EDM's sqrt(1/2)
+//   geglu           y = v * gelu(g)           v is channels [0, channels) and g [channels, 2 channels) of a row of x
+//   relu, silu      y = max(a, 0), y = a / (1 + exp(-a))
+//   cast            y = a in dtype `to`
+//   nchw_to_nhwc    y[n, hw, channels] from x[n, channels, hw]
+//   nhwc_to_nchw    y[n, channels, hw] from x[n, hw, channels]
+//
+// gelu(v) = v Phi(v), with the error function. Sources: Shazeer, "GLU Variants Improve Transformer" (2020); silu_fma
+// with broadcast is the adaptive scale of Karras et al., "Elucidating the Design Space of Diffusion-Based Generative
+// Models" (2022), as their networks write it: silu(addcmul(shift, norm, scale + 1)).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/core/op.h"
+
+namespace noisefloor::elementwise {
+
+enum class Operation { silu_fma, add, geglu, relu, silu, cast, nchw_to_nhwc, nhwc_to_nchw };
+enum class Target { bf16, fp16, fp32 };
+
+struct Problem {
+  Operation op = Operation::silu;
+  std::int64_t n = 1;         // images
+  std::int64_t hw = 1;        // height * width, or tokens
+  std::int64_t channels = 1;  // of y
+  bool broadcast = false;     // silu_fma
+  double scale = 1;           // add
+  Target to = Target::bf16;   // cast
+
+  std::int64_t total() const { return n * hw * channels; }  // elements of y
+  bool transposes() const { return op == Operation::nchw_to_nhwc || op == Operation::nhwc_to_nchw; }
+  // No arithmetic: the rungs that are about arithmetic do not apply.
+  bool moves_data() const { return op == Operation::cast || transposes(); }
+  DType output_dtype(DType dtype) const;
+};
+
+// Device pointers (host pointers for the host variant), 16-byte aligned; T is the row's dtype. Null where the operation
+// has no such tensor.
+struct Tensors {
+  const void* a = nullptr;  // T: the only input of all but silu_fma and add; geglu: [n, hw, 2 channels]
+  const void* b = nullptr;  // T [n, hw, channels]: silu_fma, add
+  const void* c = nullptr;  // T [n, hw, channels], broadcast [n, channels]: silu_fma
+  void* y = nullptr;        // T (cast: `to`) [n, hw, channels]; nhwc_to_nchw: [n, channels, hw]
+};
+
+struct Definition {
+  static constexpr const char* name = "elementwise";
+  using Problem = elementwise::Problem;
+  using Tensors = elementwise::Tensors;
+
+  static std::span<const DType> dtypes();
+  static void fields(Problem&, FieldVisitor&);
+  static void check(const Problem&);
+  static std::vector<TensorSpec> tensors(const Problem&, DType);
+  static Tensors bind(const Problem&, PointerCursor);
+  static Cost cost(const Problem&, DType);
+  static Tolerance tolerance(const Problem&, DType);
+  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  static std::span<const Variant<Definition>> variants();
+};
+
+using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+}  // namespace noisefloor::elementwise

@@ -1,0 +1,92 @@
+// elementwise on the host: chunks widened to float in cache, loops that vectorise, all cores. Layouts change in blocks
+// of 32 x 32 elements, so that every cache line that is touched is used up while it is there.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/core/host_chunks.h"
+#include "kernels/core/vector_math.h"
+#include "kernels/elementwise/launchers.h"
+
+namespace noisefloor::elementwise {
+namespace {
+
+void pointwise(const Problem& p, DType dtype, const Tensors& t) {
+  const DType to = p.output_dtype(dtype);
+  const auto scale = static_cast<float>(p.scale);
+  for_host_chunks<1>(1, p.total(), [&](std::int64_t, std::int64_t begin, std::int64_t count, auto& buffers) {
+    float* v = buffers.at[0];
+    load_floats(dtype, t.a, begin, count, v);
+    if (p.op == Operation::add) {
+      float other[kHostChunk];
+      load_floats(dtype, t.b, begin, count, other);
+      for (std::int64_t i = 0; i < count; ++i) v[i] = (v[i] + other[i]) * scale;
+    } else if (p.op == Operation::relu) {
+      for (std::int64_t i = 0; i < count; ++i) v[i] = v[i] < 0 ? 0 : v[i];  // a NaN stays
+    } else if (p.op == Operation::silu) {
+      for (std::int64_t i = 0; i < count; ++i) v[i] = vector_silu(v[i]);
+    }
+    store_floats(to, t.y, begin, count, v);
+  });
+}
+
+// Rows of channels: what broadcast and geglu have in common is that an input's place is that of the row.
+void silu_fma(const Problem& p, DType dtype, const Tensors& t) {
+  for_host_chunks<3>(p.n * p.hw, p.channels,
+                     [&](std::int64_t row, std::int64_t begin, std::int64_t count, auto& buffers) {
+                       auto& [a, b, c] = buffers.at;
+                       const std::int64_t at = (p.broadcast ? row / p.hw : row) * p.channels + begin;
+                       load_floats(dtype, t.a, at, count, a);
+                       load_floats(dtype, t.b, row * p.channels + begin, count, b);
+                       load_floats(dtype, t.c, at, count, c);
+                       for (std::int64_t i = 0; i < count; ++i) b[i] = vector_silu(a[i] + b[i] * c[i]);
+                       store_floats(dtype, t.y, row * p.channels + begin, count, b);
+                     });
+}
+
+void geglu(const Problem& p, DType dtype, const Tensors& t) {
+  for_host_chunks<2>(p.n * p.hw, p.channels,
+                     [&](std::int64_t row, std::int64_t begin, std::int64_t count, auto& buffers) {
+                       auto& [value, gate] = buffers.at;
+                       load_floats(dtype, t.a, 2 * row * p.channels + begin, count, value);
+                       load_floats(dtype, t.a, (2 * row + 1) * p.channels + begin, count, gate);
+                       for (std::int64_t i = 0; i < count; ++i) value[i] *= vector_gelu(gate[i]);
+                       store_floats(dtype, t.y, row * p.channels + begin, count, value);
+                     });
+}
+
+// Each image's [rows, columns] becomes [columns, rows].
+template <class Bits>
+void transpose(std::int64_t images, std::int64_t rows, std::int64_t columns, const void* from, void* to) {
+  constexpr std::int64_t kBlock = 32;
+  const std::int64_t strips = (rows + kBlock - 1) / kBlock;
+  parallel_for(images * strips, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t strip = first; strip < last; ++strip) {
+      const auto* in = static_cast<const Bits*>(from) + strip / strips * rows * columns;
+      auto* out = static_cast<Bits*>(to) + strip / strips * rows * columns;
+      const std::int64_t row_begin = strip % strips * kBlock, row_end = std::min(rows, row_begin + kBlock);
+      for (std::int64_t c0 = 0; c0 < columns; c0 += kBlock)
+        for (std::int64_t r = row_begin; r < row_end; ++r)
+          for (std::int64_t c = c0; c < std::min(columns, c0 + kBlock); ++c) out[c * rows + r] = in[r * columns + c];
+    }
+  });
+}
+
+}  // namespace
+
+Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext&) {
+  if (p.op == Operation::silu_fma) {
+    silu_fma(p, dtype, t);
+  } else if (p.op == Operation::geglu) {
+    geglu(p, dtype, t);
+  } else if (p.transposes()) {
+    const bool to_nhwc = p.op == Operation::nchw_to_nhwc;
+    const std::int64_t rows = to_nhwc ? p.channels : p.hw, columns = to_nhwc ? p.hw : p.channels;
+    size_of(dtype) == 2 ? transpose<std::uint16_t>(p.n, rows, columns, t.a, t.y)
+                        : transpose<std::uint32_t>(p.n, rows, columns, t.a, t.y);
+  } else {
+    pointwise(p, dtype, t);
+  }
+  return success();
+}
+
+}  // namespace noisefloor::elementwise

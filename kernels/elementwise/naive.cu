@@ -1,0 +1,70 @@
+// elementwise, naive: one thread per element of y, as the formula reads.
+//
+// Threads: 256, one element each; no shared memory.
+//
+// Bound: memory, by 2- to 4-byte accesses; where the layout changes, the reads of a warp lie in 32 sectors, of which
+// caches save what they can; broadcast costs two integer divisions an element.
+//
+// Requires: nothing.
+// Numerics: fp32, one rounding at the end; layouts move bits.
+// Source: original.
+#include "kernels/core/activations.cuh"
+#include "kernels/core/cuda_status.h"
+#include "kernels/core/dispatch.cuh"
+#include "kernels/elementwise/launchers.h"
+
+namespace noisefloor::elementwise {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__device__ float value_of(const Problem& p, const Tensors& t, std::int64_t i) {
+  const auto at = [](const void* base, std::int64_t index) { return to_float(static_cast<const T*>(base)[index]); };
+  switch (p.op) {
+    case Operation::silu_fma: {
+      const std::int64_t place = p.broadcast ? i / (p.hw * p.channels) * p.channels + i % p.channels : i;
+      return silu<T>(at(t.a, place) + at(t.b, i) * at(t.c, place));
+    }
+    case Operation::add:
+      return (at(t.a, i) + at(t.b, i)) * static_cast<float>(p.scale);
+    case Operation::geglu: {
+      const std::int64_t place = i / p.channels * 2 * p.channels + i % p.channels;
+      return at(t.a, place) * gelu<T>(at(t.a, place + p.channels));
+    }
+    case Operation::relu:
+      return relu(at(t.a, i));
+    case Operation::silu:
+      return silu<T>(at(t.a, i));
+    case Operation::nchw_to_nhwc: {
+      const std::int64_t pixel = i / p.channels;  // of all images
+      return at(t.a, (pixel / p.hw * p.channels + i % p.channels) * p.hw + pixel % p.hw);
+    }
+    case Operation::nhwc_to_nchw: {
+      const std::int64_t plane = i / p.hw;  // of all images
+      return at(t.a, (plane / p.channels * p.hw + i % p.hw) * p.channels + plane % p.channels);
+    }
+    default:
+      return at(t.a, i);
+  }
+}
+
+template <class T, class U>
+__global__ void __launch_bounds__(kThreads) naive_kernel(const Problem p, const Tensors t, std::int64_t total) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < total) static_cast<U*>(t.y)[i] = from_float<U>(value_of<T>(p, t, i));
+}
+
+}  // namespace
+
+Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  return with_type(dtype, [&](auto from) {
+    return with_type(p.output_dtype(dtype), [&](auto to) {
+      const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
+      naive_kernel<decltype(from), decltype(to)><<<blocks, kThreads, 0, context.stream>>>(p, t, p.total());
+      return launch_status("elementwise naive_kernel");
+    });
+  });
+}
+
+}  // namespace noisefloor::elementwise

@@ -1,0 +1,61 @@
+// The oracle: each formula in double, one element at a time.
+#include <cmath>
+#include <numbers>
+
+#include "kernels/elementwise/elementwise.h"
+
+namespace noisefloor::elementwise {
+namespace {
+
+double silu(double v) {
+  return v / (1 + std::exp(-v));
+}
+double gelu(double v) {
+  return v / 2 * std::erfc(-v / std::numbers::sqrt2);
+}
+
+}  // namespace
+
+void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
+                           std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor& a = inputs[0];
+  for (std::size_t e = 0; e < elements.size(); ++e) {
+    const std::int64_t i = elements[e];
+    switch (p.op) {
+      case Operation::silu_fma: {
+        const std::int64_t at = p.broadcast ? i / (p.hw * p.channels) * p.channels + i % p.channels : i;
+        values[e] = silu(a[at] + inputs[1][i] * inputs[2][at]);
+        break;
+      }
+      case Operation::add:
+        values[e] = (a[i] + inputs[1][i]) * p.scale;
+        break;
+      case Operation::geglu: {
+        const std::int64_t at = i / p.channels * 2 * p.channels + i % p.channels;
+        values[e] = a[at] * gelu(a[at + p.channels]);
+        break;
+      }
+      case Operation::relu:
+        values[e] = a[i] > 0 ? a[i] : 0;
+        break;
+      case Operation::silu:
+        values[e] = silu(a[i]);
+        break;
+      case Operation::cast:
+        values[e] = a[i];
+        break;
+      case Operation::nchw_to_nhwc: {
+        const std::int64_t pixel = i / p.channels;  // of all images
+        values[e] = a[(pixel / p.hw * p.channels + i % p.channels) * p.hw + pixel % p.hw];
+        break;
+      }
+      case Operation::nhwc_to_nchw: {
+        const std::int64_t plane = i / p.hw;  // of all images
+        values[e] = a[(plane / p.channels * p.hw + i % p.hw) * p.channels + plane % p.channels];
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace noisefloor::elementwise

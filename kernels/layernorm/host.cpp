@@ -1,0 +1,77 @@
+// layernorm on the host, in float on all cores: a row at a time, in chunks that stay in cache and loops that vectorise.
+// Moments are summed about the row's first element (in float within a chunk, in double across chunks), so that a mean
+// far off zero costs no bits.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/core/host_chunks.h"
+#include "kernels/layernorm/launchers.h"
+
+namespace noisefloor::layernorm {
+namespace {
+
+struct Buffers {
+  float s[kHostChunk], other[kHostChunk], gamma[kHostChunk], beta[kHostChunk];
+};
+
+// Elements [begin, begin + count) of x, or of x + residual.
+void load_sum(DType dtype, const Tensors& t, std::int64_t begin, std::int64_t count, Buffers& b) {
+  load_floats(dtype, t.x, begin, count, b.s);
+  if (t.residual == nullptr) return;
+  load_floats(dtype, t.residual, begin, count, b.other);
+  for (std::int64_t i = 0; i < count; ++i) b.s[i] += b.other[i];
+}
+
+void normalise_row(const Problem& p, DType dtype, const Tensors& t, std::int64_t row, Buffers& b) {
+  const std::int64_t first = row * p.channels;
+  double sum = 0, squares = 0;
+  float origin = 0;
+  for (std::int64_t c = 0; c < p.channels; c += kHostChunk) {
+    const std::int64_t count = std::min(kHostChunk, p.channels - c);
+    load_sum(dtype, t, first + c, count, b);
+    if (c == 0) origin = b.s[0];
+    float part = 0, part_squares = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float d = b.s[i] - origin;
+      part += d;
+      part_squares += d * d;
+    }
+    sum += part;
+    squares += part_squares;
+  }
+  const double length = static_cast<double>(p.channels);
+  const double offset = sum / length;
+  const auto mean = static_cast<float>(origin + offset);
+  const auto rstd = static_cast<float>(1 / std::sqrt(std::max(squares - sum * offset, 0.0) / length + p.eps));
+  const std::int64_t image = row / p.rows_per_image() * p.channels;
+  for (std::int64_t c = 0; c < p.channels; c += kHostChunk) {
+    const std::int64_t count = std::min(kHostChunk, p.channels - c);
+    load_sum(dtype, t, first + c, count, b);
+    if (t.sum != nullptr) store_floats(dtype, t.sum, first + c, count, b.s);
+    for (std::int64_t i = 0; i < count; ++i) b.s[i] = (b.s[i] - mean) * rstd;
+    if (p.affine) {
+      load_floats(dtype, t.gamma, c, count, b.gamma);
+      load_floats(dtype, t.beta, c, count, b.beta);
+      for (std::int64_t i = 0; i < count; ++i) b.s[i] = b.s[i] * b.gamma[i] + b.beta[i];
+    }
+    if (p.scale_shift()) {
+      load_floats(dtype, t.scale, image + c, count, b.gamma);
+      load_floats(dtype, t.shift, image + c, count, b.beta);
+      for (std::int64_t i = 0; i < count; ++i) b.s[i] = b.s[i] * (1 + b.gamma[i]) + b.beta[i];
+    }
+    store_floats(dtype, t.y, first + c, count, b.s);
+  }
+}
+
+}  // namespace
+
+Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext&) {
+  const std::int64_t grain = std::max<std::int64_t>(1, 16384 / p.channels);
+  parallel_for(p.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    Buffers buffers;
+    for (std::int64_t row = begin; row < end; ++row) normalise_row(p, dtype, t, row, buffers);
+  });
+  return success();
+}
+
+}  // namespace noisefloor::layernorm

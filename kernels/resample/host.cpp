@@ -1,0 +1,73 @@
+// resample on the host: rows of pixels on all cores. What only moves is copied by memcpy, a pixel or a row at a time;
+// means are taken in float, in chunks of channels that vectorise.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/core/host_chunks.h"
+#include "kernels/resample/launchers.h"
+
+namespace noisefloor::resample {
+namespace {
+
+void nearest_up2(const Problem& p, std::size_t pixel, const char* x, char* y) {
+  const auto width = static_cast<std::size_t>(p.w);
+  parallel_for(p.n * p.h, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row) {
+      char* const out = y + 4 * row * width * pixel;
+      for (std::size_t column = 0; column < width; ++column)
+        for (std::size_t copy = 0; copy < 2; ++copy)
+          std::memcpy(out + (2 * column + copy) * pixel, x + (row * width + column) * pixel, pixel);
+      std::memcpy(out + 2 * width * pixel, out, 2 * width * pixel);
+    }
+  });
+}
+
+void concat(const Problem& p, std::size_t size, const Tensors& t) {
+  const std::size_t first = static_cast<std::size_t>(p.channels) * size;
+  const std::size_t second = static_cast<std::size_t>(p.skip_channels) * size;
+  parallel_for(p.n * p.h * p.w, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (auto pixel = static_cast<std::size_t>(begin); pixel < static_cast<std::size_t>(end); ++pixel) {
+      char* const out = static_cast<char*>(t.y) + pixel * (first + second);
+      std::memcpy(out, static_cast<const char*>(t.x) + pixel * first, first);
+      std::memcpy(out + first, static_cast<const char*>(t.skip) + pixel * second, second);
+    }
+  });
+}
+
+void average_down2(const Problem& p, DType dtype, const Tensors& t) {
+  for_host_chunks<2>(p.n * p.out_h() * p.out_w(), p.channels,
+                     [&](std::int64_t pixel, std::int64_t begin, std::int64_t count, auto& buffers) {
+                       auto& [sum, other] = buffers.at;
+                       const std::int64_t row = 2 * (pixel / p.out_w()), column = 2 * (pixel % p.out_w());
+                       const auto place = [&](std::int64_t r, std::int64_t c) {
+                         return ((row + r) * p.w + column + c) * p.channels + begin;
+                       };
+                       load_floats(dtype, t.x, place(0, 0), count, sum);
+                       for (int corner = 1; corner < 4; ++corner) {
+                         load_floats(dtype, t.x, place(corner / 2, corner % 2), count, other);
+                         for (std::int64_t i = 0; i < count; ++i) sum[i] += other[i];
+                       }
+                       for (std::int64_t i = 0; i < count; ++i) sum[i] *= 0.25f;
+                       store_floats(dtype, t.y, pixel * p.channels + begin, count, sum);
+                     });
+}
+
+}  // namespace
+
+Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext&) {
+  switch (p.op) {
+    case Operation::nearest_up2:
+      nearest_up2(p, static_cast<std::size_t>(p.channels) * size_of(dtype), static_cast<const char*>(t.x),
+                  static_cast<char*>(t.y));
+      break;
+    case Operation::average_down2:
+      average_down2(p, dtype, t);
+      break;
+    case Operation::concat:
+      concat(p, size_of(dtype), t);
+      break;
+  }
+  return success();
+}
+
+}  // namespace noisefloor::resample

@@ -1,0 +1,53 @@
+// resample, naive: one thread per element of y, which finds its place by integer divisions.
+//
+// Threads: 256, one element each; no shared memory.
+//
+// Bound: memory, by 2- to 4-byte accesses, and the issue slots of three 64-bit divisions an element.
+//
+// Requires: nothing.
+// Numerics: the mean in fp32, one rounding at the end; all else moves bits.
+// Source: original.
+#include "kernels/core/cuda_status.h"
+#include "kernels/core/dispatch.cuh"
+#include "kernels/resample/launchers.h"
+
+namespace noisefloor::resample {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    naive_kernel(const Problem p, const Tensors t, std::int64_t total, std::int64_t out_w, std::int64_t out_channels) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= total) return;
+  const std::int64_t channel = i % out_channels, pixel = i / out_channels;
+  const std::int64_t column = pixel % out_w, row = pixel / out_w;  // row: of all images
+  const T* x = static_cast<const T*>(t.x);
+  const auto at = [&](std::int64_t r, std::int64_t c) { return x[(r * p.w + c) * p.channels + channel]; };
+  T value;
+  if (p.op == Operation::nearest_up2) {
+    value = at(row / 2, column / 2);
+  } else if (p.op == Operation::average_down2) {
+    float sum = to_float(at(2 * row, 2 * column)) + to_float(at(2 * row, 2 * column + 1));
+    sum += to_float(at(2 * row + 1, 2 * column)) + to_float(at(2 * row + 1, 2 * column + 1));
+    value = from_float<T>(0.25f * sum);
+  } else if (channel < p.channels) {
+    value = at(row, column);
+  } else {
+    value = static_cast<const T*>(t.skip)[pixel * p.skip_channels + channel - p.channels];
+  }
+  static_cast<T*>(t.y)[i] = value;
+}
+
+}  // namespace
+
+Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  return with_type(dtype, [&](auto zero) {
+    const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
+    naive_kernel<decltype(zero)><<<blocks, kThreads, 0, context.stream>>>(p, t, p.total(), p.out_w(), p.out_channels());
+    return launch_status("resample naive_kernel");
+  });
+}
+
+}  // namespace noisefloor::resample

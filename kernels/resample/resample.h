@@ -1,0 +1,66 @@
+// Changes of resolution, and the skip concatenation, of channels-last activations.
+//
+//   nearest_up2    y[n, 2h, 2w, channels] with y[., i, j, .] = x[., i / 2, j / 2, .]
+//   average_down2  y[n, h / 2, w / 2, channels], the mean of each 2x2 block of x[n, h, w, channels]; h and w even
+//   concat         y[n, h, w, channels + skip_channels] = x and, behind its channels, skip[n, h, w, skip_channels]
+//
+// EDM's resampling filter [1, 1] is nearest_up2 one way and average_down2 the other.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/core/op.h"
+
+namespace noisefloor::resample {
+
+enum class Operation { nearest_up2, average_down2, concat };
+
+struct Problem {
+  Operation op = Operation::nearest_up2;
+  std::int64_t n = 1;  // images
+  std::int64_t h = 1;  // of x
+  std::int64_t w = 1;
+  std::int64_t channels = 1;       // of x
+  std::int64_t skip_channels = 0;  // concat
+
+  std::int64_t out_h() const {
+    return op == Operation::nearest_up2 ? 2 * h : op == Operation::average_down2 ? h / 2 : h;
+  }
+  std::int64_t out_w() const {
+    return op == Operation::nearest_up2 ? 2 * w : op == Operation::average_down2 ? w / 2 : w;
+  }
+  std::int64_t out_channels() const { return channels + skip_channels; }
+  std::int64_t total() const { return n * out_h() * out_w() * out_channels(); }  // elements of y
+  // No arithmetic: the rungs that are about arithmetic do not apply.
+  bool moves_data() const { return op != Operation::average_down2; }
+};
+
+// Device pointers (host pointers for the host variant), 16-byte aligned; T is the row's dtype.
+struct Tensors {
+  const void* x = nullptr;     // T [n, h, w, channels]
+  const void* skip = nullptr;  // T [n, h, w, skip_channels], concat only
+  void* y = nullptr;           // T
+};
+
+struct Definition {
+  static constexpr const char* name = "resample";
+  using Problem = resample::Problem;
+  using Tensors = resample::Tensors;
+
+  static std::span<const DType> dtypes();
+  static void fields(Problem&, FieldVisitor&);
+  static void check(const Problem&);
+  static std::vector<TensorSpec> tensors(const Problem&, DType);
+  static Tensors bind(const Problem&, PointerCursor);
+  static Cost cost(const Problem&, DType);
+  static Tolerance tolerance(const Problem&, DType);
+  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  static std::span<const Variant<Definition>> variants();
+};
+
+using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+}  // namespace noisefloor::resample

@@ -1,0 +1,72 @@
+// The embedding of a timestep or noise level, and the two-layer perceptron that networks put behind it.
+//
+//   angle[i, k] = t[i] f_k,  k < half = channels / 2
+//     sinusoidal   f_k = max_period^(-k / half), or with endpoint max_period^(-k / (half - 1))
+//     fourier      f_k = 2 pi freqs[k], a tensor of random numbers that is part of the weights
+//   e[i] = [cos(angle[i]), sin(angle[i])], order sin_cos the other way round
+//   y = e, or with hidden > 0  y = w2 silu(w1 e + b1) + b2, and silu of that with final_silu
+//
+// ADM, Stable Diffusion: cos_sin; DDPM: sin_cos with endpoint; EDM's DDPM++: sin_cos with endpoint, final_silu; EDM's
+// NCSN++: fourier, final_silu. Sources: Vaswani et al., "Attention Is All You Need" (2017); Ho et al. (2020); Tancik et
+// al., "Fourier Features Let Networks Learn High Frequency Functions in Low Dimensional Domains" (2020).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/core/op.h"
+
+namespace noisefloor::timestep_embedding {
+
+enum class Kind { sinusoidal, fourier };
+enum class Order { cos_sin, sin_cos };
+
+struct Problem {
+  std::int64_t batch = 1;
+  std::int64_t channels = 2;  // of the embedding; even
+  timestep_embedding::Kind kind = timestep_embedding::Kind::sinusoidal;
+  Order order = Order::cos_sin;
+  bool endpoint = false;  // sinusoidal
+  double max_period = 10000;
+  std::int64_t hidden = 0;  // width of both layers; 0: no perceptron
+  bool final_silu = false;
+
+  std::int64_t half() const { return channels / 2; }
+  bool perceptron() const { return hidden > 0; }
+  std::int64_t width() const { return perceptron() ? hidden : channels; }  // of y
+  bool fourier() const { return kind == timestep_embedding::Kind::fourier; }
+};
+
+// Device pointers (host pointers for the host variant), 16-byte aligned; T is the row's dtype. Null where the problem
+// has no such tensor.
+struct Tensors {
+  const float* t = nullptr;      // fp32 [batch]
+  const float* freqs = nullptr;  // fp32 [channels / 2], fourier
+  const void* w1 = nullptr;      // T [hidden, channels]
+  const void* b1 = nullptr;      // T [hidden]
+  const void* w2 = nullptr;      // T [hidden, hidden]
+  const void* b2 = nullptr;      // T [hidden]
+  void* y = nullptr;             // T [batch, width()]
+};
+
+struct Definition {
+  static constexpr const char* name = "timestep_embedding";
+  using Problem = timestep_embedding::Problem;
+  using Tensors = timestep_embedding::Tensors;
+
+  static std::span<const DType> dtypes();
+  static void fields(Problem&, FieldVisitor&);
+  static void check(const Problem&);
+  static std::vector<TensorSpec> tensors(const Problem&, DType);
+  static Tensors bind(const Problem&, PointerCursor);
+  static Cost cost(const Problem&, DType);
+  static Tolerance tolerance(const Problem&, DType);
+  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
+                        std::span<const std::int64_t> elements, std::span<double> values);
+  static std::span<const Variant<Definition>> variants();
+};
+
+using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
+}  // namespace noisefloor::timestep_embedding
