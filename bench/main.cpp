@@ -18,7 +18,7 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
   const CLI::App* command = nullptr;
   for (const CLI::App* subcommand : app.get_subcommands({})) {
     known.push_back(subcommand->get_name());
-    if (invocation.arguments.size() > 1 && subcommand->get_name() == invocation.arguments[1]) command = subcommand;
+    if (invocation.arguments.size() > 1 && subcommand->check_name(invocation.arguments[1])) command = subcommand;
   }
   if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
     return fmt::format("unknown command '{}'{}", invocation.arguments[1], did_you_mean(invocation.arguments[1], known));

@@ -20,8 +20,8 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kWritten[] = {"sweep.csv",    "samples.jsonl", "env.json", "ceilings.csv",
-                                    "networks.csv", "roofline.csv",  "plan.csv"};
+constexpr const char* kWritten[] = {"sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "networks.csv",
+                                    "cases.csv", "roofline.csv",  "plan.csv", "report.html"};
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));

@@ -76,7 +76,7 @@ sweep_and_report() {
   fi
   [ "$worst" -gt 1 ] || rm -f "$out/.unfinished"
   if ! $own_output; then measure "placing the rows on the roofline" "$binary" roofline "$out"; fi
-  say "sweep.csv, roofline.csv, plan.csv, samples.jsonl and env.json are in $out"
+  say "report.html, sweep.csv, roofline.csv, plan.csv, samples.jsonl and env.json are in $out"
   exit $((worst > 1 ? 2 : worst))
 }
 

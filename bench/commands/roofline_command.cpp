@@ -1,8 +1,9 @@
-// noisefloor roofline: what a run's files say, without a GPU.
+// noisefloor roofline (or report): what a run's files say, without a GPU.
 #include <fmt/format.h>
 
 #include "bench/commands/commands.h"
 #include "reports/roofline.h"
+#include "reports/run_report.h"
 
 namespace noisefloor {
 namespace {
@@ -14,20 +15,24 @@ int roofline(const std::filesystem::path& folder) {
   if (rows.empty()) throw InvalidInput(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
   const CeilingRates ceilings = read_ceiling_rates(folder / "ceilings.csv");
   complete_rows(rows, ceilings);
+  if (const std::string message = write_run_report(folder, rows); !message.empty())
+    fmt::print(stderr, "noisefloor: report.html: {}\n", message);
   write_roofline_csv(folder / "roofline.csv", rows, ceilings);
   write_plan_csv(folder / "plan.csv", rows);
   fmt::print("{}\n{}\n", row_table(rows), totals_table(network_totals(rows, read_network_problems(folder, rows))));
   for (const auto& [name, rate] : ceilings)
     fmt::print("ceiling {:<12} {:>12.1f} {}\n", name, rate,
                name.rfind("fma", 0) == 0 || name.rfind("tensor", 0) == 0 ? "GFLOP/s" : "GB/s");
-  fmt::print("wrote {} and plan.csv\n", (folder / "roofline.csv").string());
+  fmt::print("wrote {}, plan.csv and report.html\n", (folder / "roofline.csv").string());
   return kDone;
 }
 
 }  // namespace
 
 void add_roofline_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("roofline", "Write roofline.csv and plan.csv of a run, and print its tables");
+  CLI::App* command =
+      app.add_subcommand("roofline", "Write roofline.csv, plan.csv and report.html of a run, and print its tables");
+  command->alias("report");
   auto folder = std::make_shared<std::string>();
   command->add_option("run_dir", *folder, "The folder of a run")->required();
   command->callback([=] { *result = [=] { return roofline(*folder); }; });

@@ -13,6 +13,7 @@
 #include "bench/selection.h"
 #include "bench/sweep.h"
 #include "reports/roofline.h"
+#include "reports/selected_cases.h"
 
 namespace noisefloor {
 namespace {
@@ -97,6 +98,12 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
   return all;
 }
 
+std::vector<SelectedCase> selected_cases(const std::vector<Case>& cases) {
+  std::vector<SelectedCase> selected;
+  for (const Case& one : cases) selected.push_back({one.op().name, to_string(one.dtype), one.text, one.candidate.name});
+  return selected;
+}
+
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   const auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
@@ -126,6 +133,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
                    description, build_info().commit, arguments.fresh);
   folder.write_environment(description, monitor.driver_version(), invocation.arguments);
   merge_network_problems(folder.path(), network_problems(problems, selection));
+  merge_selected_cases(folder.path(), selected_cases(cases));
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
       load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);

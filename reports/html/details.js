@@ -1,0 +1,82 @@
+// The card that shows a whole row: beside the pointer while it is over a mark, kept open by a click. On a phone it rises from below.
+const kHeadFields = new Set(["op", "problem", "dtype", "variant", "kind", "status", "reason"]);
+const kUnits = {
+  time_cold_us: "µs", time_cold_mad_us: "µs", time_warm_us: "µs", gflops: "GFLOP/s", attainable_gflops: "GFLOP/s", gbps: "GB/s", ai: "FLOP/B",
+  pct_of_roof: "%", occupancy_pct: "%", occupancy_limit_pct: "%", tensor_pipe_pct: "%", sm_clock_mhz: "MHz", prepare_us: "µs",
+  bytes: "B", dram_read_bytes: "B", dram_write_bytes: "B", l2_bytes: "B", smem_bytes: "B", spill_bytes: "B", workspace_bytes: "B",
+};
+const kWide = new Set(["networks", "commit", "device", "bound"]);
+
+function factText(row, name) {
+  const value = row[name];
+  if (value === null || value === undefined || value === "") return "";
+  if (typeof value !== "number") return value;
+  return kUnits[name] ? `${formatNumber(value)} ${kUnits[name]}` : formatNumber(value);
+}
+
+const fieldLabel = (name) => name.replace(/_(us|pct|mhz)$/, "").replace(/_/g, " ");
+
+function statusText(row) {
+  return row.reason ? `${row.status}: ${row.reason}` : row.status;
+}
+
+function fillCard(row, pinned) {
+  const facts = element("dl", {class: "facts"});
+  const blank = [];
+  for (const name of page.rows.names) {
+    if (kHeadFields.has(name)) continue;
+    const text = factText(row, name);
+    if (text === "") {
+      blank.push(fieldLabel(name));
+      continue;
+    }
+    facts.append(element("dt", {}, fieldLabel(name)), element("dd", {class: kWide.has(name) ? "wide" : undefined, "data-field": name}, text));
+  }
+  const card = byId("card");
+  card.classList.toggle("pinned", pinned);
+  replaceChildren(card, [
+    element("h3", {}, `${row.variant} `, element("span", {class: "muted"}, `${row.kind}, ${row.dtype}`)),
+    element("p", {class: "mono"}, `${row.op} ${row.problem}`),
+    element("p", {class: row.status === "ok" ? "status" : "status bad"}, statusText(row)),
+    pinned ? element("button", {type: "button", class: "close", click: hideCard}, "Close") : null,
+    facts,
+    blank.length > 0 ? element("p", {class: "blank"}, `Not measured: ${blank.join(", ")}`) : null,
+    pinned ? commandBlock(commandOf(row)) : element("p", {class: "blank"}, "Click to keep this open, with its command line."),
+  ].filter(Boolean));
+  card.hidden = false;
+  return card;
+}
+
+let pinnedRow = null;
+
+// `at`: {x, y} in the window; without it the card is put in the middle.
+function showCard(row, at, pinned) {
+  if (pinnedRow !== null && !pinned) return;
+  pinnedRow = pinned ? row : null;
+  const card = fillCard(row, pinned);
+  const {width, height} = card.getBoundingClientRect();
+  const gap = 16;
+  let left = (window.innerWidth - width) / 2;
+  let top = (window.innerHeight - height) / 2;
+  if (at) {
+    left = at.x + gap + width < window.innerWidth ? at.x + gap : at.x - gap - width;
+    top = at.y - height / 3;
+  }
+  card.style.left = `${Math.max(8, Math.min(left, window.innerWidth - width - 8))}px`;
+  card.style.top = `${Math.max(8, Math.min(top, window.innerHeight - height - 8))}px`;
+  if (pinned) card.querySelector(".close").focus({preventScroll: true});
+}
+
+function hideCard() {
+  pinnedRow = null;
+  byId("card").hidden = true;
+}
+
+function leaveCard() {
+  if (pinnedRow === null) hideCard();
+}
+
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideCard(); });
+document.addEventListener("pointerdown", (event) => {
+  if (pinnedRow !== null && !byId("card").contains(event.target)) hideCard();
+});

@@ -1,0 +1,69 @@
+// The head of the page and its environment; then everything is drawn.
+
+function environmentMap() {
+  return new Map(page.environment ?? []);
+}
+
+function drawHead() {
+  const known = environmentMap();
+  const parts = [["commit", "commit"], ["driver", "driver"], ["cuda_runtime", "CUDA"], ["compiler", ""], ["time_utc", ""]]
+    .filter(([name]) => known.get(name))
+    .map(([name, label]) => `${label} ${known.get(name)}`.trim());
+  byId("subtitle").textContent = parts.join(" · ");
+
+  const count = (keep) => rows.filter(keep).length;
+  const wrong = count((row) => row.status === "incorrect" || row.status === "cuda_error");
+  const figures = [["rows ok", count((row) => row.status === "ok")], ["did not run", count((row) => row.status !== "ok") - wrong]];
+  if (wrong > 0) figures.push(["incorrect or failed", wrong]);
+  if (page.without_row.count > 0) figures.push(["without a row", page.without_row.count]);
+  figures.push(["problems", new Set(rows.map(problemKey)).size]);
+  const compared = [...baselineRows.keys()];
+  if (compared.length > 0) {
+    const own = new Map();
+    for (const row of rows)
+      if (row.status === "ok" && row.kind !== "baseline") own.set(problemKey(row), Math.min(own.get(problemKey(row)) ?? Infinity, row.time_cold_us));
+    const faster = compared.filter((key) => own.get(key) <= baselineRows.get(key).cold.time_cold_us).length;
+    figures.push(["problems where ours is at least as fast as every baseline (cold)", `${faster} of ${compared.filter((key) => own.has(key)).length}`]);
+  }
+  replaceChildren(byId("figures"), figures.map(([label, value]) =>
+    element("div", {}, element("dt", {}, label), element("dd", {}, typeof value === "number" ? value.toLocaleString("en-US") : value))));
+
+  const urgent = page.lacks.filter((lack) => lack.urgent).map((lack) => lack.text);
+  if (wrong > 0) urgent.unshift(`${wrong} rows are incorrect or failed on the device; the table has their reasons.`);
+  if (urgent.length > 0) replaceChildren(byId("notices"), [element("div", {class: "notice"}, ...urgent.map((text) => element("p", {}, text)))]);
+}
+
+function facts(pairs) {
+  const list = element("dl", {class: "facts"});
+  for (const [key, value] of pairs) {
+    const text = value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
+    if (text !== "") list.append(element("dt", {}, key.replace(/_/g, " ")), element("dd", {}, text));
+  }
+  return list;
+}
+
+function drawEnvironment() {
+  const blocks = [];
+  const known = environmentMap();
+  if (page.environment) blocks.push(facts(page.environment.filter(([key]) => key !== "command_lines")));
+  else blocks.push(element("p", {class: "muted"}, "env.json is not there."));
+  const commands = known.get("command_lines");
+  if (Array.isArray(commands))
+    blocks.push(block("Command lines that wrote this run", ...commands.map((words) => commandBlock((Array.isArray(words) ? words : [words]).map((word) => shellQuote(String(word))).join(" ")))));
+  if (page.environment_pytorch) blocks.push(block("PyTorch", facts(page.environment_pytorch)));
+  blocks.push(block("Ceilings", simpleTable(["ceiling", "measured", "datasheet", "measured / datasheet"], page.ceilings.map((ceiling) => [
+    ceilingLabel(ceiling.name), formatRate(ceiling.value, ceiling.unit), ceiling.datasheet ? formatRate(ceiling.datasheet, ceiling.unit) : "",
+    ceiling.datasheet ? `${(100 * ceiling.value / ceiling.datasheet).toFixed(1)} %` : ""]), 1)));
+  replaceChildren(byId("environment-list"), blocks);
+}
+
+drawHead();
+drawGaps();
+drawEnvironment();
+readAddress();
+drawAll();
+window.addEventListener("hashchange", () => {
+  readAddress();
+  drawAll();
+});
+inTheDark.addEventListener("change", drawAll);

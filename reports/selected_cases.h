@@ -1,0 +1,27 @@
+// cases.csv of a run folder: every case that a sweep into it chose, timed or not, so that a run that was interrupted,
+// or whose budget ran out, can say which of its cases have no row.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reports/sweep_csv.h"
+
+namespace noisefloor {
+
+struct SelectedCase {
+  std::string op, dtype, problem, variant;
+  std::string key() const { return op + "|" + problem + "|" + dtype + "|" + variant; }  // as SweepRow::key
+};
+
+// Adds to what the folder has. Throws std::runtime_error naming the file.
+void merge_selected_cases(const std::filesystem::path& folder, const std::vector<SelectedCase>& cases);
+
+// Empty where the folder has no cases.csv (a run of an earlier version).
+std::vector<SelectedCase> read_selected_cases(const std::filesystem::path& folder);
+
+// Those without a row, in their order.
+std::vector<SelectedCase> cases_without_row(const std::vector<SelectedCase>& cases, const std::vector<SweepRow>& rows);
+
+}  // namespace noisefloor
