@@ -1,10 +1,13 @@
-"""Draws the roofline of a run: python3 reports/plot_roofline.py RUN_DIR [--out FILE.png|.svg] [--dtype bf16]
+"""Draws a run for a README: python3 reports/plot_roofline.py RUN_DIR [--plot roofline|baselines|totals] [--out FILE.png|.svg] [--theme dark]
 
-One panel per op: arithmetic intensity against achieved rate, the measured ceilings as lines, and every verified row as a point,
-coloured by kind. Reads roofline.csv and ceilings.csv (written by `noisefloor roofline RUN_DIR`).
+The plots of report.html, standing still, in its colours (reports/html/style.json). Reads sweep.csv, ceilings.csv and networks.csv.
+  roofline    a panel an op: intensity against rate under measured (solid) and datasheet (dashed) ceilings, a mark a verified row
+  baselines   the longest problems of each op: speed of every variant relative to the fastest, the upright line the best baseline
+  totals      one forward pass of each network: ours and the baselines that have all of its problems
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -15,71 +18,204 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-# One colour a kind, from Okabe and Ito's palette, which colour-blind readers tell apart.
-COLOURS = {
-    "host": "#999999",
-    "naive": "#999999",
-    "tiled": "#56B4E9",
-    "tensor_core": "#009E73",
-    "ptx": "#D55E00",
-    "baseline": "#0072B2",
-}
-MARKERS = {"baseline": "s"}
+STYLE = json.loads((Path(__file__).resolve().parent / "html" / "style.json").read_text())
+PROBLEMS_AN_OP = 4  # of --plot baselines
+TITLE_LENGTH = 46  # letters that fit above a panel of bars
+CEILING_LABELS = {"dram_copy": "DRAM", "l2": "L2", "fma_fp32": "fp32 FMA"}
+PREFIXES = "GTP"
 
 
-def read_run(folder: Path) -> tuple[pd.DataFrame, dict[str, float], str]:
-    for name in ("roofline.csv", "ceilings.csv"):
+class Theme:
+    def __init__(self, name: str):
+        self.surface = STYLE["surface"][name]
+        self.kinds = {kind: {**look, "colour": look[name]} for kind, look in STYLE["kinds"].items()}
+        ink, muted = self.surface["ink"], self.surface["muted"]
+        plt.rcParams.update({
+            "figure.facecolor": self.surface["paper"], "axes.facecolor": self.surface["paper"], "savefig.facecolor": self.surface["paper"],
+            "text.color": ink, "axes.labelcolor": muted, "xtick.color": muted, "ytick.color": muted, "axes.edgecolor": self.surface["line"],
+            "grid.color": self.surface["grid"], "font.size": 9, "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
+            "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none", "svg.hashsalt": "noisefloor",
+        })
+
+
+def refuse(message: str) -> SystemExit:
+    print(message, file=sys.stderr)
+    return SystemExit(2)
+
+
+def read_run(folder: Path, dtype: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    for name in ("sweep.csv", "ceilings.csv"):
         if not (folder / name).is_file():
-            raise SystemExit(f"{folder / name}: not there; run `noisefloor roofline {folder}` first")
-    rows = pd.read_csv(folder / "roofline.csv")
-    rows = rows[rows["status"] == "ok"]
-    if rows.empty:
-        raise SystemExit(f"{folder / 'roofline.csv'}: no row is ok, nothing to draw")
-    ceilings = pd.read_csv(folder / "ceilings.csv")
-    return rows, dict(zip(ceilings["name"], ceilings["value"])), rows["device"].iloc[0]
+            raise refuse(f"{folder / name}: not there; give the folder of a run")
+    rows = pd.read_csv(folder / "sweep.csv")
+    ok = rows[(rows["status"] == "ok") & (rows["dtype"] == dtype)]
+    if ok.empty:
+        raise refuse(f"{folder / 'sweep.csv'}: no row of dtype {dtype} is ok, nothing to draw")
+    return ok, pd.read_csv(folder / "ceilings.csv").set_index("name")
 
 
-def draw_op(axes, rows: pd.DataFrame, ceilings: dict[str, float], op: str) -> None:
-    memory = ceilings["dram_copy"]
-    roofs = sorted(rows["bound"].str.split(":").str[1].dropna().unique())
-    # Wide enough that every ridge, where bandwidth meets arithmetic, is in the picture.
-    ridge = max(ceilings[name] for name in roofs) / memory
-    intensity = np.geomspace(rows["ai"].min() / 2, 4 * max(ridge, rows["ai"].max()), 300)
-    for name in roofs:
-        axes.plot(intensity, np.minimum(intensity * memory, ceilings[name]), color="black", linewidth=1.2, zorder=1)
-        axes.annotate(f"{name}: {ceilings[name] / 1e3:.3g} TFLOP/s", (intensity[-1], ceilings[name]), xytext=(0, 3),
-                      textcoords="offset points", ha="right", fontsize=7)
-    for kind, colour in COLOURS.items():
-        points = rows[rows["kind"] == kind]
-        if not points.empty:
-            axes.scatter(points["ai"], points["gflops"], s=16, alpha=0.6, color=colour, marker=MARKERS.get(kind, "o"),
-                         label=kind, linewidths=0, zorder=2)
-    axes.set(xscale="log", yscale="log", title=op, xlabel="FLOP per compulsory byte")
-    axes.grid(True, which="major", linewidth=0.3)
-    axes.legend(fontsize=7, loc="lower right", frameon=False)
+def rate_text(value: float, unit: str) -> str:
+    step = min(int(np.log10(value) // 3), len(PREFIXES) - 1)
+    return f"{float(f'{value / 1000**step:.3g}'):g} {PREFIXES[step]}{unit[1:]}"
+
+
+def draw_ceilings(axes, ceilings: pd.DataFrame, pipes: list[str], column: str, span: tuple[float, float], colour: str, dashed: bool) -> None:
+    memories = [name for name in ("dram_copy", "l2") if name in ceilings.index and ceilings[column].get(name, 0) > 0]
+    rates = {name: ceilings[column][name] for name in pipes if ceilings[column].get(name, 0) > 0}
+    line = {"color": colour, "linewidth": 0.8 if dashed else 1.2, "linestyle": (0, (4, 3)) if dashed else "-", "zorder": 1}
+    for name in memories:
+        bandwidth = ceilings[column][name]
+        end = min(span[1], max(rates.values(), default=span[1] * bandwidth) / bandwidth)
+        axes.plot([span[0], end], [span[0] * bandwidth, end * bandwidth], **line)
+        if not dashed:
+            axes.diagonals = [*getattr(axes, "diagonals", []), (name, bandwidth, (span[0], end))]
+    fastest = max((ceilings[column][name] for name in memories), default=None)
+    for name, rate in rates.items():
+        axes.plot([max(span[0], rate / fastest) if fastest else span[0], span[1]], [rate, rate], **line)
+        if not dashed:
+            label = CEILING_LABELS.get(name, name.replace("_", " "))
+            axes.annotate(f"{label} {rate_text(rate, 'GFLOP/s')}", (span[1], rate), xytext=(0, 4), textcoords="offset points", ha="right", fontsize=7,
+                          color=colour)
+
+
+def label_diagonals(axes, theme: Theme) -> None:
+    """Along their lines, whose angle is known once the figure is laid out: L2's at the upper end, DRAM's at the lower."""
+    for name, bandwidth, (begin, end) in getattr(axes, "diagonals", []):
+        x = begin * (end / begin) ** (0.72 if name == "l2" else 0.3)
+        (left, low), (right, high) = axes.transData.transform([(x, x * bandwidth), (2 * x, 2 * x * bandwidth)])
+        axes.annotate(f"{CEILING_LABELS[name]} {rate_text(bandwidth, 'GB/s')}", (x, x * bandwidth), xytext=(-2, 3), textcoords="offset points",
+                      rotation=np.degrees(np.arctan2(high - low, right - left)), rotation_mode="anchor", ha="center", fontsize=7,
+                      color=theme.surface["roof"])
+
+
+def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _folder: Path):
+    rows = rows[rows["flops"] > 0]
+    ops = list(dict.fromkeys(rows["op"]))
+    figure, panels = plt.subplots(1, len(ops), figsize=(4.1 * len(ops), 3.9), squeeze=False)
+    for axes, op in zip(panels[0], ops):
+        points = rows[rows["op"] == op]
+        pipes = sorted(points["bound"].str.split(":").str[1].dropna().unique())
+        ridge = max((ceilings["value"][name] for name in pipes), default=0) / ceilings["value"]["dram_copy"]
+        span = (points["ai"].min() / 2, 4 * max(ridge, points["ai"].max()))  # every ridge is in the picture
+        draw_ceilings(axes, ceilings, pipes, "datasheet", span, theme.surface["datasheet"], True)
+        draw_ceilings(axes, ceilings, pipes, "value", span, theme.surface["roof"], False)
+        for kind, look in theme.kinds.items():
+            of_kind = points[points["kind"] == kind]
+            open_mark = kind == "naive"
+            axes.scatter(of_kind["ai"], of_kind["flops"] / of_kind["time_cold_us"] * 1e-3, s=15, alpha=0.8, marker=look["matplotlib"], zorder=2,
+                         facecolors="none" if open_mark else look["colour"], edgecolors=look["colour"], linewidths=0.9 if open_mark else 0,
+                         label=look["label"] if not of_kind.empty else "_")
+        axes.set(xscale="log", yscale="log", title=op, xlabel="FLOP per compulsory byte")
+        axes.yaxis.set_major_formatter(lambda value, _: rate_text(value, "G").rstrip() if value >= 1 else f"{value:g} G")
+        axes.grid(True, which="major", linewidth=0.5)
+    panels[0][0].set_ylabel("FLOP/s")
+    kinds = dict(sum((list(zip(*reversed(axes.get_legend_handles_labels()))) for axes in panels[0]), []))
+    figure.legend(kinds.values(), kinds.keys(), loc="lower center", ncols=len(kinds), fontsize=8, frameon=False, handletextpad=0.2)
+    return figure, "measured ceilings solid, datasheet dashed", 0.06
+
+
+def short_problem(problem: str, problems: list[str]) -> str:
+    """Without the fields that all of the op's problems share."""
+    others = [set(text.split(",")) for text in problems]
+    fields = [field for field in problem.split(",") if len(others) == 1 or not all(field in other for other in others)]
+    return " ".join(fields) or problem
+
+
+def time_text(microseconds: float) -> str:
+    return f"{microseconds:,.0f} µs" if microseconds >= 1000 else f"{microseconds:.4g} µs"
+
+
+def bar_panel(axes, title: str, labels: list[str], lengths: list[float], values: list[str], colours: list[str], theme: Theme) -> None:
+    places = -np.arange(len(labels))
+    axes.barh(places, lengths, height=0.72, color=colours)
+    axes.set_ylim(min(-3, places[-1]) - 0.5, 0.5)  # bars of one thickness, whatever their number
+    for place, value in zip(places, values):
+        axes.text(1.03, place, value, va="center", ha="left", fontsize=7.5, color=theme.surface["ink"])
+    axes.set_yticks(places, labels, fontsize=7.5)
+    axes.set_xlim(0, 1.36)
+    axes.set_xticks([])
+    axes.tick_params(left=False)
+    axes.spines[["bottom", "left"]].set_visible(False)
+    axes.set_title(title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1] + "…", fontsize=8)
+
+
+def draw_baselines(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, _folder: Path):
+    ops = list(dict.fromkeys(rows["op"]))
+    longest = {op: rows[rows["op"] == op].groupby("problem")["time_cold_us"].min().nlargest(PROBLEMS_AN_OP).index for op in ops}
+    depth = max(len(problems) for problems in longest.values())
+    figure, grid = plt.subplots(depth, len(ops), figsize=(4.6 * len(ops), 1.55 * depth), squeeze=False)
+    for column, op in enumerate(ops):
+        of_op = rows[rows["op"] == op]
+        for line in range(depth):
+            axes = grid[line][column]
+            if line >= len(longest[op]):
+                axes.axis("off")
+                continue
+            problem = longest[op][line]
+            bars = of_op[of_op["problem"] == problem].sort_values("time_cold_us")
+            fastest = bars["time_cold_us"].iloc[0]
+            baseline = bars[bars["kind"] == "baseline"]["time_cold_us"].min()
+            ratio = [time_text(time) + (f"  {baseline / time:.2f}×" if baseline > 0 else "") for time in bars["time_cold_us"]]
+            bar_panel(axes, f"{op} {short_problem(problem, list(of_op['problem'].unique()))}", list(bars["variant"]),
+                      list(fastest / bars["time_cold_us"]), ratio, [theme.kinds[kind]["colour"] for kind in bars["kind"]], theme)
+            if baseline > 0:
+                axes.plot([fastest / baseline] * 2, [0.5, 0.5 - len(bars)], color=theme.surface["ink"], linewidth=1.4)
+    return figure, "speed relative to the fastest; upright line and ×: the best baseline", 0
+
+
+def network_bars(needs: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, str | None, float]]:
+    """(choice, kind, microseconds) of ours and of every baseline that has all of the problems."""
+    timed = needs.merge(rows, on=["op", "problem"])
+    own = timed[timed["kind"] != "baseline"]
+    choices = [("own best", None, own.loc[own.groupby("problem")["time_cold_us"].idxmin()])]
+    choices += [(name, "baseline", chosen) for name, chosen in timed[timed["kind"] == "baseline"].groupby("variant", sort=False)]
+    return [(name, kind, (chosen["time_cold_us"] * chosen["count"]).sum()) for name, kind, chosen in choices
+            if chosen["problem"].nunique() == len(needs)]
+
+
+def draw_totals(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, folder: Path):
+    if not (folder / "networks.csv").is_file():
+        raise refuse(f"{folder / 'networks.csv'}: not there, so that totals cannot be drawn")
+    problems = pd.read_csv(folder / "networks.csv")
+    bars = {where: network_bars(needs, rows) for where, needs in problems.groupby(["network", "op"], sort=False)}
+    bars = {where: found for where, found in bars.items() if found}
+    if not bars:
+        raise refuse(f"{folder}: no network has a time for all problems of an op")
+    columns = 3
+    depth = -(-len(bars) // columns)
+    figure, grid = plt.subplots(depth, columns, figsize=(4.2 * columns, 1.3 * depth), squeeze=False)
+    for axes in grid.flat[len(bars):]:
+        axes.axis("off")
+    for axes, ((network, op), found) in zip(grid.flat, bars.items()):
+        longest = max(time for _, _, time in found)
+        colours = [theme.kinds[kind]["colour"] if kind else theme.surface["roof"] for _, kind, _ in found]
+        bar_panel(axes, f"{network} {op}", [name for name, _, _ in found], [time / longest for _, _, time in found],
+                  [time_text(time) for _, _, time in found], colours, theme)
+    return figure, "one forward pass, time × count: shorter is faster", 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Draw the roofline of a run")
+    plots = {"roofline": draw_roofline, "baselines": draw_baselines, "totals": draw_totals}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/roofline.png)")
+    parser.add_argument("--plot", choices=plots, default="roofline")
+    parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/PLOT.png)")
     parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")
     arguments = parser.parse_args()
-    rows, ceilings, device = read_run(arguments.run_dir)
-    rows = rows[rows["dtype"] == arguments.dtype]
-    if rows.empty:
-        print(f"no row has dtype {arguments.dtype}", file=sys.stderr)
-        return 2
-    ops = list(dict.fromkeys(rows["op"]))
-    figure, panels = plt.subplots(1, len(ops), figsize=(4.2 * len(ops), 3.8), squeeze=False)
-    for axes, op in zip(panels[0], ops):
-        draw_op(axes, rows[rows["op"] == op], ceilings, op)
-    panels[0][0].set_ylabel("GFLOP/s")
-    figure.suptitle(f"{device}, {arguments.dtype}, cold: {len(rows)} verified rows under measured ceilings "
-                    f"(copy {ceilings['dram_copy'] / 1e3:.3g} TB/s)", fontsize=10)
-    figure.tight_layout()
-    out = arguments.out or arguments.run_dir / "roofline.png"
-    figure.savefig(out, dpi=150)
+    out = arguments.out or arguments.run_dir / f"{arguments.plot}.png"
+    if out.suffix not in (".png", ".svg"):
+        raise refuse(f"--out: {out} is neither .png nor .svg")
+    rows, ceilings = read_run(arguments.run_dir, arguments.dtype)
+    theme = Theme(arguments.theme)
+    figure, caption, below = plots[arguments.plot](rows, ceilings, theme, arguments.run_dir)
+    figure.suptitle(f"{rows['device'].iloc[0]}, {arguments.dtype}, cold: {caption}", fontsize=10, x=0.01, ha="left")
+    figure.tight_layout(rect=(0, below, 1, 1))
+    for axes in figure.axes:
+        label_diagonals(axes, theme)
+    partial = out.with_name(f"{out.stem}.partial{out.suffix}")
+    figure.savefig(partial, dpi=130, metadata={"Date": None} if out.suffix == ".svg" else {})
+    partial.rename(out)
     print(out)
     return 0
 

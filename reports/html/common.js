@@ -104,3 +104,16 @@ function pager(first, size, count, go) {
     element("button", {type: "button", class: "next", disabled: last >= count, click: () => go(first + size)}, "Next"),
   ];
 }
+
+// Lines of texts and numbers; columns from `numbersFrom` on stand to the right.
+function simpleTable(head, lines, numbersFrom) {
+  const cellClass = (i) => (i >= numbersFrom ? "number" : i === 3 ? "reason" : undefined);
+  return element("div", {class: "scroll"}, element("table", {},
+    element("thead", {}, element("tr", {}, ...head.map((text, i) => element("th", {class: i >= numbersFrom ? "number" : undefined}, text)))),
+    element("tbody", {}, ...lines.map((line) => element("tr", {}, ...line.map((value, i) => {
+      const text = typeof value === "number" ? value.toLocaleString("en-US") : value;
+      return element("td", {class: cellClass(i), title: typeof value === "string" ? value : undefined}, text);
+    }))))));
+}
+
+const block = (title, ...content) => element("div", {class: "block"}, element("h3", {}, title), ...content);

@@ -43,6 +43,7 @@ function fillCard(row, pinned) {
     blank.length > 0 ? element("p", {class: "blank"}, `Not measured: ${blank.join(", ")}`) : null,
     pinned ? commandBlock(commandOf(row)) : element("p", {class: "blank"}, "Click to keep this open, with its command line."),
   ].filter(Boolean));
+  card.dataset.row = row.index;
   card.hidden = false;
   return card;
 }

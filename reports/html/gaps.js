@@ -9,18 +9,6 @@ function countBy(list, keyOf) {
   return [...counts].map(([key, count]) => [...JSON.parse(key), count]);
 }
 
-function simpleTable(head, lines, numbersFrom) {
-  const cellClass = (i) => (i >= numbersFrom ? "number" : i === 3 ? "reason" : undefined);
-  return element("div", {class: "scroll"}, element("table", {},
-    element("thead", {}, element("tr", {}, ...head.map((text, i) => element("th", {class: i >= numbersFrom ? "number" : undefined}, text)))),
-    element("tbody", {}, ...lines.map((line) => element("tr", {}, ...line.map((value, i) => {
-      const text = typeof value === "number" ? value.toLocaleString("en-US") : value;
-      return element("td", {class: cellClass(i), title: typeof value === "string" ? value : undefined}, text);
-    }))))));
-}
-
-const block = (title, ...content) => element("div", {class: "block"}, element("h3", {}, title), ...content);
-
 function coverage() {
   const problems = new Map();  // op|dtype -> problems that some row or network names
   for (const row of rows) {

@@ -40,7 +40,7 @@ TEST(Statistics, MedianOfOddEvenAndNone) {
 }
 
 TEST(Statistics, IntervalHoldsTheMedian) {
-  rc::check("the interval encloses the median and lies within the samples", [] {
+  EXPECT_TRUE(rc::check("the interval encloses the median and lies within the samples", [] {
     const auto samples = *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(-1000, 1000)));
     const std::vector<double> values(samples.begin(), samples.end());
     const Interval interval = median_interval(values);
@@ -48,7 +48,7 @@ TEST(Statistics, IntervalHoldsTheMedian) {
     RC_ASSERT(interval.high >= median(values));
     RC_ASSERT(interval.low >= *std::min_element(values.begin(), values.end()));
     RC_ASSERT(interval.high <= *std::max_element(values.begin(), values.end()));
-  });
+  }));
 }
 
 // 100 samples 1..100: ranks 50 -+ 9.8, so the 41st and the 61st value (from 1).
@@ -73,7 +73,7 @@ TEST(StoppingRule, StopsForEachReason) {
 }
 
 TEST(Csv, QuotingRoundTrips) {
-  rc::check("what quote_csv writes, split_csv_line reads", [] {
+  EXPECT_TRUE(rc::check("what quote_csv writes, split_csv_line reads", [] {
     auto fields = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(rc::gen::string<std::string>()));
     std::string line;
     for (std::size_t i = 0; i < fields.size(); ++i) line += (i > 0 ? "," : "") + quote_csv(fields[i]);
@@ -81,7 +81,7 @@ TEST(Csv, QuotingRoundTrips) {
       for (char& c : field)
         if (c == '\n' || c == '\r') c = ' ';  // a row is one line
     RC_ASSERT(split_csv_line(line) == fields);
-  });
+  }));
 }
 
 TEST(Csv, RefusesBrokenLines) {

@@ -1,0 +1,144 @@
+"""A page in a real, headless Chromium, and run folders to make reports of."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+except ImportError:
+    webdriver = None
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+DESKTOP, PHONE = (1360, 900), (390, 844)
+
+
+def start_browser():
+    """Skips the test where there is no browser; with NOISEFLOOR_REQUIRE_BROWSER (as in .ci/run) that is a failure."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    lacking = [name for name, there in (("selenium", webdriver), ("chromium", chromium), ("chromedriver", driver)) if not there]
+    if lacking:
+        message = f"no {', '.join(lacking)}: reports are not opened in a browser (scripts/setup --browser installs them)"
+        if os.environ.get("NOISEFLOOR_REQUIRE_BROWSER"):
+            pytest.fail(message)
+        pytest.skip(message)
+    options = webdriver.ChromeOptions()
+    # A container's /dev/shm is small, and its root has no sandbox.
+    for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-sandbox", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(driver))
+
+
+class Page:
+    def __init__(self, browser):
+        self.browser = browser
+
+    def open(self, file, size=DESKTOP, scheme="light", fragment=""):
+        """Loads the page anew, with no network, and waits until it has drawn."""
+        self.browser.get_log("browser")
+        command = self.browser.execute_cdp_cmd
+        command("Network.enable", {})
+        command("Network.emulateNetworkConditions", {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0})
+        command("Emulation.setDeviceMetricsOverride", {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE})
+        command("Emulation.setTouchEmulationEnabled", {"enabled": size == PHONE})
+        command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        self.browser.get("about:blank")
+        self.browser.get(f"file://{file}{fragment}")
+        return self
+
+    def js(self, script, *arguments):
+        return self.browser.execute_script(script, *arguments)
+
+    def wait(self, condition, what, seconds=20):
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        return WebDriverWait(self.browser, seconds).until(lambda _: self.js(f"return {condition}"), what)
+
+    def errors(self):
+        return [entry["message"] for entry in self.browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def click(self, selector):
+        from selenium.webdriver.common.by import By
+
+        found = self.browser.find_element(By.CSS_SELECTOR, selector)
+        self.js("arguments[0].scrollIntoView({block: 'center'})", found)
+        found.click()
+
+    def draw_all(self):
+        """Panels are drawn when they come near the window."""
+        self.js("for (const p of document.querySelectorAll('.panel')) p.scrollIntoView({block: 'center'})")
+        for _ in range(20):
+            self.js("""const p = [...document.querySelectorAll('.panel')].find((panel) => panel.stale);
+                       if (p) p.scrollIntoView({block: 'center'});""")
+            if self.js("return ![...document.querySelectorAll('.panel')].some((panel) => panel.stale)"):
+                return
+            self.wait("true", "a frame")
+
+    def points(self):
+        """op -> the indices of the rows that its roofline shows."""
+        self.draw_all()
+        return self.js("""const found = {};
+            for (const panel of document.querySelectorAll('.panel'))
+              found[panel.dataset.op] = panel.querySelector('.plot').data.flatMap((trace) => trace.customdata ?? []);
+            return found;""")
+
+    def table(self):
+        return self.js("return [...document.querySelectorAll('#rows tbody tr')].map((row) => Number(row.dataset.row))")
+
+    def texts(self, selector):
+        return self.js("return [...document.querySelectorAll(arguments[0])].map((found) => found.textContent)", selector)
+
+
+def report(folder, **environment):
+    """`noisefloor roofline FOLDER`."""
+    return subprocess.run([PROGRAM, "roofline", str(folder)], capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+
+
+def page_data(file):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', Path(file).read_text(), re.S).group(1))
+
+
+def read_rows(folder):
+    with open(folder / "sweep.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(folder, rows):
+    with open(folder / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def copy_recorded(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("sweep.csv", "ceilings.csv", "env.json", "env_pytorch.json", "networks.csv"):
+        shutil.copy(RECORDED / name, folder / name)
+    return folder
+
+
+def many_rows(folder, count=5000):
+    """`count` rows with the recorded ones' texts and numbers, no two of one key."""
+    copy_recorded(folder)
+    recorded = read_rows(folder)
+    rows = []
+    for i in range(count):
+        row = dict(recorded[i % len(recorded)])
+        row["problem"] += f",seed={i // len(recorded)}" if i >= len(recorded) else ""
+        row["networks"] = f"{row['networks']};network{i % 12}:{i % 30 + 1}" if row["networks"] else f"network{i % 12}:1"
+        rows.append(row)
+    write_rows(folder, rows)
+    (folder / "networks.csv").unlink()
+    return folder
