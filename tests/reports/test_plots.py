@@ -1,0 +1,88 @@
+"""Reports without a browser: what `noisefloor roofline` refuses, what an interrupted sweep leaves, and the plots for READMEs."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+needs_program = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+
+
+def program(*arguments, **environment):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+
+
+def plot(*arguments):
+    return subprocess.run([sys.executable, ROOT / "reports" / "plot_roofline.py", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+@needs_program
+@pytest.mark.parametrize(
+    "rows, plotly, says",
+    [
+        (0, "", "the sweep has no rows"),
+        (1, "nowhere/plotly.min.js", "nowhere/plotly.min.js: cannot be read"),
+        (1, __file__, "is not plotly.min.js"),
+    ],
+)
+def test_roofline_refuses_and_writes_nothing(rows, plotly, says, tmp_path):
+    lines = (RECORDED / "sweep.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "sweep.csv").write_text("".join(lines[: rows + 1]))
+    (tmp_path / "ceilings.csv").write_text((RECORDED / "ceilings.csv").read_text())
+    result = program("roofline", tmp_path, NOISEFLOOR_PLOTLY=plotly)
+    assert result.returncode == 2 and says in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ceilings.csv", "sweep.csv"]
+
+
+@needs_program
+def test_a_sweep_cut_by_its_budget_names_the_cases_it_lacks(tmp_path):
+    problems = tmp_path / "problems"
+    problems.mkdir()
+    (problems / "gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(8, 40)))
+    out = tmp_path / "run"
+    command = ("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out)
+    assert program(*command, "--budget", "0.01").returncode == 0
+    with open(out / "cases.csv", newline="") as file:
+        chosen = {tuple(row.values()) for row in csv.DictReader(file)}
+    with open(out / "sweep.csv", newline="") as file:
+        there = {(row["op"], row["dtype"], row["problem"], row["variant"]) for row in csv.DictReader(file)}
+    assert there < chosen and len(chosen) == 32
+    result = program("report", out)  # the command's other name
+    assert result.returncode == 0, result.stderr
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (out / "report.html").read_text(), re.S).group(1))
+    assert f"{32 - len(there)} of the 32 cases" in data["lacks"][0]["text"] and data["lacks"][0]["urgent"]
+    assert data["without_row"]["count"] == 32 - len(there)
+
+
+@pytest.mark.parametrize("kind", ["roofline", "baselines", "totals"])
+def test_plots_hold_the_runs_texts(kind, tmp_path):
+    result = plot(RECORDED, "--plot", kind, "--out", tmp_path / "p.svg", "--theme", "dark")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "p.svg").read_text()
+    assert "NVIDIA H200" in text and all(op in text for op in ("gemm", "groupnorm", "sampler_step"))
+    style = json.loads((ROOT / "reports" / "html" / "style.json").read_text())
+    assert style["surface"]["dark"]["paper"] in text and style["kinds"]["baseline"]["dark"] in text
+    assert plot(RECORDED, "--plot", kind, "--out", tmp_path / "p.png").returncode == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["nowhere"], "not there; give the folder of a run"),
+        ([RECORDED, "--dtype", "fp64"], "no row of dtype fp64"),
+        ([RECORDED, "--out", "p.gif"], "neither .png nor .svg"),
+        ([RECORDED, "--plot", "pie"], "invalid choice"),
+    ],
+)
+def test_plots_refuse(arguments, says):
+    result = plot(*arguments)
+    assert result.returncode == 2 and says in result.stderr
