@@ -27,6 +27,7 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
 void add_run_command(CLI::App& app, CommandResult result);
 void add_ceilings_command(CLI::App& app, CommandResult result);
 void add_roofline_command(CLI::App& app, CommandResult result);
+void add_history_command(CLI::App& app, CommandResult result);
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;

@@ -30,7 +30,7 @@ function fillCard(row, pinned) {
       blank.push(fieldLabel(name));
       continue;
     }
-    facts.append(element("dt", {}, fieldLabel(name)), element("dd", {class: kWide.has(name) ? "wide" : undefined, "data-field": name}, text));
+    facts.append(element("div", {class: kWide.has(name) ? "wide" : undefined}, element("dt", {}, fieldLabel(name)), element("dd", {"data-field": name}, text)));
   }
   const card = byId("card");
   card.classList.toggle("pinned", pinned);

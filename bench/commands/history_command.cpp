@@ -1,0 +1,54 @@
+// noisefloor history: how cases, or networks' totals, went over recorded runs.
+#include <fmt/format.h>
+
+#include "bench/commands/commands.h"
+#include "reports/csv.h"
+#include "reports/history.h"
+
+namespace noisefloor {
+namespace {
+
+struct HistoryArguments {
+  std::vector<std::string> folders;
+  std::string case_pattern, networks, ops, variants, time = "cold", html, csv;
+};
+
+int history(const HistoryArguments& arguments) {
+  const auto runs = read_history({arguments.folders.begin(), arguments.folders.end()});
+  const bool warm = arguments.time == "warm";
+  const History traced = trace_history(runs, {arguments.case_pattern, split_list(arguments.networks),
+                                              split_list(arguments.ops), split_list(arguments.variants), warm});
+  if (!arguments.csv.empty()) write_atomically(arguments.csv, history_csv(runs, traced));
+  if (!arguments.html.empty()) {
+    std::string message;
+    write_atomically(arguments.html, history_html(runs, traced, warm, &message));
+    if (!message.empty()) fmt::print(stderr, "noisefloor: {}: {}\n", arguments.html, message);
+  }
+  fmt::print("{}", history_table(runs, traced));
+  return kDone;
+}
+
+}  // namespace
+
+void add_history_command(CLI::App& app, CommandResult result) {
+  CLI::App* command = app.add_subcommand("history", "The trend of cases, or of networks' totals, over recorded runs");
+  auto arguments = std::make_shared<HistoryArguments>();
+  command->add_option("dirs", arguments->folders, "Run folders, or folders of run folders")->required();
+  command->add_option("--case", arguments->case_pattern,
+                      "Cases whose op/problem/dtype/variant matches this regular expression, instead of totals");
+  command->add_option("--network", arguments->networks, "Of these networks, comma-separated (default: all)");
+  command->add_option("--op", arguments->ops, "Of these ops, comma-separated (default: all)");
+  command->add_option("--variant", arguments->variants,
+                      "Of these variants; totals also know 'own best' and 'fastest' (default: own best; cases: all)");
+  command->add_option("--time", arguments->time, "cold or warm")
+      ->check(CLI::IsMember({"cold", "warm"}))
+      ->capture_default_str();
+  command->add_option("--html", arguments->html, "Also write the trend as an interactive page");
+  command->add_option("--csv", arguments->csv, "Also write it as CSV");
+  command->footer(
+      "A change of level is marked where the runs' samples before and after differ (Mann-Whitney, p < 0.01 after\n"
+      "correction) and the levels by more than 3 % and 0.5 us. Runs of different devices are kept apart.");
+  command->callback([=] { *result = [=] { return history(*arguments); }; });
+}
+
+}  // namespace noisefloor
