@@ -42,9 +42,10 @@ BoundCase::BoundCase(Fixture& fixture, const Candidate& candidate) : fixture_(&f
   }
 }
 
-Launch BoundCase::launch() {
-  const LaunchContext context = fixture_->platform().context();
+Launch BoundCase::launch(bool overlapping) {
+  LaunchContext context = fixture_->platform().context();
   if (run_) return [this, context] { return run_->launch(fixture_->pointers(), workspace_.data(), context); };
+  context.programmatic_launch = overlapping;
   return [this, context] {
     return candidate_.variant->launch(fixture_->problem(), fixture_->dtype(), fixture_->pointers(),
                                       {workspace_.data(), prepared_.data()}, context);

@@ -15,7 +15,9 @@ class BoundCase {
   // library's words.
   BoundCase(Fixture& fixture, const Candidate& candidate);
 
-  Launch launch();
+  // With `overlapping`, a kernel of ours that waits for the one before it by itself may start before that has ended
+  // (LaunchContext::programmatic_launch); other kernels and baselines are launched as without.
+  Launch launch(bool overlapping = false);
   // Every byte range that a launch may touch: the fixture's tensors, the workspace and the prepared weights.
   std::vector<std::pair<void*, std::size_t>> resident() const;
   std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }

@@ -26,7 +26,9 @@ bool runs_on(Arch arch, int compute_capability);  // host variants run on comput
 struct LaunchContext {
   Stream stream = nullptr;
   const DeviceInfo* device = nullptr;  // never null
-  bool programmatic_launch = false;    // launch with programmatic stream serialization, where the kernel supports it
+  // Launch with programmatic stream serialization, where the kernel waits for its predecessor before it reads or writes
+  // any tensor; other kernels are launched as without.
+  bool programmatic_launch = false;
 };
 
 }  // namespace noisefloor

@@ -1,0 +1,165 @@
+// Programmatic dependent launch: a variant launched behind a kernel that writes all its tensors late, and lets it start
+// early, must wait for that kernel before it reads its inputs or writes its outputs.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "bench/measure/verify.h"
+#include "kernels/catalogue.h"
+#include "kernels/ptx/griddepcontrol.cuh"
+#include "tests/support/test_problems.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocks = 16;  // leaves most of the device to the launch behind
+constexpr unsigned long long kDelayNs = 200'000;
+
+// One tensor: what the late kernel leaves in it.
+struct Restored {
+  unsigned char* to;
+  const unsigned char* from;
+  std::size_t bytes;
+};
+
+__device__ unsigned long long now_ns() {
+  unsigned long long ns;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+// Lets its dependents start, waits far longer than any of the small problems takes, then writes.
+__global__ void late_kernel(const Restored* tensors, int count) {
+#if __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_launch_dependents();
+#endif
+  const unsigned long long end = now_ns() + kDelayNs;
+  while (now_ns() < end) __nanosleep(1000);
+  for (int t = 0; t < count; ++t)
+    for (std::size_t i = blockIdx.x * kThreads + threadIdx.x; i < tensors[t].bytes; i += kBlocks * kThreads)
+      tensors[t].to[i] = tensors[t].from[i];
+}
+
+__global__ void copy_kernel(const unsigned char* from, unsigned char* to, bool wait) {
+#if __CUDA_ARCH__ >= 900
+  if (wait) ptx::griddepcontrol_wait();
+#endif
+  to[threadIdx.x] = *reinterpret_cast<const volatile unsigned char*>(from + threadIdx.x);
+}
+
+Platform& device() {
+  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
+  return *platform;
+}
+
+// Old contents under the late kernel: NaN in every floating-point type.
+constexpr unsigned char kStale = 0xFF;
+
+void launch_late(const std::vector<Restored>& tensors, const Buffer& table) {
+  device().upload(table.data(), tensors.data(), tensors.size() * sizeof(Restored));
+  late_kernel<<<kBlocks, kThreads, 0, device().context().stream>>>(static_cast<const Restored*>(table.data()),
+                                                                   static_cast<int>(tensors.size()));
+  ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+// The test itself: a kernel that does not wait sees the old contents, one that does the new.
+TEST(ProgrammaticLaunch, OverlapsAndIsSeenToOverlap) {
+  if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
+  const Buffer from(device(), kThreads), middle(device(), kThreads), to(device(), kThreads);
+  const Buffer table(device(), sizeof(Restored));
+  // Loading a kernel at its first launch would wait for the late one.
+  copy_kernel<<<1, kThreads, 0, device().context().stream>>>(static_cast<const unsigned char*>(from.data()),
+                                                             static_cast<unsigned char*>(to.data()), true);
+  device().synchronize();
+  for (const bool wait : {false, true}) {
+    device().fill_bytes(from.data(), 7, kThreads);
+    device().fill_bytes(middle.data(), kStale, kThreads);
+    device().synchronize();
+    launch_late({{static_cast<unsigned char*>(middle.data()), static_cast<unsigned char*>(from.data()), kThreads}},
+                table);
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(1);
+    config.blockDim = dim3(kThreads);
+    config.stream = device().context().stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    ASSERT_EQ(cudaLaunchKernelEx(&config, copy_kernel, static_cast<const unsigned char*>(middle.data()),
+                                 static_cast<unsigned char*>(to.data()), wait),
+              cudaSuccess);
+    device().synchronize();
+    std::vector<unsigned char> seen(kThreads);
+    device().download(seen.data(), to.data(), kThreads);
+    EXPECT_EQ(seen, std::vector<unsigned char>(kThreads, wait ? 7 : kStale)) << "wait " << wait;
+  }
+}
+
+std::vector<Candidate> own_candidates() {
+  std::vector<Candidate> all;
+  for (const Op& op : catalogue())
+    for (const Candidate& candidate : candidates_of(op))
+      if (candidate.variant != nullptr && candidate.kind != Kind::host) all.push_back(candidate);
+  return all;
+}
+
+class ProgrammaticVariant : public testing::TestWithParam<Candidate> {};
+INSTANTIATE_TEST_SUITE_P(Gpu, ProgrammaticVariant, testing::ValuesIn(own_candidates()),
+                         [](const testing::TestParamInfo<Candidate>& info) {
+                           return info.param.op->name + "_" + info.param.name;
+                         });
+
+TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
+  const Candidate& candidate = GetParam();
+  if (!candidate.built() || !runs_on(candidate.arch, device().description().info.compute_capability))
+    GTEST_SKIP() << "not built, or not for this device";
+  constexpr std::size_t kLargest = std::size_t{16} << 20;  // of a tensor that 16 blocks still write in no time
+  int ran = 0;
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
+    if (entry.op != candidate.op) continue;
+    const auto& dtypes = entry.op->dtypes;
+    const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](DType dtype) {
+      return static_cast<bool>(candidate.can_run(entry.problem, dtype));
+    });
+    if (found == dtypes.end()) continue;
+    const DType dtype = *found;
+    SCOPED_TRACE(entry.text);
+    Fixture fixture(device(), *entry.op, entry.problem, dtype, 1);
+    BoundCase bound(fixture, candidate);
+    Verifier verifier(fixture, 2e8);
+    // Verified once by itself, which also loads the kernels: loading would wait for the late one.
+    const Verdict alone = verifier.verify(bound);
+    ASSERT_TRUE(alone.correct) << alone.reason;
+    fixture.reset_outputs();
+    std::vector<Buffer> saved;
+    std::vector<Restored> tensors;
+    bool small = true;
+    for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
+      const std::size_t bytes = fixture.specs()[i].bytes();
+      small = small && bytes <= kLargest;
+      if (bytes == 0 || !small) continue;
+      saved.emplace_back(device(), bytes);
+      device().copy(saved.back().data(), fixture.pointers()[i], bytes);
+      device().fill_bytes(fixture.pointers()[i], kStale, bytes);
+      tensors.push_back({static_cast<unsigned char*>(fixture.pointers()[i]),
+                         static_cast<const unsigned char*>(saved.back().data()), bytes});
+    }
+    if (!small) continue;
+    const Buffer table(device(), tensors.size() * sizeof(Restored));
+    device().synchronize();
+    launch_late(tensors, table);
+    throw_if_failed(bound.launch(/*overlapping=*/true)());
+    device().synchronize();
+    const Verdict verdict = verifier.judge(bound);
+    EXPECT_TRUE(verdict.correct) << verdict.reason;
+    ++ran;
+  }
+  EXPECT_GT(ran, 0);
+}
+
+}  // namespace
+}  // namespace noisefloor
