@@ -7,6 +7,7 @@
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/dsmem.cuh"
 #include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/prefetch.cuh"
 #include "kernels/ptx/special_functions.cuh"
@@ -18,12 +19,15 @@ struct ClusterArguments {
   Tensors t;
   int hw, channels, bundles;  // bundles: of an image
   int width;                  // channels of a group
-  int stages;                 // parts of a tile that are waited for one after the other
+  int stages;                 // parts of a shared tile that are waited for one after the other
   int stage_accesses;         // of a thread in each
   float eps;
   float size_inverse;  // 1 / (hw * width)
   // For divide.
-  float bundles_inverse, width_inverse;
+  float bundles_inverse, width_inverse, tile_rows_inverse;
+  bool early;            // the next launch may start once this one's rows have arrived; else before it writes
+  int staggered;         // the first so many clusters start one after another
+  float stagger_cycles;  // between them
   ClusterPlan plan;
 };
 
@@ -61,61 +65,69 @@ __device__ __forceinline__ void wait_stages(int later) {
   }
 }
 
-// For channels first .. first + 7 of the block: the value that the first channel of their group has in the block's
-// first row, at `row`.
-template <class T>
-__device__ __forceinline__ void group_shifts(const ClusterArguments& a, const T* row, int first, float (&shift)[8]) {
-  int start = divide(first, a.width_inverse) * a.width;
-  if (a.plan.entries == 2) {
-    const int split = start + a.width - first;
-    const float low = to_float(row[start]);
-    const float high = split < 8 ? to_float(row[start + a.width]) : low;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) shift[i] = i < split ? low : high;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (first + i == start + a.width) start += a.width;
-    shift[i] = to_float(row[start]);
-  }
-}
-
-// What a thread has seen of its eight channels: sums of x - shift, then of its squares.
+// What a thread has seen of its eight channels: sums of x - shift, then of its squares. Channels of one group share one
+// shift, a value of the thread's first row, so that summing needs nothing but the thread's own rows.
 struct ChannelSums {
   float shift[8], v[16];
 };
 
-// Adds the rows from `r` on, `count` of them at most, every tile_rows-th; `source` moves along.
+// Of the eight channels from 8 * column on of the bundle: those that lie in their first group.
+__device__ __forceinline__ int channels_in_first(const ClusterArguments& a, int column) {
+  return min((divide(column * 8, a.width_inverse) + 1) * a.width - column * 8, 8);
+}
+
 template <class T>
-__device__ __forceinline__ void add_rows(const ClusterArguments& a, ChannelSums& sums, const char*& source, int& r,
-                                         int count, int rows, int tile_step) {
-#pragma unroll 2
-  for (int k = 0; k < count && r < rows; ++k, r += a.plan.tile_rows) {
-    float value[8];
-    unpack_vector<T>(*reinterpret_cast<const uint4*>(source), value);
-    source += tile_step;
+__device__ __forceinline__ void start_sums(const ClusterArguments& a, ChannelSums& sums, const uint4& row, int split) {
+  unpack_vector<T>(row, sums.shift);
+  if (a.plan.entries == 8) return;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float d = value[i] - sums.shift[i];
-      sums.v[i] += d;
-      sums.v[i + 8] += d * d;
-    }
+  for (int i = 1; i < 7; ++i) sums.shift[i] = i < split ? sums.shift[0] : sums.shift[7];
+  if (split == 8) sums.shift[7] = sums.shift[0];
+}
+
+template <class T>
+__device__ __forceinline__ void add_row(ChannelSums& sums, const uint4& row) {
+  float value[8];
+  unpack_vector<T>(row, value);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float d = value[i] - sums.shift[i];
+    sums.v[i] += d;
+    sums.v[i + 8] += d * d;
   }
 }
 
-// Leaves the thread's sums for group_moments, [entry][row]: entry 2 * column for its first group and 2 * column + 1 for
-// its second, or an entry for each channel where eight channels may span more groups.
-__device__ __forceinline__ void store_sums(const ClusterArguments& a, const ChannelSums& sums, float2* shared) {
-  const int column = static_cast<int>(threadIdx.x);
+// The rows of a block that each row of threads sums: `most` for the first `rest`, one less for the others.
+struct RowShare {
+  int rest;
+  float least, most;
+
+  __device__ __forceinline__ RowShare(const ClusterArguments& a, int rows) {
+    const int share = divide(rows, a.tile_rows_inverse);
+    rest = rows - share * a.plan.tile_rows;
+    least = static_cast<float>(share);
+    most = least + 1.0f;
+  }
+  __device__ __forceinline__ float of(int row) const { return row < rest ? most : least; }
+};
+
+// Mean and M2 of `count` values from the sums about `shift`; of none: shift and 0, which weigh nothing.
+__device__ __forceinline__ float2 entry_moments(float shift, float sum, float squares, float count) {
+  const float offset = sum * ptx::rcp_approx(fmaxf(count, 1.0f));
+  return {shift + offset, squares - sum * offset};
+}
+
+// Leaves the moments of what the thread has summed for group_moments, [entry][row]: entry 2 * column for its first
+// group and 2 * column + 1 for its second, or an entry for each channel where eight channels may span more groups.
+__device__ __forceinline__ void store_moments(const ClusterArguments& a, const ChannelSums& sums, float rows, int split,
+                                              float2* shared) {
   const int pitch = a.plan.tile_rows | 1;
-  float2* out = shared + column * a.plan.entries * pitch + threadIdx.y;
+  float2* out = shared + static_cast<int>(threadIdx.x) * a.plan.entries * pitch + threadIdx.y;
   if (a.plan.entries == 8) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) out[i * pitch] = {sums.v[i], sums.v[i + 8]};
+    for (int i = 0; i < 8; ++i) out[i * pitch] = entry_moments(sums.shift[i], sums.v[i], sums.v[i + 8], rows);
     return;
   }
-  const int split = (divide(column * 8, a.width_inverse) + 1) * a.width - column * 8;
   float2 low{}, high{};
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -125,35 +137,42 @@ __device__ __forceinline__ void store_sums(const ClusterArguments& a, const Chan
     high.x += in_low ? 0.0f : sums.v[i];
     high.y += in_low ? 0.0f : sums.v[i + 8];
   }
-  out[0] = low;
-  out[pitch] = high;
+  const auto low_channels = static_cast<float>(split);
+  out[0] = entry_moments(sums.shift[0], low.x, low.y, rows * low_channels);
+  out[pitch] = entry_moments(sums.shift[7], high.x, high.y, rows * (8.0f - low_channels));
 }
 
-// Mean and M2 of group `j` of the bundle over this block's rows, to all lanes of a team.
-template <class T>
-__device__ __forceinline__ float2 group_moments(const ClusterArguments& a, const char* tile, const float2* sums,
+// Mean and M2 of group `j` of the bundle over this block's rows, to all lanes of a team: Chan's formula over the
+// entries, about the first one's mean.
+__device__ __forceinline__ float2 group_moments(const ClusterArguments& a, const float2* entries, const RowShare& share,
                                                 int rows, int j) {
   const int begin = j * a.width;
   const int end = begin + a.width;
   const bool pairs = a.plan.entries == 2;
   const int pitch = a.plan.tile_rows | 1;
   const int last = pairs ? (end + 7) / 8 : end;
+  const int start = pairs ? begin / 8 : begin;
+  const auto entry_of = [&](int i) { return (pairs ? 2 * i + (i * 8 < begin ? 1 : 0) : i) * pitch; };
+  const float origin = entries[entry_of(start)].x;
   float sum = 0, squares = 0;
 #pragma unroll 1
-  for (int i = pairs ? begin / 8 : begin; i < last; ++i) {
-    const int entry = pairs ? 2 * i + (i * 8 < begin ? 1 : 0) : i;
+  for (int i = start; i < last; ++i) {
+    const float2* entry = entries + entry_of(i);
+    const float channels = pairs ? static_cast<float>(min(end, 8 * i + 8) - max(begin, 8 * i)) : 1.0f;
 #pragma unroll 2
     for (int row = linear_thread() % kTeam; row < a.plan.tile_rows; row += kTeam) {
-      const float2 part = sums[entry * pitch + row];
-      sum += part.x;
-      squares += part.y;
+      const float2 part = entry[row];
+      const float count = channels * share.of(row);
+      const float delta = part.x - origin;
+      sum += count * delta;
+      squares += part.y + count * delta * delta;
     }
   }
   sum = team_sum(sum);
   squares = team_sum(squares);
   if (rows == 0) return {0, 0};
   const float offset = sum * ptx::rcp_approx(static_cast<float>(rows * a.width));
-  return {to_float(reinterpret_cast<const T*>(tile)[begin]) + offset, fmaxf(squares - sum * offset, 0.0f)};
+  return {origin + offset, fmaxf(squares - sum * offset, 0.0f)};
 }
 
 __device__ __forceinline__ int rows_of(const ClusterArguments& a, int rank) {
@@ -181,12 +200,13 @@ __device__ __forceinline__ float2 merge_blocks(const ClusterArguments& a, const 
   return mean_and_rstd(a, first + offset, fmaxf(team_sum(squares) - sum * offset, 0.0f));
 }
 
-template <class T, bool kActivate>
-__global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
+template <class T, bool kActivate, int kHeld>
+__global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
+    cluster_kernel(const __grid_constant__ ClusterArguments a) {
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
   const ClusterPlan& plan = a.plan;
   const int pitch = plan.columns * 16;
-  auto* sums = reinterpret_cast<float2*>(tile + plan.rows * pitch);         // [columns][entries][tile_rows | 1]
+  auto* sums = reinterpret_cast<float2*>(tile + plan.shared_rows * pitch);  // [columns][entries][tile_rows | 1]
   float2* moments = sums + plan.sums();                                     // [blocks][bundle]
   float2* finals = moments + plan.blocks * plan.bundle;                     // [bundle]: mean, rstd
   const std::uint32_t arrived = ptx::shared_address(finals + plan.bundle);  // mbarrier: moments are complete
@@ -204,12 +224,49 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   const int tile_offset = first * pitch + column * 16;
   const int tile_step = plan.tile_rows * pitch;
 
-  // In stages, so that the first rows are summed while the last ones travel. A thread sums what it has copied itself:
-  // no barrier between.
+  if (plan.blocks > 1) {
+    if (linear_thread() == 0) {
+      ptx::mbarrier_init(arrived, 1);
+      ptx::fence_mbarrier_init();
+      ptx::mbarrier_arrive_expect_tx(arrived, plan.blocks * plan.bundle * static_cast<int>(sizeof(float2)));
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
+  // The parameters of the thread's channels travel to L2 while x does, and to registers while the statistics are
+  // merged. L2 is coherent: to fetch there what an earlier kernel still writes is harmless.
+  const bool scale_shift = a.t.scale != nullptr;
+  const auto parameter = [](const void* base, int index) { return static_cast<const T*>(base) + index; };
+  const int row = image * a.channels + channel;
+  if (first == 0) {
+    ptx::prefetch_l2(parameter(a.t.gamma, channel));
+    ptx::prefetch_l2(parameter(a.t.beta, channel));
+    if (scale_shift) {
+      ptx::prefetch_l2(parameter(a.t.scale, row));
+      ptx::prefetch_l2(parameter(a.t.shift, row));
+    }
+  }
+  ptx::griddepcontrol_wait();  // x, scale and shift are there, y, mean and rstd may be written
+  // The first wave of clusters would load at one time, reduce at one time, and write at one time. Each starts when the
+  // ones before it should have been loaded, so that loads overlap with writes from then on.
+  if (unit < a.staggered) {
+    const auto start = static_cast<unsigned>(clock());
+    const auto delay = static_cast<unsigned>(static_cast<float>(unit) * a.stagger_cycles);
+    while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
+  }
+
+  // The thread's first kHeld rows travel to registers, the others to shared memory, in stages, so that the first are
+  // summed while the last travel. A thread sums what it has fetched itself: no barrier between.
+  uint4 held[kHeld + 1];
   {
     const T* source = static_cast<const T*>(a.t.x) + offset;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes<CacheHint::once>(source + k * step);
+    }
+    source += kHeld * step;
     std::uint32_t destination = ptx::shared_address(tile) + tile_offset;
-    int r = first;
+    int r = first + kHeld * plan.tile_rows;
 #pragma unroll 1
     for (int stage = 0; stage < a.stages; ++stage) {
 #pragma unroll 4
@@ -222,60 +279,48 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     }
   }
   ChannelSums seen{};
-  if (rows > 0)
-    group_shifts<T>(a,
-                    static_cast<const T*>(a.t.x) + offset - first * static_cast<std::int64_t>(a.channels) - column * 8,
-                    column * 8, seen.shift);
-  if (plan.blocks > 1) {
-    if (linear_thread() == 0) {
-      ptx::mbarrier_init(arrived, 1);
-      ptx::fence_mbarrier_init();
-      ptx::mbarrier_arrive_expect_tx(arrived, plan.blocks * plan.bundle * static_cast<int>(sizeof(float2)));
-    }
-    __syncwarp();
-    ptx::cluster_arrive_relaxed();
-  }
-  // The parameters of the thread's channels travel to L2 while x does, and to registers while the statistics are
-  // merged.
-  const bool scale_shift = a.t.scale != nullptr;
-  const auto parameter = [](const void* base, int index) { return static_cast<const T*>(base) + index; };
-  const int row = image * a.channels + channel;
-  if (first == 0) {
-    ptx::prefetch_l2(parameter(a.t.gamma, channel));
-    ptx::prefetch_l2(parameter(a.t.beta, channel));
-    if (scale_shift) {
-      ptx::prefetch_l2(parameter(a.t.scale, row));
-      ptx::prefetch_l2(parameter(a.t.shift, row));
-    }
-  }
+  const int split = channels_in_first(a, column);
   {
+    if (kHeld > 0 && first < rows) start_sums<T>(a, seen, held[0], split);
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      if (first + k * plan.tile_rows < rows) add_row<T>(seen, held[k]);
+    }
     const char* source = tile + tile_offset;
-    int r = first;
+    int r = first + kHeld * plan.tile_rows;
 #pragma unroll 1
     for (int later = a.stages - 1; later >= 0; --later) {
       wait_stages(later);
-      add_rows<T>(a, seen, source, r, a.stage_accesses, rows, tile_step);
+      if (kHeld == 0 && later == a.stages - 1 && first < rows)
+        start_sums<T>(a, seen, *reinterpret_cast<const uint4*>(source), split);
+#pragma unroll 2
+      for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
+        add_row<T>(seen, *reinterpret_cast<const uint4*>(source));
+        source += tile_step;
+      }
     }
   }
-  store_sums(a, seen, sums);
+  const RowShare share(a, rows);
+  store_moments(a, seen, share.of(first), split, sums);
+  if (a.early) ptx::griddepcontrol_launch_dependents();
   const int thread = linear_thread();
   const int teams = plan.threads / kTeam;  // of whole warps: the block's last, partial warp does not reduce
   const int team = thread / kTeam;
   const int team_lane = thread % kTeam;
   if (plan.blocks > 1) ptx::cluster_wait();  // every block runs: its shared memory may be written
-  const uint4 gamma = load_16_bytes<CacheHint::read_only>(parameter(a.t.gamma, channel));
-  const uint4 beta = load_16_bytes<CacheHint::read_only>(parameter(a.t.beta, channel));
+  const uint4 gamma = load_16_bytes(parameter(a.t.gamma, channel));
+  const uint4 beta = load_16_bytes(parameter(a.t.beta, channel));
   uint4 scale{}, shift{};
   if (scale_shift) {
-    scale = load_16_bytes<CacheHint::read_only>(parameter(a.t.scale, row));
-    shift = load_16_bytes<CacheHint::read_only>(parameter(a.t.shift, row));
+    scale = load_16_bytes(parameter(a.t.scale, row));
+    shift = load_16_bytes(parameter(a.t.shift, row));
   }
   __syncthreads();
   if (thread < plan.threads) {
 #pragma unroll 1
     for (int base = 0; base < plan.bundle; base += teams) {
       const int j = base + team;
-      const float2 own = group_moments<T>(a, tile, sums, rows, min(j, plan.bundle - 1));
+      const float2 own = group_moments(a, sums, share, rows, min(j, plan.bundle - 1));
       if (j >= plan.bundle) continue;
       if (plan.blocks == 1) {
         if (team_lane == 0) finals[j] = mean_and_rstd(a, own.x, own.y);
@@ -298,6 +343,8 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     }
   }
   __syncthreads();
+  // Every thread has waited for the moments, so every block's stores to this barrier have arrived.
+  if (plan.blocks > 1 && thread == 0) ptx::mbarrier_invalidate(arrived);
   if (a.t.mean != nullptr && rank == 0) {
     for (int j = thread; j < plan.bundle; j += static_cast<int>(blockDim.x * blockDim.y)) {
       a.t.mean[unit * plan.bundle + j] = finals[j].x;
@@ -340,20 +387,28 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
       cb[i] *= 0.5f;
     }
   }
+  if (!a.early) ptx::griddepcontrol_launch_dependents();
   T* destination = static_cast<T*>(a.t.y) + offset;
-  const char* source = tile + tile_offset;
-#pragma unroll 2
-  for (int r = first; r < rows; r += plan.tile_rows) {
+  const auto write = [&](const uint4& row) {
     float value[8];
-    unpack_vector<T>(*reinterpret_cast<const uint4*>(source), value);
+    unpack_vector<T>(row, value);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       value[i] = value[i] * ca[i] + cb[i];
       if constexpr (kActivate) value[i] = silu_of_twice(value[i]);
     }
     store_vector<T>(destination, value);
-    source += tile_step;
     destination += step;
+  };
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) {
+    if (first + k * plan.tile_rows < rows) write(held[k]);
+  }
+  const char* source = tile + tile_offset;
+#pragma unroll 2
+  for (int r = first + kHeld * plan.tile_rows; r < rows; r += plan.tile_rows) {
+    write(*reinterpret_cast<const uint4*>(source));
+    source += tile_step;
   }
 }
 

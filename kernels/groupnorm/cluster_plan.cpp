@@ -8,8 +8,7 @@ namespace noisefloor::groupnorm {
 namespace {
 
 constexpr int kSharedBytesPerSm = 228 * 1024;
-constexpr int kThreadsPerSm = 65536 / 56;  // of the 56 registers that the kernel takes
-constexpr int kThreadChoices[] = {64, 96, 128, 192, 288, 384, 480};
+constexpr int kThreadChoices[] = {64, 96, 128, 160, 192, 256, 288, 384, 480};
 
 // SMs that clusters of `blocks` can use: a cluster lies within one GPC, and GPCs of 16 or 18 SMs leave a rest. The
 // shares are what cudaOccupancyMaxActiveClusters says of an H200 (132, 132, 124, 120 and 112 of 132).
@@ -18,30 +17,40 @@ double usable_sms(int blocks, int sm_count) {
   return share * sm_count;
 }
 
-// A guess at microseconds, but for a part that all plans of a problem share, good for comparing plans: the coefficients
-// were fitted to the times of 8668 plans of 117 problems (README). A wave of resident clusters costs latency, of the
-// cluster, of each thread's accesses and of the threads to reduce; rows that are no multiple of 32 or 64 bytes cost
-// memory traffic.
+int blocks_per_sm(const ClusterPlan& plan) {
+  constexpr int kReserved = 1024;  // bytes of shared memory: the driver's, of each block
+  const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
+  return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReserved),
+                            65536 / (cluster_registers(plan.held) * whole_warps), 2048 / whole_warps, 32}),
+                  1);
+}
+
+// A guess at what a plan costs, good for comparing the plans of a problem: the coefficients were fitted to minimise
+// what the choice loses against the best of 20008 timed plans of 121 problems (README). A wave of resident clusters
+// costs latency: of the cluster, of each thread's accesses, of the threads to reduce and of the rounds that reduce
+// them. Rows that are no multiple of 32 or 64 bytes, and SMs that no cluster can use, cost memory traffic.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
-  constexpr int kReserved = 1024;  // the driver's, of each block
   const std::int64_t units = p.n * (p.groups / plan.bundle);
   const std::int64_t blocks = units * plan.blocks;
-  const std::int64_t fit =
-      std::min<std::int64_t>(std::clamp(kSharedBytesPerSm / (plan.shared_bytes() + kReserved), 1, 16),
-                             std::max(kThreadsPerSm / plan.threads, 1));
-  const auto active = static_cast<double>(std::min<std::int64_t>(fit, (blocks + sm_count - 1) / sm_count));
-  const auto slots = static_cast<double>(fit);
-  const double resident = std::max(std::floor(usable_sms(plan.blocks, sm_count) * slots / plan.blocks), 1.0);
-  const double waves = std::ceil(static_cast<double>(units) / resident);
-  const double accesses = static_cast<double>(plan.rows) * plan.columns;
-  const double per_wave = (plan.blocks > 1 ? 0.85 : 0.0) + 0.00017 * accesses +
-                          (0.0068 * active + 0.0335) * accesses / plan.threads +
-                          (0.0013 + 0.00033 * active) * plan.threads;
+  const auto active =
+      static_cast<double>(std::min<std::int64_t>(blocks_per_sm(plan), (blocks + sm_count - 1) / sm_count));
+  const double waves = std::ceil(static_cast<double>(units) / resident_clusters(plan, sm_count));
+  const int threads = plan.columns * plan.tile_rows;
+  const double accesses = static_cast<double>(plan.rows) * plan.columns / threads;  // of a thread
+  const int teams = std::max(plan.threads / 16, 1);
+  const int rounds = (plan.bundle + teams - 1) / teams;  // groups that a team reduces one after another
+  const auto columns_of_group = static_cast<double>((p.channels_per_group() + 7) / 8 + 1);
+  const double steps = rounds * columns_of_group * ((plan.tile_rows + 15) / 16);
+  const double shared = std::max(accesses - plan.held, 0.0);
+  const double per_wave = (plan.blocks > 1 ? 4.1 + 0.061 * plan.blocks : 0.0) + (0.119 + 0.042 * active) * accesses +
+                          0.356 * shared + (shared > 0 ? 0.91 : 0.0) + (plan.held == 0 ? 2.0 : 0.0) +
+                          (0.0082 + 0.0153 * active) * threads + 0.2 * steps + 1.57 * (rounds - 1);
+  const double last = waves > 1 ? 0.00289 * plan.rows * plan.columns : 0.0;  // loads or writes only
   const int bytes = plan.columns * 16;
-  const double unused = plan.blocks == 16 ? 0.088 : plan.blocks == 8 ? 0.051 : 0.0;  // SMs that no such cluster can use
-  const double waste = (1.76 * ((32 - bytes % 32) % 32) + 0.151 * ((64 - bytes % 64) % 64)) / bytes + unused;
+  const double unused = plan.blocks == 8 ? 0.042 : 0.0;
+  const double waste = (29.8 * ((32 - bytes % 32) % 32) + 0.62 * ((64 - bytes % 64) % 64)) / bytes + unused;
   const double traffic_us = 4.0 * static_cast<double>(p.elements()) / 4.25e6;
-  return waves * per_wave + waste * traffic_us;
+  return waves * per_wave + last + waste * traffic_us;
 }
 
 // Whether eight channels from a multiple of 8 on lie in two groups at most.
@@ -51,10 +60,14 @@ bool spans_two_groups(std::int64_t width) {
 
 }  // namespace
 
-std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads) {
+int resident_clusters(const ClusterPlan& plan, int sm_count) {
+  return std::max(static_cast<int>(usable_sms(plan.blocks, sm_count) * blocks_per_sm(plan) / plan.blocks), 1);
+}
+
+std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, int held) {
   if (p.groups % bundle != 0) return std::nullopt;
   const std::int64_t width = bundle * p.channels_per_group();
-  if (width % kClusterLanes != 0 || width / kClusterLanes > kMaxClusterThreads) return std::nullopt;
+  if (width % kClusterLanes != 0 || width / kClusterLanes > max_cluster_threads(held)) return std::nullopt;
   // Longer images fit no cluster even one column wide; and what follows stays in int.
   if (p.hw > std::int64_t{kMaxClusterBlocks} * kSharedBytesPerBlock / 16) return std::nullopt;
 
@@ -64,9 +77,13 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int b
   plan.rows = static_cast<int>((p.hw + blocks - 1) / blocks);
   plan.columns = static_cast<int>(width / kClusterLanes);
   plan.tile_rows = std::max(std::min(threads / plan.columns, plan.rows), (32 + plan.columns - 1) / plan.columns);
+  plan.held = held;
+  if (plan.rows <= (held - 1) * plan.tile_rows) return std::nullopt;
+  if (plan.tile_rows * plan.columns > max_cluster_threads(held)) return std::nullopt;
+  plan.shared_rows = std::max(plan.rows - held * plan.tile_rows, 0);
   plan.threads = plan.columns * plan.tile_rows / 32 * 32;
   plan.entries = spans_two_groups(p.channels_per_group()) ? 2 : kClusterLanes;
-  if (plan.rows > kSharedBytesPerBlock / (plan.columns * 16) || plan.shared_bytes() > kSharedBytesPerBlock)
+  if (plan.shared_rows > kSharedBytesPerBlock / (plan.columns * 16) || plan.shared_bytes() > kSharedBytesPerBlock)
     return std::nullopt;
   return plan;
 }
@@ -79,12 +96,14 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
     for (int blocks = 1; blocks <= kMaxClusterBlocks; blocks *= 2) {
       if (blocks > 1 && p.hw < 8 * blocks) break;  // too few rows to share out
       for (const int threads : kThreadChoices) {
-        const auto plan = make_cluster_plan(p, bundle, blocks, threads);
-        if (!plan) continue;
-        const double us = estimate(p, *plan, sm_count);
-        if (best && us >= least) continue;
-        best = plan;
-        least = us;
+        for (const int held : kHeldChoices) {
+          const auto plan = make_cluster_plan(p, bundle, blocks, threads, held);
+          if (!plan) continue;
+          const double cost = estimate(p, *plan, sm_count);
+          if (best && cost >= least) continue;
+          best = plan;
+          least = cost;
+        }
       }
     }
   }

@@ -9,13 +9,21 @@
 
 namespace noisefloor::groupnorm {
 
-inline constexpr int kClusterLanes = 8;  // bf16 or fp16 elements of a 16-byte access
-inline constexpr int kMaxClusterThreads = 512;
-inline constexpr int kMaxClusterBlocks = 16;  // more than 8 needs cudaFuncAttributeNonPortableClusterSizeAllowed
+inline constexpr int kClusterLanes = 8;           // bf16 or fp16 elements of a 16-byte access
+inline constexpr int kHeldChoices[] = {0, 2, 4};  // rows that a thread can hold in registers
+inline constexpr int kMaxClusterBlocks = 16;      // more than 8 needs cudaFuncAttributeNonPortableClusterSizeAllowed
 inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
 
 // Image-bundle pairs of a problem at most; the kernel divides their numbers in float.
 inline constexpr std::int64_t kMaxClusterUnits = std::int64_t{1} << 21;
+
+// Registers of a thread that holds `held` rows, and threads of a block so that two blocks always have them.
+constexpr int cluster_registers(int held) {
+  return 56 + 4 * held;
+}
+constexpr int max_cluster_threads(int held) {
+  return 65536 / 2 / cluster_registers(held) / 32 * 32;
+}
 
 struct ClusterPlan {
   int bundle = 1;     // groups of a block; bundle * channels_per_group is a multiple of kClusterLanes
@@ -24,19 +32,24 @@ struct ClusterPlan {
   int columns = 1;    // 16-byte columns of a bundle
   int tile_rows = 1;  // rows that a block copies at once: thread t takes column t % columns of row t / columns
   int threads = 32;   // of the whole warps among columns * tile_rows; a last, partial warp copies, sums and writes only
-  int entries = 2;    // sums that a thread leaves: of two groups, or of eight channels where those span more groups
+  int held = 0;       // rows that a thread, its first, holds in registers: one of kHeldChoices
+  int shared_rows = 1;  // rows of a block, its last, that are in shared memory
+  int entries = 2;  // moments that a thread leaves: of two groups, or of eight channels where those span more groups
 
-  // Sums of x and of its squares, 8 bytes, for each entry of each thread; the pitch is odd, against bank conflicts.
+  // Mean and M2, 8 bytes, for each entry of each thread; the pitch is odd, against bank conflicts.
   constexpr int sums() const { return columns * entries * (tile_rows | 1); }
   int shared_bytes() const {
     const int moments = (blocks + 1) * bundle;  // mean and M2 of each group, by block; then mean and rstd
     const int barrier = 8;
-    return rows * columns * 16 + (sums() + moments) * 2 * static_cast<int>(sizeof(float)) + barrier;
+    return shared_rows * columns * 16 + (sums() + moments) * 2 * static_cast<int>(sizeof(float)) + barrier;
   }
 };
 
 // The plan with these choices, or nothing where they do not fit the problem or the SM.
-std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads);
+std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, int held);
+
+// Clusters that the GPU runs at once.
+int resident_clusters(const ClusterPlan&, int sm_count);
 
 // The plan that the launcher takes, or nothing where no bundle fits a cluster's shared memory (which does not depend on
 // `sm_count`).

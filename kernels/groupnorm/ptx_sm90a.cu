@@ -1,36 +1,46 @@
-// One read, one write: a cluster of blocks holds one image's bundle of groups in shared memory.
+// One read, one write: a cluster of blocks holds one image's bundle of groups in shared memory and registers.
 //
-// Better than tiled and tensor_core_sm80, which read x twice and run three kernels: each block copies its rows of the
-// bundle to shared memory once (cp.async, all of it in flight at once), takes the statistics from there, tells them to
-// the other blocks of the cluster through distributed shared memory, and writes y from the same copy. One launch, so
-// that a small problem costs one launch latency.
+// Better than tiled and tensor_core_sm80, which read x twice and run three kernels: each block fetches its rows of the
+// bundle once, all of it in flight at once, takes the statistics from there, tells them to the other blocks of the
+// cluster through distributed shared memory, and writes y from the same copy. One launch, so that a small problem costs
+// one launch latency.
 //
 // Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row); its rows are shared out over a
 // cluster of 1 to 16 blocks. cluster_plan.cpp chooses, as a pure function that the host tests.
 //
-// Steps: 1. Copy, in up to 4 commit groups; parameters prefetched to L2. 2. Each thread sums x - shift and its squares
-// over the 16 bytes (8 channels) that it has copied itself, the first rows while the last ones travel, with no barrier
-// between; it leaves one pair of sums for each of the two groups that 8 channels lie in. 3. 16 lanes per group make the
-// block's mean and M2 and store them into every block of the cluster, on an mbarrier. 4. Each block merges the moments
-// (Chan's formula) and writes fusion(x * a + b).
+// Steps: 1. Fetch: the first 0, 2 or 4 rows of each thread to registers, the others to shared memory (cp.async, in up
+// to 4 commit groups); parameters prefetched to L2. 2. Each thread sums x - shift and its squares over the 16 bytes (8
+// channels) of the rows that it has fetched itself, the first while the last travel, with no barrier between, and
+// leaves mean and M2 of each of the two groups that 8 channels lie in. 3. 16 lanes per group merge them (Chan's
+// formula) into the block's mean and M2 and store those into every block of the cluster, on an mbarrier. 4. Each block
+// merges the moments of the blocks and writes fusion(x * a + b).
+//
+// Waves: where more clusters are launched than fit, the first that do start one after another, as fast as memory can
+// serve them: in step, all would load, then all reduce, then all write, and memory would idle in between.
+//
+// Programmatic dependent launch: barrier, indices and L2 prefetch of parameters come before griddepcontrol.wait, every
+// load of a tensor and every write behind it. The next launch may start when this one's rows have arrived, if both fit
+// the GPU at once; else when it begins to write: a launch that starts beside a full GPU fills the SMs unevenly.
 //
 // Tile: rows x bundle, unpadded: a warp reads consecutive 16 bytes. Threads: 64 to 480.
 //
-// Shared memory at n=32, hw=4096, channels=384 in bundles of 8 groups and clusters of 16 blocks of 288 threads: 256
-// rows * 12 * 16 bytes = 48 KiB; sums 12 * 2 * 25 * 8 = 4800 bytes; moments 17 * 8 * 8 = 1088 bytes: 4 blocks an SM.
-// Registers: 56 (16 sums, 8 shifts, 8 values; then 16 coefficients, 8 values).
+// Shared memory at n=32, hw=4096, channels=576 in bundles of 8 groups and clusters of 16 blocks of 14 rows of 18
+// threads: 256 - 4 * 14 rows * 18 * 16 bytes = 56.3 KiB; moments of the threads 18 * 2 * 15 * 8 = 4320 bytes, of the
+// blocks 17 * 8 * 8 = 1088: 3 blocks an SM, where without rows in registers 2 fit.
+// Registers: 56 (16 sums, 8 shifts, 8 values; then 16 coefficients, 8 values), and 4 for each row held.
 //
 // SiLU: one tanh.approx an element: silu(v) = v / 2 * (1 + tanh(v / 2)), the halves folded into a and b: one special
 // function and one multiply-add, where an exponential and a reciprocal take two and four more instructions.
 //
-// Bound: memory, one read and one write. Limiter at that problem: latency; a block copies, sums, waits for its cluster
-// and writes in turn, and the few blocks of an SM overlap these phases only in part.
+// Bound: memory, one read and one write. Limiter at that problem: the start, when all load, and the end, when all
+// write.
 //
 // Requirements: sm_90a; bf16 or fp16; some bundle of groups that is a multiple of 8 channels and whose hw rows fit the
-// shared memory of 16 blocks (16 * 227 KiB, less the sums); n * groups <= 2^21; n * channels < 2^31.
+// shared memory of 16 blocks (16 * 227 KiB, less the moments, and what registers hold); n * groups <= 2^21;
+// n * channels < 2^31. Honours programmatic dependent launch.
 //
-// Numerics: fp32; shift is the group's first value in the block, M2 = sum of squares - sum^2 / count about it: a shift
-// s standard deviations off the mean costs 2 log2(s) of the 24 bits. tanh.approx puts silu off by
+// Numerics: fp32; shift is a value of the group in the thread's first row, M2 = sum of squares - sum^2 / count about
+// it: a shift s standard deviations off the mean costs 2 log2(s) of the 24 bits. tanh.approx puts silu off by
 // 1e-5 at most (found by trying 2e5 arguments in each half unit), a thirtieth of fp16's tolerance.
 //
 // Source: original. One pass over groups held on chip: the idea of NVIDIA apex's group_norm_nhwc.
@@ -41,42 +51,71 @@
 namespace noisefloor::groupnorm {
 namespace {
 
-ClusterArguments make_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan) {
+// What an H200's memory delivers in an SM cycle, rounded: 4.25 TB/s at 1.98 GHz. Elsewhere staggering is merely not
+// ideal.
+constexpr float kBytesPerCycle = 2048;
+
+ClusterArguments make_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, int sm_count) {
   ClusterArguments a{};
   a.t = t;
   a.hw = static_cast<int>(p.hw);
   a.channels = static_cast<int>(p.channels);
   a.bundles = static_cast<int>(p.groups) / plan.bundle;
   a.width = static_cast<int>(p.channels_per_group());
-  const int accesses = (plan.rows + plan.tile_rows - 1) / plan.tile_rows;
+  const int accesses = (plan.shared_rows + plan.tile_rows - 1) / plan.tile_rows;
   a.stages = accesses >= 2 * kStages ? kStages : 1;
   a.stage_accesses = (accesses + a.stages - 1) / a.stages;
   a.eps = static_cast<float>(p.eps);
   a.size_inverse = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
   a.bundles_inverse = 1.0f / static_cast<float>(a.bundles);
   a.width_inverse = 1.0f / static_cast<float>(a.width);
+  a.tile_rows_inverse = 1.0f / static_cast<float>(plan.tile_rows);
+  const auto units = static_cast<int>(p.n) * a.bundles;
+  const int resident = resident_clusters(plan, sm_count);
+  a.early = 2 * units <= resident;  // where the next launch fits beside this one, it need not wait for its blocks
+  a.staggered = units > resident ? resident : 0;
+  a.stagger_cycles = static_cast<float>(p.hw * plan.columns * 16) / kBytesPerCycle;
   a.plan = plan;
   return a;
 }
 
-template <class T, bool kActivate>
-Status launch_cluster(const ClusterArguments& a, int images, cudaStream_t stream) {
-  const auto kernel = cluster_kernel<T, kActivate>;
+template <class T, bool kActivate, int kHeld>
+Status launch_held(const ClusterArguments& a, int images, const LaunchContext& context) {
+  const auto kernel = cluster_kernel<T, kActivate, kHeld>;
   NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytesPerBlock));
   NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {static_cast<unsigned>(a.plan.blocks), 1, 1};
+  cudaLaunchAttribute attributes[2]{};
+  int count = 0;
+  if (a.plan.blocks > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(a.plan.blocks), 1, 1};
+  }
+  if (context.programmatic_launch) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(images * a.bundles * a.plan.blocks));
   config.blockDim = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows));
   config.dynamicSmemBytes = static_cast<std::size_t>(a.plan.shared_bytes());
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = a.plan.blocks > 1 ? 1 : 0;
+  config.stream = context.stream;
+  config.attrs = attributes;
+  config.numAttrs = static_cast<unsigned>(count);
   const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, a);
   if (launched != cudaSuccess) static_cast<void>(cudaGetLastError());  // returned here, so not left for the next launch
   return cuda_status(launched, "groupnorm ptx_sm90a");
+}
+
+template <class T, bool kActivate>
+Status launch_cluster(const ClusterArguments& a, int images, const LaunchContext& context) {
+  switch (a.plan.held) {
+    case 2:
+      return launch_held<T, kActivate, 2>(a, images, context);
+    case 4:
+      return launch_held<T, kActivate, 4>(a, images, context);
+    default:
+      return launch_held<T, kActivate, 0>(a, images, context);
+  }
 }
 
 }  // namespace
@@ -84,13 +123,13 @@ Status launch_cluster(const ClusterArguments& a, int images, cudaStream_t stream
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   const auto plan = choose_cluster_plan(p, context.device->sm_count);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
-  const ClusterArguments a = make_arguments(p, t, *plan);
+  const ClusterArguments a = make_arguments(p, t, *plan, context.device->sm_count);
   const auto images = static_cast<int>(p.n);
   if (p.fusion == Fusion::none)
-    return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, images, context.stream)
-                                : launch_cluster<__half, false>(a, images, context.stream);
-  return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, true>(a, images, context.stream)
-                              : launch_cluster<__half, true>(a, images, context.stream);
+    return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, images, context)
+                                : launch_cluster<__half, false>(a, images, context);
+  return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, true>(a, images, context)
+                              : launch_cluster<__half, true>(a, images, context);
 }
 
 }  // namespace noisefloor::groupnorm

@@ -22,7 +22,8 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
   if (p.n * p.channels > INT32_MAX) return unsupported("needs n * channels < 2^31");
   if (!choose_cluster_plan(p, 1))
-    return unsupported("needs hw rows of some groups, a multiple of 16 bytes wide, to fit 16 blocks' shared memory");
+    return unsupported(
+        "needs hw rows of some groups, a multiple of 16 bytes wide, to fit 16 blocks' shared memory and registers");
   return supported();
 }
 

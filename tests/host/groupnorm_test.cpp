@@ -210,7 +210,11 @@ TEST(Groupnorm, ClusterPlansFitTheMachineAndCoverTheProblem) {
     RC_ASSERT(plan->bundle * p.channels_per_group() == plan->columns * kClusterLanes);
     RC_ASSERT(static_cast<std::int64_t>(plan->rows) * plan->blocks >= p.hw);
     RC_ASSERT(plan->blocks >= 1 && plan->blocks <= kMaxClusterBlocks && (plan->blocks & (plan->blocks - 1)) == 0);
-    RC_ASSERT(plan->columns * plan->tile_rows <= kMaxClusterThreads);
+    RC_ASSERT(plan->columns * plan->tile_rows <= max_cluster_threads(plan->held));
+    // Rows in registers and rows in shared memory are all rows, and no thread's registers stay empty in a full block.
+    RC_ASSERT(plan->shared_rows + std::min(plan->held * plan->tile_rows, plan->rows) == plan->rows);
+    RC_ASSERT(plan->held == 0 || (plan->held - 1) * plan->tile_rows < plan->rows);
+    RC_ASSERT(resident_clusters(*plan, 132) >= 1);
     RC_ASSERT(plan->threads >= 32 && plan->threads <= plan->columns * plan->tile_rows && plan->threads % 32 == 0);
     // Two entries per column hold all that eight channels from a multiple of 8 on can belong to, else one a channel.
     const std::int64_t per_group = p.channels_per_group();
