@@ -12,6 +12,9 @@
 #include "bench/measure/build_info.h"
 #include "bench/measure/clocks.h"
 #include "bench/measure/nvml.h"
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+#include "bench/measure/test_slowdown.h"
+#endif
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -209,8 +212,12 @@ void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
 
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
   SweepRow& row = result.row;
-  const Launch launch = bound.launch();
   const auto resident = bound.resident();
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+  const Launch launch = slowed_down(*platform_, bound.launch(), resident, NOISEFLOOR_TEST_SLOWDOWN_PERCENT);
+#else
+  const Launch launch = bound.launch();
+#endif
   const bool host = platform_->description().is_host;
   const NvtxRange range(test_case.name());
 
