@@ -66,6 +66,12 @@ constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint
 // The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little.
 constexpr std::size_t kFewestBatches = 4;
 
+// A launch that runs into the power cap begins at the full clock and is taken down in steps over some hundred
+// milliseconds. What was sampled before a step is dropped, for as long as this; a clock that never settles is then
+// taken as it is.
+constexpr double kSettleSeconds = 0.5;
+constexpr double kClockStep = 0.01;
+
 }  // namespace
 
 struct CaseRunner::Clocks {
@@ -225,7 +231,8 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   const double flush_us = host ? 0 : 50;
   const int batch = host ? batch_size(probe_us, 1, 20) : batch_size(probe_us + flush_us, 2, 50);
   std::optional<std::uint64_t> reasons;  // what NVML said, where it said anything
-  double discarded_seconds = 0;
+  double discarded_seconds = 0, settling_seconds = 0;
+  double last_mhz = 0;
   auto start = Clock::now();
   while (true) {
     const auto batch_start = Clock::now();
@@ -241,7 +248,18 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
         continue;
       }
       if (read) reasons = reasons.value_or(0) | (*read & kClockThrottle);
-      result.cold_mhz.push_back(clocks_->sampler.mhz(index));
+      const double mhz = clocks_->sampler.mhz(index);
+      const bool stepped = last_mhz > 0 && std::abs(mhz - last_mhz) > kClockStep * last_mhz;
+      last_mhz = mhz;
+      if (stepped && settling_seconds < kSettleSeconds) {
+        settling_seconds += seconds_since(start);
+        result.cold_us.clear();
+        result.cold_batches.clear();
+        result.cold_mhz.clear();
+        start = Clock::now();
+        continue;
+      }
+      result.cold_mhz.push_back(mhz);
     }
     result.cold_batches.push_back(samples.size());
     result.cold_us.insert(result.cold_us.end(), samples.begin(), samples.end());

@@ -31,6 +31,9 @@ Launch slowed_down(Platform& platform, const Launch& launch, std::span<const std
       return status.ok() ? spin(platform, nanoseconds) : status;
     };
   };
+  throw_if_failed(
+      spin(platform, 0));  // loaded now: a kernel's first launch waits for the device, behind the gate forever
+  platform.synchronize();
   const double probe_us = platform.time_cold(launch, 1, resident).front();
   // About 30 ms for a median: six batches of the case runner for a small kernel.
   const int samples = std::clamp(static_cast<int>(30e3 / (probe_us + 50)), 7, 300);
