@@ -1,0 +1,94 @@
+#include "bench/commands/resources_gate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <vector>
+
+#include "bench/commands/commands.h"
+#include "bench/measure/build_info.h"
+#include "reports/csv.h"
+#include "reports/kernel_usage.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A build's Python environment has one too: scripts/noisefloor puts it on PATH.
+fs::path find_cuobjdump() {
+  std::vector<fs::path> folders;
+  if (const char* path = std::getenv("PATH")) {
+    std::istringstream stream(path);
+    for (std::string folder; std::getline(stream, folder, ':');) folders.emplace_back(folder);
+  }
+  if (const char* cuda = std::getenv("CUDA_HOME")) folders.push_back(fs::path(cuda) / "bin");
+  folders.emplace_back("/usr/local/cuda/bin");
+  for (const fs::path& folder : folders)
+    if (const fs::path tool = folder / "cuobjdump"; access(tool.c_str(), X_OK) == 0) return tool;
+  throw InvalidInput(
+      "--resources needs cuobjdump, which is not on PATH, in CUDA_HOME or /usr/local/cuda: install cuda-cuobjdump, or "
+      "pip install nvidia-cuda-cuobjdump");
+}
+
+std::string shell_quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string output_of(const std::string& command) {
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cuobjdump could not be started");
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), count);
+  // It also fails on a program without device code, which then has no kernels.
+  (void)pclose(pipe);
+  return text;
+}
+
+KernelRecord built_kernels(const std::string& program) {
+  const fs::path file = program.empty() ? fs::read_symlink("/proc/self/exe") : fs::path(program);
+  if (!fs::is_regular_file(file)) throw InvalidInput(fmt::format("{}: no such file", file.string()));
+  KernelRecord record{build_info().cuda_toolkit, {}};
+  record.kernels = parse_resource_usage(
+      output_of(fmt::format("{} --dump-resource-usage {} 2>/dev/null", shell_quoted(find_cuobjdump().string()),
+                            shell_quoted(file.string()))));
+  if (record.kernels.empty())
+    throw InvalidInput(fmt::format("{}: no kernels in it (this build has {})", file.string(),
+                                   record.toolkit.empty() ? "no CUDA" : "CUDA " + record.toolkit));
+  return record;
+}
+
+}  // namespace
+
+int gate_resources(const ResourcesArguments& arguments) {
+  const fs::path file = fs::is_directory(arguments.baseline) ? fs::path(arguments.baseline) / "kernels.csv"
+                                                             : fs::path(arguments.baseline);
+  const KernelRecord built = built_kernels(arguments.candidate);
+  if (fs::exists(file) || !arguments.accept) {
+    const KernelRecord recorded = read_kernel_record(file);
+    // What is accepted replaces the record, also of another compiler.
+    if (arguments.accept && recorded.toolkit != built.toolkit) {
+      fmt::print("recorded with CUDA {}, built with {}\n", recorded.toolkit, built.toolkit);
+    } else {
+      const KernelChanges changes = kernel_changes(recorded, built);
+      fmt::print("{}", kernel_changes_text(changes));
+      if (!arguments.accept) {
+        if (!changes.worse.empty()) return kNotSo;
+        return !changes.gone.empty() || (!changes.added.empty() && !arguments.new_rows) ? kCouldNot : kDone;
+      }
+    }
+  }
+  write_atomically(file, to_csv(built));
+  fmt::print("accepted: {} has {} kernels now\n", file.string(), built.kernels.size());
+  return kDone;
+}
+
+}  // namespace noisefloor
