@@ -28,6 +28,8 @@ void add_run_command(CLI::App& app, CommandResult result);
 void add_ceilings_command(CLI::App& app, CommandResult result);
 void add_roofline_command(CLI::App& app, CommandResult result);
 void add_history_command(CLI::App& app, CommandResult result);
+void add_gate_command(CLI::App& app, CommandResult result);
+void add_compare_command(CLI::App& app, CommandResult result);
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;

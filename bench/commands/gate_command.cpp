@@ -1,0 +1,167 @@
+// noisefloor gate and noisefloor compare: two runs against each other, from their files alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/commands/commands.h"
+#include "bench/commands/resources_gate.h"
+#include "reports/baseline_folder.h"
+#include "reports/csv.h"
+#include "reports/gate_report.h"
+
+namespace noisefloor {
+namespace {
+
+struct GateArguments {
+  std::string baseline, candidate, markdown, junit, filter;
+  std::vector<std::string> noise;
+  bool accept = false, new_rows = false, resources = false;
+};
+
+struct CompareArguments {
+  std::string a, b, markdown, filter, variant_a, variant_b;
+};
+
+std::optional<std::regex> pattern_of(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error& error) {
+    throw InvalidInput(fmt::format("--filter: '{}' is no regular expression: {}", text, error.what()));
+  }
+}
+
+// A broken row is no baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
+int accept(const GateArguments& arguments, const GateResult& result) {
+  if (result.count(GateGap::Weight::fails) > 0) {
+    fmt::print(stderr, "noisefloor: not accepted: the candidate has rows that are incorrect or failed\n");
+    return kNotSo;
+  }
+  const bool loses = std::any_of(result.gaps.begin(), result.gaps.end(), [](const GateGap& gap) {
+    return gap.weight == GateGap::Weight::blocks && gap.rows.a != nullptr && gap.rows.a->status == Outcome::ok;
+  });
+  if (loses) throw InvalidInput("not accepted: the candidate lacks rows that the baseline has; nothing was written");
+  replace_baseline(arguments.baseline, arguments.candidate);
+  fmt::print("accepted: {} is the run of commit {} now\n", arguments.baseline,
+             read_environment(std::filesystem::path(arguments.baseline) / "env.json").commit);
+  return kDone;
+}
+
+// The first baseline: there is nothing to hold it against, but it must be a run with something in it.
+int accept_first(const GateArguments& arguments) {
+  const RunFiles candidate = read_run(arguments.candidate);
+  std::size_t timed = 0;
+  for (const SweepRow& row : candidate.rows) {
+    if (row.status == Outcome::incorrect || row.status == Outcome::cuda_error)
+      throw InvalidInput(fmt::format("not accepted: {} is {}", case_name(row), to_string(row.status)));
+    if (row.status != Outcome::ok) continue;
+    (void)candidate.samples_of(row);
+    ++timed;
+  }
+  if (timed == 0) throw InvalidInput(fmt::format("{}: the run has no row that is ok", arguments.candidate));
+  replace_baseline(arguments.baseline, arguments.candidate);
+  fmt::print("accepted: {} is new, with {} timed rows\n", arguments.baseline, timed);
+  return kDone;
+}
+
+int gate_runs(const GateArguments& arguments) {
+  if (arguments.resources) {
+    if (!arguments.noise.empty() || !arguments.filter.empty() || !arguments.markdown.empty() ||
+        !arguments.junit.empty())
+      throw InvalidInput("--resources goes with --baseline, --candidate, --new-rows and --accept alone");
+    return gate_resources({arguments.baseline, arguments.candidate, arguments.accept, arguments.new_rows});
+  }
+  if (arguments.candidate.empty()) throw InvalidInput("--candidate is required: the folder of the run to judge");
+  if (arguments.accept && !arguments.filter.empty())
+    throw InvalidInput("--accept takes the whole run: it goes without --filter");
+  if (arguments.accept && !std::filesystem::exists(arguments.baseline)) return accept_first(arguments);
+  const RunFiles baseline = read_run(arguments.baseline), candidate = read_run(arguments.candidate);
+  std::vector<RunFiles> noise;
+  for (const std::string& folder : arguments.noise) noise.push_back(read_run(folder));
+  GateOptions options;
+  options.pairs.filter = pattern_of(arguments.filter);
+  options.new_rows = arguments.new_rows;
+  const GateResult result = gate(baseline, candidate, noise, options);
+  const ComparisonText text = text_of(result);
+  if (!arguments.markdown.empty()) write_atomically(arguments.markdown, markdown_text(text));
+  if (!arguments.junit.empty()) write_atomically(arguments.junit, junit_xml(result));
+  fmt::print("{}", terminal_text(text));
+  return arguments.accept ? accept(arguments, result) : result.exit_code();
+}
+
+int compare(const CompareArguments& arguments) {
+  if (arguments.variant_a.empty() != arguments.variant_b.empty())
+    throw InvalidInput("--variant-a and --variant-b go together");
+  const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
+  const PairOptions options{arguments.variant_a, arguments.variant_b, pattern_of(arguments.filter)};
+  ComparisonText text;
+  text.name_a = arguments.variant_a.empty() ? "A" : "A " + arguments.variant_a;
+  text.name_b = arguments.variant_a.empty() ? "B" : "B " + arguments.variant_b;
+  for (const RowPair& pair : pair_rows(a, b, options)) {
+    const bool ok_a = pair.a != nullptr && pair.a->status == Outcome::ok;
+    const bool ok_b = pair.b != nullptr && pair.b->status == Outcome::ok;
+    if (ok_a && ok_b)
+      text.changes.push_back(row_change(a, b, pair));
+    else if (ok_a || ok_b)
+      text.gaps.push_back({pair, GateGap::Weight::noted,
+                           fmt::format("{} in A, {} in B", pair.a == nullptr ? "missing" : to_string(pair.a->status),
+                                       pair.b == nullptr ? "missing" : to_string(pair.b->status))});
+  }
+  if (text.changes.empty())
+    throw InvalidInput(fmt::format("{} and {} have no row that is ok in both", arguments.a, arguments.b));
+  std::stable_sort(text.changes.begin(), text.changes.end(),
+                   [](const RowChange& x, const RowChange& y) { return x.change > y.change; });
+  text.totals = total_changes(a, b, options);
+  text.differences = environment_differences(a, b);
+  double log_sum = 0;
+  for (const RowChange& change : text.changes) log_sum += std::log1p(change.change);
+  text.headline =
+      fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
+                  arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
+  if (!arguments.markdown.empty()) write_atomically(arguments.markdown, markdown_text(text));
+  fmt::print("{}", terminal_text(text));
+  return kDone;
+}
+
+}  // namespace
+
+void add_gate_command(CLI::App& app, CommandResult result) {
+  CLI::App* command = app.add_subcommand("gate", "Hold a run to a baseline: did anything become slower?");
+  auto arguments = std::make_shared<GateArguments>();
+  command
+      ->add_option("--baseline", arguments->baseline, "Folder of the run to hold to; with --resources its kernels.csv")
+      ->required();
+  command->add_option("--candidate", arguments->candidate,
+                      "Folder of the run to judge; with --resources a program (default: this one)");
+  command->add_option("--noise", arguments->noise, "Folder of one more run of the baseline's build; may be repeated")
+      ->take_all();
+  command->add_option("--filter", arguments->filter, "Only rows whose op/problem/dtype/variant this expression finds");
+  command->add_flag("--new-rows", arguments->new_rows, "Rows that the baseline lacks are named, and do not matter");
+  command->add_option("--markdown", arguments->markdown, "Write the tables as GitHub-flavoured Markdown");
+  command->add_option("--junit", arguments->junit, "Write the verdicts as JUnit XML");
+  command->add_flag("--accept", arguments->accept, "Make the candidate the baseline, whatever became slower");
+  command->add_flag("--resources", arguments->resources,
+                    "Hold registers, shared memory and spills of every built kernel to a recorded kernels.csv; no GPU");
+  command->footer(
+      "A row regressed where its cold median slowed by more than 3 % and the measured noise and 0.5 us, a "
+      "Mann-Whitney\n"
+      "test over all rows gives p < 0.01, and SM cycles say the same. Exit code: 0 nothing regressed, 1 a row did or\n"
+      "broke, 2 it could not be compared (another device, missing rows, a damaged file).");
+  command->callback([=] { *result = [=] { return gate_runs(*arguments); }; });
+}
+
+void add_compare_command(CLI::App& app, CommandResult result) {
+  CLI::App* command =
+      app.add_subcommand("compare", "Two runs side by side, with no verdict: devices, commits, variants");
+  auto arguments = std::make_shared<CompareArguments>();
+  command->add_option("a", arguments->a, "Folder of a run")->required();
+  command->add_option("b", arguments->b, "Folder of another, or the same with --variant-a and --variant-b")->required();
+  command->add_option("--variant-a", arguments->variant_a, "This variant of A ...");
+  command->add_option("--variant-b", arguments->variant_b, "... against this variant of B, on the same problems");
+  command->add_option("--filter", arguments->filter, "Only rows whose op/problem/dtype/variant this expression finds");
+  command->add_option("--markdown", arguments->markdown, "Write the tables as GitHub-flavoured Markdown");
+  command->callback([=] { *result = [=] { return compare(*arguments); }; });
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,140 @@
+#include "reports/baseline_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a run is made of, and what commands make of it. Of the second kind a baseline keeps what the new run brings.
+const std::set<std::string> kRun = {"sweep.csv",    "samples.jsonl", "env.json",       "env_pytorch.json",
+                                    "ceilings.csv", "networks.csv",  "crosscheck.csv", ".lock"};
+const std::set<std::string> kMade = {"roofline.csv", "plan.csv", "roofline.png", "roofline.svg", "report.html"};
+
+std::runtime_error failure(const fs::path& path, const std::string& what) {
+  return std::runtime_error(fmt::format("{}: {}; the baseline is as it was", path.string(), what));
+}
+
+// The lock that sweeps take (bench/run_folder.cpp).
+class Lock {
+ public:
+  explicit Lock(const fs::path& folder) {
+    descriptor_ = open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0) return;  // no sweep ever wrote here, or it was copied without
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    close(descriptor_);
+    throw failure(folder, "a sweep is writing there");
+  }
+  ~Lock() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  Lock(const Lock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+bool within(const fs::path& inner, const fs::path& outer) {
+  const auto [end, at] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  (void)at;
+  return end == outer.end();
+}
+
+// Gone with all in it, unless it was put in the place of something.
+class Staging {
+ public:
+  explicit Staging(fs::path path) : path_(std::move(path)) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Staging() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Staging(const Staging&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void sync(const fs::path& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw failure(path, std::strerror(errno));
+  const bool failed = fsync(descriptor) != 0 && errno != EINVAL;  // EINVAL: not on a disk
+  close(descriptor);
+  if (failed) throw failure(path, std::string("writing through failed: ") + std::strerror(errno));
+}
+
+void fill(const fs::path& staging, const fs::path& baseline, const fs::path& candidate) {
+  for (const auto& names : {kRun, kMade})
+    for (const std::string& name : names)
+      if (name != ".lock" && fs::is_regular_file(candidate / name)) fs::copy_file(candidate / name, staging / name);
+  if (fs::exists(baseline))
+    for (const auto& entry : fs::directory_iterator(baseline)) {
+      const std::string name = entry.path().filename().string();
+      if (!kRun.contains(name) && !kMade.contains(name))
+        fs::copy(entry.path(), staging / name, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    }
+  for (const auto& entry : fs::directory_iterator(staging))
+    if (entry.is_regular_file() && !entry.is_symlink()) sync(entry.path());
+  sync(staging);
+}
+
+// `staging` takes the place of `baseline`, which ends up in `staging`.
+void exchange(const fs::path& staging, const fs::path& baseline) {
+  if (renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, baseline.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) throw failure(baseline, std::strerror(errno));
+  // A file system that cannot exchange (NFS): there is a moment without a baseline, and the old one is put back where
+  // the new one does not get its place.
+  const fs::path aside = staging.string() + ".old";
+  fs::rename(baseline, aside);
+  std::error_code error;
+  fs::rename(staging, baseline, error);
+  if (error) {
+    fs::rename(aside, baseline);
+    throw failure(baseline, error.message());
+  }
+  fs::rename(aside, staging);
+}
+
+}  // namespace
+
+void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
+  try {
+    const fs::path target = fs::weakly_canonical(baseline), source = fs::canonical(candidate);
+    if (target == source) throw failure(baseline, "is the candidate itself");
+    if (within(target, source) || within(source, target))
+      throw failure(baseline, "lies within the candidate, or around it");
+    const bool replaces = fs::exists(target);
+    if (replaces && !fs::is_directory(target)) throw failure(baseline, "is no folder");
+    if (replaces && !fs::is_empty(target) && !fs::exists(target / "sweep.csv"))
+      throw failure(baseline, "is no run's folder, and not empty");
+    if (!replaces && target.has_parent_path()) fs::create_directories(target.parent_path());
+    const Lock reading(source);
+    const Lock writing(target);
+    const Staging staging(target.string() + fmt::format(".{}.partial", getpid()));
+    fill(staging.path(), target, source);
+    if (replaces)
+      exchange(staging.path(), target);
+    else
+      fs::rename(staging.path(), target);
+    if (target.has_parent_path()) sync(target.parent_path());
+  } catch (const fs::filesystem_error& error) {
+    throw failure(baseline, error.what());
+  }
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,141 @@
+#include "reports/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "reports/gate_noise.h"
+#include "reports/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+std::vector<const SweepRow*> chosen_rows(const RunFiles& run, const std::string& variant, const PairOptions& options) {
+  std::vector<const SweepRow*> rows;
+  bool known = variant.empty();
+  for (const SweepRow& row : run.rows) {
+    if (!variant.empty() && row.variant != variant) continue;
+    known = true;
+    if (options.filter && !std::regex_search(case_name(row), *options.filter)) continue;
+    rows.push_back(&row);
+  }
+  if (!known) throw std::runtime_error(fmt::format("{}: no row of a variant '{}'", run.folder.string(), variant));
+  return rows;
+}
+
+std::string pairing_key(const SweepRow& row, bool by_variant) {
+  return row.op + "|" + row.problem + "|" + row.dtype + (by_variant ? "|" + row.variant : "");
+}
+
+std::string total_key(const NetworkTotal& total, bool by_choice) {
+  return total.network + "|" + total.dtype + "|" + total.op + (by_choice ? "|" + total.choice : "");
+}
+
+std::vector<NetworkTotal> totals_of(const RunFiles& run, const std::string& choice) {
+  auto totals = network_totals(run.rows, read_network_problems(run.folder, run.rows));
+  std::erase_if(totals, [&](const NetworkTotal& total) { return total.choice != choice; });
+  return totals;
+}
+
+}  // namespace
+
+std::string case_name(const SweepRow& row) {
+  return row.op + "/" + row.problem + "/" + row.dtype + "/" + row.variant;
+}
+
+std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
+  const bool by_variant = options.variant_a.empty();
+  const auto rows_a = chosen_rows(a, options.variant_a, options);
+  const auto rows_b = chosen_rows(b, by_variant ? options.variant_a : options.variant_b, options);
+  if (options.filter && rows_a.empty() && rows_b.empty())
+    throw std::runtime_error(
+        fmt::format("no row of {} or {} matches the filter", a.folder.string(), b.folder.string()));
+  std::unordered_map<std::string, const SweepRow*> others;
+  for (const SweepRow* row : rows_b) others.emplace(pairing_key(*row, by_variant), row);
+  std::vector<RowPair> pairs;
+  for (const SweepRow* row : rows_a) {
+    auto node = others.extract(pairing_key(*row, by_variant));
+    pairs.push_back({row, node.empty() ? nullptr : node.mapped()});
+  }
+  for (const SweepRow* row : rows_b)
+    if (others.contains(pairing_key(*row, by_variant))) pairs.push_back({nullptr, row});
+  return pairs;
+}
+
+std::vector<double> cold_cycles(const SweepRow& row, const RowSamples& samples) {
+  std::vector<double> cycles = samples.cold_us;
+  const bool by_batch = !samples.cold_mhz.empty() && std::none_of(samples.cold_mhz.begin(), samples.cold_mhz.end(),
+                                                                  [](double mhz) { return std::isnan(mhz); });
+  if (by_batch) {
+    std::size_t next = 0;
+    for (std::size_t batch = 0; batch < samples.cold_batches.size(); ++batch)
+      for (std::size_t i = 0; i < samples.cold_batches[batch]; ++i) cycles[next++] *= samples.cold_mhz[batch];
+  } else if (row.sm_clock_mhz && *row.sm_clock_mhz > 0) {
+    for (double& value : cycles) value *= *row.sm_clock_mhz;
+  } else {
+    cycles.clear();
+  }
+  return cycles;
+}
+
+RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
+  const RowSamples& samples_a = a.samples_of(*pair.a);
+  const RowSamples& samples_b = b.samples_of(*pair.b);
+  RowChange change;
+  change.rows = pair;
+  change.a_us = median(samples_a.cold_us);
+  change.b_us = median(samples_b.cold_us);
+  change.change = change.b_us / change.a_us - 1;
+  if (!samples_a.warm_us.empty()) change.a_warm_us = median(samples_a.warm_us);
+  if (!samples_b.warm_us.empty()) change.b_warm_us = median(samples_b.warm_us);
+  if (change.a_warm_us && change.b_warm_us) change.warm_change = *change.b_warm_us / *change.a_warm_us - 1;
+  const auto cycles_a = cold_cycles(*pair.a, samples_a), cycles_b = cold_cycles(*pair.b, samples_b);
+  if (!cycles_a.empty() && !cycles_b.empty()) {
+    change.cycle_change = median(cycles_b) / median(cycles_a) - 1;
+    change.cycle_noise = batch_noise(samples_a, cycles_a, samples_b, cycles_b);
+  }
+  change.noise = batch_noise(samples_a, samples_a.cold_us, samples_b, samples_b.cold_us);
+  return change;
+}
+
+std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
+  const bool namesakes = options.variant_a.empty();
+  const auto totals_a = totals_of(a, namesakes ? "own best" : options.variant_a);
+  const auto totals_b = totals_of(b, namesakes ? "own best" : options.variant_b);
+  std::vector<TotalChange> changes;
+  const auto add = [&](const NetworkTotal& total) -> TotalChange& {
+    const std::string key = total_key(total, namesakes);
+    for (TotalChange& change : changes)
+      if (total_key(change.a.problems > 0 ? change.a : change.b, namesakes) == key) return change;
+    const std::string choice =
+        namesakes ? total.choice : fmt::format("{} and {}", options.variant_a, options.variant_b);
+    return changes.emplace_back(TotalChange{total.network, total.op, total.dtype, choice, {}, {}});
+  };
+  for (const NetworkTotal& total : totals_a) add(total).a = total;
+  for (const NetworkTotal& total : totals_b) add(total).b = total;
+  return changes;
+}
+
+std::vector<std::string> environment_differences(const RunFiles& a, const RunFiles& b) {
+  const RunEnvironment &x = a.environment, &y = b.environment;
+  const std::tuple<const char*, const std::string*, const std::string*> fields[] = {
+      {"device", &x.device, &y.device},
+      {"commit", &x.commit, &y.commit},
+      {"driver", &x.driver, &y.driver},
+      {"CUDA toolkit", &x.cuda_toolkit, &y.cuda_toolkit},
+      {"compiler", &x.compiler, &y.compiler},
+      {"host architecture", &x.host_arch, &y.host_arch},
+      {"build type", &x.build_type, &y.build_type},
+  };
+  std::vector<std::string> differences;
+  for (const auto& [name, in_a, in_b] : fields)
+    if (*in_a != *in_b)
+      differences.push_back(
+          fmt::format("{}: {} and {}", name, in_a->empty() ? "unknown" : *in_a, in_b->empty() ? "unknown" : *in_b));
+  return differences;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,240 @@
+#include "reports/gate_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace noisefloor {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+// Rows shown one by one; the rest is counted. GitHub cuts a comment at 65,536 characters: 100 rows of up to 300 stay
+// below half of that.
+constexpr std::size_t kTerminalRows = 40;
+constexpr std::size_t kMarkdownRows = 100;
+
+std::string microseconds(double us) {
+  if (us >= 1000) return fmt::format("{:.0f}", us);
+  return us >= 100 ? fmt::format("{:.1f}", us) : fmt::format("{:.2f}", us);
+}
+std::string percent(double change) {
+  return fmt::format("{:+.1f} %", 100 * change);
+}
+std::string percent(const std::optional<double>& change) {
+  return change ? percent(*change) : "-";
+}
+std::string probability(double p) {
+  return p < 1e-99 ? "<1e-99" : fmt::format("{:.1g}", p);
+}
+
+const SweepRow& named(const RowPair& pair) {
+  return pair.a != nullptr ? *pair.a : *pair.b;
+}
+std::string variants(const RowPair& pair) {
+  if (pair.a == nullptr || pair.b == nullptr || pair.a->variant == pair.b->variant) return named(pair).variant;
+  return pair.a->variant + " / " + pair.b->variant;
+}
+
+Cells row_header(const ComparisonText& text) {
+  Cells header = {"op",   "problem",   "dtype", "variant", text.name_a + " us", text.name_b + " us",
+                  "cold", "SM cycles", "warm",  "noise"};
+  if (!text.verdicts.empty()) header.insert(header.begin(), "verdict");
+  if (!text.verdicts.empty()) header.insert(header.end(), {"p", "why"});
+  return header;
+}
+Cells row_cells(const ComparisonText& text, std::size_t i) {
+  const RowChange& change = text.changes[i];
+  const SweepRow& row = named(change.rows);
+  Cells cells = {row.op,
+                 row.problem,
+                 row.dtype,
+                 variants(change.rows),
+                 microseconds(change.a_us),
+                 microseconds(change.b_us),
+                 percent(change.change),
+                 percent(change.cycle_change),
+                 percent(change.warm_change),
+                 fmt::format("{:.1f} %", 100 * change.noise)};
+  if (text.verdicts.empty()) return cells;
+  const GateRow& verdict = text.verdicts[i];
+  cells.insert(cells.begin(), to_string(verdict.verdict));
+  cells.insert(cells.end(), {probability(verdict.p), verdict.reason});
+  return cells;
+}
+
+Cells total_header(const ComparisonText& text) {
+  return {"network",           "op",   "dtype", "variant",       text.name_a + " us",
+          text.name_b + " us", "cold", "warm",  "problems timed"};
+}
+std::string timed(const NetworkTotal& total) {
+  return total.problems == 0 ? "none" : fmt::format("{} of {}", total.problems - total.missing, total.problems);
+}
+Cells total_cells(const TotalChange& total) {
+  const bool both = total.a.problems > 0 && total.b.problems > 0 && total.a.missing == total.b.missing;
+  const auto sum = [](const NetworkTotal& side) { return side.problems == 0 ? "-" : microseconds(side.microseconds); };
+  const double warm = total.b.warm_microseconds / total.a.warm_microseconds - 1;
+  return {total.network,
+          total.op,
+          total.dtype,
+          total.choice,
+          sum(total.a),
+          sum(total.b),
+          both ? percent(total.b.microseconds / total.a.microseconds - 1) : "-",
+          both && std::isfinite(warm) ? percent(warm) : "-",
+          both ? timed(total.a) : timed(total.a) + " and " + timed(total.b)};
+}
+
+// Rows worth showing one by one: with verdicts those that did not simply pass.
+std::size_t shown_rows(const ComparisonText& text, std::size_t most) {
+  if (text.verdicts.empty()) return std::min(text.changes.size(), most);
+  const auto passed = std::find_if(text.verdicts.begin(), text.verdicts.end(),
+                                   [](const GateRow& row) { return row.verdict == GateVerdict::pass; });
+  return std::min(static_cast<std::size_t>(passed - text.verdicts.begin()), most);
+}
+
+std::string left_out(const ComparisonText& text, std::size_t shown) {
+  if (shown == text.changes.size()) return "";
+  if (text.verdicts.empty()) return fmt::format("{} more rows changed by less", text.changes.size() - shown);
+  std::string counts;
+  for (const GateVerdict verdict :
+       {GateVerdict::regressed, GateVerdict::ambiguous, GateVerdict::improved, GateVerdict::pass}) {
+    const auto count = std::count_if(text.verdicts.begin() + static_cast<std::ptrdiff_t>(shown), text.verdicts.end(),
+                                     [&](const GateRow& row) { return row.verdict == verdict; });
+    if (count > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(verdict));
+  }
+  return "not shown: " + counts;
+}
+
+std::string aligned(const std::vector<Cells>& lines) {
+  std::vector<std::size_t> widths(lines.front().size());
+  for (const Cells& cells : lines)
+    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+  std::string text;
+  for (const Cells& cells : lines) {
+    std::string line;
+    for (std::size_t i = 0; i < cells.size(); ++i) line += fmt::format("{:<{}}  ", cells[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+// A cell of a Markdown table: what ends a cell or begins markup is escaped.
+std::string markdown_cell(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|' || c == '\\' || c == '`' || c == '*' || c == '_' || c == '<' || c == '[') escaped += '\\';
+    escaped += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return escaped;
+}
+std::string markdown_table(const std::vector<Cells>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += "|";
+    for (const std::string& cell : lines[i]) text += " " + markdown_cell(cell) + " |";
+    text += "\n";
+    if (i > 0) continue;
+    text += "|";
+    for (const std::string& cell : lines[i])
+      text += cell.ends_with(" us") || cell == "cold" || cell == "warm" || cell == "SM cycles" || cell == "noise" ||
+                      cell == "p"
+                  ? "---:|"
+                  : "---|";
+    text += "\n";
+  }
+  return text;
+}
+
+const char* heading(GateGap::Weight weight) {
+  switch (weight) {
+    case GateGap::Weight::fails:
+      return "broke";
+    case GateGap::Weight::blocks:
+      return "not compared";
+    case GateGap::Weight::noted:
+      return "noted";
+  }
+  return "?";
+}
+
+// Writes the parts in order; the three functions say how a heading, a table and a line look.
+template <class Heading, class Table, class Line>
+void write_parts(const ComparisonText& text, std::size_t most, const Heading& title, const Table& table,
+                 const Line& line) {
+  const std::size_t shown = shown_rows(text, most);
+  if (shown > 0) {
+    std::vector<Cells> lines{row_header(text)};
+    for (std::size_t i = 0; i < shown; ++i) lines.push_back(row_cells(text, i));
+    table(lines);
+  }
+  if (const std::string rest = left_out(text, shown); !rest.empty()) line(rest);
+  if (!text.gaps.empty()) {
+    title("Rows without two times");
+    std::vector<Cells> lines{{"", "op", "problem", "dtype", "variant", "what"}};
+    for (std::size_t i = 0; i < std::min(text.gaps.size(), most); ++i) {
+      const GateGap& gap = text.gaps[i];
+      const SweepRow& row = named(gap.rows);
+      lines.push_back({heading(gap.weight), row.op, row.problem, row.dtype, variants(gap.rows), gap.what});
+    }
+    table(lines);
+    if (text.gaps.size() > most) line(fmt::format("not shown: {} more", text.gaps.size() - most));
+  }
+  if (!text.totals.empty()) {
+    title("Totals of one forward pass");
+    std::vector<Cells> lines{total_header(text)};
+    for (const TotalChange& total : text.totals) lines.push_back(total_cells(total));
+    table(lines);
+  }
+  if (!text.differences.empty()) {
+    title("Conditions");
+    for (const std::string& difference : text.differences) line(difference);
+  }
+}
+
+}  // namespace
+
+ComparisonText text_of(const GateResult& result) {
+  ComparisonText text{"baseline", "candidate", {}, result.rows, result.gaps, result.totals, result.differences, ""};
+  for (const GateRow& row : result.rows) text.changes.push_back(row.change);
+  text.headline =
+      fmt::format("{}: {} rows compared: {} regressed, {} ambiguous, {} improved, {} pass", result.device,
+                  result.rows.size(), result.count(GateVerdict::regressed), result.count(GateVerdict::ambiguous),
+                  result.count(GateVerdict::improved), result.count(GateVerdict::pass));
+  text.differences.insert(
+      text.differences.begin(),
+      fmt::format(
+          "noise between processes: {:.2f} us, {}", result.process_us,
+          result.process_measured ? "measured" : "assumed; --noise with more runs of the baseline measures it"));
+  const std::pair<std::size_t, const char*> more[] = {
+      {result.count(GateGap::Weight::fails), "broke"},
+      {result.count(GateGap::Weight::blocks), "could not be compared"},
+      {result.count(GateGap::Weight::noted), "noted"},
+      {result.untimed, "timed in neither"},
+  };
+  for (const auto& [count, what] : more)
+    if (count > 0) text.headline += fmt::format("; {} {}", count, what);
+  return text;
+}
+
+std::string terminal_text(const ComparisonText& text) {
+  std::string all;
+  write_parts(
+      text, kTerminalRows, [&](const std::string& title) { all += "\n" + title + "\n"; },
+      [&](const std::vector<Cells>& lines) { all += aligned(lines); },
+      [&](const std::string& line) { all += line + "\n"; });
+  return all + (all.empty() ? "" : "\n") + text.headline + "\n";
+}
+
+std::string markdown_text(const ComparisonText& text) {
+  std::string all = "## noisefloor: " + markdown_cell(text.headline) + "\n\n";
+  write_parts(
+      text, kMarkdownRows, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
+      [&](const std::vector<Cells>& lines) { all += markdown_table(lines) + "\n"; },
+      [&](const std::string& line) { all += markdown_cell(line) + "\n\n"; });
+  return all;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,29 @@
+// What the gate and `compare` found, for readers: a table for the terminal, GitHub-flavoured Markdown, JUnit XML.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/gate.h"
+
+namespace noisefloor {
+
+// What both commands print: worst rows first, rows without a partner, totals, what differs between the machines.
+struct ComparisonText {
+  std::string name_a, name_b;      // what the columns are called: "baseline" and "candidate", or two folders
+  std::vector<RowChange> changes;  // in the order shown
+  std::vector<GateRow> verdicts;   // empty: no verdict; else as long as `changes`
+  std::vector<GateGap> gaps;
+  std::vector<TotalChange> totals;
+  std::vector<std::string> differences;
+  std::string headline;  // "regressed: 3 of 812 rows"
+};
+ComparisonText text_of(const GateResult& result);
+
+std::string terminal_text(const ComparisonText& text);
+std::string markdown_text(const ComparisonText& text);
+
+// A test case a row: regressed fails, a row that cannot be compared is an error, an ambiguous or new one is skipped.
+std::string junit_xml(const GateResult& result);
+
+}  // namespace noisefloor

@@ -1,0 +1,233 @@
+"""The gate and compare as a user meets them: exit codes, messages, files, and baselines that must survive bad input."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import junitparser
+import pytest
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+
+
+def run(*arguments, **kwargs):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, **kwargs)
+
+
+def columns():
+    with open(RECORDED / "sweep.csv", newline="") as file:
+        return next(csv.reader(file))
+
+
+def write_run(folder, times, seed=0, status=None, dtype="bf16", device="Test GPU", commit="abc", mhz=1980.0, samples=50):
+    """A run of len(times) gemms; `status`: index -> what it is instead of ok."""
+    generator = random.Random(seed)
+    folder.mkdir()
+    with open(folder / "sweep.csv", "w", newline="") as sweep, open(folder / "samples.jsonl", "w") as raw:
+        writer = csv.DictWriter(sweep, columns(), restval="", lineterminator="\n")
+        writer.writeheader()
+        for i, us in enumerate(times):
+            key = {"op": "gemm", "dtype": dtype, "problem": f"m={i + 1},n=64,k=64", "variant": "ptx"}
+            row = {**key, "kind": "ptx", "networks": "net-b1:2", "status": (status or {}).get(i, "ok"), "device": device}
+            row |= {"flops": "1e6", "bytes": "1e5", "commit": commit}
+            if row["status"] == "ok":
+                cold = sorted(us * (1 + generator.gauss(0, 0.004)) for _ in range(samples))
+                row |= {"time_cold_us": f"{cold[samples // 2]:.6g}", "samples": samples, "sm_clock_mhz": mhz}
+                generator.shuffle(cold)
+                batches = [samples // 5] * 5
+                raw.write(json.dumps({**key, "cold_us": cold, "warm_us": [us], "cold_batches": batches, "cold_mhz": [mhz] * 5}) + "\n")
+            writer.writerow(row)
+    (folder / "env.json").write_text(json.dumps({"schema": 2, "device": device, "commit": commit, "command_lines": []}) + "\n")
+    return folder
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def gate(a, b, *more):
+    return run("gate", "--baseline", a, "--candidate", b, *more)
+
+
+@pytest.fixture
+def baseline(tmp_path):
+    return write_run(tmp_path / "a", [50.0] * 20)
+
+
+def test_the_same_is_a_pass(baseline, tmp_path):
+    result = gate(baseline, write_run(tmp_path / "b", [50.0] * 20, seed=1, commit="def"))
+    assert result.returncode == 0, result
+    assert "20 rows compared: 0 regressed, 0 ambiguous, 0 improved, 20 pass" in result.stdout
+    assert "commit: abc and def" in result.stdout
+
+
+def test_slower_rows_fail_and_are_written_down(baseline, tmp_path):
+    slower = write_run(tmp_path / "b", [50.0] * 18 + [56.0, 60.0], seed=1)
+    result = gate(baseline, slower, "--markdown", tmp_path / "gate.md", "--junit", tmp_path / "gate.xml")
+    assert result.returncode == 1, result
+    markdown = (tmp_path / "gate.md").read_text()
+    tables = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert "m=20,n=64,k=64" in tables[2] and "m=19,n=64,k=64" in tables[3], "worst first"
+    assert len({line.count("|") - line.count("\\|") for line in tables[:4]}) == 1, "every line has the header's cells"
+    assert "net-b1" in markdown and "not shown: 18 pass" in markdown
+
+    suites = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert suites.tag == "testsuites" and [child.tag for child in suites] == ["testsuite"]
+    suite = suites[0]
+    cases = suite.findall("testcase")
+    assert len(list(suite)) == len(cases) == int(suite.get("tests")) == 20
+    for child, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        for counted in (suites, suite):
+            assert int(counted.get(attribute)) == len(suite.findall(f"testcase/{child}"))
+    assert {case.get("name") for case in cases if case.find("failure") is not None} == {"m=20,n=64,k=64 ptx", "m=19,n=64,k=64 ptx"}
+    for case in cases:
+        assert case.get("classname") == "gemm.bf16" and float(case.get("time")) > 0
+        assert len(list(case)) <= 1 and all(child.get("message") for child in case)
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == len(cases)
+
+    read = junitparser.JUnitXml.fromfile(str(tmp_path / "gate.xml"))  # another reader sees the same
+    assert (read.tests, read.failures, read.errors, read.skipped) == (20, 2, 0, 0)
+    assert sum(isinstance(entry, junitparser.Failure) for case in next(iter(read)) for entry in case.result) == 2
+
+
+def test_rows_that_broke_or_are_missing(baseline, tmp_path):
+    broke = gate(baseline, write_run(tmp_path / "b", [50.0] * 20, status={3: "incorrect"}), "--junit", tmp_path / "x.xml")
+    assert broke.returncode == 1 and "ok in the baseline, incorrect in the candidate" in broke.stdout
+    assert ElementTree.parse(tmp_path / "x.xml").getroot()[0].get("failures") == "1"
+    half = write_run(tmp_path / "c", [50.0] * 10)
+    missing = gate(baseline, half)
+    assert missing.returncode == 2 and missing.stdout.count("ok in the baseline, missing in the candidate") == 10
+    new = gate(half, baseline)
+    assert new.returncode == 2 and new.stdout.count("missing in the baseline, ok in the candidate") == 10
+    assert gate(half, baseline, "--new-rows").returncode == 0
+    assert gate(baseline, half, "--filter", "m=[1-9],").returncode == 0
+
+
+def replaced(folder, name, old, new):
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "damage, says",
+    [
+        (lambda b: replaced(b, "sweep.csv", "Test GPU", "Other GPU"), "rows of more than one device"),
+        (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [NaN, '), "samples.jsonl:1: not JSON at column"),
+        (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [-1, '), "field 'cold_us' holds -1, not a time above 0"),
+        (lambda b: replaced(b, "env.json", '"schema": 2', '"schema": 9'), "env.json: schema 9 is newer than this program"),
+        (lambda b: replaced(b, "sweep.csv", "op,variant", "name,variant"), "this file was written by another version"),
+        (lambda b: (b / "sweep.csv").write_text((b / "sweep.csv").read_text()[:-9]), "the last line is cut off"),
+        (lambda b: (b / "samples.jsonl").write_text((b / "samples.jsonl").read_text()[:-9]), "the last line is cut off"),
+        (lambda b: (b / "samples.jsonl").unlink(), "no samples of the row gemm|"),
+        (lambda b: (b / "env.json").unlink(), "env.json: cannot be read"),
+        (lambda b: (b / "sweep.csv").unlink(), "no sweep.csv there"),
+        (lambda b: (b / "sweep.csv").write_text(""), "sweep.csv: empty"),
+        (lambda b: (b / "sweep.csv").write_text((b / "sweep.csv").read_text().splitlines(True)[0]), "the run has no rows"),
+    ],
+)
+def test_damaged_runs_exit_2_and_nothing_is_written(baseline, tmp_path, damage, says):
+    other = write_run(tmp_path / "b", [50.0] * 20, seed=1)
+    damage(other)
+    before = contents(tmp_path)
+    for a, b in ((baseline, other), (other, baseline)):
+        result = gate(a, b, "--accept", "--markdown", tmp_path / "gate.md", "--junit", tmp_path / "gate.xml")
+        assert result.returncode == 2, result
+        assert says in result.stderr, result.stderr
+        assert contents(tmp_path) == before
+
+
+def test_other_devices_and_dtypes_exit_2(baseline, tmp_path):
+    other = write_run(tmp_path / "b", [50.0] * 20, device="Other GPU")
+    result = gate(baseline, other, "--accept")
+    assert result.returncode == 2 and "of 'Test GPU'" in result.stderr and "of 'Other GPU'" in result.stderr
+    assert run("compare", baseline, other).returncode == 0, "compare is what shows two devices"
+    result = gate(baseline, write_run(tmp_path / "c", [50.0] * 20, dtype="fp16"), "--accept")
+    assert result.returncode == 2 and "gemm in bf16" in result.stderr and "gemm in fp16" in result.stderr
+
+
+def test_bad_arguments_exit_2(baseline, tmp_path):
+    for arguments, says in (
+        (["gate", "--baseline", baseline], "--candidate is required"),
+        (["gate", "--baseline", baseline, "--candidate", "nowhere"], "nowhere: no such folder"),
+        (["gate", "--baseline", baseline, "--candidate", baseline / "sweep.csv"], "is no folder"),
+        (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "("], "is no regular expression"),
+        (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "conv"], "matches the filter"),
+        (["gate", "--baseline", baseline, "--candidate", baseline, "--markdown", tmp_path / "no" / "x.md"], "cannot be written"),
+        (["gate", "--baseline", baseline, "--candidate", baseline, "--acept"], "did you mean '--accept'"),
+        (["compare", baseline, baseline, "--variant-a", "ptx"], "--variant-a and --variant-b go together"),
+        (["compare", baseline, baseline, "--variant-a", "ptx", "--variant-b", "none"], "no row of a variant 'none'"),
+    ):
+        result = run(*arguments)
+        assert result.returncode == 2 and says in result.stderr, (arguments, result)
+
+
+def test_accept_makes_the_candidate_the_baseline(baseline, tmp_path):
+    (baseline / "README.md").write_text("kept\n")
+    (baseline / "roofline.csv").write_text("of the old run\n")
+    slower = write_run(tmp_path / "b", [60.0] * 21, seed=1, commit="def")
+    result = gate(baseline, slower, "--accept")
+    assert result.returncode == 0 and "20 regressed" in result.stdout and "is the run of commit def now" in result.stdout
+    assert (baseline / "README.md").read_text() == "kept\n" and not (baseline / "roofline.csv").exists()
+    for name in ("sweep.csv", "samples.jsonl", "env.json"):
+        assert (baseline / name).read_bytes() == (slower / name).read_bytes()
+    assert gate(baseline, slower).returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "nothing is left beside it"
+
+    first = gate(tmp_path / "new" / "place", slower, "--accept")
+    assert first.returncode == 0, first
+    assert gate(tmp_path / "new" / "place", slower).returncode == 0
+
+
+def test_accept_refuses_what_is_no_baseline(baseline, tmp_path):
+    good = write_run(tmp_path / "b", [50.0] * 20)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("mine\n")
+    broke = write_run(tmp_path / "c", [50.0] * 20, status={3: "cuda_error"})
+    fewer = write_run(tmp_path / "d", [50.0] * 19)
+    before = contents(tmp_path)
+    for a, b, code in ((foreign, good, 2), (baseline, broke, 1), (baseline, fewer, 2), (baseline, baseline, 2), (tmp_path / "x", broke, 2)):
+        assert gate(a, b, "--accept").returncode == code
+        assert contents(tmp_path) == before and not (tmp_path / "x").exists()
+    assert gate(baseline, good, "--accept", "--filter", "m=1,").returncode == 2
+
+
+def test_compare_prints_no_verdict(baseline, tmp_path):
+    other = write_run(tmp_path / "b", [25.0] * 20, device="Other GPU")
+    result = run("compare", baseline, other, "--markdown", tmp_path / "compare.md")
+    assert result.returncode == 0, result
+    for word in ("regressed", "improved", "ambiguous", "p ="):
+        assert word not in result.stdout
+    assert "20 rows in both, B takes 0.500 times A's time" in result.stdout and "device: Test GPU and Other GPU" in result.stdout
+    assert "net-b1" in (tmp_path / "compare.md").read_text()
+
+
+def test_compare_sets_variants_of_a_recorded_run_side_by_side():
+    result = run("compare", RECORDED, RECORDED, "--variant-a", "cublaslt", "--variant-b", "ptx_sm90a")
+    assert result.returncode == 0, result
+    assert "cublaslt / ptx_sm90a" in result.stdout and "m=8192,n=8192,k=8192" in result.stdout
+
+
+def test_gate_over_5000_rows(tmp_path):
+    times = [20.0 + i for i in range(5000)]
+    a, b = write_run(tmp_path / "a", times), write_run(tmp_path / "b", times, seed=1)
+    result = gate(a, b, "--markdown", tmp_path / "gate.md")
+    assert result.returncode == 0 and "5000 rows compared: 0 regressed" in result.stdout, result.stdout[-500:]
+    assert len((tmp_path / "gate.md").read_text()) < 65536, "GitHub cuts longer comments"
+
+
+def test_resources_need_kernels(tmp_path):
+    """The other half: what can be said without a GPU, and in a host build without kernels."""
+    record = tmp_path / "kernels.csv"
+    for more, says in (([], "cannot be read"), (["--candidate", tmp_path / "none"], "no such file"), (["--markdown", "x.md"], "alone")):
+        result = run("gate", "--resources", "--baseline", record, *more)
+        assert result.returncode == 2 and (says in result.stderr or "cuobjdump" in result.stderr or "no kernels in it" in result.stderr)
+        assert not any(tmp_path.iterdir())

@@ -1,0 +1,285 @@
+// The gate's verdicts, on runs whose true times are known.
+#include "reports/gate.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+
+#include "reports/gate_noise.h"
+#include "reports/gate_report.h"
+#include "tests/support/synthetic_run.h"
+
+namespace noisefloor {
+namespace {
+
+using Rows = std::vector<SyntheticRow>;
+
+Rows rows_of(std::size_t count, double us, double spread = 0.004) {
+  Rows rows(count);
+  for (SyntheticRow& row : rows) row.us = us, row.spread = spread;
+  return rows;
+}
+
+GateResult judged(const RunFiles& a, const RunFiles& b, const std::vector<RunFiles>& noise = {},
+                  const GateOptions& options = {}) {
+  return gate(a, b, noise, options);
+}
+
+std::string refusal(const RunFiles& a, const RunFiles& b, const std::vector<RunFiles>& noise = {}) {
+  try {
+    (void)judged(a, b, noise);
+    return "";
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+TEST(Gate, PassesAgainstItself) {
+  rc::check("no run has regressed against itself", [] {
+    Rows rows(*rc::gen::inRange<std::size_t>(1, 20));
+    for (SyntheticRow& row : rows) {
+      row.us = *rc::gen::inRange(1, 100000) / 7.0;
+      row.spread = *rc::gen::inRange(0, 300) / 1000.0;
+      row.samples = *rc::gen::inRange<std::size_t>(1, 60);
+    }
+    const RunFiles run = synthetic_run(rows, *rc::gen::inRange(0u, 1000u));
+    const GateResult result = judged(run, run);
+    RC_ASSERT(result.count(GateVerdict::pass) == rows.size());
+    RC_ASSERT(result.exit_code() == 0);
+  });
+}
+
+TEST(Gate, FindsEveryShiftThatIsLargeEnough) {
+  rc::check("rows slowed by 6 % and 2.4 us or more regress, the others do not; swapped, they improve", [] {
+    Rows before = rows_of(*rc::gen::inRange<std::size_t>(1, 30), 0), after;
+    for (SyntheticRow& row : before) row.us = *rc::gen::inRange(40, 5000);
+    after = before;
+    std::size_t slowed = 0;
+    for (SyntheticRow& row : after)
+      if (*rc::gen::inRange(0, 2) == 1) row.us *= 1 + *rc::gen::inRange(60, 500) / 1000.0, ++slowed;
+    const unsigned seed = *rc::gen::inRange(0u, 100000u);
+    const RunFiles a = synthetic_run(before, seed), b = synthetic_run(after, seed + 1);
+    const GateResult forward = judged(a, b), backward = judged(b, a);
+    RC_ASSERT(forward.count(GateVerdict::regressed) == slowed);
+    RC_ASSERT(forward.exit_code() == (slowed > 0 ? 1 : 0));
+    RC_ASSERT(backward.count(GateVerdict::improved) == slowed);
+    RC_ASSERT(backward.count(GateVerdict::regressed) == 0u);
+  });
+}
+
+TEST(Gate, DoesNotCallNoiseARegression) {
+  // 40 pairs of 100 rows of the same true time, with samples that scatter by 8 %, batches by 2 %.
+  std::size_t regressed = 0, compared = 0;
+  Rows rows = rows_of(100, 50, 0.08);
+  for (SyntheticRow& row : rows) row.batch = 0.02;
+  for (unsigned pair = 0; pair < 40; ++pair) {
+    const GateResult result = judged(synthetic_run(rows, 2 * pair), synthetic_run(rows, 2 * pair + 1));
+    regressed += result.count(GateVerdict::regressed);
+    compared += result.rows.size();
+  }
+  EXPECT_EQ(compared, 4000u);
+  EXPECT_EQ(regressed, 0u);
+}
+
+TEST(Gate, NeedsThreePercentAndHalfAMicrosecond) {
+  const auto verdict = [](double before, double after) {
+    const RunFiles a = synthetic_run(rows_of(1, before, 1e-5), 1);
+    return judged(a, synthetic_run(rows_of(1, after, 1e-5), 2), {a}).rows.at(0).verdict;  // processes do not differ
+  };
+  for (const double us : {30.0, 3000.0}) {
+    Rows exact = rows_of(1, us, 0);
+    exact[0].batch = 0;
+    Rows slower = exact;
+    const auto at = [&](double change) {
+      slower[0].us = us * (1 + change);
+      const RunFiles a = synthetic_run(exact, 1);
+      return judged(a, synthetic_run(slower, 2), {a}).rows.at(0).verdict;
+    };
+    EXPECT_EQ(at(0.029), GateVerdict::pass);
+    EXPECT_EQ(at(0.031), GateVerdict::regressed);
+    EXPECT_EQ(at(1 / 1.031 - 1), GateVerdict::improved);
+    EXPECT_EQ(at(1 / 1.029 - 1), GateVerdict::pass);
+  }
+  EXPECT_EQ(verdict(4, 4.45), GateVerdict::pass) << "11 %, but below what the timer resolves";
+  EXPECT_EQ(verdict(4, 4.6), GateVerdict::regressed);
+  const GateResult unmeasured = judged(synthetic_run(rows_of(1, 4, 1e-5), 1), synthetic_run(rows_of(1, 4.6, 1e-5), 2));
+  EXPECT_EQ(unmeasured.rows.at(0).verdict, GateVerdict::ambiguous) << "processes may differ by 1.6 us";
+}
+
+TEST(Gate, IsAmbiguousWhereTheClockExplainsIt) {
+  Rows before = rows_of(1, 100), after = rows_of(1, 110);
+  after[0].mhz = 1800;  // 110 us x 1800 MHz = 100 us x 1980 MHz
+  const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
+  EXPECT_EQ(result.rows.at(0).verdict, GateVerdict::ambiguous);
+  EXPECT_NE(result.rows[0].reason.find("% in SM cycles (noise"), std::string::npos);
+  EXPECT_EQ(result.exit_code(), 0);
+  after[0].us = 120;  // 9 % more cycles too
+  EXPECT_EQ(judged(synthetic_run(before, 1), synthetic_run(after, 2)).rows.at(0).verdict, GateVerdict::regressed);
+}
+
+TEST(Gate, GoesByTimeWhereThereIsNoClock) {
+  const auto without_clock = [](RunFiles run) {
+    for (SweepRow& row : run.rows) row.sm_clock_mhz.reset();
+    for (auto& [key, samples] : run.samples) samples.cold_mhz.clear();
+    return run;
+  };
+  const GateResult result =
+      judged(without_clock(synthetic_run(rows_of(1, 100), 1)), without_clock(synthetic_run(rows_of(1, 110), 2)));
+  EXPECT_EQ(result.rows.at(0).verdict, GateVerdict::regressed);
+  EXPECT_EQ(result.rows[0].reason, "by time alone: no SM clock");
+  EXPECT_FALSE(result.rows[0].change.cycle_change);
+}
+
+TEST(Gate, IsAmbiguousWhereBatchesScatterMore) {
+  Rows before = rows_of(1, 100), after = rows_of(1, 107);
+  for (Rows* rows : {&before, &after}) (*rows)[0].batch = 0.08;
+  RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+  GateResult result = judged(a, b);
+  for (unsigned seed = 3; result.rows.at(0).verdict == GateVerdict::pass; seed += 2)  // until the medians lie apart
+    result = judged(synthetic_run(before, seed), synthetic_run(after, seed + 1));
+  EXPECT_EQ(result.rows.at(0).verdict, GateVerdict::ambiguous);
+  EXPECT_NE(result.rows[0].reason.find("within the noise of"), std::string::npos) << result.rows[0].reason;
+}
+
+TEST(Gate, IsAmbiguousOfTooFewSamples) {
+  Rows before = rows_of(40, 100, 0.001), after = rows_of(40, 110, 0.001);
+  for (Rows* rows : {&before, &after})
+    for (SyntheticRow& row : *rows) row.samples = 5, row.per_batch = 2, row.batch = 0;
+  // The smallest p of 5 against 5 is 2/252; of 40 rows it is 0.32.
+  const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
+  EXPECT_EQ(result.count(GateVerdict::ambiguous), 40u);
+  EXPECT_EQ(result.rows.at(0).reason, "p = 0.32; p = 0.32 in SM cycles");
+}
+
+TEST(Gate, TakesNoiseFromMoreRuns) {
+  const RunFiles a = synthetic_run(rows_of(3, 100), 1), b = synthetic_run(rows_of(3, 106), 2);
+  EXPECT_EQ(judged(a, b).count(GateVerdict::regressed), 3u);
+  // Another run of the baseline's build came out 4 % higher: 3.76 x 4 % = 15 %.
+  const std::vector<RunFiles> noise{synthetic_run(rows_of(3, 104), 3)};
+  const GateResult result = judged(a, b, noise);
+  EXPECT_EQ(result.count(GateVerdict::ambiguous), 3u);
+  EXPECT_NEAR(result.rows.at(0).change.noise, 0.15, 0.02);
+  EXPECT_NE(refusal(a, b, {synthetic_run(rows_of(3, 104), 3, "other")}).find("noise is between runs of one build"),
+            std::string::npos);
+}
+
+TEST(Gate, NoiseOfKnownNumbers) {
+  EXPECT_EQ(run_noise(std::vector<double>{100}), 0);
+  EXPECT_NEAR(run_noise(std::vector<double>{100, 101}), 3 * std::sqrt(2.0) / 1.128 * 0.01, 1e-12);
+  EXPECT_NEAR(run_noise(std::vector<double>{103, 100, 101, 102, 101}), 3 * std::sqrt(2.0) / 2.326 * 0.03, 1e-12);
+  EXPECT_EQ(process_noise({{50, 50}, {20, 20}}), 0);
+  // Ranges of 0.4 and 0.3 us over 1.128; the row of 200 us does not count.
+  EXPECT_NEAR(process_noise({{50, 50.4}, {20.3, 20}, {200, 220}}), 3 * std::sqrt(2.0) * std::sqrt(0.125) / 1.128, 1e-9);
+  EXPECT_EQ(process_noise({{50}, {20}}), kAssumedProcessNoise) << "nothing was measured";
+  const auto noise_of = [](const RowSamples& a, const RowSamples& b) {
+    return batch_noise(a, a.cold_us, b, b.cold_us);
+  };
+  RowSamples steady, stepped;
+  steady.cold_us = {10, 10, 10, 10}, steady.cold_batches = {2, 2};
+  stepped.cold_us = {9, 9, 11, 11}, stepped.cold_batches = {2, 2};
+  EXPECT_EQ(noise_of(steady, steady), 0);
+  // Medians 9 and 11: s = sqrt 2, standard error 1.2533 x sqrt 2 / sqrt 2 = 1.2533 of 10.
+  EXPECT_NEAR(noise_of(steady, stepped), 3 * 0.12533, 1e-4);
+  stepped.cold_batches.clear();  // cut into as many pieces as there are samples: s = sqrt(4/3), over sqrt 4
+  EXPECT_NEAR(noise_of(steady, stepped), 3 * 0.12533 * std::sqrt(4.0 / 3) / 2, 1e-4);
+}
+
+TEST(Gate, NamesWhatIsMissingOrBroken) {
+  Rows before = rows_of(4, 100), after = before;
+  before.resize(3);                      // row 4 is new
+  after[0].status = Outcome::incorrect;  // broke
+  after[1].status = Outcome::throttled;  // could not be measured
+  const RunFiles a = synthetic_run(before, 1);
+  GateResult result = judged(a, synthetic_run(after, 2));
+  EXPECT_EQ(result.exit_code(), 1);
+  ASSERT_EQ(result.gaps.size(), 3u);
+  EXPECT_EQ(result.gaps[0].what, "ok in the baseline, incorrect in the candidate");
+  EXPECT_EQ(result.gaps[0].weight, GateGap::Weight::fails);
+  EXPECT_EQ(result.gaps[1].what, "ok in the baseline, throttled in the candidate");
+  EXPECT_EQ(result.gaps[2].what, "missing in the baseline, ok in the candidate");
+  after[0].status = Outcome::ok;
+  EXPECT_EQ(judged(a, synthetic_run(after, 2)).exit_code(), 2);
+  after[1].status = Outcome::ok;
+  EXPECT_EQ(judged(a, synthetic_run(after, 2)).exit_code(), 2) << "half of the rows is no baseline";
+  GateOptions lenient;
+  lenient.new_rows = true;
+  EXPECT_EQ(judged(a, synthetic_run(after, 2), {}, lenient).exit_code(), 0);
+  after[1].status = Outcome::cuda_error;
+  before[1].status = Outcome::cuda_error;  // broke before: named, and not this change's doing
+  result = judged(synthetic_run(before, 1), synthetic_run(after, 2), {}, lenient);
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_EQ(result.count(GateGap::Weight::noted), 2u);
+  after.resize(2), before[1].status = after[1].status = Outcome::unsupported_problem;
+  result = judged(synthetic_run(before, 1), synthetic_run(after, 2), {}, lenient);
+  EXPECT_EQ(result.exit_code(), 2) << "a row is missing in the candidate, whatever is allowed of new ones";
+  EXPECT_EQ(result.untimed, 1u);
+}
+
+TEST(Gate, RefusesWhatCannotBeCompared) {
+  const Rows rows = rows_of(2, 100);
+  const RunFiles a = synthetic_run(rows, 1);
+  EXPECT_NE(
+      refusal(a, synthetic_run(rows, 2, "abc", "Another GPU")).find("is of 'Test GPU', synthetic of 'Another GPU'"),
+      std::string::npos);
+  EXPECT_NE(refusal(a, synthetic_run({}, 2)).find("the run has no rows"), std::string::npos);
+  Rows half = rows;
+  for (SyntheticRow& row : half) row.dtype = "fp16";
+  EXPECT_NE(refusal(a, synthetic_run(half, 2)).find("synthetic has gemm in bf16; synthetic has gemm in fp16"),
+            std::string::npos);
+  RunFiles bare = synthetic_run(rows, 2);
+  bare.samples.clear();
+  EXPECT_NE(refusal(a, bare).find("samples.jsonl: no samples of the row gemm|"), std::string::npos);
+  RunFiles two = synthetic_run(rows, 2);
+  two.rows[1].device = "Another GPU";
+  EXPECT_NE(refusal(a, two).find("more than one device: Another GPU, Test GPU"), std::string::npos);
+}
+
+TEST(Gate, PutsTheWorstFirstAndAddsUpNetworks) {
+  Rows before = rows_of(5, 100), after = before;
+  after[1].us = 120, after[3].us = 150, after[4].us = 60;
+  const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
+  ASSERT_EQ(result.rows.size(), 5u);
+  EXPECT_EQ(result.rows[0].change.rows.a->problem, "m=4,n=64,k=64");
+  EXPECT_EQ(result.rows[1].change.rows.a->problem, "m=2,n=64,k=64");
+  EXPECT_EQ(result.rows[2].verdict, GateVerdict::improved);
+  ASSERT_EQ(result.totals.size(), 1u);
+  EXPECT_NEAR(result.totals[0].a.microseconds, 1000, 10);  // 5 x 100 us, twice a pass
+  EXPECT_NEAR(result.totals[0].b.microseconds, 1060, 10);
+  const std::string text = terminal_text(text_of(result)), markdown = markdown_text(text_of(result));
+  EXPECT_LT(text.find("m=4,n=64,k=64"), text.find("m=2,n=64,k=64"));
+  EXPECT_NE(text.find("5 rows compared: 2 regressed, 0 ambiguous, 1 improved, 2 pass"), std::string::npos);
+  EXPECT_NE(markdown.find("| regressed | gemm | m=4,n=64,k=64 | bf16 | ptx |"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find("### Totals of one forward pass"), std::string::npos);
+}
+
+TEST(Compare, PairsTwoVariants) {
+  Rows rows = rows_of(4, 100);
+  rows[1].variant = rows[3].variant = "tiled";
+  RunFiles run = synthetic_run(rows, 1);
+  for (SweepRow& row : run.rows) {  // two problems, each by both variants
+    auto samples = run.samples.extract(row.key());
+    row.problem = row.problem == "m=1,n=64,k=64" || row.problem == "m=2,n=64,k=64" ? "m=1,n=64,k=64" : "m=3,n=64,k=64";
+    samples.key() = row.key();
+    run.samples.insert(std::move(samples));
+  }
+  PairOptions options;
+  options.variant_a = "ptx", options.variant_b = "tiled";
+  const auto pairs = pair_rows(run, run, options);
+  ASSERT_EQ(pairs.size(), 2u);
+  for (const RowPair& pair : pairs) {
+    EXPECT_EQ(pair.a->variant, "ptx");
+    EXPECT_EQ(pair.b->variant, "tiled");
+    EXPECT_EQ(pair.a->problem, pair.b->problem);
+  }
+  options.variant_b = "naive";
+  EXPECT_THROW(pair_rows(run, run, options), std::runtime_error);
+  PairOptions filtered;
+  filtered.filter = std::regex("m=3.*tiled");
+  EXPECT_EQ(pair_rows(run, run, filtered).size(), 1u);
+  filtered.filter = std::regex("conv");
+  EXPECT_THROW(pair_rows(run, run, filtered), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace noisefloor

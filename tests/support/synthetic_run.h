@@ -1,0 +1,109 @@
+// Runs that no sweep made, for tests of what reads them: rows with samples around a given time.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "reports/csv.h"
+#include "reports/run_files.h"
+#include "reports/statistics.h"
+
+namespace noisefloor {
+
+struct SyntheticRow {
+  double us = 100;        // the true median
+  double spread = 0.004;  // relative standard deviation of a sample
+  double batch = 0.001;   // and of a whole batch
+  double mhz = 1980;
+  std::size_t samples = 50, per_batch = 10;
+  std::string op = "gemm", variant = "ptx", dtype = "bf16", network = "net-b1";
+  Outcome status = Outcome::ok;
+};
+
+// Row i is the problem m=<i+1>,n=64,k=64 with these samples; the same `seed` gives the same noise.
+inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned seed, const std::string& commit = "abc",
+                              const std::string& device = "Test GPU") {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  RunFiles run;
+  run.folder = "synthetic";
+  run.environment.schema = kRunSchema;
+  run.environment.device = device;
+  run.environment.commit = commit;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const SyntheticRow& want = wanted[i];
+    SweepRow row;
+    row.op = want.op;
+    row.variant = want.variant;
+    row.kind = "ptx";
+    row.dtype = want.dtype;
+    row.problem = fmt::format("m={},n=64,k=64", i + 1);
+    row.networks = want.network + ":2";
+    row.status = want.status;
+    row.device = device;
+    row.commit = commit;
+    row.flops = 1e6;
+    row.bytes = 1e5;
+    if (want.status == Outcome::ok) {
+      RowSamples samples;
+      double batch = 0;
+      for (std::size_t s = 0; s < want.samples; ++s) {
+        if (s % want.per_batch == 0) {
+          batch = want.batch * normal(random);
+          samples.cold_batches.push_back(0);
+          samples.cold_mhz.push_back(want.mhz);
+        }
+        ++samples.cold_batches.back();
+        samples.cold_us.push_back(want.us * std::max(0.1, 1 + batch + want.spread * normal(random)));
+      }
+      for (int s = 0; s < 10; ++s) samples.warm_us.push_back(want.us * 0.8 * (1 + want.spread * normal(random)));
+      row.time_cold_us = median(samples.cold_us);
+      row.time_cold_mad_us = median_absolute_deviation(samples.cold_us);
+      row.time_warm_us = median(samples.warm_us);
+      row.samples = static_cast<long>(want.samples);
+      row.stop = "converged";
+      row.sm_clock_mhz = want.mhz;
+      run.samples.emplace(row.key(), std::move(samples));
+    }
+    run.rows.push_back(std::move(row));
+  }
+  return run;
+}
+
+// The files of the run, as a sweep writes them.
+inline void write_run(const std::filesystem::path& folder, const RunFiles& run) {
+  std::filesystem::create_directories(folder);
+  std::string sweep = sweep_csv_header(), samples;
+  const auto list = [](const auto& values) {
+    std::string text;
+    for (const auto& value : values)
+      text += fmt::format("{}{:.7g}", text.empty() ? "" : ",", static_cast<double>(value));
+    return "[" + text + "]";
+  };
+  for (const SweepRow& row : run.rows) {
+    sweep += to_csv(row);
+    const auto found = run.samples.find(row.key());
+    if (found == run.samples.end()) continue;
+    const RowSamples& taken = found->second;
+    samples += fmt::format(
+        R"({{"op":"{}","dtype":"{}","problem":"{}","variant":"{}","cold_us":{},"warm_us":{},"cold_batches":{},"cold_mhz":{}}})",
+        row.op, row.dtype, row.problem, row.variant, list(taken.cold_us), list(taken.warm_us), list(taken.cold_batches),
+        list(taken.cold_mhz));
+    samples += "\n";
+  }
+  write_atomically(folder / "sweep.csv", sweep);
+  write_atomically(folder / "samples.jsonl", samples);
+  write_atomically(folder / "env.json",
+                   fmt::format(R"({{"schema": {}, "device": "{}", "commit": "{}", "command_lines": []}})"
+                               "\n",
+                               run.environment.schema, run.environment.device, run.environment.commit));
+}
+
+}  // namespace noisefloor
