@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "kernels/attention/attention.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/edm_precondition/edm_precondition.h"
 #include "kernels/elementwise/elementwise.h"
@@ -11,12 +12,15 @@
 #include "kernels/q_sample/q_sample.h"
 #include "kernels/resample/resample.h"
 #include "kernels/sampler_step/sampler_step.h"
+#include "kernels/temporal_attention/temporal_attention.h"
 #include "kernels/timestep_embedding/timestep_embedding.h"
 
 namespace noisefloor {
 
 std::span<const Op> catalogue() {
   static const std::vector<Op> ops = {
+      make_op<attention::Definition>(),
+      make_op<temporal_attention::Definition>(),
       make_op<gemm::Definition>(),
       make_op<conv2d::Definition>(),
       make_op<groupnorm::Definition>(),

@@ -22,4 +22,13 @@ Launcher launch_host;
 inline constexpr std::int64_t kNaiveRows = 8;  // queries of a block
 Launcher launch_naive;
 
+Launcher launch_tiled;
+
+Launcher launch_tensor_core_sm80;
+
+Launcher launch_ptx_sm90a;
+
+inline constexpr std::int64_t kShortKeys = 80;  // that ptx_sm90a_short takes
+Launcher launch_ptx_short_sm90a;
+
 }  // namespace noisefloor::attention

@@ -42,6 +42,17 @@ bool find_swizzle(std::size_t row_bytes, CUtensorMapSwizzle& swizzle) {
   }
 }
 
+Status find_encoder(PFN_cuTensorMapEncodeTiled_v12000& encode) {
+  void* symbol = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  NOISEFLOOR_CUDA(
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &symbol, kDriverVersion, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess || symbol == nullptr)
+    return failure(StatusCode::cuda_error, "the driver has no cuTensorMapEncodeTiled");
+  encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(symbol);
+  return success();
+}
+
 }  // namespace
 
 Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
@@ -52,14 +63,8 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
   if (matrix.swizzle && !find_swizzle(row_bytes, swizzle))
     return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
 
-  void* symbol = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  NOISEFLOOR_CUDA(
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &symbol, kDriverVersion, cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess || symbol == nullptr)
-    return failure(StatusCode::cuda_error, "the driver has no cuTensorMapEncodeTiled");
-  const auto encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(symbol);
-
+  PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
+  if (const Status status = find_encoder(encode); !status.ok()) return status;
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(matrix.columns) * size_of(matrix.dtype)};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows)};
@@ -67,6 +72,32 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
   const CUresult result = encode(&map, type, 2, const_cast<void*>(matrix.data), extents, strides, box, element_strides,
                                  CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
+  return success();
+}
+
+Status encode_tensor_map(CUtensorMap& map, const StridedMap& tensor) {
+  CUtensorMapDataType type;
+  if (!find_type(tensor.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
+  if (tensor.rank < 2 || tensor.rank > 5) return failure(StatusCode::invalid_argument, "TMA: needs rank 2 to 5");
+  const std::size_t element = size_of(tensor.dtype);
+  CUtensorMapSwizzle swizzle;
+  if (!find_swizzle(static_cast<std::size_t>(tensor.box[0]) * element, swizzle))
+    return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
+  PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
+  if (const Status status = find_encoder(encode); !status.ok()) return status;
+
+  cuuint64_t extents[5], strides[4];
+  cuuint32_t box[5];
+  for (int i = 0; i < tensor.rank; ++i) {
+    extents[i] = static_cast<cuuint64_t>(tensor.extents[i]);
+    box[i] = static_cast<cuuint32_t>(tensor.box[i]);
+    if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(tensor.strides[i - 1]) * element;
+  }
+  const cuuint32_t element_strides[] = {1, 1, 1, 1, 1};
+  const CUresult result = encode(&map, type, static_cast<cuuint32_t>(tensor.rank), const_cast<void*>(tensor.data),
+                                 extents, strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
   return success();
 }

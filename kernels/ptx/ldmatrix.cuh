@@ -5,12 +5,9 @@
 
 #include <cstdint>
 
-namespace noisefloor::ptx {
+#include "kernels/ptx/shared.cuh"
 
-// The 32-bit address that shared-memory instructions take.
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace noisefloor::ptx {
 
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -4,11 +4,9 @@
 
 #include <cstdint>
 
-namespace noisefloor::ptx {
+#include "kernels/ptx/shared.cuh"
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace noisefloor::ptx {
 
 // mbarrier.init: phase 0, `count` arrivals complete a phase.
 __device__ __forceinline__ void mbarrier_init(std::uint32_t barrier, std::uint32_t count) {

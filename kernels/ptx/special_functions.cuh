@@ -1,5 +1,5 @@
 // The special function unit's approximations, subnormals flushed to zero: one instruction each, where CUDA's own
-// functions guard the range with several. PTX ISA, "rcp", "tanh". sm_75 and newer.
+// functions guard the range with several. PTX ISA, "rcp", "ex2", "tanh". sm_75 and newer.
 #pragma once
 
 namespace noisefloor::ptx {
@@ -8,6 +8,13 @@ namespace noisefloor::ptx {
 __device__ __forceinline__ float rcp_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 2^x within a relative error of 2^-22; 0 for -infinity.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

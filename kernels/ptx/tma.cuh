@@ -37,6 +37,44 @@ __device__ __forceinline__ void tma_load_2d_multicast(std::uint32_t destination,
       : "memory");
 }
 
+// cp.async.bulk.tensor.4d, global to the block's shared memory; coordinates from the contiguous one outwards.
+__device__ __forceinline__ void tma_load_4d(std::uint32_t destination, const CUtensorMap* map, std::uint32_t barrier,
+                                            std::int32_t x, std::int32_t y, std::int32_t z, std::int32_t w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+
+// cp.async.bulk.tensor.5d, likewise.
+__device__ __forceinline__ void tma_load_5d(std::uint32_t destination, const CUtensorMap* map, std::uint32_t barrier,
+                                            std::int32_t x, std::int32_t y, std::int32_t z, std::int32_t w,
+                                            std::int32_t v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, "
+      "%7}], [%2];" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+      : "memory");
+}
+
+// cp.async.bulk.tensor.5d, shared memory to global; elements outside the tensor are not written.
+__device__ __forceinline__ void tma_store_5d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
+                                             std::int32_t y, std::int32_t z, std::int32_t w, std::int32_t v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+      "r"(source), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+      : "memory");
+}
+
+// cp.async.bulk.tensor.4d, shared memory to global; elements outside the tensor are not written.
+__device__ __forceinline__ void tma_store_4d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
+                                             std::int32_t y, std::int32_t z, std::int32_t w) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+               "r"(source), "r"(x), "r"(y), "r"(z), "r"(w)
+               : "memory");
+}
+
 // cp.async.bulk.tensor.2d, shared memory to global; elements outside the tensor are not written.
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
                                              std::int32_t y) {

@@ -20,4 +20,12 @@ Launcher launch_host;
 inline constexpr std::int64_t kNaiveRows = 8;  // queries of a block
 Launcher launch_naive;
 
+inline constexpr std::int64_t kTiledUnits = 4;  // sequences of a block
+Launcher launch_tiled;
+
+inline constexpr std::int64_t kSm80Units = 8;  // sequences of a block
+Launcher launch_tensor_core_sm80;
+
+Launcher launch_ptx_sm90a;
+
 }  // namespace noisefloor::temporal_attention

@@ -32,6 +32,7 @@ struct Problem {
   Layout layout = Layout::separate;
   double scale = 0;  // 0: 1 / sqrt(dim)
 
+  std::int64_t units() const { return batch * hw * heads; }  // sequences, each of `frames` queries and keys
   Shape shape() const { return attention::make_shape(layout, batch, hw, heads, frames, frames, dim, scale); }
 };
 

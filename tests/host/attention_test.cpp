@@ -239,6 +239,34 @@ TEST(Attention, ProblemsThatMakeNoSenseAreRefused) {
             std::string::npos);
 }
 
+std::string refusal(const Op& op, const std::string& variant, const std::string& text, DType dtype) {
+  for (const AnyVariant& row : op.variants)
+    if (row.name == variant) {
+      const Support support = row.can_run(op.parse(text), dtype);
+      return support ? "" : support.reason;
+    }
+  return "no variant " + variant;
+}
+
+TEST(Attention, RungsSayWhatTheyCannotRead) {
+  const std::string plain = "batch=2,heads=3,seq_q=65,seq_kv=81,dim=40";
+  const std::string interleaved = "batch=2,heads=3,seq_q=65,seq_kv=65,dim=40,layout=packed_hd3";
+  for (const std::string variant : {"tensor_core_sm80", "ptx_sm90a"}) {
+    EXPECT_EQ(refusal(attention_op(), variant, plain, DType::bf16), "");
+    EXPECT_NE(refusal(attention_op(), variant, plain, DType::fp32).find("bf16"), std::string::npos);
+    EXPECT_NE(refusal(attention_op(), variant, interleaved, DType::bf16).find("packed_3hd"), std::string::npos);
+    EXPECT_NE(refusal(attention_op(), variant, "batch=1,heads=1,seq_q=1,seq_kv=1,dim=20", DType::fp16).find("8"),
+              std::string::npos);
+    EXPECT_NE(refusal(temporal_op(), variant, "batch=1,frames=3,hw=2,heads=1,dim=8,layout=packed_hd3", DType::bf16)
+                  .find("packed_3hd"),
+              std::string::npos);
+  }
+  EXPECT_NE(refusal(attention_op(), "ptx_sm90a_short", plain, DType::bf16).find("80"), std::string::npos);
+  EXPECT_EQ(refusal(attention_op(), "ptx_sm90a_short", "batch=2,heads=3,seq_q=65,seq_kv=80,dim=40", DType::bf16), "");
+  for (const std::string variant : {"host", "naive", "tiled"})
+    EXPECT_EQ(refusal(attention_op(), variant, interleaved, DType::fp32), "");
+}
+
 TEST(Attention, CostCountsBothProductsAndEachTensorOnce) {
   const Cost cost =
       attention_op().cost(attention_op().parse("batch=2,heads=8,seq_q=4096,seq_kv=77,dim=40"), DType::bf16);

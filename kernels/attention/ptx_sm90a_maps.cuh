@@ -1,0 +1,46 @@
+// The tensor maps of the ptx_sm90a kernels of attention, heads read and written where they lie, by strides; and the
+// other argument.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/ptx_sm90a_tile.cuh"
+#include "kernels/core/tensor_map.h"
+
+namespace noisefloor::attention {
+
+// Boxes of `rows` tokens of one head, 64 elements wide; elements past the head size and tokens past `seq` are zeros.
+inline Status encode_view(CUtensorMap& map, DType dtype, const void* data, const Shape& shape, const View& view,
+                          std::int64_t seq, int rows) {
+  const void* start = static_cast<const char*>(data) + view.offset * static_cast<std::int64_t>(size_of(dtype));
+  return encode_tensor_map(map, StridedMap{dtype,
+                                           start,
+                                           4,
+                                           {shape.dim, shape.heads, seq, shape.outer},
+                                           {view.head, view.seq, view.outer},
+                                           {64, 1, rows, 1}});
+}
+
+struct Maps {
+  CUtensorMap q, k, v, out;
+};
+
+// Boxes of `query_rows` queries, `key_rows` keys and values, and 64 outputs.
+inline Status encode_maps(Maps& maps, DType dtype, const Shape& shape, const Tensors& t, int query_rows, int key_rows) {
+  if (const Status s = encode_view(maps.q, dtype, t.q, shape, shape.q, shape.seq_q, query_rows); !s.ok()) return s;
+  if (const Status s = encode_view(maps.k, dtype, t.k, shape, shape.k, shape.seq_kv, key_rows); !s.ok()) return s;
+  if (const Status s = encode_view(maps.v, dtype, t.v, shape, shape.v, shape.seq_kv, key_rows); !s.ok()) return s;
+  return encode_view(maps.out, dtype, t.out, shape, shape.out, shape.seq_q, 64);
+}
+
+inline Arguments make_arguments(const Problem& problem, const Tensors& t) {
+  constexpr float kLog2E = 1.44269504f;
+  const float scale = problem.shape().scale;
+  return {static_cast<int>(problem.heads),
+          static_cast<int>(problem.seq_q),
+          static_cast<int>(problem.seq_kv),
+          scale,
+          scale * kLog2E,
+          t.lse};
+}
+
+}  // namespace noisefloor::attention
