@@ -8,6 +8,8 @@ Baseline gemm_baseline();
 }  // namespace noisefloor::cublaslt
 
 namespace noisefloor::cudnn {
+Baseline attention_baseline();
 Baseline groupnorm_baseline();
 Baseline sampler_step_baseline();
+Baseline temporal_attention_baseline();
 }  // namespace noisefloor::cudnn

@@ -123,6 +123,13 @@ int Graph::pointwise(Pointwise operation, int a, int b) {
   return state_->add(state_->graph.pointwise(state_->at(a), state_->at(b), attributes));
 }
 
+Graph::Attention Graph::attention(int q, int k, int v, float scale, bool lse) {
+  const auto attributes = fe::graph::SDPA_attributes().set_generate_stats(lse).set_attn_scale(scale);
+  const auto [out, stats] = state_->graph.sdpa(state_->at(q), state_->at(k), state_->at(v), attributes);
+  const int node = state_->add(out);
+  return {node, lse ? state_->add(stats) : -1};
+}
+
 void Graph::output(int node, DType dtype, const Layout& layout) {
   const Node tensor = state_->at(node);
   tensor->set_output(true).set_data_type(data_type(dtype)).set_dim(layout.extents).set_stride(layout.strides);

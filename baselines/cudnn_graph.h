@@ -1,4 +1,4 @@
-// A graph of pointwise operations for cuDNN, without its headers: cudnn_frontend.h takes
+// A graph of pointwise operations or attention for cuDNN, without its headers: cudnn_frontend.h takes
 // more than a minute to compile, so cudnn_graph.cpp alone includes it. A build without cuDNN has
 // cudnn_graph_missing.cpp in its place.
 #pragma once
@@ -36,6 +36,12 @@ class Graph {
   int scalar(float value);  // passed by value
   int pointwise(Pointwise operation, int a);
   int pointwise(Pointwise operation, int a, int b);
+  // softmax(q k^T scale) v of tensors [batch, heads, sequence, head size]; `lse` [batch, heads, sequence, 1] where it
+  // is asked for, else -1.
+  struct Attention {
+    int out, lse;
+  };
+  Attention attention(int q, int k, int v, float scale, bool lse);
   void output(int node, DType dtype, const Layout& layout);
 
   // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guess first,

@@ -28,6 +28,9 @@ int Graph::pointwise(Pointwise, int) {
 int Graph::pointwise(Pointwise, int, int) {
   missing();
 }
+Graph::Attention Graph::attention(int, int, int, float, bool) {
+  missing();
+}
 void Graph::output(int, DType, const Layout&) {
   missing();
 }

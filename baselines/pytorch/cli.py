@@ -7,9 +7,8 @@ import sys
 
 from baselines.pytorch.errors import CannotRun
 from baselines.pytorch.problems import ask_program, in_networks, parse_problems
+from baselines.pytorch.variants import OF_OP, OPS, VARIANTS
 
-OPS = ("gemm", "groupnorm", "sampler_step")
-VARIANTS = ("torch_eager", "torch_compile")
 DTYPES = ("bf16", "fp16", "fp32")
 DESCRIPTION = """Appends PyTorch's rows to a noisefloor run folder. Exit codes: 0 done, 1 a row is incorrect or failed on the device,
 2 could not do what was asked."""
@@ -69,9 +68,9 @@ def _import_torch(device):
 
 
 def _list():
-    print("op            variants")
-    for op in OPS:
-        print(f"{op:<13} {', '.join(VARIANTS)}")
+    print("op                 variants")
+    for op, variants in OF_OP.items():
+        print(f"{op:<18} {', '.join(variants)}")
     try:
         _import_torch(0)
         import torch

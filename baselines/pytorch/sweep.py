@@ -13,9 +13,9 @@ from baselines.pytorch.ops import OPS
 from baselines.pytorch.rows import RunFolder
 from baselines.pytorch.stopping import median_absolute_deviation
 from baselines.pytorch.timing import Timer
+from baselines.pytorch.variants import COMMON, OF_OP
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-VARIANTS = ("torch_eager", "torch_compile")
 SEED = 0
 
 
@@ -51,7 +51,7 @@ def order(problems, dtypes, variants):
         for variant in variants
         for problem in frequent_first
         for dtype in dtypes
-        if problem.op in OPS and dtype in problem.costs
+        if problem.op in OPS and dtype in problem.costs and variant in OF_OP[problem.op]
     ]
 
 
@@ -131,7 +131,7 @@ class Sweep:
         generator = torch.Generator(self.device).manual_seed(SEED)
         with torch.no_grad():
             inputs = op.make_inputs(problem, DTYPES[dtype], self.device, generator)
-            function = self._function(op.build(problem), inputs, variant)
+            function = self._function(op, problem, inputs, variant)
             if isinstance(function, str):
                 row.update(status="not_built", reason=function)
                 return None
@@ -163,8 +163,11 @@ class Sweep:
                 self._crosscheck(row, lambda: function(inputs))
         return {"cold_us": timing.cold_us, "warm_us": timing.warm_us}
 
-    def _function(self, run, inputs, variant):
+    def _function(self, op, problem, inputs, variant):
         """What to time, or why there is none."""
+        if variant not in COMMON:
+            return op.build_variant(problem, variant)
+        run = op.build(problem)
         if variant == "torch_eager":
             return run
         began = time.monotonic()

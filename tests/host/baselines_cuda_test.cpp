@@ -39,6 +39,13 @@ TEST(Baselines, CudnnSaysWhatItCannotExpress) {
   EXPECT_EQ(refusal("sampler_step", "batch=2,elements=4096,solver=ddpm,noise=given"), "");
   EXPECT_NE(refusal("sampler_step", "batch=2,elements=4096,solver=ddpm,noise=drawn").find("Philox"), std::string::npos);
   EXPECT_NE(refusal("sampler_step", "batch=1,elements=3,solver=ddim,guidance=2").find("aligned"), std::string::npos);
+  EXPECT_EQ(refusal("attention", "batch=2,heads=8,seq_q=64,seq_kv=77,dim=40,lse=1"), "");
+  EXPECT_NE(refusal("attention", "batch=2,heads=8,seq_q=64,seq_kv=77,dim=20").find("multiple of 8"), std::string::npos);
+  EXPECT_NE(refusal("attention", "batch=2,heads=8,seq_q=64,seq_kv=64,dim=40,layout=packed_hd3").find("contiguous"),
+            std::string::npos);
+  EXPECT_EQ(refusal("temporal_attention", "batch=2,frames=14,hw=9,heads=5,dim=64,layout=packed_h3d"), "");
+  EXPECT_NE(refusal("temporal_attention", "batch=2,frames=14,hw=9,heads=5,dim=64,layout=packed_3hd").find("far apart"),
+            std::string::npos);
   EXPECT_NE(refusal("groupnorm", "n=2,hw=64,channels=64,groups=32").find("groups"), std::string::npos);
 }
 

@@ -4,10 +4,12 @@ roundings(problem, compiled) -> times that a result is rounded into its dtype on
     Inductor fuses; need not be whole
 make_inputs(problem, dtype, device, generator) -> dict of tensors; raises Unsupported
 build(problem) -> function(inputs) -> tuple of tensors, as a PyTorch user writes it; what eager runs and torch.compile compiles
+build_variant(problem, variant) -> the same, for the rows of an op that are neither eager nor compiled (variants.py); may raise Unsupported when
+    called
 reference(problem, inputs) -> the result in fp64 from plain formulas of its own, not from build's; None where it is random
 check(problem, inputs, outputs) -> str: what is wrong with a random result, or ""  (only where reference gives None)
 """
 
-from baselines.pytorch.ops import gemm, groupnorm, sampler_step
+from baselines.pytorch.ops import attention, gemm, groupnorm, sampler_step, temporal_attention
 
-OPS = {"gemm": gemm, "groupnorm": groupnorm, "sampler_step": sampler_step}
+OPS = {"attention": attention, "gemm": gemm, "groupnorm": groupnorm, "sampler_step": sampler_step, "temporal_attention": temporal_attention}

@@ -1,0 +1,100 @@
+// attention and temporal_attention as cuDNN's SDPA operation (the fused flash-attention engines of cuDNN 8.9 and
+// newer), autotuned over the engine configurations that it offers. Tensors are read in place, by strides, as ours are.
+//
+// The operation takes four dimensions, [batch, heads, sequence, head size]. For frames as the sequence, every pixel's
+// heads count as heads: that needs the heads of neighbouring pixels to be equally far apart, which they are when Q, K
+// and V are separate tensors or packed as packed_h3d.
+
+#include <vector>
+
+#include "baselines/catalogue.h"
+#include "baselines/cudnn_graph.h"
+#include "baselines/cudnn_run.h"
+#include "kernels/attention/attention.h"
+#include "kernels/temporal_attention/temporal_attention.h"
+
+namespace noisefloor::cudnn {
+namespace {
+
+using attention::Layout;
+using attention::Shape;
+using attention::View;
+using AttentionProblem = attention::Problem;
+using TemporalProblem = temporal_attention::Problem;
+
+Support can_run_heads(Layout layout, std::int64_t dim, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("cuDNN's SDPA takes bf16 and fp16, not fp32");
+  if (dim % 8 != 0) return unsupported("cuDNN's SDPA needs a head size that is a multiple of 8");
+  if (layout == Layout::packed_hd3) return unsupported("cuDNN's SDPA needs the elements of a head to be contiguous");
+  return supported();
+}
+
+Support can_run_attention(const AnyProblem& any, DType dtype) {
+  const auto& problem = any.as<AttentionProblem>();
+  return can_run_heads(problem.layout, problem.dim, dtype);
+}
+
+Support can_run_temporal(const AnyProblem& any, DType dtype) {
+  const auto& problem = any.as<TemporalProblem>();
+  if (problem.layout == Layout::packed_3hd && problem.hw > 1)
+    return unsupported("cuDNN's SDPA cannot describe packed_3hd: pixels and heads are not equally far apart");
+  return can_run_heads(problem.layout, problem.dim, dtype);
+}
+
+// [outer, inner * heads, seq, dim]; `seq` is the number of tokens of this tensor.
+struct Operand {
+  cudnn::Layout layout;
+  std::int64_t offset;  // elements
+};
+
+Operand operand(const Shape& shape, const View& view, std::int64_t seq) {
+  return {{{shape.outer, shape.inner * shape.heads, seq, shape.dim}, {view.outer, view.head, view.seq, view.element}},
+          view.offset};
+}
+
+std::unique_ptr<BaselineRun> create(const Shape& shape, DType dtype, bool packed, bool lse) {
+  auto graph = std::make_unique<Graph>();
+  const Operand q = operand(shape, shape.q, shape.seq_q), k = operand(shape, shape.k, shape.seq_kv),
+                v = operand(shape, shape.v, shape.seq_kv), out = operand(shape, shape.out, shape.seq_q);
+  const int query = graph->input(dtype, q.layout), key = graph->input(dtype, k.layout),
+            value = graph->input(dtype, v.layout);
+  const Graph::Attention nodes = graph->attention(query, key, value, shape.scale, lse);
+  graph->output(nodes.out, dtype, out.layout);
+  if (lse)
+    graph->output(nodes.lse, DType::fp32,
+                  {{shape.outer, shape.heads, shape.seq_q, 1}, {shape.heads * shape.seq_q, shape.seq_q, 1, 1}});
+
+  const std::int64_t element = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t offsets[] = {q.offset * element, k.offset * element, v.offset * element};
+  return std::make_unique<GraphRun>(std::move(graph), [=, offset_q = offsets[0], offset_k = offsets[1],
+                                                       offset_v = offsets[2]](std::span<void* const> pointers) {
+    const auto at = [&](std::size_t tensor, std::int64_t offset) {
+      return static_cast<void*>(static_cast<char*>(pointers[tensor]) + offset);
+    };
+    std::vector<void*> bound{at(0, offset_q), at(packed ? 0 : 1, offset_k), at(packed ? 0 : 2, offset_v)};
+    for (std::size_t i = packed ? 1 : 3; i < pointers.size(); ++i) bound.push_back(pointers[i]);
+    return bound;
+  });
+}
+
+std::unique_ptr<BaselineRun> create_attention(const AnyProblem& any, DType dtype, const DeviceInfo&) {
+  const auto& problem = any.as<AttentionProblem>();
+  return create(problem.shape(), dtype, is_packed(problem.layout), problem.lse);
+}
+
+std::unique_ptr<BaselineRun> create_temporal(const AnyProblem& any, DType dtype, const DeviceInfo&) {
+  const auto& problem = any.as<TemporalProblem>();
+  return create(problem.shape(), dtype, is_packed(problem.layout), false);
+}
+
+}  // namespace
+
+Baseline attention_baseline() {
+  return {"attention", "cudnn", can_run_attention, create_attention};
+}
+
+Baseline temporal_attention_baseline() {
+  return {"temporal_attention", "cudnn", can_run_temporal, create_temporal};
+}
+
+}  // namespace noisefloor::cudnn

@@ -1,0 +1,9 @@
+"""Which rows each op has. Knows nothing of PyTorch."""
+
+COMMON = ("torch_eager", "torch_compile")
+# One row per backend of scaled_dot_product_attention, which would otherwise choose one of them by itself.
+SDPA = ("torch_flash", "torch_cudnn", "torch_efficient")
+
+OF_OP = {"attention": SDPA, "temporal_attention": SDPA, "gemm": COMMON, "groupnorm": COMMON, "sampler_step": COMMON}
+OPS = tuple(OF_OP)
+VARIANTS = (*COMMON, *SDPA)
