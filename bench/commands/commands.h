@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure/candidate.h"
 #include "bench/platform/platform.h"
 #include "kernels/core/op.h"
 
@@ -30,6 +31,7 @@ void add_roofline_command(CLI::App& app, CommandResult result);
 void add_history_command(CLI::App& app, CommandResult result);
 void add_gate_command(CLI::App& app, CommandResult result);
 void add_compare_command(CLI::App& app, CommandResult result);
+void add_crosscheck_command(CLI::App& app, CommandResult result);
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;
@@ -39,8 +41,11 @@ constexpr int kCouldNot = 2;
 // InvalidInput or DeviceError.
 std::unique_ptr<Platform> open_platform(const std::string& device);
 
-const Op& require_op(const std::string& name);                 // throws InvalidInput with "did you mean"
-DType require_dtype(const Op& op, const std::string& name);    // likewise
+const Op& require_op(const std::string& name);                       // throws InvalidInput with "did you mean"
+DType require_dtype(const Op& op, const std::string& name);          // likewise
+Candidate require_candidate(const Op& op, const std::string& name);  // a variant or baseline; likewise
+// A case by its name, as --benchmark_list_tests prints it: op/problem/dtype/variant. Throws InvalidInput.
+Case require_case(const std::string& name);
 std::vector<std::string> split_list(const std::string& text);  // "a,b" -> {"a", "b"}
 
 }  // namespace noisefloor

@@ -40,6 +40,33 @@ DType require_dtype(const Op& op, const std::string& name) {
   return *dtype;
 }
 
+Candidate require_candidate(const Op& op, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates_of(op)) {
+    if (candidate.name == name) return candidate;
+    names.push_back(candidate.name);
+  }
+  throw InvalidInput(fmt::format("op '{}' has no variant '{}'; it has {}{}", op.name, name, fmt::join(names, ", "),
+                                 did_you_mean(name, names)));
+}
+
+Case require_case(const std::string& name) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('/', begin), name.size());
+    parts.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (parts.size() != 4)
+    throw InvalidInput(
+        fmt::format("'{}' is no case: it should be op/problem/dtype/variant, as "
+                    "noisefloor sweep --benchmark_list_tests prints it",
+                    name));
+  const Op& op = require_op(parts[0]);
+  const AnyProblem problem = op.parse(parts[1]);
+  return {require_candidate(op, parts[3]), problem, require_dtype(op, parts[2]), op.print(problem), ""};
+}
+
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> items;
   std::size_t begin = 0;

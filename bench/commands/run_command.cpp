@@ -1,46 +1,55 @@
-// noisefloor run: one problem, given as text, on random data.
+// noisefloor run: one problem, given as text or by a user's tensors.
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
 #include "bench/counters/nvtx.h"
 #include "bench/measure/build_info.h"
 #include "bench/measure/case_runner.h"
+#include "bench/user_tensors.h"
 #include "reports/roofline.h"
 
 namespace noisefloor {
 namespace {
 
 struct RunArguments {
-  std::string op, problem, variant = "all", dtype = "bf16", device, counters = "auto";
+  std::string op, problem, variant, dtype, device, counters = "auto", input, output, random;
   std::uint64_t seed = 1;
   bool profile = false;
 };
 
-std::vector<Candidate> chosen_candidates(const Op& op, const std::string& name, bool host) {
-  std::vector<Candidate> chosen;
-  std::vector<std::string> names;
-  for (const Candidate& candidate : candidates_of(op)) {
-    names.push_back(candidate.name);
-    if (name == candidate.name || (name == "all" && (candidate.kind == Kind::host) == host))
-      chosen.push_back(candidate);
-  }
-  if (chosen.empty())
-    throw InvalidInput(fmt::format("op '{}' has no variant '{}'; it has all, {}{}", op.name, name,
-                                   fmt::join(names, ", "), did_you_mean(name, names)));
-  return chosen;
+// What is to be run, and on what.
+struct Task {
+  const Op* op = nullptr;
+  AnyProblem problem;
+  DType dtype = DType::bf16;
+  std::vector<Candidate> candidates;
+  std::unique_ptr<SafetensorsFile> file;  // holds the bytes of `given`
+  GivenTensors given;
+  std::uint64_t seed = 1;
+
+  Case case_of(const Candidate& candidate) const { return {candidate, problem, dtype, op->print(problem), ""}; }
+};
+
+std::vector<Candidate> all_candidates(const Op& op, bool host) {
+  std::vector<Candidate> all = candidates_of(op);
+  std::erase_if(all, [&](const Candidate& candidate) { return (candidate.kind == Kind::host) != host; });
+  return all;
 }
 
 // One verified launch, on cold caches, in an NVTX range named by the case and with nothing else in it: what a profiler
 // wants. The timing's gate would wait for ever under a profiler that runs kernels one by one.
-int profile(Platform& platform, const Op& op, const AnyProblem& problem, DType dtype,
-            const std::vector<Candidate>& candidates, std::uint64_t seed) {
-  Fixture fixture(platform, op, problem, dtype, seed);
+int profile(Platform& platform, const Task& task) {
+  Fixture fixture(platform, *task.op, task.problem, task.dtype, task.seed, task.given);
   Verifier verifier(fixture);
   bool wrong = false;
   int launched = 0;
-  for (const Candidate& candidate : candidates) {
-    const Case test_case{candidate, problem, dtype, op.print(problem), ""};
+  for (const Candidate& candidate : task.candidates) {
+    const Case test_case = task.case_of(candidate);
     if (const auto row = refused(test_case, platform.description(), platform.arch_text())) {
       fmt::print("{}: {}: {}\n", candidate.name, to_string(row->status), row->reason);
       continue;
@@ -67,19 +76,132 @@ int profile(Platform& platform, const Op& op, const AnyProblem& problem, DType d
   return wrong ? kNotSo : launched > 0 ? kDone : kCouldNot;
 }
 
+// The outputs that --output writes: those of the best rung that is right (the ladder has it last), or of the last
+// baseline where none of ours is.
+class Outputs {
+ public:
+  void take(Fixture& fixture) { latest_ = download_outputs(fixture, latest_bytes_); }
+  void settle(const Case& test_case, const CaseResult& result) {
+    const bool right = result.row.status == Outcome::ok || result.row.status == Outcome::throttled;
+    const bool own = test_case.candidate.kind != Kind::baseline;
+    if (!right || latest_.empty() || (has_own_ && !own)) return;
+    has_own_ = own;
+    kept_ = test_case;
+    tensors_ = std::move(latest_);
+    bytes_ = std::move(latest_bytes_);  // the tensors' spans stay: moving a vector moves no bytes
+    latest_.clear();
+  }
+  // Prints what became of the file.
+  void write(const std::string& path) const {
+    if (!kept_) {
+      fmt::print(stderr, "{} is not written: no variant gave a right output\n", path);
+      return;
+    }
+    write_safetensors(path, tensors_,
+                      {{"op", kept_->op().name},
+                       {"problem", kept_->text},
+                       {"dtype", to_string(kept_->dtype)},
+                       {"variant", kept_->candidate.name},
+                       {"noisefloor", fmt::format("{} {}", build_info().version, build_info().commit)}});
+    fmt::print("{}: the output of {}", path, kept_->candidate.name);
+    for (const FileTensor& tensor : tensors_) fmt::print(", {} {}", tensor.name, tensor.text());
+    fmt::print("\n");
+  }
+
+ private:
+  std::vector<FileTensor> latest_, tensors_;
+  std::vector<std::vector<std::byte>> latest_bytes_, bytes_;
+  std::optional<Case> kept_;
+  bool has_own_ = false;
+};
+
+// Before anything runs: a run of minutes shall not end with a name that cannot be written.
+void require_writable(const std::string& output, const std::string& input) {
+  std::error_code error;
+  const std::filesystem::path path(output);
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    throw InvalidInput(fmt::format("--output: '{}' is not a regular file", output));
+  if (!std::filesystem::is_directory(folder, error) || access(folder.c_str(), W_OK) != 0)
+    throw InvalidInput(fmt::format("--output: '{}' cannot be written: no such folder, or not writable", output));
+  if (!input.empty() && std::filesystem::equivalent(output, input, error))
+    throw InvalidInput(fmt::format("--output: '{}' is the input", output));
+}
+
+// Candidates are left out where all of the platform's are to run.
+Task task_of(const RunArguments& arguments) {
+  Task task;
+  task.seed = arguments.seed;
+  if (arguments.op.find('/') != std::string::npos) {
+    if (!arguments.problem.empty() || !arguments.variant.empty() || !arguments.dtype.empty() ||
+        !arguments.input.empty())
+      throw InvalidInput(
+          "a case names problem, dtype and variant: leave out --problem, --dtype, --variant and --input");
+    const Case test_case = require_case(arguments.op);
+    task.op = test_case.candidate.op;
+    task.problem = test_case.problem;
+    task.dtype = test_case.dtype;
+    task.candidates = {test_case.candidate};
+    return task;
+  }
+  task.op = &require_op(arguments.op);
+  if (!arguments.variant.empty() && arguments.variant != "all")
+    task.candidates = {require_candidate(*task.op, arguments.variant)};
+  std::optional<DType> dtype;
+  if (!arguments.dtype.empty()) dtype = require_dtype(*task.op, arguments.dtype);
+  if (arguments.input.empty()) {
+    if (arguments.problem.empty()) throw InvalidInput("give --problem, or --input with the tensors");
+    if (!arguments.random.empty()) throw InvalidInput("--random names inputs that --input lacks; there is no --input");
+    task.problem = task.op->parse(arguments.problem);
+    task.dtype = dtype.value_or(task.op->dtypes.front());
+    return task;
+  }
+  task.file = std::make_unique<SafetensorsFile>(arguments.input);
+  const UserTensors user =
+      bind_user_tensors(*task.op, *task.file, arguments.input, split_problem_text(arguments.problem), dtype,
+                        split_list(arguments.random));
+  task.problem = user.problem;
+  task.dtype = user.dtype;
+  task.given = user.given;
+  fmt::print(stderr, "{}: {} {}, {}\n", arguments.input, task.op->name, task.op->print(task.problem),
+             to_string(task.dtype));
+  return task;
+}
+
+void print_details(const CaseResult& result) {
+  const SweepRow& row = result.row;
+  if (!row.tolerance) return;  // nothing ran
+  fmt::print("{}: max error {:.2g} (allowed {:.2g}), relative L2 error {:.2g} (allowed {:.2g})", row.variant,
+             result.verdict.max_rel_error, result.verdict.tolerance, result.verdict.l2_error,
+             result.verdict.l2_tolerance);
+  if (row.status == Outcome::ok)
+    fmt::print(", {:.4g} GFLOP/s, {:.4g} GB/s, {} samples ({})", *row.gflops, *row.gbps, *row.samples, row.stop);
+  if (row.registers)
+    fmt::print(", {} registers, {} B shared, {} B spilled, occupancy limit {:.0f} %", *row.registers, *row.smem_bytes,
+               *row.spill_bytes, row.occupancy_limit_pct.value_or(0));
+  if (row.dram_read_bytes)
+    fmt::print(", DRAM {:.4g} B read, {:.4g} B written", *row.dram_read_bytes, row.dram_write_bytes.value_or(0));
+  if (row.sm_clock_mhz) fmt::print(", {:.0f} MHz, throttle {}", *row.sm_clock_mhz, row.throttle);
+  fmt::print("\n");
+}
+
 int run(const RunArguments& arguments) {
-  const Op& op = require_op(arguments.op);
-  const DType dtype = require_dtype(op, arguments.dtype);
-  const AnyProblem problem = op.parse(arguments.problem);
+  if (arguments.profile && !arguments.output.empty())
+    throw InvalidInput("--profile launches for a profiler and writes no --output");
+  if (!arguments.output.empty()) require_writable(arguments.output, arguments.input);
+  Task task = task_of(arguments);  // what is wrong with the arguments is said before a device is looked for
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
-  const auto candidates = chosen_candidates(op, arguments.variant, description.is_host);
-  if (arguments.profile) return profile(*platform, op, problem, dtype, candidates, arguments.seed);
+  if (task.candidates.empty()) task.candidates = all_candidates(*task.op, description.is_host);
+  if (arguments.profile) return profile(*platform, task);
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
       load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);
+  Outputs outputs;
   RunnerOptions options;
-  options.seed = arguments.seed;
+  options.seed = task.seed;
+  options.given = task.given;
+  if (!arguments.output.empty()) options.on_verified = [&](const Case&, Fixture& fixture) { outputs.take(fixture); };
   options.counters = arguments.counters == "off"       ? CounterMode::off
                      : arguments.counters == "require" ? CounterMode::require
                                                        : CounterMode::automatic;
@@ -87,12 +209,15 @@ int run(const RunArguments& arguments) {
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
   std::vector<SweepRow> rows;
+  std::vector<CaseResult> results;
   bool wrong = false, ran = false;
-  for (const Candidate& candidate : candidates) {
-    const Case test_case{candidate, problem, dtype, op.print(problem), ""};
-    const CaseResult result = runner.run(test_case);
+  for (const Candidate& candidate : task.candidates) {
+    const Case test_case = task.case_of(candidate);
+    results.push_back(runner.run(test_case));
+    const CaseResult& result = results.back();
     if (!result.note.empty()) fmt::print(stderr, "{}: {}\n", candidate.name, result.note);
     rows.push_back(result.row);
+    outputs.settle(test_case, result);
     wrong = wrong || result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error;
     ran = ran || result.row.status == Outcome::ok;
     if (result.device_lost) {
@@ -102,18 +227,8 @@ int run(const RunArguments& arguments) {
     }
   }
   fmt::print("{}", row_table(rows));
-  for (const SweepRow& row : rows) {
-    if (row.status != Outcome::ok) continue;
-    fmt::print("{}: {:.4g} GFLOP/s, {:.4g} GB/s, max error {:.2g} (allowed {:.2g}), {} samples ({})", row.variant,
-               *row.gflops, *row.gbps, *row.max_rel_error, *row.tolerance, *row.samples, row.stop);
-    if (row.registers)
-      fmt::print(", {} registers, {} B shared, {} B spilled, occupancy limit {:.0f} %", *row.registers, *row.smem_bytes,
-                 *row.spill_bytes, row.occupancy_limit_pct.value_or(0));
-    if (row.dram_read_bytes)
-      fmt::print(", DRAM {:.4g} B read, {:.4g} B written", *row.dram_read_bytes, row.dram_write_bytes.value_or(0));
-    if (row.sm_clock_mhz) fmt::print(", {:.0f} MHz, throttle {}", *row.sm_clock_mhz, row.throttle);
-    fmt::print("\n");
-  }
+  for (const CaseResult& result : results) print_details(result);
+  if (!arguments.output.empty()) outputs.write(arguments.output);
   return wrong ? kNotSo : ran ? kDone : kCouldNot;
 }
 
@@ -122,10 +237,19 @@ int run(const RunArguments& arguments) {
 void add_run_command(CLI::App& app, CommandResult result) {
   CLI::App* command = app.add_subcommand("run", "Verify and time one problem, by one variant or all of them");
   auto arguments = std::make_shared<RunArguments>();
-  command->add_option("op", arguments->op, "An op (noisefloor list ops)")->required();
-  command->add_option("--problem", arguments->problem, "The problem as text, e.g. m=4096,n=4096,k=4096")->required();
-  command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all'")->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
+  command->add_option("op", arguments->op, "An op (noisefloor list ops), or a case: op/problem/dtype/variant")
+      ->required();
+  command->add_option(
+      "--problem", arguments->problem,
+      "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors leave open");
+  command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all' (default: all)");
+  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32 (default: bf16, or that of --input)");
+  command->add_option("--input", arguments->input,
+                      "A safetensors file with the op's inputs; problem and dtype are found from it");
+  command->add_option("--random", arguments->random,
+                      "Inputs that are not in --input, comma-separated: made as without --input");
+  command->add_option("--output", arguments->output,
+                      "A safetensors file for the outputs: of the last right variant of the ladder");
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
   command->add_flag("--profile", arguments->profile,
@@ -133,6 +257,9 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
+  command->footer(
+      "Outputs are held to the op's oracle. The tolerance is that of the harness's own inputs (normal "
+      "numbers): data whose sums\ncancel more can fail it by rounding alone, and the errors say by how much.");
   command->callback([=] { *result = [=] { return run(*arguments); }; });
 }
 

@@ -140,8 +140,8 @@ CaseResult CaseRunner::run(const Case& test_case) {
       fixture_key_.clear();
       verifier_.reset();
       fixture_.reset();
-      fixture_ =
-          std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype, options_.seed);
+      fixture_ = std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype,
+                                           options_.seed, options_.given);
       verifier_ = std::make_unique<Verifier>(*fixture_);
       fixture_key_ = key;
     }
@@ -153,12 +153,14 @@ CaseResult CaseRunner::run(const Case& test_case) {
     const Verdict verdict = verifier_->verify(bound);
     row.max_rel_error = verdict.max_rel_error;
     row.tolerance = verdict.tolerance;
+    result.verdict = verdict;
     if (!verdict.correct) {
       row.status = Outcome::incorrect;
       row.reason = verdict.reason;
       return result;
     }
     row.reason = verdict.note;
+    if (options_.on_verified) options_.on_verified(test_case, *fixture_);
     read_resources(bound, result);
     fixture_->reset_outputs();
     time(test_case, bound, result);

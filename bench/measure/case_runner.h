@@ -2,6 +2,7 @@
 // The result is a row of sweep.csv and the raw samples behind it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ struct RunnerOptions {
   StoppingRule warm{0.005, 10, 200, 0.3};
   CounterMode counters = CounterMode::automatic;
   std::uint64_t seed = 1;
+  GivenTensors given;  // inputs of a user; must outlive the runner
+  // Called where a candidate's outputs were found right, before anything is timed.
+  std::function<void(const Case&, Fixture&)> on_verified;
   double throttle_retry_seconds = 5;
 };
 
@@ -34,6 +38,7 @@ struct CaseResult {
   std::string note;                         // for the log: a baseline's chosen algorithm
   std::vector<std::size_t> cold_batches{};  // samples per batch, in order
   std::vector<double> cold_mhz{};           // the SM clock behind each batch; empty on the host
+  Verdict verdict{};                        // of the launch before the timed ones
 };
 
 class CaseRunner {

@@ -19,7 +19,8 @@ std::size_t aligned(std::size_t bytes) {
 
 }  // namespace
 
-Fixture::Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed)
+Fixture::Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed,
+                 const GivenTensors& given)
     : platform_(&platform), op_(&op), problem_(std::move(problem)), dtype_(dtype), specs_(op.tensors(problem_, dtype)) {
   std::size_t offset = kGuardBytes;
   std::vector<std::size_t> offsets;
@@ -35,17 +36,22 @@ Fixture::Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dty
     resident_.emplace_back(pointers_.back(), specs_[i].bytes());
   }
   saved_inout_.resize(specs_.size());
-  fill_inputs(seed);
+  fill_inputs(seed, given);
 }
 
-void Fixture::fill_inputs(std::uint64_t seed) {
+void Fixture::fill_inputs(std::uint64_t seed, const GivenTensors& given) {
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     const TensorSpec& spec = specs_[i];
     if (spec.role == Role::out) {
       input_checksums_.push_back(0);
       continue;
     }
-    if (spec.fill.kind == Fill::Kind::op) {
+    if (const auto found = given.find(spec.name); found != given.end()) {
+      if (found->second.size() != spec.bytes())
+        throw std::invalid_argument(fmt::format("tensor '{}' is given with {} bytes, but has {}", spec.name,
+                                                found->second.size(), spec.bytes()));
+      platform_->upload(pointers_[i], found->second.data(), spec.bytes());
+    } else if (spec.fill.kind == Fill::Kind::op) {
       std::vector<char> data(spec.bytes());
       op_->fill(problem_, dtype_, i, data.data());
       platform_->upload(pointers_[i], data.data(), data.size());

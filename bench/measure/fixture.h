@@ -2,6 +2,8 @@
 // candidate of the problem is verified and timed on the same one.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,10 +14,15 @@
 
 namespace noisefloor {
 
+// Inputs that come from outside, by name, each with all its bytes (not necessarily aligned).
+using GivenTensors = std::map<std::string, std::span<const std::byte>>;
+
 class Fixture {
  public:
-  // Allocates and fills. The inputs depend on the problem and `seed` alone. Throws OutOfMemory with the bytes needed.
-  Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed);
+  // Allocates and fills. The inputs that are not given depend on the problem and `seed` alone. Throws OutOfMemory with
+  // the bytes needed.
+  Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed,
+          const GivenTensors& given = {});
 
   Platform& platform() const { return *platform_; }
   const Op& op() const { return *op_; }
@@ -36,7 +43,7 @@ class Fixture {
   static constexpr std::size_t kGuardBytes = 4096;  // one page: catches overruns by a whole tile row
 
  private:
-  void fill_inputs(std::uint64_t seed);
+  void fill_inputs(std::uint64_t seed, const GivenTensors& given);
   bool guards_intact(std::size_t tensor);
 
   Platform* platform_;

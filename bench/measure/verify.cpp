@@ -87,6 +87,7 @@ std::optional<std::string> Verifier::compare_with_oracle(Verdict& verdict) {
     }
     verdict.max_rel_error = std::max(verdict.max_rel_error, worst_error);
     const double l2 = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
+    verdict.l2_error = std::max(verdict.l2_error, l2);
     if (!(worst_error <= tolerance_.max_error))
       return fmt::format("{}[{}] is {:.6g}, expected {:.6g}: error {:.3g}, allowed {:.3g}", spec.name,
                          oracle.elements[worst], values[worst], oracle.values[worst], worst_error,
@@ -163,6 +164,7 @@ std::optional<std::string> Verifier::find_not_finite() {
 Verdict Verifier::judge(BoundCase& bound) {
   Verdict verdict;
   verdict.tolerance = tolerance_.max_error;
+  verdict.l2_tolerance = tolerance_.l2_error;
   std::optional<std::string> wrong = fixture_->find_damage();
   if (!wrong && bound.workspace_overrun()) wrong = "wrote past its workspace";
   if (auto error = compare_with_oracle(verdict); !wrong) wrong = std::move(error);

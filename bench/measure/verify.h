@@ -20,6 +20,8 @@ struct Verdict {
   std::string note;          // where correct, but not every element was compared: how many were
   double max_rel_error = 0;  // the largest of the outputs, as Tolerance defines it
   double tolerance = 0;
+  double l2_error = 0;  // relative, the largest of the outputs; over the elements that the oracle computed
+  double l2_tolerance = 0;
 };
 
 class Verifier {
