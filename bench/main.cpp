@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   add_history_command(app, result);
   add_gate_command(app, result);
   add_compare_command(app, result);
+  add_crosscheck_command(app, result);
   std::reverse(own.begin(), own.end());  // CLI11 takes arguments from the back
   try {
     app.parse(own);

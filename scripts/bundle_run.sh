@@ -7,6 +7,7 @@
 #
 #   run.sh test [GTEST FLAGS]       the host tests, then the GPU tests
 #   run.sh sweep [SWEEP ARGUMENTS]  the sweep, PyTorch's rows where python3 has a PyTorch that sees the GPU, and the roofline
+#   run.sh ncu | nsys CASE [OPTIONS] [-- FLAGS]   captures a case, as scripts/ncu and scripts/nsys do (--help there)
 #   run.sh libraries                where CUDA's libraries were found
 #   run.sh exec COMMAND [ARGS]      any command in this folder, with these libraries (compute-sanitizer bin/gpu_tests)
 #   run.sh ANYTHING ELSE            noisefloor ANYTHING ELSE: devices, list, run, ceilings, roofline, ...
@@ -17,6 +18,7 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/scripts/lib.sh"
 . "$here/scripts/measure.sh"
+. "$here/scripts/capture.sh"
 script=run.sh
 step=starting
 
@@ -76,5 +78,10 @@ case "${1:---help}" in
     on_gpu=false
     [ -z "$(gpu_names)" ] || on_gpu=true
     sweep_and_report "$here/bin/noisefloor" "$here/runs" $on_gpu "$@" ;;
+  ncu | nsys)
+    case " $* " in *' -h '* | *' --help '*) help_from_header "$here/scripts/$1"; exit 0 ;; esac
+    script="run.sh $1"
+    capture_arguments "$@"
+    capture "$here/bin/noisefloor" "$here/runs" ;;
   *) exec "$here/bin/noisefloor" "$@" ;;
 esac

@@ -1,0 +1,108 @@
+// noisefloor crosscheck: a case's row beside what Nsight Compute says of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bench/commands/commands.h"
+#include "bench/counters/range_profiler.h"
+#include "bench/measure/case_runner.h"
+#include "reports/compare.h"
+#include "reports/crosscheck.h"
+#include "reports/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+struct CrosscheckArguments {
+  std::string name, report, run, device;
+};
+
+// By its name alone: a run folder may hold rows that this build could not make (a vendor's, PyTorch's).
+SweepRow row_of_run(const std::filesystem::path& folder, const std::string& name) {
+  const auto file = folder / "sweep.csv";
+  if (!std::filesystem::is_regular_file(file)) throw InvalidInput(folder.string() + ": no sweep.csv there");
+  for (const SweepRow& row : read_sweep_csv(file))
+    if (case_name(row) == name) return row;
+  throw InvalidInput(fmt::format("{}: no row of {} (op/problem/dtype/variant)", file.string(), name));
+}
+
+// What CUPTI, in this process and behind the harness's own flush, gives as the duration that ncu gives; and the time
+// between the events of a sample that has no kernel. They tell apart the two ways in which the times may differ.
+void print_between(Platform& platform, const Case& test_case) {
+  Fixture fixture(platform, test_case.op(), test_case.problem, test_case.dtype, RunnerOptions{}.seed);
+  BoundCase bound(fixture, test_case.candidate);
+  const Launch launch = bound.launch();
+  constexpr int kSamples = 15;
+  const double events_us = median(platform.time_cold([] { return success(); }, kSamples, bound.resident()));
+  try {
+    RangeProfiler profiler(std::span(&metric("gpu_time"), 1));
+    std::vector<double> samples;
+    for (int i = 0; i < kSamples; ++i)
+      samples.push_back(1e-3 * profiler
+                                   .measure(
+                                       [&](int) {
+                                         fixture.reset_outputs();
+                                         platform.flush_cache();
+                                       },
+                                       [&] { throw_if_failed(launch()); })
+                                   .at("gpu_time"));
+    fmt::print(
+        "gpu__time_duration by CUPTI behind the harness's flush: {:.2f} us (median of {}, {:.2f} to {:.2f}); the "
+        "harness's events alone: {:.2f} us\n",
+        median(samples), kSamples, *std::min_element(samples.begin(), samples.end()),
+        *std::max_element(samples.begin(), samples.end()), events_us);
+  } catch (const CountersUnavailable& error) {
+    fmt::print(stderr, "counters: {}\n", error.what());
+  }
+}
+
+int crosscheck_case(const CrosscheckArguments& arguments) {
+  if (!arguments.run.empty() && !arguments.device.empty())
+    throw InvalidInput("--device is for a row that is measured now; with --run it is read");
+  const auto launches = read_ncu_csv(arguments.report);
+  SweepRow row;
+  if (!arguments.run.empty()) {
+    row = row_of_run(arguments.run, arguments.name);
+  } else {
+    const Case test_case = require_case(arguments.name);
+    const auto platform = open_platform(arguments.device);
+    CaseRunner runner(*platform, nullptr, {});
+    const CaseResult result = runner.run(test_case);
+    if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
+    row = result.row;
+    if (row.status == Outcome::ok && !platform->description().is_host) print_between(*platform, test_case);
+  }
+  const auto lines = crosscheck(row, launches);
+  fmt::print("{}\n{}", case_name(row), crosscheck_table(lines));
+  for (const NcuLaunch& launch : launches) fmt::print("kernel: {} ({:.2f} us)\n", launch.kernel, launch.time_us);
+  using Verdict = CrosscheckLine::Verdict;
+  const auto has = [&](Verdict verdict) {
+    return std::any_of(lines.begin(), lines.end(), [&](const CrosscheckLine& line) { return line.verdict == verdict; });
+  };
+  if (has(Verdict::differs)) return kNotSo;
+  if (!has(Verdict::agrees)) throw std::runtime_error("nothing could be judged: the last column says why");
+  return kDone;
+}
+
+}  // namespace
+
+void add_crosscheck_command(CLI::App& app, CommandResult result) {
+  CLI::App* command = app.add_subcommand("crosscheck", "Put what Nsight Compute says of a case beside the row of it");
+  auto arguments = std::make_shared<CrosscheckArguments>();
+  command->add_option("case", arguments->name, "op/problem/dtype/variant, as --benchmark_list_tests prints it")
+      ->required();
+  command
+      ->add_option("--report", arguments->report, "ncu's raw page as CSV, which scripts/ncu writes beside its report")
+      ->required();
+  command->add_option("--run", arguments->run, "Run folder with the case's row (default: it is measured now)");
+  command->add_option("--device", arguments->device, "CUDA device number (default: 0)");
+  const CrosscheckLimits limits;
+  command->footer(fmt::format(
+      "Limits: time {:g} % (of kernels of {:g} us and more), DRAM bytes {:g} % or {:g} MB, occupancy {:g} points.\n"
+      "Exit code: 0 all that could be judged agrees, 1 something does not, 2 nothing could be judged.",
+      limits.time_pct, limits.shortest_us, limits.bytes_pct, limits.bytes * 1e-6, limits.occupancy_points));
+  command->callback([=] { *result = [=] { return crosscheck_case(*arguments); }; });
+}
+
+}  // namespace noisefloor

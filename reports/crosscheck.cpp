@@ -1,0 +1,112 @@
+#include "reports/crosscheck.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "reports/compare.h"
+
+namespace noisefloor {
+
+namespace {
+
+using Verdict = CrosscheckLine::Verdict;
+
+void require_same_case(const SweepRow& row, const std::vector<NcuLaunch>& launches) {
+  const std::string name = case_name(row);
+  for (const NcuLaunch& launch : launches)
+    if (launch.range.find(":" + name + ":") == std::string::npos)
+      throw std::runtime_error(fmt::format(
+          "the report's kernel '{}' {}, not in that of {}", launch.kernel.substr(0, 60),
+          launch.range.empty() ? "is in no NVTX range (was ncu given --nvtx?)" : "is in the range " + launch.range,
+          name));
+}
+
+// Within `limit_pct` of theirs, or `slack` of it in the line's own unit.
+CrosscheckLine relative(const char* name, const char* unit, std::optional<double> ours, double theirs, double limit_pct,
+                        double slack, const std::string& why_missing) {
+  CrosscheckLine line{name, unit, ours, theirs, "", "", Verdict::not_judged};
+  if (!ours) {
+    line.limit = why_missing;
+    return line;
+  }
+  const double pct = 100 * (*ours - theirs) / theirs;
+  if (theirs > 0) line.difference = fmt::format("{:+.1f} %", pct);
+  line.limit = slack > 0 ? fmt::format("{:g} % or {:g} {}", limit_pct, slack, unit) : fmt::format("{:g} %", limit_pct);
+  const bool agrees = std::abs(pct) <= limit_pct || std::abs(*ours - theirs) <= slack;
+  line.verdict = agrees ? Verdict::agrees : Verdict::differs;
+  return line;
+}
+
+}  // namespace
+
+std::vector<CrosscheckLine> crosscheck(const SweepRow& row, const std::vector<NcuLaunch>& launches,
+                                       const CrosscheckLimits& limits) {
+  if (row.status != Outcome::ok)
+    throw std::runtime_error(fmt::format("the row of {} is {}{}: there is nothing to compare", case_name(row),
+                                         to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")"));
+  require_same_case(row, launches);
+  NcuLaunch sum;
+  for (const NcuLaunch& launch : launches) {
+    sum.time_us += launch.time_us;
+    sum.dram_read_bytes += launch.dram_read_bytes;
+    sum.dram_write_bytes += launch.dram_write_bytes;
+    sum.occupancy_pct += launch.occupancy_pct * launch.time_us;
+  }
+  if (!(sum.time_us > 0)) throw std::runtime_error("the report gives its kernels no time");
+  sum.occupancy_pct /= sum.time_us;
+
+  constexpr double kMega = 1e6;
+  const std::string no_counters = "the row has no counters: " + row.counter_status;
+  std::vector<CrosscheckLine> lines;
+  lines.push_back(relative("time", "us", row.time_cold_us, sum.time_us, limits.time_pct, 0, ""));
+  if (sum.time_us < limits.shortest_us) {
+    lines.back().verdict = Verdict::not_judged;
+    lines.back().limit = fmt::format("not judged below {:g} us", limits.shortest_us);
+  }
+  const auto mega = [](std::optional<double> bytes) { return bytes ? std::optional(*bytes / kMega) : std::nullopt; };
+  lines.push_back(relative("DRAM read", "MB", mega(row.dram_read_bytes), sum.dram_read_bytes / kMega, limits.bytes_pct,
+                           limits.bytes / kMega, no_counters));
+  // What is still dirty in L2 when a launch ends is written later, or not at all: that part of the writes is no
+  // property of the launch, so that they are judged together with the reads.
+  lines.push_back(
+      relative("DRAM written", "MB", mega(row.dram_write_bytes), sum.dram_write_bytes / kMega, 0, 0, no_counters));
+  lines.back().verdict = Verdict::not_judged;
+  lines.back().limit = row.dram_write_bytes ? "judged with the reads" : no_counters;
+  std::optional<double> moved;
+  if (row.dram_read_bytes && row.dram_write_bytes) moved = *row.dram_read_bytes + *row.dram_write_bytes;
+  lines.push_back(relative("DRAM read + written", "MB", mega(moved),
+                           (sum.dram_read_bytes + sum.dram_write_bytes) / kMega, limits.bytes_pct, limits.bytes / kMega,
+                           no_counters));
+
+  CrosscheckLine occupancy{"occupancy", "%",         row.occupancy_pct,  sum.occupancy_pct,
+                           "",          no_counters, Verdict::not_judged};
+  if (row.occupancy_pct) {
+    const double points = *row.occupancy_pct - sum.occupancy_pct;
+    occupancy.difference = fmt::format("{:+.1f} points", points);
+    occupancy.limit = fmt::format("{:g} points", limits.occupancy_points);
+    occupancy.verdict = std::abs(points) <= limits.occupancy_points ? Verdict::agrees : Verdict::differs;
+  }
+  lines.push_back(occupancy);
+  return lines;
+}
+
+std::string crosscheck_table(const std::vector<CrosscheckLine>& lines) {
+  std::string text =
+      fmt::format("{:<22} {:>12} {:>12} {:>14}  {:<10} {}\n", "", "harness", "ncu", "difference", "verdict", "limit");
+  const auto cell = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.2f}", *value) : std::string("-");
+  };
+  for (const CrosscheckLine& line : lines)
+    text += fmt::format("{:<22} {:>12} {:>12} {:>14}  {:<10} {}\n", line.name + ", " + line.unit, cell(line.ours),
+                        cell(line.theirs), line.difference.empty() ? "-" : line.difference,
+                        line.verdict == Verdict::agrees    ? "agrees"
+                        : line.verdict == Verdict::differs ? "DIFFERS"
+                                                           : "-",
+                        line.limit);
+  return text;
+}
+
+}  // namespace noisefloor
