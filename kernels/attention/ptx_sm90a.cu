@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(keys_full + stage * 8, 1);
       ptx::mbarrier_init(values_full + stage * 8, 1);
-      ptx::mbarrier_init(keys_empty + stage * 8, kConsumers);
-      ptx::mbarrier_init(values_empty + stage * 8, kConsumers);
+      ptx::mbarrier_init(keys_empty + stage * 8, kConsumers * 4);  // one arrival per warp
+      ptx::mbarrier_init(values_empty + stage * 8, kConsumers * 4);
     }
     ptx::fence_mbarrier_init();
   }
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int consumer = warpgroup - 1;
     const std::uint32_t mine = queries + static_cast<std::uint32_t>(consumer * 64 * kBoxRowBytes);
     const auto release = [&](std::uint32_t empty) {
-      if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(empty);
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
     };
     constexpr std::uint32_t kTurn = 1;  // hardware barriers 1 and 2: whose turn it is to issue; 3 and 4: own
     const auto take_turn = [&] { ptx::named_barrier_sync(kTurn + consumer, kConsumers * 128); };

@@ -12,12 +12,12 @@ namespace noisefloor::attention {
 inline Status encode_view(CUtensorMap& map, DType dtype, const void* data, const Shape& shape, const View& view,
                           std::int64_t seq, int rows) {
   const void* start = static_cast<const char*>(data) + view.offset * static_cast<std::int64_t>(size_of(dtype));
-  return encode_tensor_map(map, StridedMap{dtype,
-                                           start,
-                                           4,
-                                           {shape.dim, shape.heads, seq, shape.outer},
-                                           {view.head, view.seq, view.outer},
-                                           {64, 1, rows, 1}});
+  return encode_strided_map(map, StridedMap{dtype,
+                                            start,
+                                            4,
+                                            {shape.dim, shape.heads, seq, shape.outer},
+                                            {view.head, view.seq, view.outer},
+                                            {64, 1, rows, 1}});
 }
 
 struct Maps {

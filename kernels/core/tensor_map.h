@@ -43,6 +43,6 @@ struct StridedMap {
   int box[5];
 };
 
-Status encode_tensor_map(CUtensorMap& map, const StridedMap& tensor);
+Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor);
 
 }  // namespace noisefloor

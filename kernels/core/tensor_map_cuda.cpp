@@ -76,7 +76,7 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
   return success();
 }
 
-Status encode_tensor_map(CUtensorMap& map, const StridedMap& tensor) {
+Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor) {
   CUtensorMapDataType type;
   if (!find_type(tensor.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
   if (tensor.rank < 2 || tensor.rank > 5) return failure(StatusCode::invalid_argument, "TMA: needs rank 2 to 5");

@@ -189,12 +189,12 @@ __global__ void __launch_bounds__(32 * kMaxWarps)
 Status encode_view(CUtensorMap& map, DType dtype, const void* data, const Shape& shape, const attention::View& view,
                    int rows) {
   const void* start = static_cast<const char*>(data) + view.offset * static_cast<std::int64_t>(size_of(dtype));
-  return encode_tensor_map(map, StridedMap{dtype,
-                                           start,
-                                           5,
-                                           {shape.dim, shape.seq_q, shape.heads, shape.inner, shape.outer},
-                                           {view.seq, view.head, view.inner, view.outer},
-                                           {kBoxColumns, rows, 1, 1, 1}});
+  return encode_strided_map(map, StridedMap{dtype,
+                                            start,
+                                            5,
+                                            {shape.dim, shape.seq_q, shape.heads, shape.inner, shape.outer},
+                                            {view.seq, view.head, view.inner, view.outer},
+                                            {kBoxColumns, rows, 1, 1, 1}});
 }
 
 }  // namespace
