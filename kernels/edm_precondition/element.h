@@ -15,9 +15,14 @@ struct Scales {
 
 NOISEFLOOR_HD Scales scales(Side side, float sigma, float sigma_data) {
   const float variance = sigma * sigma + sigma_data * sigma_data;
-  const float deviation = sqrtf(variance);
-  if (side == Side::input) return {1.0f / deviation, 0.0f};
-  return {sigma_data * sigma_data / variance, sigma * sigma_data / deviation};
+#if defined(__CUDA_ARCH__)
+  const float inverse = rsqrtf(variance);
+#else
+  const float inverse = 1.0f / std::sqrt(variance);
+#endif
+  if (side == Side::input) return {inverse, 0.0f};
+  const float part = sigma_data * inverse;
+  return {part * part, sigma * part};
 }
 
 }  // namespace noisefloor::edm_precondition

@@ -1,16 +1,52 @@
 // The ladder of elementwise. What each rung does better than the one below is in README.md.
+#include "kernels/core/stream_limits.h"
 #include "kernels/elementwise/launchers.h"
 
 namespace noisefloor::elementwise {
 namespace {
 
+// Tiles of a layout's grid, and extents that a kernel holds in 32 bits.
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 21;
+
 Support can_run_any(const Problem&, DType) {
+  return supported();
+}
+
+Support can_stream(const Problem& p, DType dtype) {
+  const bool by_row = p.broadcast || p.op == Operation::geglu;
+  return by_row ? streams(p.n * p.hw * (p.op == Operation::geglu ? 2 : 1), p.channels, dtype)
+                : streams(1, p.total(), dtype);
+}
+
+Support for_tiled(const Problem& p, DType dtype) {
+  if (!p.transposes()) return can_stream(p, dtype);
+  if (p.hw > kMaxExtent || p.channels > kMaxExtent) return unsupported("needs hw and channels of at most 2^21");
+  return supported();
+}
+
+Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (p.moves_data()) return unsupported("not applicable: moving data has no arithmetic for tensor cores to do");
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.broadcast && p.channels > kMaxExtent) return unsupported("needs channels of at most 2^21");
+  return can_stream(p, dtype);
+}
+
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (!p.transposes()) return can_stream(p, dtype);
+  if (dtype == DType::fp32) return unsupported("a layout needs bf16 or fp16: ldmatrix transposes 16-bit elements");
+  if (p.hw % 8 != 0 || p.channels % 8 != 0) return unsupported("a layout needs hw and channels divisible by 8");
+  if (p.n * p.hw > INT32_MAX || p.n * p.channels > INT32_MAX)
+    return unsupported("a layout needs n * hw and n * channels below 2^31");
   return supported();
 }
 
 constexpr Variant<Definition> kVariants[] = {
     {"host", Kind::host, Arch::host, launch_host, can_run_any},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
+    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled},
+    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
+     for_tensor_core_sm80},
+    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
 };
 
 }  // namespace

@@ -4,13 +4,41 @@
 namespace noisefloor::layernorm {
 namespace {
 
+constexpr std::int64_t kMaxRowBytes = 96 * 1024;  // a stage of bulk_pipeline.cuh
+
+std::int64_t row_bytes(const Problem& p, DType dtype) {
+  return p.channels * static_cast<std::int64_t>(size_of(dtype));
+}
+
 Support can_run_any(const Problem&, DType) {
   return supported();
+}
+
+Support for_tiled(const Problem& p, DType dtype) {
+  if (row_bytes(p, dtype) % 16 != 0) return unsupported("needs channels that are a multiple of 16 bytes");
+  return supported();
+}
+
+Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.residual) return unsupported("takes no residual: its sum would be rounded to 16 bits to be an operand");
+  if (p.channels < 32) return unsupported("needs 32 channels or more, to average out roundings");
+  return for_tiled(p, dtype);
+}
+
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (row_bytes(p, dtype) * (p.residual ? 2 : 1) > kMaxRowBytes)
+    return unsupported("needs a row, with that of the residual, of at most 96 KiB");
+  return for_tiled(p, dtype);
 }
 
 constexpr Variant<Definition> kVariants[] = {
     {"host", Kind::host, Arch::host, launch_host, can_run_any},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
+    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled},
+    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
+     for_tensor_core_sm80},
+    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
 };
 
 }  // namespace

@@ -7,5 +7,8 @@ namespace noisefloor::resample {
 
 Launcher launch_host;
 Launcher launch_naive;
+Launcher launch_tiled;
+Launcher launch_tensor_core_sm80;
+Launcher launch_ptx_sm90a;
 
 }  // namespace noisefloor::resample

@@ -1,16 +1,43 @@
 // The ladder of resample. What each rung does better than the one below is in README.md.
+#include "kernels/core/stream_limits.h"
 #include "kernels/resample/launchers.h"
 
 namespace noisefloor::resample {
 namespace {
 
+constexpr std::int64_t kMaxPixelBytes = 96 * 1024;  // of concat: a stage of bulk_pipeline.cuh
+
 Support can_run_any(const Problem&, DType) {
   return supported();
+}
+
+Support can_stream(const Problem& p, DType dtype) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  if (p.channels * size % 16 != 0 || p.skip_channels * size % 16 != 0)
+    return unsupported("needs pixels that are a multiple of 16 bytes");
+  if (p.op == Operation::average_down2) return streams(p.n * p.h * p.w, p.channels, dtype);
+  return streams(p.n * p.out_h() * p.out_w(), p.out_channels(), dtype);
+}
+
+Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (p.moves_data()) return unsupported("not applicable: moving data has no arithmetic for tensor cores to do");
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  return can_stream(p, dtype);
+}
+
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (p.op == Operation::concat && p.out_channels() * static_cast<std::int64_t>(size_of(dtype)) > kMaxPixelBytes)
+    return unsupported("needs pixels of y of at most 96 KiB");
+  return can_stream(p, dtype);
 }
 
 constexpr Variant<Definition> kVariants[] = {
     {"host", Kind::host, Arch::host, launch_host, can_run_any},
     {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
+    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_stream},
+    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
+     for_tensor_core_sm80},
+    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
 };
 
 }  // namespace

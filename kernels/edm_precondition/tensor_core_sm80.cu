@@ -1,0 +1,57 @@
+// edm_precondition, tensor cores: c_skip x + c_out f, or c_in x, as a product with a matrix that holds the coefficients
+// on its diagonals (kernels/core/diagonal_mma.cuh), one image a block row.
+//
+// What differs from tiled: the multiply-adds. README.md: why it does not win.
+//
+// Tile: warps of 32 vectors, in a loop over their image, so that coefficients are split once per warp.
+//
+// Bound: memory traffic; 1/8 (c_in: 1/16) of the products is wanted.
+//
+// Requires: bf16 or fp16; an image's length that is a multiple of 8; batch of at most 65535.
+// Numerics: exact products, fp32 sums; coefficients split into terms of the row's type (24 bits).
+// Source: original.
+#include "kernels/core/diagonal_mma.cuh"
+#include "kernels/edm_precondition/map.cuh"
+
+namespace noisefloor::edm_precondition {
+namespace {
+
+template <class T>
+__global__ void __launch_bounds__(kDiagonalThreads)
+    tensor_core_kernel(const Tensors t, Side side, float sigma_data, std::uint32_t per_image) {
+  const std::uint32_t image = blockIdx.y;
+  const std::uint32_t begin = image * per_image;
+  const float sigma = t.sigma[image];
+  const Scales scale = scales(side, sigma, sigma_data);
+  const DiagonalCoefficients<T, 3> coefficients(scale.x, scale.f);
+  for_each_warp_vector(per_image, [&](std::uint32_t within, bool valid) {
+    const std::int64_t i = static_cast<std::int64_t>(begin + within) * 8;
+    const uint4 x = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.x) + i);
+    uint4 f{};
+    if (t.f) f = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.f) + i);
+    float out[8] = {};
+    diagonal_product(coefficients, x, f, out);
+    if (!valid) return;
+    store_stream<T>(t.y, begin + within, out);
+    if (t.c_noise && within == 0) t.c_noise[image] = logf(sigma) / 4;
+  });
+}
+
+}  // namespace
+
+Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
+                               const LaunchContext& context) {
+  return with_half_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto per_image = static_cast<std::uint32_t>(p.elements / 8);
+    const auto batch = static_cast<unsigned>(p.batch);
+    const unsigned wanted = (per_image + kDiagonalThreads - 1) / kDiagonalThreads;
+    const unsigned resident = 8 * static_cast<unsigned>(context.device->sm_count);  // of 256 threads
+    const dim3 grid(std::min(wanted, (resident + batch - 1) / batch), batch);
+    tensor_core_kernel<T>
+        <<<grid, kDiagonalThreads, 0, context.stream>>>(t, p.side, static_cast<float>(p.sigma_data), per_image);
+    return launch_status("edm_precondition tensor_core_kernel");
+  });
+}
+
+}  // namespace noisefloor::edm_precondition

@@ -1,0 +1,179 @@
+// The streams of elementwise (kernels/core/stream.cuh), one Map per operation that is no change of layout.
+#pragma once
+
+#include "kernels/core/activations.cuh"
+#include "kernels/core/dispatch.cuh"
+#include "kernels/core/divider.cuh"
+#include "kernels/core/stream.cuh"
+#include "kernels/elementwise/launchers.h"
+
+namespace noisefloor::elementwise {
+
+template <class T>
+std::uint32_t vectors_of(std::int64_t elements) {
+  return static_cast<std::uint32_t>(elements / kVectorLanes<T>);
+}
+
+struct Relu {
+  template <class T>
+  static __device__ __forceinline__ float of(float v) {
+    return relu(v);
+  }
+};
+struct Silu {
+  template <class T>
+  static __device__ __forceinline__ float of(float v) {
+    return silu<T>(v);
+  }
+};
+
+template <class T, class Function>
+struct UnaryMap : FlatInputs<1> {
+  void* y;
+
+  UnaryMap(const Problem& p, const Tensors& t) : FlatInputs<1>{{t.a}, vectors_of<T>(p.total())}, y(t.y) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    float v[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], v);
+#pragma unroll
+    for (float& value : v) value = Function::template of<T>(value);
+    store_stream<T>(y, vector, v);
+  }
+};
+
+template <class T>
+struct AddMap : FlatInputs<2> {
+  void* y;
+  float scale;
+
+  AddMap(const Problem& p, const Tensors& t)
+      : FlatInputs<2>{{t.a, t.b}, vectors_of<T>(p.total())}, y(t.y), scale(static_cast<float>(p.scale)) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[2]) const {
+    float a[kVectorLanes<T>], b[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], a);
+    unpack_vector<T>(bits[1], b);
+#pragma unroll
+    for (int i = 0; i < kVectorLanes<T>; ++i) a[i] = (a[i] + b[i]) * scale;
+    store_stream<T>(y, vector, a);
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void silu_fma(const uint4& a_bits, const uint4& b_bits, const uint4& c_bits, void* y,
+                                         std::uint32_t vector) {
+  float a[kVectorLanes<T>], b[kVectorLanes<T>], c[kVectorLanes<T>];
+  unpack_vector<T>(a_bits, a);
+  unpack_vector<T>(b_bits, b);
+  unpack_vector<T>(c_bits, c);
+#pragma unroll
+  for (int i = 0; i < kVectorLanes<T>; ++i) a[i] = silu<T>(a[i] + b[i] * c[i]);
+  store_stream<T>(y, vector, a);
+}
+
+template <class T>
+struct SiluFmaMap : FlatInputs<3> {
+  void* y;
+
+  SiluFmaMap(const Problem& p, const Tensors& t) : FlatInputs<3>{{t.a, t.b, t.c}, vectors_of<T>(p.total())}, y(t.y) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[3]) const {
+    silu_fma<T>(bits[0], bits[1], bits[2], y, vector);
+  }
+};
+
+// a and c are rows of an image, which caches hold: b is the only stream.
+template <class T>
+struct SiluFmaRowMap : FlatInputs<1> {
+  const char *a, *c;
+  void* y;
+  Divider per_row, per_image;  // vectors
+
+  SiluFmaRowMap(const Problem& p, const Tensors& t)
+      : FlatInputs<1>{{t.b}, vectors_of<T>(p.total())},
+        a(static_cast<const char*>(t.a)),
+        c(static_cast<const char*>(t.c)),
+        y(t.y),
+        per_row(vectors_of<T>(p.channels)),
+        per_image(vectors_of<T>(p.hw * p.channels)) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    const std::uint32_t column = vector - per_row.quotient(vector) * per_row.divisor;
+    const std::int64_t place = (static_cast<std::int64_t>(per_image.quotient(vector)) * per_row.divisor + column) * 16;
+    silu_fma<T>(load_16_bytes<CacheHint::read_only>(a + place), bits[0], load_16_bytes<CacheHint::read_only>(c + place),
+                y, vector);
+  }
+};
+
+// Input 0 is the value and 1 the gate, in the two halves of a row.
+template <class T>
+struct GegluMap {
+  static constexpr int kInputs = 2;
+  const char* x;
+  void* y;
+  Divider per_row;  // vectors of y
+  std::uint32_t vectors;
+
+  GegluMap(const Problem& p, const Tensors& t)
+      : x(static_cast<const char*>(t.a)),
+        y(t.y),
+        per_row(vectors_of<T>(p.channels)),
+        vectors(vectors_of<T>(p.total())) {}
+  __device__ __forceinline__ const void* at(int input, std::uint32_t vector) const {
+    const std::int64_t row =
+        per_row.quotient(vector);  // a vector's place in x is its own plus that of all gates before
+    return x + (vector + (row + input) * per_row.divisor) * 16;
+  }
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[2]) const {
+    float value[kVectorLanes<T>], gate[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], value);
+    unpack_vector<T>(bits[1], gate);
+#pragma unroll
+    for (int i = 0; i < kVectorLanes<T>; ++i) value[i] *= gelu<T>(gate[i]);
+    store_stream<T>(y, vector, value);
+  }
+};
+
+// From T to U: 16 bytes in, 8, 16 or 32 out.
+template <class T, class U>
+struct CastMap : FlatInputs<1> {
+  void* y;
+
+  CastMap(const Problem& p, const Tensors& t) : FlatInputs<1>{{t.a}, vectors_of<T>(p.total())}, y(t.y) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    constexpr int kIn = kVectorLanes<T>, kOut = kVectorLanes<U>;
+    float v[kIn];
+    unpack_vector<T>(bits[0], v);
+    U* const out = static_cast<U*>(y) + static_cast<std::int64_t>(vector) * kIn;
+    if constexpr (kOut > kIn) {
+      __stcs(reinterpret_cast<uint2*>(out), make_uint2(pack_pair<U>(v[0], v[1]), pack_pair<U>(v[2], v[3])));
+    } else {
+#pragma unroll
+      for (int part = 0; part < kIn; part += kOut)
+        store_vector<U, CacheHint::once>(out + part, reinterpret_cast<float(&)[kOut]>(v[part]));
+    }
+  }
+};
+
+// Calls run(Map) with the map of the problem, which is no change of layout.
+template <class Run>
+Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run) {
+  return with_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    switch (p.op) {
+      case Operation::silu_fma:
+        return p.broadcast ? run(SiluFmaRowMap<T>(p, t)) : run(SiluFmaMap<T>(p, t));
+      case Operation::add:
+        return run(AddMap<T>(p, t));
+      case Operation::geglu:
+        return run(GegluMap<T>(p, t));
+      case Operation::relu:
+        return run(UnaryMap<T, Relu>(p, t));
+      case Operation::silu:
+        return run(UnaryMap<T, Silu>(p, t));
+      case Operation::cast:
+        return with_type(p.output_dtype(dtype), [&](auto to) { return run(CastMap<T, decltype(to)>(p, t)); });
+      default:
+        return failure(StatusCode::unsupported_problem, "elementwise: a change of layout is no stream");
+    }
+  });
+}
+
+}  // namespace noisefloor::elementwise

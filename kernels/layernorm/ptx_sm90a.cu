@@ -1,0 +1,88 @@
+// layernorm for sm_90a: rows fetched by the bulk copy engine (kernels/core/bulk_pipeline.cuh), and read from shared
+// memory as often as it takes.
+//
+// Better than tiled: the loads in flight do not depend on how far the rows before them have come, which the latency of
+// two reductions decides there. Honours programmatic dependent launch.
+//
+// Tile: whole rows, about 16 KiB of x and as much of the residual, at least one; 256 threads in teams of 4 to 32 lanes,
+// a row each. Shared memory: 48 KiB of stages, or two stages of one row each. Registers: at most 72.
+//
+// Bound: memory traffic; about 100 instructions per 16 bytes are 60 % of the issue slots in that time.
+//
+// Requires: channels that are a multiple of 16 bytes; rows below 2^31; a row of x, and of the residual, that fit 96 KiB
+// together.
+// Numerics: fp32 sums about the row's first element.
+// Source: original; PTX ISA, "cp.async.bulk".
+#include "kernels/core/bulk_pipeline.cuh"
+#include "kernels/layernorm/device.cuh"
+
+namespace noisefloor::layernorm {
+namespace {
+
+template <class T, int kTeam>
+struct RowWork {
+  static constexpr std::uint32_t kTileBytes = 16 * 1024;
+  Arguments<T> a;
+  std::uint32_t tiles, stage_bytes, rows, row_bytes;
+
+  explicit RowWork(const Arguments<T>& arguments) : a(arguments) {
+    constexpr std::uint32_t kTeams = kBulkConsumers / kTeam;
+    row_bytes = static_cast<std::uint32_t>(a.vectors) * 16;
+    const std::uint32_t streams = a.t.residual ? 2 : 1;
+    rows = std::max(1u, kTileBytes / (row_bytes * streams));
+    if (rows > kTeams) rows = rows / kTeams * kTeams;
+    tiles = (a.rows + rows - 1) / rows;
+    stage_bytes = (streams * rows * row_bytes + 127) / 128 * 128;
+  }
+  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier,
+                                        std::uint64_t policy) const {
+    const std::uint32_t first = tile * rows, bytes = min(rows, a.rows - first) * row_bytes;
+    const std::int64_t place = static_cast<std::int64_t>(first) * row_bytes;
+    ptx::mbarrier_arrive_expect_tx(barrier, a.t.residual ? 2 * bytes : bytes);
+    ptx::bulk_load(stage, static_cast<const char*>(a.t.x) + place, bytes, barrier, policy);
+    if (a.t.residual)
+      ptx::bulk_load(stage + rows * row_bytes, static_cast<const char*>(a.t.residual) + place, bytes, barrier, policy);
+  }
+  template <class Wait>
+  __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {
+    constexpr int kLanes = kVectorLanes<T>;
+    constexpr std::uint32_t kTeams = kBulkConsumers / kTeam;
+    const int lane = static_cast<int>(threadIdx.x) % kTeam;
+    const std::uint32_t team = threadIdx.x / kTeam;
+    const std::uint32_t stage = wait();
+    const bool has_residual = a.t.residual != nullptr;
+    const std::uint32_t count = min(rows, a.rows - tile * rows);
+    for (std::uint32_t base = 0; base < count; base += kTeams) {  // every lane of a warp alike
+      const std::uint32_t r = min(base + team, count - 1);
+      const std::uint32_t at = stage + r * row_bytes;
+      const auto load = [&](int v, float(&s)[kLanes]) {
+        const uint4 bits = ptx::load_shared_16(at + v * 16);
+        uint4 other{};
+        if (has_residual) other = ptx::load_shared_16(at + rows * row_bytes + v * 16);
+        sum_vector<T>(bits, other, has_residual, s);
+      };
+      float origin[kLanes];
+      load(0, origin);
+      const Moments moments = row_moments<T, kTeam>(a, origin[0], lane, load);
+      if (base + team >= count) continue;
+#pragma unroll 1
+      for (int v = lane; v < a.vectors; v += kTeam) {
+        float s[kLanes];
+        load(v, s);
+        finish_vector(a, moments, tile * rows + r, v, s);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  return with_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Arguments<T> a = make_arguments<T>(p, t);
+    return with_team(a.vectors, [&](auto team) { return launch_bulk(RowWork<T, team()>(a), context); });
+  });
+}
+
+}  // namespace noisefloor::layernorm

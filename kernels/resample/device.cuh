@@ -1,0 +1,124 @@
+// What the GPU variants of resample share: places, in vectors of 16 bytes, and the mean of four vectors.
+#pragma once
+
+#include "kernels/core/dispatch.cuh"
+#include "kernels/core/divider.cuh"
+#include "kernels/core/stream.cuh"
+#include "kernels/resample/launchers.h"
+
+namespace noisefloor::resample {
+
+template <class T>
+std::uint32_t vectors_of(std::int64_t elements) {
+  return static_cast<std::uint32_t>(elements / kVectorLanes<T>);
+}
+
+// Arithmetic in vectors: a pixel is `pixel` of them. Nothing but the mean cares what is in a vector.
+struct Shape {
+  Divider pixel;  // of x; concat: of y
+  Divider width;  // pixels of a row of x; average: of y
+  std::uint32_t skip = 0;
+
+  // nearest_up2: where a vector of x goes first; the others are one pixel, one row and both further.
+  __device__ __forceinline__ std::int64_t up(std::uint32_t vector) const {
+    const std::uint32_t at = pixel.quotient(vector);  // pixel of all images
+    const std::uint32_t row = width.quotient(at);
+    const std::uint32_t column = at - row * width.divisor;
+    return (static_cast<std::int64_t>(row) * 4 * width.divisor + 2 * column) * pixel.divisor +
+           (vector - at * pixel.divisor);
+  }
+  // average_down2: the first of the vectors that make vector of y.
+  __device__ __forceinline__ std::int64_t down(std::uint32_t vector) const {
+    return up(vector);  // the same geometry with x and y exchanged
+  }
+  __device__ __forceinline__ std::uint32_t next_row() const { return 2 * width.divisor * pixel.divisor; }
+};
+
+template <class T>
+__device__ __forceinline__ void mean_of_four(const uint4 (&corners)[4], float (&mean)[kVectorLanes<T>]) {
+  float other[kVectorLanes<T>];
+  unpack_vector<T>(corners[0], mean);
+#pragma unroll
+  for (int corner = 1; corner < 4; ++corner) {
+    unpack_vector<T>(corners[corner], other);
+#pragma unroll
+    for (int i = 0; i < kVectorLanes<T>; ++i) mean[i] += other[i];
+  }
+#pragma unroll
+  for (float& value : mean) value *= 0.25f;
+}
+
+// Maps for kernels/core/stream.cuh.
+struct UpMap : FlatInputs<1> {
+  uint4* y;
+  Shape shape;
+
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    uint4* const out = y + shape.up(vector);
+    store_16_bytes<CacheHint::once>(out, bits[0]);
+    store_16_bytes<CacheHint::once>(out + shape.pixel.divisor, bits[0]);
+    store_16_bytes<CacheHint::once>(out + shape.next_row(), bits[0]);
+    store_16_bytes<CacheHint::once>(out + shape.next_row() + shape.pixel.divisor, bits[0]);
+  }
+};
+
+template <class T>
+struct DownMap {
+  static constexpr int kInputs = 4;
+  const uint4* x;
+  void* y;
+  Shape shape;
+  std::uint32_t vectors;
+
+  __device__ __forceinline__ const void* at(int input, std::uint32_t vector) const {
+    return x + shape.down(vector) + (input % 2) * shape.pixel.divisor + (input / 2) * shape.next_row();
+  }
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[4]) const {
+    float mean[kVectorLanes<T>];
+    mean_of_four<T>(bits, mean);
+    store_stream<T>(y, vector, mean);
+  }
+};
+
+struct ConcatMap {
+  static constexpr int kInputs = 1;
+  const uint4 *x, *skip;
+  uint4* y;
+  Shape shape;
+  std::uint32_t vectors;
+
+  __device__ __forceinline__ const void* at(int, std::uint32_t vector) const {
+    const std::uint32_t pixel = shape.pixel.quotient(vector), place = vector - pixel * shape.pixel.divisor;
+    const std::uint32_t first = shape.pixel.divisor - shape.skip;  // vectors of x in a pixel
+    return place < first ? x + static_cast<std::int64_t>(pixel) * first + place
+                         : skip + static_cast<std::int64_t>(pixel) * shape.skip + place - first;
+  }
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    store_16_bytes<CacheHint::once>(y + vector, bits[0]);
+  }
+};
+
+template <class T>
+Shape shape_of(const Problem& p) {
+  Shape shape;
+  shape.pixel = Divider(vectors_of<T>(p.out_channels()));
+  shape.width = Divider(static_cast<std::uint32_t>(p.op == Operation::average_down2 ? p.out_w() : p.w));
+  shape.skip = vectors_of<T>(p.skip_channels);
+  return shape;
+}
+
+template <class T>
+UpMap up_map(const Problem& p, const Tensors& t) {
+  return {{{t.x}, vectors_of<T>(p.total() / 4)}, static_cast<uint4*>(t.y), shape_of<T>(p)};
+}
+template <class T>
+DownMap<T> down_map(const Problem& p, const Tensors& t) {
+  return {static_cast<const uint4*>(t.x), t.y, shape_of<T>(p), vectors_of<T>(p.total())};
+}
+template <class T>
+ConcatMap concat_map(const Problem& p, const Tensors& t) {
+  return {static_cast<const uint4*>(t.x), static_cast<const uint4*>(t.skip), static_cast<uint4*>(t.y), shape_of<T>(p),
+          vectors_of<T>(p.total())};
+}
+
+}  // namespace noisefloor::resample

@@ -1,0 +1,47 @@
+// resample, tensor cores: the mean of four pixels as products with diagonals of 1/4 (kernels/core/diagonal_mma.cuh),
+// two pixels a product.
+//
+// What differs from tiled: the arithmetic. README.md: why it does not win.
+//
+// Tile: warps of 32 vectors of y in grid-stride loops. Shared memory: none.
+//
+// Bound: memory traffic; 1/8 of the products is wanted.
+//
+// Requires: average_down2 (nothing else computes); bf16 or fp16; pixels of a multiple of 16 bytes.
+// Numerics: exact products (1/4 is a power of two), fp32 sums, one rounding at the end.
+// Source: original.
+#include "kernels/core/diagonal_mma.cuh"
+#include "kernels/resample/device.cuh"
+
+namespace noisefloor::resample {
+namespace {
+
+template <class T>
+__global__ void __launch_bounds__(kDiagonalThreads) average_kernel(const DownMap<T> map) {
+  const DiagonalCoefficients<T, 1> quarter(0.25f, 0.25f);
+  for_each_warp_vector(map.vectors, [&](std::uint32_t vector, bool valid) {
+    uint4 corners[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) corners[i] = load_16_bytes<CacheHint::read_only_once>(map.at(i, vector));
+    float mean[8] = {};
+    diagonal_product(quarter, corners[0], corners[1], mean);
+    diagonal_product(quarter, corners[2], corners[3], mean);
+    if (valid) store_stream<T>(map.y, vector, mean);
+  });
+}
+
+}  // namespace
+
+Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
+                               const LaunchContext& context) {
+  return with_half_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const DownMap<T> map = down_map<T>(p, t);
+    const unsigned resident = 8 * static_cast<unsigned>(context.device->sm_count);  // of 256 threads
+    const unsigned blocks = std::min((map.vectors + kDiagonalThreads - 1) / kDiagonalThreads, resident);
+    average_kernel<T><<<blocks, kDiagonalThreads, 0, context.stream>>>(map);
+    return launch_status("resample average_kernel");
+  });
+}
+
+}  // namespace noisefloor::resample

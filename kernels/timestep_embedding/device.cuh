@@ -1,0 +1,57 @@
+// What the fast GPU variants of timestep_embedding share: the embedding in 16-byte vectors.
+#pragma once
+
+#include "kernels/core/activations.cuh"
+#include "kernels/core/cuda_status.h"
+#include "kernels/core/dispatch.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
+#include "kernels/timestep_embedding/element.h"
+#include "kernels/timestep_embedding/launchers.h"
+
+namespace noisefloor::timestep_embedding {
+namespace {
+
+constexpr int kEmbedThreads = 128;
+
+// A thread makes one vector of cosines and one of sines. half: a multiple of a vector's elements.
+template <class T, bool kProgrammatic>
+__global__ void __launch_bounds__(kEmbedThreads)
+    embed_vectors_kernel(const Frequencies f, const float* t, T* out, int batch, int half, bool sin_first) {
+  constexpr int kLanes = kVectorLanes<T>;
+  if constexpr (kProgrammatic) {  // sm_90
+    ptx::griddepcontrol_launch_dependents();
+    ptx::griddepcontrol_wait();
+  }
+  const int i = static_cast<int>(blockIdx.x) * kEmbedThreads + static_cast<int>(threadIdx.x);
+  const int image = i / (half / kLanes), k = i % (half / kLanes) * kLanes;
+  if (image >= batch) return;
+  float cosines[kLanes], sines[kLanes];
+#pragma unroll 1
+  for (int lane = 0; lane < kLanes; lane += 2) {
+    cos_sin(f, t[image], k + lane, cosines[lane], sines[lane]);
+    cos_sin(f, t[image], k + lane + 1, cosines[lane + 1], sines[lane + 1]);
+  }
+  T* const row = out + static_cast<std::int64_t>(image) * 2 * half + k;
+  store_vector<T>(row + (sin_first ? half : 0), cosines);
+  store_vector<T>(row + (sin_first ? 0 : half), sines);
+}
+
+template <class T, bool kProgrammatic>
+Status launch_embedding(const Problem& p, const Tensors& t, T* out, const LaunchContext& context) {
+  const auto threads = static_cast<unsigned>(p.batch * p.half() / kVectorLanes<T>);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = (threads + kEmbedThreads - 1) / kEmbedThreads;
+  config.blockDim = kEmbedThreads;
+  config.stream = context.stream;
+  config.attrs = &attribute;
+  config.numAttrs = kProgrammatic && context.programmatic_launch ? 1 : 0;
+  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, embed_vectors_kernel<T, kProgrammatic>, frequencies(p, t), t.t, out,
+                                     static_cast<int>(p.batch), static_cast<int>(p.half()), p.order == Order::sin_cos));
+  return success();
+}
+
+}  // namespace
+}  // namespace noisefloor::timestep_embedding
