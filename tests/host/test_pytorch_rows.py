@@ -43,9 +43,16 @@ def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fie
         "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4, "fusion": "none", "eps": 1e-5, "stats": 0},
         "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm", "prediction": "noise", "guidance": 0, "clamp": 0, "noise": "none",
                          "blend": 0, "steps": 50, "step": 10, "half": "first"},
+        "layernorm": {"rows": 6, "channels": 40, "images": 1, "fusion": "none", "residual": 0, "affine": 1, "eps": 1e-5},
+        "elementwise": {"op": "silu", "n": 2, "hw": 12, "channels": 8, "broadcast": 0, "scale": 1, "to": "bf16"},
+        "resample": {"op": "nearest_up2", "n": 2, "h": 4, "w": 6, "channels": 8, "skip_channels": 0},
+        "timestep_embedding": {"batch": 3, "channels": 16, "kind": "sinusoidal", "order": "cos_sin", "endpoint": 0, "max_period": 10000, "hidden": 0,
+                               "final_silu": 0},
+        "q_sample": {"batch": 2, "elements": 1000, "noise": "given", "keep": 0},
+        "edm_precondition": {"side": "input", "batch": 2, "elements": 100, "sigma_data": 0.5},
     }[op]
     fields = {**base, **fields}
-    extra = 4 if "attention" in op else 1  # the op's own tolerance foresees rounded weights
+    extra = 4 if "attention" in op or op == "timestep_embedding" else 1  # these ops' own tolerances foresee more than one rounding
     costs = {name: {"flops": 2e6, "bytes": 1e6, "max_error": extra * error, "l2_error": min(extra, 2) * error}
              for name, error in TOLERANCE.items()}
     result = {"op": op, "problem": text, "networks": networks, "fields": fields, "dtypes": costs}
@@ -60,6 +67,12 @@ def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fie
             row[2] = 0
         result["filled"] = {"coefficients": coefficient_table(row)}
         result["normal"] = {"x": [0, 1.5]}
+    if op == "q_sample":
+        result["filled"] = {"levels": [0.8, 0.6, 0.3, 0.95]}
+    if op == "edm_precondition":
+        result["filled"] = {"sigma": [40.0, 0.1]}
+    if op == "timestep_embedding":  # angles small enough for fp32
+        result["normal"] = {"t": [3, 1], "freqs": [0, 1]}
     return result
 
 
@@ -275,6 +288,16 @@ PROBLEMS = [
     ("sampler_step", {"solver": "edm_heun"}),
     ("sampler_step", {"solver": "edm_heun", "half": "second", "prediction": "x0"}),
     ("sampler_step", {"solver": "dpmpp_2m", "prediction": "v"}),
+    *(("layernorm", {"images": 3, "fusion": fusion, "residual": residual, "affine": affine})
+      for fusion in ("none", "scale_shift") for residual in (0, 1) for affine in (0, 1)),
+    *(("elementwise", {"op": op}) for op in ("silu_fma", "geglu", "relu", "silu", "nchw_to_nhwc", "nhwc_to_nchw")),
+    ("elementwise", {"op": "silu_fma", "broadcast": 1}),
+    ("elementwise", {"op": "add", "scale": 0.5**0.5}),
+    *(("resample", {"op": op, "skip_channels": skip}) for op, skip in (("nearest_up2", 0), ("average_down2", 0), ("concat", 5))),
+    *(("timestep_embedding", {"kind": kind, "order": order, "endpoint": int(kind == "sinusoidal"), "hidden": hidden, "final_silu": int(hidden > 0)})
+      for kind in ("sinusoidal", "fourier") for order in ("cos_sin", "sin_cos") for hidden in (0, 24)),
+    ("q_sample", {}),
+    *(("edm_precondition", {"side": side}) for side in ("input", "output")),
 ]
 
 
@@ -329,6 +352,12 @@ class Ops(unittest.TestCase):
             ("groupnorm", {"groups": 4}, {"groups": 2}),
             ("attention", {"scale": 0}, {"scale": 0.5}),
             ("temporal_attention", {"scale": 2}, {"scale": 1}),
+            ("layernorm", {"eps": 1e-5}, {"eps": 0.3}),
+            ("elementwise", {"op": "silu"}, {"op": "relu"}),
+            ("elementwise", {"op": "add", "scale": 0.5}, {"scale": 0.52}),
+            ("timestep_embedding", {"order": "cos_sin"}, {"order": "sin_cos"}),
+            ("timestep_embedding", {"hidden": 24}, {"final_silu": 1}),
+            ("edm_precondition", {"side": "output"}, {"sigma_data": 0.6}),
         ]
         for name, fields, others in wrong:
             for dtype in ("bf16", "fp32"):

@@ -10,6 +10,30 @@ reference(problem, inputs) -> the result in fp64 from plain formulas of its own,
 check(problem, inputs, outputs) -> str: what is wrong with a random result, or ""  (only where reference gives None)
 """
 
-from baselines.pytorch.ops import attention, gemm, groupnorm, sampler_step, temporal_attention
+from baselines.pytorch.ops import (
+    attention,
+    edm_precondition,
+    elementwise,
+    gemm,
+    groupnorm,
+    layernorm,
+    q_sample,
+    resample,
+    sampler_step,
+    temporal_attention,
+    timestep_embedding,
+)
 
-OPS = {"attention": attention, "gemm": gemm, "groupnorm": groupnorm, "sampler_step": sampler_step, "temporal_attention": temporal_attention}
+OPS = {
+    "attention": attention,
+    "edm_precondition": edm_precondition,
+    "elementwise": elementwise,
+    "gemm": gemm,
+    "groupnorm": groupnorm,
+    "layernorm": layernorm,
+    "q_sample": q_sample,
+    "resample": resample,
+    "sampler_step": sampler_step,
+    "temporal_attention": temporal_attention,
+    "timestep_embedding": timestep_embedding,
+}
