@@ -72,9 +72,46 @@ Status check_operands(const Convolution& c, const Operands& o) {
   return success();
 }
 
+Support can_run_tiled(const Convolution& c, DType) {
+  if (tile_count(c, kTiledTile, kTiledTile) > kMaxBlocks) return unsupported("needs at most 2^31 - 1 tiles of 128x128");
+  return supported();
+}
+
 Support can_run_naive(const Convolution& c, DType) {
   // One thread per output, 256 a block.
   if (c.rows() * c.cout > (std::int64_t{1} << 38)) return unsupported("needs at most 2^38 outputs");
+  return supported();
+}
+
+Convolution gathered_product(const Convolution& c) {
+  Convolution product = c;
+  product.cin = gathered_columns(c);
+  for (Axis* axis : {&product.y, &product.x}) {
+    Axis single;
+    single.in = single.out = axis->out;
+    *axis = single;
+  }
+  return product;
+}
+
+std::size_t ptx_sm90a_workspace_bytes(const Convolution& c, DType dtype, const DeviceInfo&) {
+  if (!gathers_rows(c)) return 0;
+  return static_cast<std::size_t>(c.phase_rows() * gathered_columns(c)) * size_of(dtype);
+}
+
+std::size_t ptx_sm90a_prepared_bytes(const Convolution& c, DType dtype) {
+  if (c.phase_weights) return summed_weight_bytes(c.cin, c.cout, dtype);
+  return gathers_rows(c) ? static_cast<std::size_t>(std::int64_t{c.cout} * gathered_columns(c)) * size_of(dtype) : 0;
+}
+
+Support can_run_ptx_sm90a(const Convolution& c, DType dtype) {
+  constexpr int kFarthestCorner = 120;  // im2col boxes begin within 128 of the image's corner
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (gathers_rows(c) && c.phases() > 1)
+    return unsupported("needs cin to be a multiple of 8 where outputs fall into phases: TMA moves 16 bytes");
+  if (c.y.taps > kFarthestCorner || c.x.taps > kFarthestCorner) return unsupported("needs a smaller kernel");
+  if (c.rows() + 256 > kMaxBlocks) return unsupported("needs fewer than 2^31 output pixels");
+  if (tile_count(c, 64, 32) > kMaxBlocks / 8) return unsupported("needs at most 2^28 tiles of 64x32");
   return supported();
 }
 

@@ -163,4 +163,35 @@ Status prepare_host(const Convolution& convolution, DType dtype, const void* w, 
 Launcher launch_naive;
 Support can_run_naive(const Convolution& convolution, DType dtype);
 
+Launcher launch_tiled;
+Support can_run_tiled(const Convolution& convolution, DType dtype);
+
+Launcher launch_tensor_core_sm80;
+Support can_run_tensor_core_sm80(const Convolution& convolution, DType dtype);
+std::size_t tensor_core_sm80_workspace_bytes(const Convolution& convolution, DType dtype, const DeviceInfo& device);
+
+Launcher launch_ptx_sm90a;
+Support can_run_ptx_sm90a(const Convolution& convolution, DType dtype);
+std::size_t ptx_sm90a_workspace_bytes(const Convolution& convolution, DType dtype, const DeviceInfo& device);
+// Weights that ptx_sm90a reads in place of the stored ones, if any: summed (of an upsample), or padded.
+std::size_t ptx_sm90a_prepared_bytes(const Convolution& convolution, DType dtype);
+Status prepare_ptx_sm90a(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared,
+                         const LaunchContext& context);
+// Whether ptx_sm90a lays the rows of the product out beforehand (channels that TMA cannot address), how long they are
+// then, and the 1x1 convolution that is left to do.
+constexpr bool gathers_rows(const Convolution& c) {
+  return c.cin % 8 != 0;
+}
+constexpr int gathered_columns(const Convolution& c) {
+  return static_cast<int>((c.k() + 7) / 8 * 8);
+}
+Convolution gathered_product(const Convolution& convolution);
+
+// Tiles of `rows` of the product x `columns` that cover all phases; none straddles two.
+constexpr std::int64_t tile_count(const Convolution& c, std::int64_t rows, std::int64_t columns) {
+  return c.phases() * ((c.phase_rows() + rows - 1) / rows) * ((c.cout + columns - 1) / columns);
+}
+inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
+inline constexpr int kTiledTile = 128;
+
 }  // namespace noisefloor::convolution

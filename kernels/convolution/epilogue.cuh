@@ -58,6 +58,67 @@ struct Epilogue {
   }
 };
 
+// kCount neighbouring elements, moved by the widest access that their size allows.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Run {
+  T v[kCount];
+};
+
+// Finishes kCount neighbouring channels of any pixels: what belongs to the channels is loaded once. `column` is a
+// multiple of kCount, so that with cout % kCount == 0 every access is a whole Run.
+template <class T, int kCount>
+struct Columns {
+  using R = Run<T, kCount>;
+  const Epilogue<T>& epilogue;
+  int column;
+  bool whole;
+  float mul[kCount], add[kCount];
+
+  __device__ __forceinline__ Columns(const Epilogue<T>& shared, int first)
+      : epilogue(shared), column(first), whole(shared.cout % kCount == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      mul[i] = 1, add[i] = 0;
+      if (column + i < epilogue.cout) epilogue.channel(column + i, mul[i], add[i]);
+    }
+  }
+
+  __device__ __forceinline__ R load(const T* __restrict__ row) const {
+    R run{};
+    if (column >= epilogue.cout) return run;
+    if (whole) return *reinterpret_cast<const R*>(row + column);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (column + i < epilogue.cout) run.v[i] = row[column + i];
+    return run;
+  }
+  // Of pixel `at`; zeros where there is no residual.
+  __device__ __forceinline__ R residual(std::int64_t at) const {
+    return epilogue.residual ? load(epilogue.residual + at * epilogue.cout) : R{};
+  }
+  // Stores the channels that exist at pixel `at` of image `image`.
+  __device__ __forceinline__ void store(const float (&sums)[kCount], std::int64_t image, std::int64_t at,
+                                        const R& residual) const {
+    if (column >= epilogue.cout) return;
+    R shift{};
+    if (epilogue.image_shift) shift = load(epilogue.image_shift + image * epilogue.cout);
+    R out;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float v = epilogue.activate(fmaf(sums[i], mul[i], add[i]) + to_float(shift.v[i]));
+      out.v[i] = from_float<T>((v + to_float(residual.v[i])) * epilogue.gain);
+    }
+    T* to = epilogue.y + at * epilogue.cout + column;
+    if (whole) {
+      *reinterpret_cast<R*>(to) = out;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (column + i < epilogue.cout) to[i] = out.v[i];
+  }
+};
+
 // Calls body(T{}) with the device type of a 16-bit dtype; returns what it returns.
 template <class Body>
 Status with_half_type(DType dtype, const Body& body) {

@@ -45,4 +45,22 @@ struct StridedMap {
 
 Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor);
 
+// Describes channels-last images [images, h, w, channels] (2 bytes an element) for im2col loads: a load takes
+// `box_channels` (64: rows of 128 bytes, swizzled as above) of `box_pixels` (1 to 1024) positions, which walk the
+// bounding box of each image in steps of stride_w and stride_h (1 to 8): it starts at (first_h, first_w) and has out_h
+// x out_w positions. Requires data 16-byte aligned, channels a multiple of 8, and corners of the box within 128 of
+// those of the image. Status as above. CUDA Driver API, cuTensorMapEncodeIm2col.
+struct ImageMap {
+  DType dtype;
+  const void* data;
+  int images, h, w, channels;
+  int first_h, first_w;
+  int out_h, out_w;
+  int stride_h, stride_w;
+  int box_channels;
+  int box_pixels;
+};
+
+Status encode_im2col_map(CUtensorMap& map, const ImageMap& image);
+
 }  // namespace noisefloor

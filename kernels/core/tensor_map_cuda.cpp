@@ -42,14 +42,15 @@ bool find_swizzle(std::size_t row_bytes, CUtensorMapSwizzle& swizzle) {
   }
 }
 
-Status find_encoder(PFN_cuTensorMapEncodeTiled_v12000& encode) {
+// The driver's encoder `name`.
+template <class Encoder>
+Status find_encoder(const char* name, Encoder& encode) {
   void* symbol = nullptr;
   cudaDriverEntryPointQueryResult found;
-  NOISEFLOOR_CUDA(
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &symbol, kDriverVersion, cudaEnableDefault, &found));
+  NOISEFLOOR_CUDA(cudaGetDriverEntryPointByVersion(name, &symbol, kDriverVersion, cudaEnableDefault, &found));
   if (found != cudaDriverEntryPointSuccess || symbol == nullptr)
-    return failure(StatusCode::cuda_error, "the driver has no cuTensorMapEncodeTiled");
-  encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(symbol);
+    return failure(StatusCode::cuda_error, "the driver has no tensor map encoder");
+  encode = reinterpret_cast<Encoder>(symbol);
   return success();
 }
 
@@ -64,7 +65,7 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
     return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
 
   PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
-  if (const Status status = find_encoder(encode); !status.ok()) return status;
+  if (const Status status = find_encoder("cuTensorMapEncodeTiled", encode); !status.ok()) return status;
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(matrix.columns) * size_of(matrix.dtype)};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows)};
@@ -85,7 +86,7 @@ Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor) {
   if (!find_swizzle(static_cast<std::size_t>(tensor.box[0]) * element, swizzle))
     return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
   PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
-  if (const Status status = find_encoder(encode); !status.ok()) return status;
+  if (const Status status = find_encoder("cuTensorMapEncodeTiled", encode); !status.ok()) return status;
 
   cuuint64_t extents[5], strides[4];
   cuuint32_t box[5];
@@ -99,6 +100,34 @@ Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor) {
                                  extents, strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
+  return success();
+}
+
+Status encode_im2col_map(CUtensorMap& map, const ImageMap& image) {
+  CUtensorMapDataType type;
+  if (!find_type(image.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
+  const std::size_t element = size_of(image.dtype);
+  CUtensorMapSwizzle swizzle;
+  if (!find_swizzle(static_cast<std::size_t>(image.box_channels) * element, swizzle))
+    return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
+  PFN_cuTensorMapEncodeIm2col_v12000 encode = nullptr;
+  if (const Status status = find_encoder("cuTensorMapEncodeIm2col", encode); !status.ok()) return status;
+
+  const auto wide = [](std::int64_t value) { return static_cast<cuuint64_t>(value); };
+  const cuuint64_t extents[] = {wide(image.channels), wide(image.w), wide(image.h), wide(image.images)};
+  cuuint64_t strides[] = {wide(image.channels) * element, 0, 0};
+  strides[1] = strides[0] * extents[1];
+  strides[2] = strides[1] * extents[2];
+  // The box reaches from the lower corner to the image's last pixel plus the upper corner.
+  const int lower[] = {image.first_w, image.first_h};
+  const int upper[] = {image.first_w + (image.out_w - 1) * image.stride_w - (image.w - 1),
+                       image.first_h + (image.out_h - 1) * image.stride_h - (image.h - 1)};
+  const cuuint32_t steps[] = {1, static_cast<cuuint32_t>(image.stride_w), static_cast<cuuint32_t>(image.stride_h), 1};
+  const CUresult result = encode(&map, type, 4, const_cast<void*>(image.data), extents, strides, lower, upper,
+                                 static_cast<cuuint32_t>(image.box_channels), static_cast<cuuint32_t>(image.box_pixels),
+                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeIm2col");
   return success();
 }
 

@@ -75,6 +75,21 @@ __device__ __forceinline__ void tma_store_4d(const CUtensorMap* map, std::uint32
                : "memory");
 }
 
+// cp.async.bulk.tensor.4d in im2col mode: `pixels` of the map's box, channels from `c` on, starting at the base
+// position (w, h, n) and going on along w, h and n within the map's bounding box; each is read `offset_w`, `offset_h`
+// elements further on (the tap of a kernel). Elements outside the tensor arrive as zero. Completes on `barrier` of this
+// block.
+__device__ __forceinline__ void tma_load_im2col(std::uint32_t destination, const CUtensorMap* map,
+                                                std::uint32_t barrier, std::int32_t c, std::int32_t w, std::int32_t h,
+                                                std::int32_t n, std::uint16_t offset_w, std::uint16_t offset_h) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+      "%6}], "
+      "[%2], {%7, %8};" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(n), "h"(offset_w), "h"(offset_h)
+      : "memory");
+}
+
 // cp.async.bulk.tensor.2d, shared memory to global; elements outside the tensor are not written.
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
                                              std::int32_t y) {

@@ -94,13 +94,27 @@ struct Wgmma<T, 64> {
 
 template <class T>
 struct Wgmma<T, 80> {
-  static __device__ __forceinline__ void run(float (&d)[40], std::uint64_t a, std::uint64_t b, std::uint32_t accumulate) {
+  static __device__ __forceinline__ void run(float (&d)[40], std::uint64_t a, std::uint64_t b,
+                                             std::uint32_t accumulate) {
     if constexpr (std::is_same_v<T, __half>)
       NOISEFLOOR_WGMMA(80, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32_8, "%40", "%41", "%42",
                        NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D8(d, 32));
     else
       NOISEFLOOR_WGMMA(80, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32_8, "%40", "%41", "%42",
                        NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D8(d, 32));
+  }
+};
+
+template <class T>
+struct Wgmma<T, 96> {
+  static __device__ __forceinline__ void run(float (&d)[48], std::uint64_t a, std::uint64_t b,
+                                             std::uint32_t accumulate) {
+    if constexpr (std::is_same_v<T, __half>)
+      NOISEFLOOR_WGMMA(96, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32, "%48", "%49", "%50",
+                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32));
+    else
+      NOISEFLOOR_WGMMA(96, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32, "%48", "%49", "%50",
+                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32));
   }
 };
 

@@ -1,0 +1,92 @@
+// The ladder of an op that is a Convolution: its rows of variants, written once for all such ops. For variants.cpp.
+#pragma once
+
+#include <array>
+
+#include "kernels/convolution/convolution.h"
+#include "kernels/core/variant.h"
+
+namespace noisefloor::convolution {
+
+// `Rules` say how the op is one:
+//   static Convolution direct(const Problem&);   tap by tap
+//   static Convolution phased(const Problem&);   as the tensor-core rungs run it
+//   static Operands operands(const Tensors&);
+//   static bool sums_weights(const Problem&);    whether phased() is upsampled_phases(), whose weights are prepared
+template <class Definition, class Rules>
+struct Ladder {
+  using Problem = typename Definition::Problem;
+  using Tensors = typename Definition::Tensors;
+
+  static Support can_run_host(const Problem&, DType) { return supported(); }
+  static std::size_t host_prepared_bytes(const Problem& problem, DType) {
+    return convolution::host_prepared_bytes(Rules::phased(problem));
+  }
+  static Status prepare_host(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
+                             const LaunchContext&) {
+    return convolution::prepare_host(Rules::phased(problem), dtype, Rules::operands(tensors).w,
+                                     Rules::sums_weights(problem), prepared);
+  }
+
+  template <Launcher launcher>
+  static Status launch_direct(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                              const LaunchContext& context) {
+    return launcher(Rules::direct(problem), dtype, Rules::operands(tensors), scratch, context);
+  }
+  // Summed weights take the place of the stored ones.
+  template <Launcher launcher>
+  static Status launch_phased(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                              const LaunchContext& context) {
+    Operands operands = Rules::operands(tensors);
+    if (Rules::sums_weights(problem)) operands.w = scratch.prepared;
+    return launcher(Rules::phased(problem), dtype, operands, scratch, context);
+  }
+  template <Support (*can_run)(const Convolution&, DType)>
+  static Support direct_supports(const Problem& problem, DType dtype) {
+    return can_run(Rules::direct(problem), dtype);
+  }
+  template <Support (*can_run)(const Convolution&, DType)>
+  static Support phased_supports(const Problem& problem, DType dtype) {
+    return can_run(Rules::phased(problem), dtype);
+  }
+  template <std::size_t (*bytes)(const Convolution&, DType, const DeviceInfo&)>
+  static std::size_t workspace_bytes(const Problem& problem, DType dtype, const DeviceInfo& device) {
+    return bytes(Rules::phased(problem), dtype, device);
+  }
+
+  static std::size_t summed_bytes(const Problem& problem, DType dtype) {
+    const Convolution c = Rules::phased(problem);
+    return Rules::sums_weights(problem) ? summed_weight_bytes(c.cin, c.cout, dtype) : 0;
+  }
+  static Status sum_weights(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
+                            const LaunchContext& context) {
+    const Convolution c = Rules::phased(problem);
+    if (!Rules::sums_weights(problem)) return success();
+    return sum_upsampled_weights(c.cin, c.cout, dtype, Rules::operands(tensors).w, prepared, context);
+  }
+  static std::size_t ptx_prepared_bytes(const Problem& problem, DType dtype) {
+    return ptx_sm90a_prepared_bytes(Rules::phased(problem), dtype);
+  }
+  static Status prepare_ptx(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
+                            const LaunchContext& context) {
+    return prepare_ptx_sm90a(Rules::phased(problem), dtype, Rules::operands(tensors).w, Rules::sums_weights(problem),
+                             prepared, context);
+  }
+
+  static constexpr std::array<Variant<Definition>, 5> kVariants = {{
+      {"host", Kind::host, Arch::host, launch_phased<launch_host>, can_run_host, nullptr, host_prepared_bytes,
+       prepare_host},
+      {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_direct<launch_naive>),
+       direct_supports<can_run_naive>},
+      {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_direct<launch_tiled>),
+       direct_supports<can_run_tiled>},
+      {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_phased<launch_tensor_core_sm80>),
+       phased_supports<can_run_tensor_core_sm80>, workspace_bytes<tensor_core_sm80_workspace_bytes>, summed_bytes,
+       NOISEFLOOR_IF_CUDA(sum_weights)},
+      {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a>),
+       phased_supports<can_run_ptx_sm90a>, workspace_bytes<ptx_sm90a_workspace_bytes>, ptx_prepared_bytes,
+       NOISEFLOOR_IF_SM90A(prepare_ptx)},
+  }};
+};
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,13 @@
+// ptx_sm90a for bf16: see ptx_sm90a.cuh.
+#include "kernels/convolution/ptx_sm90a.cuh"
+
+namespace noisefloor::convolution {
+
+template <>
+Status launch_ptx<__nv_bfloat16>(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                                 const LaunchContext& context) {
+  constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
+  return launch_any_tile<__nv_bfloat16>(c, dtype, o, schedule, context, all);
+}
+
+}  // namespace noisefloor::convolution

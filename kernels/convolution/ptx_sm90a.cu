@@ -1,0 +1,99 @@
+// The launcher of ptx_sm90a (its kernel: ptx_sm90a.cuh), and what it does before the launch where the input's channels
+// are no multiple of 8: TMA moves 16 bytes, so the product's rows (taps times channels, 27 for a 3x3 of RGB) are laid
+// out in the workspace, padded to a multiple of 8, and the convolution becomes a 1x1 over them. `prepare` pads the
+// weights once. Costs a pass over rows x k values, of which the first layers have few.
+//
+// Source: original.
+#include "kernels/convolution/epilogue.cuh"
+#include "kernels/convolution/schedule.h"
+#include "kernels/core/cuda_status.h"
+
+namespace noisefloor::convolution {
+
+template <class T>
+Status launch_ptx(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                  const LaunchContext& context);
+template <>
+Status launch_ptx<__nv_bfloat16>(const Convolution&, DType, const Operands&, const Schedule&, const LaunchContext&);
+template <>
+Status launch_ptx<__half>(const Convolution&, DType, const Operands&, const Schedule&, const LaunchContext&);
+
+namespace {
+
+constexpr int kThreads = 256;
+
+unsigned blocks_for(std::int64_t items) {
+  return static_cast<unsigned>((items + kThreads - 1) / kThreads);
+}
+
+// One thread per 8 columns of a row: [phase_rows][padded], zeros past k and outside of the image.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gather_rows(const T* __restrict__ x, T* __restrict__ rows, const __grid_constant__ Convolution c, int padded) {
+  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int chunks = padded / 8;
+  if (item >= c.phase_rows() * chunks) return;
+  const Pixel at = locate_row(c, item / chunks);
+  Run<T, 8> run{};
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const int k = static_cast<int>(item % chunks) * 8 + j;
+    const int tap = k / c.cin;
+    if (tap >= c.y.taps * c.x.taps) break;
+    const int iy = input_coordinate(c.y, at.y, 0, tap / c.x.taps);
+    const int ix = input_coordinate(c.x, at.x, 0, tap % c.x.taps);
+    if (iy >= 0 && ix >= 0) run.v[j] = x[((at.image * c.y.in + iy) * c.x.in + ix) * c.cin + k % c.cin];
+  }
+  reinterpret_cast<Run<T, 8>*>(rows)[item] = run;
+}
+
+// Rows of `columns` weights, each padded with zeros.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    pad_rows(const T* __restrict__ w, T* __restrict__ padded_w, std::int64_t rows, int columns, int padded) {
+  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (item >= rows * padded) return;
+  const auto column = static_cast<int>(item % padded);
+  padded_w[item] = column < columns ? w[item / padded * columns + column] : from_float<T>(0.0f);
+}
+
+}  // namespace
+
+Status prepare_ptx_sm90a(const Convolution& c, DType dtype, const void* w, bool summed, void* prepared,
+                         const LaunchContext& context) {
+  if (summed) return sum_upsampled_weights(c.cin, c.cout, dtype, w, prepared, context);
+  if (!gathers_rows(c)) return success();
+  return with_half_type(dtype, [&]<class T>(T) {
+    const int padded = gathered_columns(c);
+    pad_rows<T><<<blocks_for(std::int64_t{c.cout} * padded), kThreads, 0, context.stream>>>(
+        static_cast<const T*>(w), static_cast<T*>(prepared), c.cout, static_cast<int>(c.weight_row()), padded);
+    return launch_status("pad_rows");
+  });
+}
+
+Status launch_ptx_sm90a_scheduled(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                                  const LaunchContext& context) {
+  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  return with_half_type(dtype, [&]<class T>(T) { return launch_ptx<T>(c, dtype, o, schedule, context); });
+}
+
+Status launch_ptx_sm90a(const Convolution& c, DType dtype, const Operands& o, const Scratch& scratch,
+                        const LaunchContext& context) {
+  if (!gathers_rows(c)) return launch_ptx_sm90a_scheduled(c, dtype, o, choose(c, context.device->sm_count), context);
+  if (scratch.workspace == nullptr || scratch.prepared == nullptr)
+    return failure(StatusCode::invalid_argument, "convolution: no workspace, or weights not prepared");
+  const Status gathered = with_half_type(dtype, [&]<class T>(T) {
+    const int padded = gathered_columns(c);
+    gather_rows<T><<<blocks_for(c.phase_rows() * (padded / 8)), kThreads, 0, context.stream>>>(
+        static_cast<const T*>(o.x), static_cast<T*>(scratch.workspace), c, padded);
+    return launch_status("gather_rows");
+  });
+  if (!gathered.ok()) return gathered;
+  Operands rows = o;
+  rows.x = scratch.workspace;
+  rows.w = scratch.prepared;
+  const Convolution product = gathered_product(c);
+  return launch_ptx_sm90a_scheduled(product, dtype, rows, choose(product, context.device->sm_count), context);
+}
+
+}  // namespace noisefloor::convolution

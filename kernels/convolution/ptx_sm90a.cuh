@@ -1,0 +1,343 @@
+// Convolutions with Hopper's own instructions: TMA gathers the inputs (im2col mode), wgmma multiplies them, and neither
+// costs the threads an address.
+//
+// One producer thread walks the k-steps of its block's tiles (taps, then 64 input channels at a time) and keeps
+// `stages` of them in flight, completing on mbarriers: the pixels of a tile under one tap are one im2col load, which
+// writes zeros where the tap lies outside the image, whatever stride and padding; the weights are a plain 2D load. One
+// or two consumer warpgroups issue wgmma on what has arrived and hand stages back. Blocks are persistent: the producer
+// loads the next tile while consumers finish one. Two neighbours along the pixels may form a cluster: each loads half
+// of the weights and TMA writes it to both (multicast). Where tiles are few, up to 8 blocks of a cluster take a part of
+// k each and send each other shares of their fp32 partial sums through distributed shared memory; sums are added in
+// block order, so results do not depend on timing. schedule.cpp picks tile, multicast and split, so that the work fills
+// the SMs in whole waves.
+//
+// An upsample by 2 and a transposed convolution run as four phases: tiles of one phase after the other, each with its
+// taps and its scattered output pixels. Statistics of the output leave with it.
+//
+// Better than tensor_core_sm80: wgmma reaches the full rate of the tensor cores (mma.sync about half), operands are
+// never copied through registers, and no thread waits for a load, computes an address or tests a border.
+//
+// Tiles: 128 x 256, 192, 160, 128 or 96 with 2 consumers, 64 x 160, 128, 96, 64 or 32 with 1; k-steps of 64.
+//
+// Threads: 128 per consumer, and a producer warp (a warpgroup where a consumer has 128 accumulators a thread).
+//
+// Shared memory: stages * (block_m + block_n) * 128 bytes, per consumer 10 KiB for the output and its statistics and 8
+// bytes a channel; 128 x 192: 5 * 40 KiB + 2 * 11.5 KiB + 1 KiB.
+//
+// Registers: at most 168; with 128 accumulators the producer keeps 40 and the consumers take 232 (setmaxnreg).
+//
+// Bound: products at 32x64x64x192 -> 192 (a k-step of 128 x 192 is 768 cycles of the tensor cores). At batch 1, the
+// latency of the first loads and the waves that tiles leave unfilled.
+//
+// Requires: bf16 or fp16; 16-byte aligned tensors; at most 128 taps of padding. Inputs whose channels are no multiple
+// of 8 (first layers) are gathered into rows of the product by a kernel before (gather.cu). Honours programmatic
+// dependent launch.
+//
+// Numerics: fp32 accumulation in wgmma, epilogue in fp32, one rounding.
+//
+// Source: PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg"; the structure is that of gemm's
+// ptx_sm90a.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/convolution/ptx_sm90a_epilogue.cuh"
+#include "kernels/convolution/ptx_sm90a_layout.cuh"
+#include "kernels/convolution/schedule.h"
+#include "kernels/core/cuda_status.h"
+#include "kernels/core/tensor_map.h"
+#include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/setmaxnreg.cuh"
+#include "kernels/ptx/tma.cuh"
+#include "kernels/ptx/wgmma.cuh"
+
+namespace noisefloor::convolution {
+
+// All threads of the cluster have come here. Relaxed: orders execution, not memory.
+__device__ __forceinline__ void cluster_meet() {
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+}
+
+// The ring of stages, as one side sees it.
+struct Ring {
+  int stages, stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Where a block's part of k begins: a tap and 64 channels of it.
+struct Step {
+  int ty, tx, part;
+
+  __device__ __forceinline__ Step(const Convolution& c, int cin_steps, int first)
+      : ty(first / cin_steps / c.x.taps), tx(first / cin_steps % c.x.taps), part(first % cin_steps) {}
+  __device__ __forceinline__ void advance(const Convolution& c, int cin_steps) {
+    if (++part < cin_steps) return;
+    part = 0;
+    if (++tx < c.x.taps) return;
+    tx = 0;
+    ++ty;
+  }
+};
+
+template <class T, int kTile>
+__global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
+    convolution_ptx_sm90a(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
+                          const __grid_constant__ Arguments<T> args) {
+  using L = Layout<kTile>;
+  constexpr Tile kShape = L::kShape;
+  constexpr int kBlockM = kShape.block_m();
+  constexpr int kBlockN = kShape.block_n;
+  constexpr int kHalf = kBlockN / 2;
+  extern __shared__ std::uint8_t raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
+  std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
+  const int consumer_offset = args.stages * L::kStageBytes;
+  const std::uint32_t full = base + consumer_offset + kShape.consumers * L::kConsumerBytes;
+  const std::uint32_t empty = full + args.stages * 8;
+  const std::uint32_t received = empty + args.stages * 8;
+  const Convolution& c = args.c;
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int consumer = warp / 4;
+  const bool producer = warp >= kShape.consumers * 4;
+  const bool tma_thread = threadIdx.x == kShape.consumers * 128;
+  const int cluster = args.multicast * args.splits;
+  const int rank = cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
+  const int m_rank = rank % args.multicast;
+  const int split = rank / args.multicast;
+  const auto share_bytes = [&](int s) {
+    return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
+  };
+
+  if (tma_thread) {
+    ptx::prefetch_tensor_map(&map_x);
+    ptx::prefetch_tensor_map(&map_w);
+    for (int stage = 0; stage < args.stages; ++stage) {
+      ptx::mbarrier_init(full + stage * 8, 1);
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
+    }
+    ptx::mbarrier_init(received, 1);
+    ptx::fence_mbarrier_init();
+    if (args.splits > 1)
+      ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>((args.splits - 1) * share_bytes(split)));
+  }
+  __syncwarp();
+  if (args.multicast > 1)
+    cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
+  else
+    __syncthreads();
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+
+  const int first_step = args.k_steps * split / args.splits;
+  const int steps = args.k_steps * (split + 1) / args.splits - first_step;
+  const int tiles = args.m_clusters * args.n_tiles;
+  const int first_tile = static_cast<int>(blockIdx.x) / cluster;
+  const int tile_stride = static_cast<int>(gridDim.x) / cluster;
+  Ring ring{args.stages};
+
+  if (producer) {
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<40>();
+    if (tma_thread) {
+      const auto both = static_cast<std::uint16_t>(3u << (rank - m_rank));
+      for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+        const TilePlace at = place_tile(args, tile, m_rank, kBlockM, kBlockN);
+        const int pixels = c.y.out * c.x.out;
+        const int image = at.row0 / pixels;
+        const int h = at.row0 % pixels / c.x.out * c.y.stride + c.y.origin;
+        const int w = at.row0 % pixels % c.x.out * c.x.stride + c.x.origin;
+        const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + at.column0;
+        const int shift_y = at.phase / c.x.phases * c.y.phase_shift;
+        const int shift_x = at.phase % c.x.phases * c.x.phase_shift;
+        Step step(c, args.cin_steps, first_step);
+        for (int i = 0; i < steps; ++i, ring.advance(), step.advance(c, args.cin_steps)) {
+          const std::uint32_t a = base + ring.stage * L::kStageBytes;
+          const std::uint32_t b = a + L::kABytes;
+          const std::uint32_t barrier = full + ring.stage * 8;
+          const int channel = step.part * kBlockK;
+          const int column = kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + channel;
+          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+          ptx::tma_load_im2col(a, &map_x, barrier, channel, w, h, image, static_cast<std::uint16_t>(step.tx + shift_x),
+                               static_cast<std::uint16_t>(step.ty + shift_y));
+          if (args.multicast > 1) {
+            ptx::tma_load_2d_multicast(b + m_rank * kHalf * kRowBytes, &map_w, barrier, column, row_w + m_rank * kHalf,
+                                       both);
+          } else {
+            ptx::tma_load_2d(b, &map_w, barrier, column, row_w);
+            ptx::tma_load_2d(b + kHalf * kRowBytes, &map_w, barrier, column, row_w + kHalf);
+          }
+        }
+      }
+    }
+    __syncwarp();
+    if (args.splits > 1) cluster_meet();
+    if (cluster > 1) cluster_meet();
+  } else {
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
+    // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
+    const auto release = [&](int which) {
+      if (args.multicast > 1) {
+        if (lane < 2)
+          ptx::mbarrier_arrive_cluster_relaxed(
+              ptx::map_to_rank(empty + which * 8, static_cast<std::uint32_t>(rank - m_rank + lane)));
+      } else if (lane == 0) {
+        ptx::mbarrier_arrive(empty + which * 8);
+      }
+    };
+    std::uint8_t* const mine = aligned + consumer_offset + consumer * L::kConsumerBytes;
+    auto* const moments = reinterpret_cast<float*>(mine + L::kPieceBytes);
+    float* const mul = moments + L::kMomentBytes / 4;
+    for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+      const TilePlace at = place_tile(args, tile, m_rank, kBlockM, kBlockN);
+      const int row0 = at.row0 + consumer * 64;
+      Drain<T> drain{args, at.phase, row0, min(at.end - row0, 64), at.column0,        1 + consumer,
+                     mine, moments,  mul,  mul + kBlockN,          {nullptr, nullptr}};
+      // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
+      const T* image_shift = nullptr;
+      if (args.epilogue.image_shift && drain.rows > 0) {
+        const int pixels = c.y.out * c.x.out;
+        const int image = row0 / pixels;
+        if (image == (row0 + drain.rows - 1) / pixels) {
+          image_shift = args.epilogue.image_shift + std::int64_t{image} * c.cout;
+        } else {
+          const int row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            drain.row_shift[half] =
+                args.epilogue.image_shift + std::int64_t{min((row + 8 * half) / pixels, c.images - 1)} * c.cout;
+        }
+      }
+      const ChannelPair<kBlockN> channels(args, at.column0, image_shift);
+
+      float acc[kBlockN / 2];
+      int previous = -1;
+      for (int i = 0; i < steps; ++i, ring.advance()) {
+        const std::uint32_t a = base + ring.stage * L::kStageBytes + consumer * 64 * kRowBytes;
+        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + ring.stage * L::kStageBytes + L::kABytes);
+        const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a);
+        ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int j = 0; j < kBlockK / 16; ++j)
+          ptx::Wgmma<T, kBlockN>::run(acc, descriptor_a + 2 * j, descriptor_b + 2 * j, i + j > 0);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        if (previous >= 0) release(previous);
+        previous = ring.stage;
+      }
+      ptx::wgmma_wait<0>();
+#pragma unroll
+      for (float& x : acc) ptx::wgmma_pin(x);
+      release(previous);
+
+      channels.write(drain.mul, drain.add);
+      if (args.splits > 1) {
+        if constexpr (L::kCanSplit) {
+          auto* const partial = reinterpret_cast<float*>(aligned);
+          constexpr int kPartialBytes = kBlockM * kBlockN * 4;
+          ptx::cluster_arrive_relaxed();
+          ptx::named_barrier_sync(3, kShape.consumers * 128);  // all consumers have read the last stage
+          write_partial<kBlockN, kBlockM>(acc, partial);
+          ptx::fence_proxy_async_shared();
+          ptx::named_barrier_sync(3, kShape.consumers * 128);
+          ptx::cluster_wait();  // the other blocks' stages are free to receive
+          const auto peer = static_cast<int>(threadIdx.x);
+          if (peer < args.splits && peer != split) {
+            const auto bytes = static_cast<std::uint32_t>(share_bytes(peer));
+            const auto block = static_cast<std::uint32_t>(m_rank + peer * args.multicast);
+            const std::uint32_t from = base + share_begin(kBlockN, args.splits, peer) * kBlockM * 32;
+            ptx::bulk_copy_to_cluster(
+                ptx::map_to_rank(base + kPartialBytes + static_cast<std::uint32_t>(split) * bytes, block), from, bytes,
+                ptx::map_to_rank(received, block));
+          }
+          __syncwarp();
+          ptx::mbarrier_wait(received, 0);
+          const int first = share_begin(kBlockN, args.splits, split);
+          const Partials partials{partial, partial + kPartialBytes / 4,
+                                  split,   args.splits,
+                                  first,   share_begin(kBlockN, args.splits, split + 1) - first};
+          store_partials<T, kBlockM>(drain, partials, consumer);
+        }
+      } else {
+        store_accumulator<T, kBlockN>(drain, acc);
+      }
+    }
+    __syncwarp();
+    // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
+    if (cluster > 1) cluster_meet();
+  }
+}
+
+template <class T, int kTile>
+Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                   const LaunchContext& context) {
+  using L = Layout<kTile>;
+  CUtensorMap map_x;
+  CUtensorMap map_w;
+  const ImageMap images{dtype,      o.x,     c.images, c.y.in,     c.x.in,     c.cin,   c.y.origin,
+                        c.x.origin, c.y.out, c.x.out,  c.y.stride, c.x.stride, kBlockK, L::kShape.block_m()};
+  if (const Status status = encode_im2col_map(map_x, images); !status.ok()) return status;
+  const MatrixMap weights{dtype, o.w, c.weight_rows(), c.weight_row(), L::kShape.block_n / 2, kBlockK};
+  if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
+  const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
+  const Arguments<T> arguments{c,
+                               Epilogue<T>(c, o),
+                               o.mean,
+                               o.m2,
+                               static_cast<int>(schedule.unit_rows),
+                               static_cast<int>(schedule.unit_clusters),
+                               static_cast<int>(schedule.units / c.phases()),
+                               static_cast<int>(schedule.m_clusters()),
+                               static_cast<int>(schedule.n_tiles),
+                               cin_steps,
+                               static_cast<int>(k_steps(c)),
+                               schedule.stages,
+                               schedule.multicast,
+                               schedule.splits};
+
+  auto* kernel = convolution_ptx_sm90a<T, kTile>;
+  NOISEFLOOR_CUDA(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes(L::kShape.deep_stages)));
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned>(schedule.cluster()), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(schedule.grid));
+  config.blockDim = dim3(L::kThreads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(L::bytes(schedule.stages));
+  config.stream = context.stream;
+  config.attrs = attributes;
+  config.numAttrs = context.programmatic_launch ? 2 : 1;
+  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_x, map_w, arguments), "convolution_ptx_sm90a");
+}
+
+template <class T, int... kTile>
+Status launch_any_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                       const LaunchContext& context, std::integer_sequence<int, kTile...>) {
+  Status status = failure(StatusCode::invalid_argument, "no such tile");
+  (void)((schedule.tile == kTile ? (status = launch_tile<T, kTile>(c, dtype, o, schedule, context), true) : false) ||
+         ...);
+  return status;
+}
+
+// All tiles of the kernel for T, in a file of their own per type, so that they compile side by side.
+template <class T>
+Status launch_ptx(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                  const LaunchContext& context);
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,318 @@
+// The epilogue of ptx_sm90a. A warpgroup's 64 pixels leave in pieces of up to 64 channels through shared memory: the
+// piece is filled with finished, rounded outputs, from accumulator registers or from the partial sums of a split-K
+// cluster; then drained to their pixels in 16-byte stores, and read once more for the statistics. Device code only.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/convolution/ptx_sm90a_layout.cuh"
+#include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/stmatrix.cuh"
+
+namespace noisefloor::convolution {
+
+// A warpgroup's share of a block's tile, and its part of shared memory.
+template <class T>
+struct Drain {
+  const Arguments<T>& args;
+  int phase, row0, rows;  // rows: how many of the 64 exist
+  int column0;            // of the tile
+  int barrier;            // a hardware barrier for the warpgroup alone
+  std::uint8_t* piece;    // [64][64] of T; 16-byte chunk c of row r lies at chunk c ^ (r % 8)
+  float* moments;         // [4][2][64]
+  float *mul, *add;       // per channel of the tile
+  const T* row_shift[2];  // of this thread's rows, where the warpgroup's pixels belong to several images; else null
+
+  __device__ __forceinline__ void sync() const { ptx::named_barrier_sync(static_cast<std::uint32_t>(barrier), 128); }
+  // Output pixel of the warpgroup's row `row`.
+  __device__ __forceinline__ int pixel(int row) const {
+    const int at = row0 + row;
+    const Convolution& c = args.c;
+    if (c.y.phases * c.x.phases == 1) return at;
+    const int pixels = c.y.out * c.x.out;
+    const int within = at % pixels;
+    const int y = within / c.x.out * c.y.phases + phase / c.x.phases;
+    const int x = within % c.x.out * c.x.phases + phase % c.x.phases;
+    return (at / pixels * c.y.out * c.y.phases + y) * c.x.out * c.x.phases + x;
+  }
+};
+
+// Multiplier and addend of two channels of the tile per thread, asked for before the products begin, so that nobody
+// waits for them; written when the accumulator is done.
+template <int kBlockN>
+struct ChannelPair {
+  float mul[2], add[2];
+
+  template <class T>
+  __device__ __forceinline__ ChannelPair(const Arguments<T>& args, int column0, const T* image_shift) {
+    const int at = static_cast<int>(threadIdx.x) % 128 * 2;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      mul[i] = 1, add[i] = 0;
+      if (at >= kBlockN || column0 + at + i >= args.epilogue.cout) continue;
+      args.epilogue.channel(column0 + at + i, mul[i], add[i]);
+      if (image_shift) add[i] += to_float(image_shift[column0 + at + i]);
+    }
+  }
+  __device__ __forceinline__ void write(float* to_mul, float* to_add) const {
+    const int at = static_cast<int>(threadIdx.x) % 128 * 2;
+    if (at >= kBlockN) return;
+    *reinterpret_cast<float2*>(to_mul + at) = make_float2(mul[0], mul[1]);
+    *reinterpret_cast<float2*>(to_add + at) = make_float2(add[0], add[1]);
+  }
+};
+
+template <class T, int kCount>
+__device__ __forceinline__ void activate(Activation act, float (&v)[kCount]) {
+  if (act == Activation::silu) {
+#pragma unroll
+    for (float& x : v) x = silu<T>(x);
+  } else if (act == Activation::relu) {
+#pragma unroll
+    for (float& x : v) x = x < 0 ? 0.0f : x;
+  }
+}
+
+// 8 neighbouring channels of a pixel from T* or zeros; `whole`: 16 bytes at once.
+template <class T>
+__device__ __forceinline__ uint4 load_8(const T* from, int column, int cout) {
+  if (cout % 8 == 0) return load_16_bytes<CacheHint::read_only>(from + column);
+  Run<T, 8> run{};
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    if (column + i < cout) run.v[i] = from[column + i];
+  return *reinterpret_cast<const uint4*>(&run);
+}
+
+// Fills blocks [first, first + kCount) of 8 channels of the tile into the piece's chunks from `chunk` on, from the
+// accumulators (Wgmma's layout). Residuals are loaded 16 bytes a lane and exchanged within quads of lanes.
+template <class T, int kBlockN, int kCount>
+__device__ __forceinline__ void fill_blocks(const Drain<T>& to, const float (&acc)[kBlockN / 2], int first, int chunk,
+                                            const int (&pixel)[2]) {
+  const Epilogue<T>& epilogue = to.args.epilogue;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int lane = thread % 32, quad_lane = lane % 4;
+  std::uint32_t words[2][4];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = thread / 32 * 16 + lane / 4 + 8 * half;
+    std::uint32_t residual[4] = {0, 0, 0, 0};
+    if (epilogue.residual) {
+      const int column = to.column0 + 8 * (first + quad_lane);
+      uint4 loaded{0, 0, 0, 0};
+      if (quad_lane < kCount && column < epilogue.cout && row < to.rows)
+        loaded = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
+      residual[0] = loaded.x, residual[1] = loaded.y, residual[2] = loaded.z, residual[3] = loaded.w;
+      gemm::transpose_quad(residual, lane);
+    }
+    float v[2 * kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int at = 8 * (first + i) + 2 * quad_lane;
+      const auto mul = *reinterpret_cast<const float2*>(to.mul + at);
+      const auto add = *reinterpret_cast<const float2*>(to.add + at);
+      v[2 * i] = fmaf(acc[4 * (first + i) + 2 * half], mul.x, add.x);
+      v[2 * i + 1] = fmaf(acc[4 * (first + i) + 2 * half + 1], mul.y, add.y);
+      if (to.row_shift[half]) {
+        if (to.column0 + at < epilogue.cout) v[2 * i] += to_float(to.row_shift[half][to.column0 + at]);
+        if (to.column0 + at + 1 < epilogue.cout) v[2 * i + 1] += to_float(to.row_shift[half][to.column0 + at + 1]);
+      }
+    }
+    activate<T>(epilogue.act, v);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float low, high;
+      unpack_pair<T>(residual[i], low, high);
+      words[half][i] = pack_pair<T>((v[2 * i] + low) * epilogue.gain, (v[2 * i + 1] + high) * epilogue.gain);
+    }
+  }
+  // stmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a block, 2 and 3
+  // those of the next block.
+  const int matrix_row = thread / 32 * 16 + lane % 16;
+  const std::uint32_t line = ptx::shared_address(to.piece) + static_cast<std::uint32_t>(matrix_row * 128);
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2)
+    ptx::stmatrix_x4(line + static_cast<std::uint32_t>(((chunk + i + lane / 16) ^ (matrix_row % 8)) * 16), words[0][i],
+                     words[1][i], words[0][i + 1], words[1][i + 1]);
+}
+
+// The statistics of the piece's channels over the warpgroup's rows, as stored: each warp those of its 16 rows in two
+// passes, then merged in the order of the rows (Chan, Golub and LeVeque 1979).
+template <class T>
+__device__ __forceinline__ void piece_statistics(const Drain<T>& from, int column, int columns) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int warp = thread / 32, lane = thread % 32;
+  const int count = min(max(from.rows - warp * 16, 0), 16);
+  const auto pair = [&](int i, float& low, float& high) {
+    const int row = warp * 16 + i;
+    const auto* word = from.piece + row * 128 + ((lane / 4) ^ (row % 8)) * 16 + lane % 4 * 4;
+    unpack_pair<T>(*reinterpret_cast<const std::uint32_t*>(word), low, high);
+  };
+  float sum[2] = {}, squares[2] = {};
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) {
+    float low, high;
+    pair(i, low, high);
+    sum[0] += low, sum[1] += high;
+  }
+  const float scale = count > 0 ? 1.0f / static_cast<float>(count) : 0.0f;
+  const float mean[2] = {sum[0] * scale, sum[1] * scale};
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) {
+    float low, high;
+    pair(i, low, high);
+    squares[0] = fmaf(low - mean[0], low - mean[0], squares[0]);
+    squares[1] = fmaf(high - mean[1], high - mean[1], squares[1]);
+  }
+  float* mine = from.moments + warp * 2 * kPieceColumns + 2 * lane;
+  *reinterpret_cast<float2*>(mine) = make_float2(mean[0], mean[1]);
+  *reinterpret_cast<float2*>(mine + kPieceColumns) = make_float2(squares[0], squares[1]);
+  from.sync();
+  if (thread >= columns || column + thread >= from.args.epilogue.cout || from.rows <= 0) return;
+  float total = 0, centre = 0, m2 = 0;
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const auto part = static_cast<float>(min(max(from.rows - w * 16, 0), 16));
+    if (part == 0) continue;
+    const float delta = from.moments[w * 2 * kPieceColumns + thread] - centre;
+    const float all = total + part;
+    centre += delta * part / all;
+    m2 += from.moments[(w * 2 + 1) * kPieceColumns + thread] + delta * delta * total * part / all;
+    total = all;
+  }
+  const Convolution& c = from.args.c;
+  const int pixels = c.y.out * c.x.out;
+  const int image = from.row0 / pixels;
+  const std::int64_t slab = image * c.slabs() + from.phase * c.phase_slabs() + from.row0 % pixels / kSlabRows;
+  from.args.mean[slab * c.cout + column + thread] = centre;
+  from.args.m2[slab * c.cout + column + thread] = m2;
+}
+
+// Hands a filled piece on: channels [column, column + columns) of the output.
+template <class T>
+__device__ __forceinline__ void drain_piece(const Drain<T>& from, int column, int columns) {
+  const Epilogue<T>& epilogue = from.args.epilogue;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int chunk = thread % 8;
+  const int first = column + chunk * 8;
+  if (chunk * 8 < columns && first < epilogue.cout) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = thread / 8 + 16 * i;
+      if (row >= from.rows) break;
+      const uint4 bits = *reinterpret_cast<const uint4*>(from.piece + row * 128 + (chunk ^ (row % 8)) * 16);
+      T* to = epilogue.y + std::int64_t{from.pixel(row)} * epilogue.cout + first;
+      if (epilogue.cout % 8 == 0) {
+        store_16_bytes(to, bits);
+      } else {
+        const auto run = reinterpret_cast<const Run<T, 8>&>(bits);
+#pragma unroll
+        for (int j = 0; j < 8; ++j)
+          if (first + j < epilogue.cout) to[j] = run.v[j];
+      }
+    }
+  }
+  if (from.args.c.stats) piece_statistics(from, column, columns);
+}
+
+// A whole tile from a warpgroup's accumulators.
+template <class T, int kBlockN>
+__device__ __forceinline__ void store_accumulator(const Drain<T>& to, const float (&acc)[kBlockN / 2]) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int row = thread / 32 * 16 + thread % 32 / 4;
+  const int pixel[2] = {to.pixel(row), to.pixel(row + 8)};
+#pragma unroll
+  for (int done = 0; done < kBlockN; done += kPieceColumns) {
+    constexpr int kLast = kBlockN % kPieceColumns;
+    to.sync();
+#pragma unroll
+    for (int block = 0; block < kPieceColumns / 8; block += 4)
+      if (done + block * 8 < kBlockN) fill_blocks<T, kBlockN, 4>(to, acc, done / 8 + block, block, pixel);
+    to.sync();
+    drain_piece(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+  }
+}
+
+// The partial sums of a split-K cluster lie in shared memory as blocks of 8 channels, [block][block_m rows][8] floats,
+// so that a share (some blocks) is contiguous, and a warp's writes of 8 rows are 256 contiguous bytes.
+template <int kBlockN, int kBlockM>
+__device__ __forceinline__ void write_partial(const float (&acc)[kBlockN / 2], float* partial) {
+  const int thread = static_cast<int>(threadIdx.x);
+  float* at = partial + (thread / 32 * 16 + thread % 32 / 4) * 8 + thread % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < kBlockN / 8; ++i, at += kBlockM * 8) {
+    *reinterpret_cast<float2*>(at) = make_float2(acc[4 * i], acc[4 * i + 1]);
+    *reinterpret_cast<float2*>(at + 64) = make_float2(acc[4 * i + 2], acc[4 * i + 3]);
+  }
+}
+
+// What a block of the cluster holds of the partial sums: its own tile, and behind it its share from each block in
+// their order.
+struct Partials {
+  const float *own, *received;
+  int split, splits;
+  int first, count;  // blocks of this block's share
+};
+
+// Adds 8 channels of a row from all splits, always in their order, so that the result does not depend on timing.
+template <int kBlockM>
+__device__ __forceinline__ void sum_partials(const Partials& partials, int block, int row, float (&sum)[8]) {
+#pragma unroll
+  for (float& x : sum) x = 0;
+#pragma unroll 2
+  for (int s = 0; s < partials.splits; ++s) {
+    const float* from = s == partials.split ? partials.own + ((partials.first + block) * kBlockM + row) * 8
+                                            : partials.received + ((s * partials.count + block) * kBlockM + row) * 8;
+    const float4 low = *reinterpret_cast<const float4*>(from);
+    const float4 high = *reinterpret_cast<const float4*>(from + 4);
+    sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;
+    sum[4] += high.x, sum[5] += high.y, sum[6] += high.z, sum[7] += high.w;
+  }
+}
+
+// Finishes this block's share of a split tile; `consumer` is the warpgroup's place in the tile.
+template <class T, int kBlockM>
+__device__ __forceinline__ void store_partials(const Drain<T>& to, const Partials& partials, int consumer) {
+  const Epilogue<T>& epilogue = to.args.epilogue;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  constexpr int kPieceBlocks = kPieceColumns / 8;
+  for (int done = 0; done < partials.count; done += kPieceBlocks) {
+    const int blocks = min(partials.count - done, kPieceBlocks);
+    to.sync();
+    for (int item = thread; item < 64 * blocks; item += 128) {
+      const int block = item % blocks, row = item / blocks;
+      const int tile_column = (partials.first + done + block) * 8;
+      const int column = to.column0 + tile_column;
+      if (row >= to.rows || column >= epilogue.cout) continue;
+      float v[8];
+      sum_partials<kBlockM>(partials, done + block, consumer * 64 + row, v);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], to.mul[tile_column + i], to.add[tile_column + i]);
+      if (to.row_shift[0]) {  // per row: find the row's image
+        const int image = (to.row0 + row) / (to.args.c.y.out * to.args.c.x.out);
+        float shift[8];
+        unpack_vector<T>(load_8(epilogue.image_shift + std::int64_t{image} * epilogue.cout, column, epilogue.cout),
+                         shift);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) v[i] += shift[i];
+      }
+      activate<T>(epilogue.act, v);
+      if (epilogue.residual) {
+        float residual[8];
+        unpack_vector<T>(load_8(epilogue.residual + std::int64_t{to.pixel(row)} * epilogue.cout, column, epilogue.cout),
+                         residual);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) v[i] += residual[i];
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] *= epilogue.gain;
+      *reinterpret_cast<uint4*>(to.piece + row * 128 + (block ^ (row % 8)) * 16) = pack_vector<T>(v);
+    }
+    to.sync();
+    drain_piece(to, to.column0 + (partials.first + done) * 8, blocks * 8);
+  }
+}
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,82 @@
+// What a block of ptx_sm90a is given: its arguments, its place in the output and its shared memory. Device code only.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/convolution/epilogue.cuh"
+#include "kernels/convolution/schedule.h"
+
+namespace noisefloor::convolution {
+
+inline constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
+inline constexpr int kSwizzleAtom = 1024;      // 8 rows: the alignment of a swizzled tile
+inline constexpr int kGroupM = 8;              // clusters along the pixels that are walked before the next channels
+inline constexpr int kPieceColumns = 64;       // channels of a piece of the output on its way through shared memory
+
+template <class T>
+struct Arguments {
+  Convolution c;
+  Epilogue<T> epilogue;
+  float *mean, *m2;
+  int unit_rows, unit_clusters, phase_units;  // see Schedule
+  int m_clusters, n_tiles;
+  int cin_steps, k_steps;
+  int stages, multicast, splits;
+};
+
+// Shared memory of a block: stages of pixel rows and weight rows; then per consumer a piece of the output, the
+// statistics of its four warps, and a multiplier and addend per channel; then the barriers.
+template <int kTile>
+struct Layout {
+  static constexpr Tile kShape = kTiles[kTile];
+  static constexpr int kABytes = kShape.block_m() * kRowBytes;
+  static constexpr int kBBytes = kShape.block_n * kRowBytes;
+  static constexpr int kStageBytes = kABytes + kBBytes;
+  static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
+  static constexpr int kMomentBytes = 4 * kPieceColumns * 8;
+  static constexpr int kChannelBytes = kShape.block_n * 8;
+  static constexpr int kConsumerBytes = kPieceBytes + kMomentBytes + kChannelBytes;
+  static constexpr int kReservedBytes = 1024;  // of the system, per block
+  static constexpr int kSmBytes = 228 * 1024;
+
+  static constexpr int bytes(int stages) {
+    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + (2 * stages + 1) * 8;
+  }
+  // 128 accumulators a thread need more than the 168 registers that 9 warps can have: there the producer is a whole
+  // warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
+  static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
+  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
+  static constexpr bool kCanSplit = can_split(kShape, 2);
+  static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");
+  static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
+  static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
+};
+
+struct TileIndex {
+  int m_cluster, n_tile;
+};
+
+// Tiles in the order of groups of kGroupM clusters, column by column within a group: blocks that run at the same time
+// then share pixels and weights in L2.
+__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
+  const int group = index / (kGroupM * n_tiles);
+  const int rows = min(m_clusters - group * kGroupM, kGroupM);
+  const int within = index - group * kGroupM * n_tiles;
+  return {group * kGroupM + within % rows, within / rows};
+}
+
+// A block's tile: rows [row0, end) of a phase (row0 may lie past end), channels from column0 on.
+struct TilePlace {
+  int phase, row0, end, column0;
+};
+template <class T>
+__device__ __forceinline__ TilePlace place_tile(const Arguments<T>& args, int tile, int m_rank, int block_m,
+                                                int block_n) {
+  const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+  const int unit = index.m_cluster / args.unit_clusters;
+  const int first = (unit % args.phase_units) * args.unit_rows;
+  const int within = (index.m_cluster % args.unit_clusters * args.multicast + m_rank) * block_m;
+  return {unit / args.phase_units, first + within, first + args.unit_rows, index.n_tile * block_n};
+}
+
+}  // namespace noisefloor::convolution

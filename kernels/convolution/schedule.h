@@ -1,0 +1,93 @@
+// How ptx_sm90a cuts a convolution into tiles, splits and clusters. Host code, pure functions: testable without a GPU.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/convolution/convolution.h"
+
+namespace noisefloor::convolution {
+
+// A compiled tile of the kernel: block_n channels and 64 pixels per consumer warpgroup, and how many k-steps of 64 are
+// in flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself.
+struct Tile {
+  int consumers;
+  int block_n;
+  int blocks_per_sm;
+  int stages;
+  int deep_stages;
+
+  constexpr int block_m() const { return 64 * consumers; }
+};
+
+inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle row
+inline constexpr int kMaxSplits = 8;
+
+// Fitted to the widths of diffusion networks: 192 and 96 for multiples of 192, 160 for those of 320, 256 and 128 for
+// powers of two, the lower ones for few pixels.
+inline constexpr std::array<Tile, 10> kTiles = {{
+    {2, 256, 1, 4, 4},
+    {2, 192, 1, 5, 5},
+    {2, 160, 1, 5, 5},
+    {2, 128, 1, 6, 6},
+    {2, 96, 1, 7, 7},
+    {1, 160, 1, 7, 7},
+    {1, 128, 2, 4, 8},
+    {1, 96, 2, 5, 10},
+    {1, 64, 2, 6, 13},
+    {1, 32, 2, 8, 17},
+}};
+
+// The blocks of 8 channels that split s of a tile finishes: [share_begin(s), share_begin(s + 1)).
+constexpr int share_begin(int block_n, int splits, int split) {
+  return block_n / 8 * split / splits;
+}
+constexpr int largest_share(int block_n, int splits) {
+  return (block_n / 8 + splits - 1) / splits;
+}
+// Bytes of partial sums that a block of a split tile holds: its own tile, then its share from each of the others.
+constexpr int exchange_bytes(const Tile& tile, int splits) {
+  return tile.block_m() * 32 * (tile.block_n / 8 + splits * largest_share(tile.block_n, splits));
+}
+// Whether `splits` blocks of a cluster can share an output tile of this shape: the partial sums lie where the stages
+// were. The widest tile keeps too many registers for it.
+constexpr bool can_split(const Tile& tile, int splits) {
+  return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&
+                         exchange_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kBlockK * 2);
+}
+
+struct Schedule {
+  int tile = 0;       // index into kTiles
+  int multicast = 1;  // 1 or 2 blocks, neighbours along the pixels, that share each tile of weights
+  int stages = 4;     // k-steps in flight
+  int splits = 1;     // blocks of a cluster that share one output tile, each with its part of k
+  // Tiles never straddle a unit: a phase, or a phase of one image where slabs of the statistics would cross images.
+  std::int64_t units = 1;
+  std::int64_t unit_rows = 0;
+  std::int64_t unit_clusters = 0;  // output tiles along the pixels of a unit, in units of `multicast`
+  std::int64_t n_tiles = 0;
+  std::int64_t grid = 0;  // blocks; fewer than the tiles where blocks are persistent (splits == 1)
+
+  int cluster() const { return multicast * splits; }
+  std::int64_t m_clusters() const { return units * unit_clusters; }
+};
+
+// k-steps of a tile: every tap has whole steps of 64 input channels.
+constexpr std::int64_t k_steps(const Convolution& c) {
+  return std::int64_t{c.y.taps} * c.x.taps * ((c.cin + kBlockK - 1) / kBlockK);
+}
+
+// The counts that follow from a tile, a multicast and a split.
+Schedule make_schedule(const Convolution& convolution, int tile, int multicast, int splits, int sm_count);
+
+// Modelled time of a schedule in SM cycles; only its order means anything.
+double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
+
+// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
+Schedule choose(const Convolution& convolution, int sm_count);
+
+// Launches ptx_sm90a with a given schedule (convolution.h has the one that chooses). For tests and tuning.
+Status launch_ptx_sm90a_scheduled(const Convolution& convolution, DType dtype, const Operands& operands,
+                                  const Schedule& schedule, const LaunchContext& context);
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,42 @@
+// The weights of four-phase upsampling: each of the four phases' 2x2 kernels sums the taps of the 3x3 kernel that fall
+// on the same pixel of the small image. Runs once per weight (`prepare`), not in the timed launch.
+//
+// One thread per sum; fp32, rounded once. Source: original.
+#include "kernels/convolution/epilogue.cuh"
+#include "kernels/core/cuda_status.h"
+
+namespace noisefloor::convolution {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_weights(const T* __restrict__ w, T* __restrict__ summed, std::int64_t cin, std::int64_t cout) {
+  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (item >= 16 * cin * cout) return;
+  const std::int64_t channel = item % cin;
+  const auto tap = static_cast<int>(item / cin % 4);
+  const std::int64_t out = item / cin / 4 % cout;
+  const auto phase = static_cast<int>(item / cin / 4 / cout);
+  const TapRange ys = summed_taps(phase / 2, tap / 2);
+  const TapRange xs = summed_taps(phase % 2, tap % 2);
+  float sum = 0;
+  for (int ky = ys.first; ky <= ys.last; ++ky)
+    for (int kx = xs.first; kx <= xs.last; ++kx) sum += to_float(w[((out * 3 + ky) * 3 + kx) * cin + channel]);
+  summed[item] = from_float<T>(sum);
+}
+
+}  // namespace
+
+Status sum_upsampled_weights(std::int64_t cin, std::int64_t cout, DType dtype, const void* w, void* summed,
+                             const LaunchContext& context) {
+  return with_device_type(dtype, [&]<class T>(T) {
+    const auto blocks = static_cast<unsigned>((16 * cin * cout + kThreads - 1) / kThreads);
+    sum_weights<T>
+        <<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(w), static_cast<T*>(summed), cin, cout);
+    return launch_status("sum_weights");
+  });
+}
+
+}  // namespace noisefloor::convolution

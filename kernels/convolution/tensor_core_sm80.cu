@@ -1,0 +1,376 @@
+// Convolutions, tensor cores from sm_80: implicit GEMM on mma.sync m16n8k16, fed by a pipeline of asynchronous copies.
+//
+// Better than tiled: cp.async gathers the inputs of a stage straight into shared memory (16 bytes, 8 channels of one
+// tap of one pixel; zeros where the tap lies outside), 16-bit tiles halve the traffic, and tensor cores multiply. An
+// upsample runs as four phases of summed weights.
+//
+// Tiles, warps, stages, fragments and the model that chooses them are gemm's (kernels/gemm/tensor_core_tile.cuh,
+// sm80_plan.cpp): the rows are pixels, k the taps times the input channels, split between blocks where tiles are few.
+// Which taps of a pixel lie inside is a bit mask per row, made once; a step along k then costs a row one multiply-add.
+// Where cin is no multiple of 8 (first layers of 3 or 4 channels), elements are gathered one by one through registers,
+// in 128x64 tiles.
+//
+// Bound: tensor pipe; limiter: mma.sync's issue rate on sm_90.
+//
+// Requires: bf16 or fp16, at most 32 taps in a phase, summed weights for an upsample. Statistics are a second launch.
+//
+// Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
+//
+// Source: PTX ISA (mma, ldmatrix, cp.async); otherwise original.
+#include "kernels/convolution/epilogue.cuh"
+#include "kernels/convolution/sm80_plan.h"
+#include "kernels/core/cuda_status.h"
+#include "kernels/gemm/tensor_core_tile.cuh"
+#include "kernels/ptx/cp_async.cuh"
+#include "kernels/ptx/mma.cuh"
+
+namespace noisefloor::convolution {
+namespace {
+
+using gemm::drain_column;
+using gemm::Fragments;
+using gemm::kDrained;
+using gemm::MmaTile;
+using gemm::Sm80Shape;
+using gemm::Sm80Tile;
+using gemm::Sums;
+using gemm::swizzled;
+using gemm::warp_place;
+using gemm::WarpPlace;
+
+constexpr int kGroupM = 8;
+
+struct Grid {
+  unsigned tiles_m;  // of all phases
+  unsigned phase_tiles_m, tiles_n;
+  unsigned splits;
+  float* partials;  // null without a split
+};
+
+// Block number -> tile: down a group of kGroupM tile rows, then right.
+__device__ __forceinline__ void place_tile(const Grid& grid, unsigned tile, unsigned& tile_m, unsigned& tile_n) {
+  const unsigned per_group = kGroupM * grid.tiles_n;
+  const unsigned first = tile / per_group * kGroupM;
+  const unsigned height = min(kGroupM, grid.tiles_m - first);
+  tile_m = first + tile % per_group % height;
+  tile_n = tile % per_group / height;
+}
+
+// One thread's share of the copies of a stage: chunk `chunk` of every kRows-th pixel and row of weights.
+template <class T, class Tile, bool kNarrow>
+struct Loader {
+  static constexpr int kChunks = Tile::kBlockK / 8;
+  static constexpr int kRows = Tile::kThreads / kChunks;
+  static constexpr int kPassesA = Tile::kBlockM / kRows, kPassesB = Tile::kBlockN / kRows;
+  static_assert(kRows % 8 == 0, "the permutation of chunks repeats every 8 rows");
+
+  const Convolution& c;
+  const T *x, *w;           // w: the thread's first row, at kernel tap 0 of the phase
+  int pixel[kPassesA];      // input pixel under tap 0; may lie outside
+  unsigned taps[kPassesA];  // bit per tap that lies inside
+  int tap = 0, channel;     // of the next stage
+  int phase, b_rows;        // rows of weights from the thread's first on
+  std::uint32_t offset;
+
+  __device__ __forceinline__ Loader(const Convolution& shape, const T* inputs, const T* weights, int the_phase,
+                                    std::int64_t row0, int column0, int k_begin)
+      : c(shape), x(inputs), phase(the_phase) {
+    const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+    const int line = static_cast<int>(threadIdx.x) / kChunks;
+    offset = static_cast<std::uint32_t>(swizzled<Tile::kBlockK>(line, chunk));
+    channel = k_begin + chunk * 8;
+    if constexpr (!kNarrow) {
+      tap = channel / c.cin;
+      channel %= c.cin;
+    }
+#pragma unroll
+    for (int i = 0; i < kPassesA; ++i) {
+      const std::int64_t row = row0 + line + i * kRows;
+      taps[i] = 0;
+      pixel[i] = 0;
+      if (row >= c.phase_rows()) continue;
+      const auto pixels = static_cast<int>(c.phase_pixels());  // rows are below 2^31: can_run
+      const int image = static_cast<int>(row) / pixels;
+      const int y = static_cast<int>(row) % pixels / c.x.out, x_out = static_cast<int>(row) % pixels % c.x.out;
+      const int iy = y * c.y.stride + c.y.origin + phase / c.x.phases * c.y.phase_shift;
+      const int ix = x_out * c.x.stride + c.x.origin + phase % c.x.phases * c.x.phase_shift;
+      pixel[i] = (image * c.y.in + iy) * c.x.in + ix;
+      for (int ty = 0; ty < c.y.taps; ++ty)
+        for (int tx = 0; tx < c.x.taps; ++tx)
+          taps[i] |= static_cast<unsigned>(iy + ty >= 0 && iy + ty < c.y.in && ix + tx >= 0 && ix + tx < c.x.in)
+                     << (ty * c.x.taps + tx);
+    }
+    const int column = column0 + line;
+    b_rows = c.cout - column;
+    w = weights + ((c.phase_weights ? std::int64_t{phase} * c.cout : 0) + column) * c.weight_row();
+  }
+
+  __device__ __forceinline__ int tap_pixel(int t) const {
+    return t / c.x.taps * c.x.in + t % c.x.taps;
+  }
+  __device__ __forceinline__ const T* tap_weights(int t) const {
+    return w + std::int64_t{kernel_tap(c, phase, t / c.x.taps, t % c.x.taps)} * c.cin;
+  }
+
+  // Copies the next step of k into the stage at shared address `stage`.
+  __device__ __forceinline__ void issue(std::uint32_t stage) {
+    constexpr int kPassBytes = kRows * Tile::kBlockK * 2;
+    const std::uint32_t to = stage + offset, to_b = to + Tile::kBlockM * Tile::kBlockK * 2;
+    const int all = c.y.taps * c.x.taps;
+    if constexpr (kNarrow) {
+      gather_narrow(to, to_b, all);
+    } else {
+      const bool inside = tap < all;
+      const int t = inside ? tap : 0;
+      const int under = tap_pixel(t);
+#pragma unroll
+      for (int i = 0; i < kPassesA; ++i)
+        ptx::cp_async_16(to + i * kPassBytes, x + std::int64_t{pixel[i] + under} * c.cin + channel,
+                         inside && (taps[i] >> t & 1));
+      const T* from = tap_weights(t) + channel;
+#pragma unroll
+      for (int i = 0; i < kPassesB; ++i)
+        ptx::cp_async_16(to_b + i * kPassBytes, from + i * kRows * c.weight_row(), inside && i * kRows < b_rows);
+      for (channel += Tile::kBlockK; channel >= c.cin; channel -= c.cin) ++tap;
+    }
+  }
+
+  __device__ __forceinline__ void gather_narrow(std::uint32_t to, std::uint32_t to_b, int all) {
+    constexpr int kPassBytes = kRows * Tile::kBlockK * 2;
+    Run<T, 8> a[kPassesA], b[kPassesB];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int k = channel + j;
+      const int t = k / c.cin, at = k % c.cin;
+      const bool inside = t < all;
+      const int under = inside ? tap_pixel(t) : 0;
+#pragma unroll
+      for (int i = 0; i < kPassesA; ++i)
+        a[i].v[j] = inside && (taps[i] >> t & 1) ? x[std::int64_t{pixel[i] + under} * c.cin + at] : T{};
+#pragma unroll
+      for (int i = 0; i < kPassesB; ++i)
+        b[i].v[j] = inside && i * kRows < b_rows ? tap_weights(t)[at + i * kRows * c.weight_row()] : T{};
+    }
+#pragma unroll
+    for (int i = 0; i < kPassesA; ++i) store_shared(to + i * kPassBytes, a[i]);
+#pragma unroll
+    for (int i = 0; i < kPassesB; ++i) store_shared(to_b + i * kPassBytes, b[i]);
+    channel += Tile::kBlockK;
+  }
+
+  static __device__ __forceinline__ void store_shared(std::uint32_t to, const Run<T, 8>& run) {
+    const uint4 bits = *reinterpret_cast<const uint4*>(&run);
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(bits.x), "r"(bits.y), "r"(bits.z),
+                 "r"(bits.w)
+                 : "memory");
+  }
+};
+
+// For drain_sums: fp32 sums, as they are.
+struct ToPartials {
+  float* corner;
+  std::int64_t stride;
+
+  __device__ __forceinline__ int prefetch(int) const { return 0; }
+  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained], int) const {
+    *reinterpret_cast<float4*>(corner + row * stride) = make_float4(sums[0], sums[1], sums[2], sums[3]);
+  }
+};
+
+// For drain_sums: the epilogue, from row `row0` of the phase on.
+template <class T>
+struct ToOutput {
+  const Columns<T, kDrained>& columns;
+  const Convolution& c;
+  int phase, row0, rows;
+
+  __device__ __forceinline__ int pixel(int row) const {
+    if (c.phases() == 1) return row;
+    const auto pixels = static_cast<int>(c.phase_pixels());
+    const int y = row % pixels / c.x.out * 2 + phase / 2, x = row % pixels % c.x.out * 2 + phase % 2;
+    return (row / pixels * c.y.out_extent() + y) * c.x.out_extent() + x;
+  }
+  __device__ __forceinline__ Run<T, kDrained> prefetch(int row) const {
+    return columns.epilogue.residual && row0 + row < rows ? columns.residual(pixel(row0 + row)) : Run<T, kDrained>{};
+  }
+  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained],
+                                       const Run<T, kDrained>& residual) const {
+    if (row0 + row >= rows) return;
+    const int image = columns.epilogue.image_shift ? (row0 + row) / static_cast<int>(c.phase_pixels()) : 0;
+    columns.store(sums, image, pixel(row0 + row), residual);
+  }
+};
+
+template <class T, class Tile, int kBlocksPerSm, bool kNarrow>
+__global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
+    convolution_sm80(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
+                     const __grid_constant__ Grid grid, const __grid_constant__ Epilogue<T> epilogue) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const unsigned tiles = grid.tiles_m * grid.tiles_n;
+  const unsigned split = blockIdx.x / tiles;
+  unsigned tile_m, tile_n;
+  place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
+  const auto phase = static_cast<int>(tile_m / grid.phase_tiles_m);
+  const auto row0 = static_cast<int>(tile_m % grid.phase_tiles_m) * Tile::kBlockM;
+  const auto column0 = static_cast<int>(tile_n) * Tile::kBlockN;
+  const auto all_steps = static_cast<unsigned>((c.k() + Tile::kBlockK - 1) / Tile::kBlockK);
+  const unsigned part = (all_steps + grid.splits - 1) / grid.splits;
+  const int steps = static_cast<int>(min(part, all_steps - split * part));
+
+  Loader<T, Tile, kNarrow> loader(c, x, w, phase, row0, column0, static_cast<int>(split * part) * Tile::kBlockK);
+  const std::uint32_t stages = ptx::shared_address(shared);
+  const WarpPlace warp = warp_place<Tile>();
+  Sums<Tile> sums = {};
+  Fragments<Tile> fragments[2];
+
+#pragma unroll
+  for (int s = 0; s < Tile::kStages - 1; ++s) {
+    if (s < steps) loader.issue(stages + s * Tile::kStageBytes);
+    ptx::cp_async_commit();  // also an empty group, so that counts stay simple
+  }
+  ptx::cp_async_wait<Tile::kStages - 2>();
+  __syncthreads();
+  const auto load_fragments = [&](Fragments<Tile>& into, int stage, int k16) {
+    const std::uint32_t a_tile = stages + stage * Tile::kStageBytes;
+    into.load(a_tile, a_tile + Tile::kBlockM * Tile::kBlockK * 2, warp, warp.k * Tile::kStepsK + k16);
+  };
+  load_fragments(fragments[0], 0, 0);
+  int read_stage = 0, write_stage = Tile::kStages - 1;
+  static_assert(Tile::kStepsK % 2 == 0, "the fragment buffers alternate through a step");
+  for (int step = 0; step < steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < Tile::kStepsK; ++i) {
+      if (i == Tile::kStepsK - 1) {  // on to the next stage, once it has arrived for everyone
+        ptx::cp_async_wait<Tile::kStages - 2>();
+        __syncthreads();
+        read_stage = read_stage + 1 == Tile::kStages ? 0 : read_stage + 1;
+      }
+      load_fragments(fragments[(i + 1) % 2], read_stage, (i + 1) % Tile::kStepsK);
+      if (i == 0) {  // the stage that everyone left at the last barrier
+        if (step + Tile::kStages - 1 < steps) loader.issue(stages + write_stage * Tile::kStageBytes);
+        ptx::cp_async_commit();
+        write_stage = write_stage + 1 == Tile::kStages ? 0 : write_stage + 1;
+      }
+#pragma unroll
+      for (int mi = 0; mi < Tile::kFragmentsM; ++mi)
+#pragma unroll
+        for (int nj = 0; nj < Tile::kFragmentsN; ++nj)
+          ptx::mma_m16n8k16<T>(sums[mi][nj], fragments[i % 2].a[mi], fragments[i % 2].b[nj][0],
+                               fragments[i % 2].b[nj][1]);
+    }
+  }
+  ptx::cp_async_wait<0>();
+
+  if (grid.partials == nullptr) {
+    const Columns<T, kDrained> columns(epilogue, column0 + drain_column(Tile::kBlockN));
+    gemm::drain_sums<Tile>(sums, shared, false, ToOutput<T>{columns, c, phase, row0, static_cast<int>(c.phase_rows())});
+  } else {
+    const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
+    float* corner = grid.partials + (std::int64_t{split} * grid.tiles_m + tile_m) * Tile::kBlockM * stride + column0 +
+                    drain_column(Tile::kBlockN);
+    gemm::drain_sums<Tile>(sums, shared, false, ToPartials{corner, stride});
+  }
+}
+
+// Adds the parts of kDrained outputs in order, then the epilogue. `part_floats` separates parts, `stride` rows, and
+// `padded_rows` phases.
+template <class T>
+__global__ void __launch_bounds__(128)
+    convolution_sm80_add_parts(const float* __restrict__ partials, const __grid_constant__ Convolution c,
+                               std::int64_t part_floats, std::int64_t stride, std::int64_t padded_rows, int splits,
+                               const __grid_constant__ Epilogue<T> epilogue) {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();  // launched while the parts are still being made
+#endif
+  const int groups = (c.cout + kDrained - 1) / kDrained;
+  const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (item >= c.rows() * groups) return;
+  const auto all_row = static_cast<int>(item / groups);
+  const int column = static_cast<int>(item % groups) * kDrained;
+  const auto rows = static_cast<int>(c.phase_rows());
+  const int phase = all_row / rows, row = all_row % rows;
+  const float* from = partials + (phase * padded_rows + row) * stride + column;
+  float values[kDrained] = {};
+  for (int s = 0; s < splits; ++s, from += part_floats) {
+    const auto part = *reinterpret_cast<const float4*>(from);
+    values[0] += part.x, values[1] += part.y, values[2] += part.z, values[3] += part.w;
+  }
+  const Columns<T, kDrained> columns(epilogue, column);
+  const ToOutput<T> out{columns, c, phase, 0, rows};
+  out.take(row, values, values, out.prefetch(row));
+}
+
+template <class T, Sm80Tile tile, int kWarpsM, int kWarpsN, int kWarpsK, bool kNarrow = false>
+Status launch_tile(const Convolution& c, const Operands& o, const Sm80Plan& plan, float* partials,
+                   const LaunchContext& context) {
+  constexpr Sm80Shape kShape = gemm::shape_of(tile);
+  using Tile = MmaTile<kShape.block_m, kShape.block_n, kShape.block_k, kWarpsM, kWarpsN, kWarpsK, kShape.stages>;
+  const auto kernel = convolution_sm80 < T, Tile, kNarrow ? 2 : kShape.blocks_per_sm,
+             kNarrow > ;  // gathering needs registers
+  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
+  const Grid grid{static_cast<unsigned>(plan.phase_tiles_m * c.phases()), static_cast<unsigned>(plan.phase_tiles_m),
+                  static_cast<unsigned>(plan.tiles_n), static_cast<unsigned>(plan.splits), partials};
+  const auto blocks = static_cast<unsigned>(plan.blocks());
+  kernel<<<blocks, Tile::kThreads, Tile::kSharedBytes, context.stream>>>(
+      static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, grid, Epilogue<T>(c, o));
+  return launch_status("convolution_sm80");
+}
+
+template <class T>
+Status launch_plan(const Convolution& c, const Operands& o, const Sm80Plan& plan, float* partials,
+                   const LaunchContext& context) {
+  if (c.cin % 8 != 0) return launch_tile<T, Sm80Tile::medium_128x64, 2, 2, 1, true>(c, o, plan, partials, context);
+  switch (plan.tile) {
+    case Sm80Tile::tall_256x128:
+      return launch_tile<T, Sm80Tile::tall_256x128, 4, 2, 1>(c, o, plan, partials, context);
+    case Sm80Tile::medium_128x64:
+      return launch_tile<T, Sm80Tile::medium_128x64, 2, 2, 1>(c, o, plan, partials, context);
+    case Sm80Tile::small_64x64:
+      return launch_tile<T, Sm80Tile::small_64x64, 2, 2, 1>(c, o, plan, partials, context);
+    case Sm80Tile::low_32x64:
+      return launch_tile<T, Sm80Tile::low_32x64, 1, 2, 2>(c, o, plan, partials, context);
+    case Sm80Tile::flat_16x32:
+      return launch_tile<T, Sm80Tile::flat_16x32, 1, 1, 4>(c, o, plan, partials, context);
+  }
+  return failure(StatusCode::invalid_argument, "convolution: no such tile");
+}
+
+template <class T>
+Status add_parts(const Convolution& c, const Operands& o, const Sm80Plan& plan, const float* partials,
+                 const LaunchContext& context) {
+  constexpr int kThreads = 128;
+  const Sm80Shape shape = gemm::shape_of(plan.tile);
+  const std::int64_t stride = plan.tiles_n * shape.block_n;
+  const std::int64_t padded_rows = plan.phase_tiles_m * shape.block_m;
+  const std::int64_t items = c.rows() * ((c.cout + kDrained - 1) / kDrained);
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>((items + kThreads - 1) / kThreads));
+  config.blockDim = dim3(kThreads);
+  config.stream = context.stream;
+  config.attrs = &overlap;
+  config.numAttrs = context.device->compute_capability >= 90 ? 1 : 0;
+  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, convolution_sm80_add_parts<T>, partials, c,
+                                     c.phases() * padded_rows * stride, stride, padded_rows, plan.splits,
+                                     Epilogue<T>(c, o)));
+  return success();
+}
+
+}  // namespace
+
+Status launch_tensor_core_sm80(const Convolution& c, DType dtype, const Operands& o, const Scratch& scratch,
+                               const LaunchContext& context) {
+  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  const Sm80Plan plan = choose_sm80_plan(c, *context.device);
+  auto* partials = plan.splits > 1 ? static_cast<float*>(scratch.workspace) : nullptr;
+  if (plan.splits > 1 && partials == nullptr) return failure(StatusCode::invalid_argument, "convolution: no workspace");
+  const Status status = with_half_type(dtype, [&]<class T>(T) -> Status {
+    if (const Status made = launch_plan<T>(c, o, plan, partials, context); !made.ok() || plan.splits == 1) return made;
+    return add_parts<T>(c, o, plan, partials, context);
+  });
+  return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
+}
+
+}  // namespace noisefloor::convolution

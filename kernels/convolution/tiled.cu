@@ -1,0 +1,178 @@
+// Convolutions, tiled: shared-memory tiles, register blocking, fp32 FMAs. Every input that a block gathers is used for
+// 128 output channels instead of one, every weight for 128 pixels, and every element that a thread reads from shared
+// memory 8 times, so that FMAs, not loads, set the pace.
+//
+// Tile 128 pixels x 128 channels, k (taps, then input channels) in steps of 8; 256 threads, each 8x8 outputs as four
+// 4x4 quadrants 64 apart, so that a warp's 16-byte shared reads touch distinct banks. Half of the threads gather a
+// pixel each, the other half a row of weights; both widen to float, transpose, and double-buffer through registers.
+// Shared memory: 2 buffers * (128 + 128) * 8 * 4 bytes = 16 KiB.
+//
+// Registers: 64 sums + 16 operands + 8 in flight.
+//
+// Bound: FP32 FMA at 64x64x192 -> 192; limiter: FMA issue slots beside shared-memory reads.
+//
+// Requires: nothing beyond grid limits; loads are 16 bytes wide where cin is a multiple of 8, else one element each.
+// Statistics are a second launch.
+//
+// Numerics: one fp32 FMA chain over taps and channels.
+//
+// Source: original.
+#include "kernels/convolution/epilogue.cuh"
+#include "kernels/core/cuda_status.h"
+
+namespace noisefloor::convolution {
+namespace {
+
+constexpr int kTile = kTiledTile;
+constexpr int kHalf = kTile / 2;
+constexpr int kStep = 8;
+constexpr int kThreads = 256;
+static_assert(kThreads == 2 * kTile, "half of the threads gather pixels, the other half weights, one row each");
+
+struct Tiles {
+  float a[2][kStep][kTile];
+  float b[2][kStep][kTile];
+};
+
+// What one thread gathers: the inputs of one pixel, or the weights of one channel.
+template <class T>
+struct Source {
+  const T* base;
+  bool pixel, inside;
+  int iy, ix, phase;  // of a pixel: the input under tap 0
+
+  __device__ __forceinline__ const T* tap(const Convolution& c, int ty, int tx) const {
+    if (!inside) return nullptr;
+    if (!pixel) return base + std::int64_t{kernel_tap(c, phase, ty, tx)} * c.cin;
+    const int y = iy + ty, x = ix + tx;
+    if (y < 0 || x < 0 || y >= c.y.in * c.y.repeat || x >= c.x.in * c.x.repeat) return nullptr;
+    return base + (std::int64_t{y / c.y.repeat} * c.x.in + x / c.x.repeat) * c.cin;
+  }
+};
+
+// Walks k in steps of kStep.
+struct Walk {
+  int tap = 0, channel = 0;
+
+  __device__ __forceinline__ void advance(const Convolution& c, int count) {
+    for (channel += count; channel >= c.cin; channel -= c.cin) ++tap;
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void load_step(const Convolution& c, const Source<T>& source, Walk walk, bool wide,
+                                          float (&out)[kStep]) {
+  constexpr int kLanes = kVectorLanes<T>;
+  const int taps = c.y.taps * c.x.taps;
+#pragma unroll
+  for (int i = 0; i < kStep; ++i) out[i] = 0;
+  if (wide) {
+    const T* from = walk.tap < taps ? source.tap(c, walk.tap / c.x.taps, walk.tap % c.x.taps) : nullptr;
+    if (from == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < kStep; i += kLanes) {
+      float lanes[kLanes];
+      load_vector<T, CacheHint::read_only>(from + walk.channel + i, lanes);
+#pragma unroll
+      for (int j = 0; j < kLanes; ++j) out[i + j] = lanes[j];
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kStep; ++i) {
+    const T* from = walk.tap < taps ? source.tap(c, walk.tap / c.x.taps, walk.tap % c.x.taps) : nullptr;
+    if (from != nullptr) out[i] = to_float(from[walk.channel]);
+    walk.advance(c, 1);
+  }
+}
+
+// quadrants[0..3] and [4..7]: four elements at `at`, four more half a tile on.
+__device__ __forceinline__ void load_quadrants(const float (&line)[kTile], int at, float (&out)[8]) {
+  const float4 low = *reinterpret_cast<const float4*>(line + at);
+  const float4 high = *reinterpret_cast<const float4*>(line + kHalf + at);
+  out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
+  out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 2)
+    convolution_tiled(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
+                      const __grid_constant__ Epilogue<T> epilogue) {
+  __shared__ alignas(16) Tiles tiles;
+  const auto tiles_n = static_cast<unsigned>((c.cout + kTile - 1) / kTile);
+  const auto tiles_m = static_cast<unsigned>((c.phase_rows() + kTile - 1) / kTile);
+  const auto phase = static_cast<int>(blockIdx.x / (tiles_m * tiles_n));
+  const std::int64_t row0 = std::int64_t{blockIdx.x / tiles_n % tiles_m} * kTile;
+  const int column0 = static_cast<int>(blockIdx.x % tiles_n) * kTile;
+
+  // Which row this thread loads, and where it puts it: neighbouring threads write neighbouring banks.
+  const int line = static_cast<int>(threadIdx.x) % kTile;
+  Source<T> source{nullptr, threadIdx.x < kTile, false, 0, 0, phase};
+  if (source.pixel) {
+    if (source.inside = row0 + line < c.phase_rows(); source.inside) {
+      const Pixel at = locate_row(c, row0 + line);
+      source.base = x + at.image * c.y.in * c.x.in * c.cin;
+      source.iy = at.y * c.y.stride + c.y.origin + phase / c.x.phases * c.y.phase_shift;
+      source.ix = at.x * c.x.stride + c.x.origin + phase % c.x.phases * c.x.phase_shift;
+    }
+  } else if (source.inside = column0 + line < c.cout; source.inside) {
+    source.base = w + ((c.phase_weights ? std::int64_t{phase} * c.cout : 0) + column0 + line) * c.weight_row();
+  }
+  const bool wide = c.cin % kStep == 0;
+  float(*target)[kStep][kTile] = source.pixel ? tiles.a : tiles.b;
+
+  const int thread_row = static_cast<int>(threadIdx.x) / 16 * 4;
+  const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
+  float sums[8][8] = {};
+  float next[kStep];
+  Walk walk;
+  load_step(c, source, walk, wide, next);
+  int buffer = 0;
+  for (std::int64_t k0 = 0; k0 < c.k(); k0 += kStep, buffer ^= 1) {
+#pragma unroll
+    for (int i = 0; i < kStep; ++i) target[buffer][i][line] = next[i];
+    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
+    walk.advance(c, kStep);
+    load_step(c, source, walk, wide, next);
+#pragma unroll
+    for (int i = 0; i < kStep; ++i) {
+      float av[8], bv[8];
+      load_quadrants(tiles.a[buffer][i], thread_row, av);
+      load_quadrants(tiles.b[buffer][i], thread_column, bv);
+#pragma unroll
+      for (int r = 0; r < 8; ++r)
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sums[r][j] = fmaf(av[r], bv[j], sums[r][j]);
+    }
+  }
+
+  const Columns<T, 4> left(epilogue, column0 + thread_column);
+  const Columns<T, 4> right(epilogue, column0 + kHalf + thread_column);
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const std::int64_t row = row0 + thread_row + (r / 4) * kHalf + r % 4;
+    if (row >= c.phase_rows()) continue;
+    const std::int64_t at = output_pixel(c, phase, row);
+    const std::int64_t image = row / c.phase_pixels();
+    const float low[4] = {sums[r][0], sums[r][1], sums[r][2], sums[r][3]};
+    const float high[4] = {sums[r][4], sums[r][5], sums[r][6], sums[r][7]};
+    left.store(low, image, at, left.residual(at));
+    right.store(high, image, at, right.residual(at));
+  }
+}
+
+}  // namespace
+
+Status launch_tiled(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
+                    const LaunchContext& context) {
+  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  const Status status = with_device_type(dtype, [&]<class T>(T) {
+    const auto blocks = static_cast<unsigned>(tile_count(c, kTile, kTile));
+    convolution_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(o.x),
+                                                                  static_cast<const T*>(o.w), c, Epilogue<T>(c, o));
+    return launch_status("convolution_tiled");
+  });
+  return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
+}
+
+}  // namespace noisefloor::convolution

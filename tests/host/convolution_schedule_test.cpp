@@ -1,0 +1,96 @@
+// The pure functions that cut a convolution for the GPU: ptx_sm90a's schedules, and its place in the four phases of an
+// upsample.
+#include "kernels/convolution/schedule.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <set>
+
+#include "kernels/conv2d/conv2d.h"
+
+namespace noisefloor::convolution {
+namespace {
+
+constexpr int kSms = 132;
+
+RC_GTEST_PROP(ConvolutionSchedule, ChosenScheduleCoversTheProblem, ()) {
+  conv2d::Problem p;
+  p.n = *rc::gen::inRange<std::int64_t>(1, 40);
+  p.h = *rc::gen::inRange<std::int64_t>(1, 70);
+  p.w = *rc::gen::inRange<std::int64_t>(1, 70);
+  p.cin = 8 * *rc::gen::inRange<std::int64_t>(1, 200);
+  p.cout = *rc::gen::inRange<std::int64_t>(1, 1400);
+  p.upsample = *rc::gen::arbitrary<bool>();
+  p.stats = *rc::gen::arbitrary<bool>();
+  const int sms = *rc::gen::element(1, 60, kSms);
+  const Convolution c = conv2d::describe(p, conv2d::Form::phased);
+  const Schedule s = choose(c, sms);
+  const Tile& shape = kTiles[static_cast<std::size_t>(s.tile)];
+  RC_ASSERT(s.units * s.unit_rows == c.rows());
+  RC_ASSERT(s.unit_clusters * s.multicast * shape.block_m() >= s.unit_rows);
+  RC_ASSERT((s.unit_clusters - 1) * s.multicast * shape.block_m() < s.unit_rows);
+  RC_ASSERT(s.n_tiles * shape.block_n >= p.cout && (s.n_tiles - 1) * shape.block_n < p.cout);
+  RC_ASSERT(s.cluster() <= 8 && s.splits <= k_steps(c) && can_split(shape, s.splits));
+  RC_ASSERT(s.grid > 0 && s.grid % s.cluster() == 0);
+  // Split tiles are not walked: every one has its blocks.
+  if (s.splits > 1) RC_ASSERT(s.grid == s.m_clusters() * s.n_tiles * s.cluster());
+  // A slab of the statistics lies in one warpgroup's 64 rows.
+  if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(s.unit_rows == c.phase_pixels());
+}
+
+TEST(ConvolutionSchedule, SharesOfASplitTileCoverItOnce) {
+  for (const Tile& tile : kTiles)
+    for (int splits = 1; splits <= kMaxSplits; ++splits) {
+      if (!can_split(tile, splits)) continue;
+      EXPECT_EQ(share_begin(tile.block_n, splits, 0), 0);
+      EXPECT_EQ(share_begin(tile.block_n, splits, splits), tile.block_n / 8);
+      for (int s = 0; s < splits; ++s) {
+        const int share = share_begin(tile.block_n, splits, s + 1) - share_begin(tile.block_n, splits, s);
+        EXPECT_GE(share, 1);
+        EXPECT_LE(share, largest_share(tile.block_n, splits));
+      }
+    }
+}
+
+TEST(ConvolutionSchedule, FewPixelsAreSplitAndManyAreNot) {
+  conv2d::Problem p;
+  p.n = 1, p.h = p.w = 8, p.cin = p.cout = 768;
+  EXPECT_GT(choose(conv2d::describe(p, conv2d::Form::phased), kSms).splits, 1);
+  p.n = 32, p.h = p.w = 64, p.cin = p.cout = 192;
+  const Schedule many = choose(conv2d::describe(p, conv2d::Form::phased), kSms);
+  EXPECT_EQ(many.splits, 1);
+  EXPECT_EQ(kTiles[static_cast<std::size_t>(many.tile)].block_n, 192);
+}
+
+TEST(Convolution, PhasesWriteEveryOutputPixelOnce) {
+  const Convolution c = upsampled_phases(2, 3, 5, 8, 8);
+  std::set<std::int64_t> pixels;
+  for (int phase = 0; phase < 4; ++phase)
+    for (std::int64_t row = 0; row < c.phase_rows(); ++row) pixels.insert(output_pixel(c, phase, row));
+  EXPECT_EQ(pixels.size(), 2u * 6 * 10);
+  EXPECT_EQ(*pixels.begin(), 0);
+  EXPECT_EQ(*pixels.rbegin(), 2 * 6 * 10 - 1);
+}
+
+TEST(Convolution, SummedTapsOfAPhaseCoverTheKernelOnce) {
+  for (int phase = 0; phase < 2; ++phase) {
+    EXPECT_EQ(summed_taps(phase, 0).first, 0);
+    EXPECT_EQ(summed_taps(phase, 0).last + 1, summed_taps(phase, 1).first);
+    EXPECT_EQ(summed_taps(phase, 1).last, 2);
+  }
+}
+
+TEST(Convolution, ChannelsThatTmaCannotAddressBecomeAProduct) {
+  const Convolution c = plain(2, 9, 7, 3, 16, 3, 2, 1);
+  ASSERT_TRUE(gathers_rows(c));
+  const Convolution product = gathered_product(c);
+  EXPECT_EQ(product.cin, 32);  // 27, padded to 16 bytes
+  EXPECT_EQ(product.phase_rows(), c.phase_rows());
+  EXPECT_EQ(product.phase_pixels(), c.phase_pixels());
+  EXPECT_EQ(product.weight_row(), 32);
+  EXPECT_EQ(k_steps(product), 1);
+}
+
+}  // namespace
+}  // namespace noisefloor::convolution
