@@ -4,6 +4,8 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/conv3d_temporal/conv3d_temporal.h"
+#include "kernels/conv_transpose2d/conv_transpose2d.h"
 #include "kernels/edm_precondition/edm_precondition.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/gemm/gemm.h"
@@ -23,6 +25,8 @@ std::span<const Op> catalogue() {
       make_op<temporal_attention::Definition>(),
       make_op<gemm::Definition>(),
       make_op<conv2d::Definition>(),
+      make_op<conv_transpose2d::Definition>(),
+      make_op<conv3d_temporal::Definition>(),
       make_op<groupnorm::Definition>(),
       make_op<sampler_step::Definition>(),
       make_op<layernorm::Definition>(),

@@ -1,0 +1,33 @@
+// The ladder of conv3d_temporal: kernels/convolution does the work, on images whose rows are frames and whose columns
+// are the pixels of a frame.
+#include "kernels/conv3d_temporal/conv3d_temporal.h"
+#include "kernels/convolution/ladder.h"
+
+namespace noisefloor::conv3d_temporal {
+namespace {
+
+struct Rules {
+  static convolution::Convolution direct(const Problem& p) {
+    convolution::Convolution c = convolution::plain(p.batch, p.frames, p.hw, p.cin, p.cout, 3, 1, 1);
+    c.x.taps = c.x.kernel_taps = 1;
+    c.x.origin = 0;
+    c.bias = p.bias;
+    c.residual = p.residual;
+    return c;
+  }
+  static convolution::Convolution phased(const Problem& p) { return direct(p); }
+  static convolution::Operands operands(const Tensors& t) {
+    convolution::Operands o;
+    o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
+    return o;
+  }
+  static bool sums_weights(const Problem&) { return false; }
+};
+
+}  // namespace
+
+std::span<const Variant<Definition>> Definition::variants() {
+  return convolution::Ladder<Definition, Rules>::kVariants;
+}
+
+}  // namespace noisefloor::conv3d_temporal

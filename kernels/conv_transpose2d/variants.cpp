@@ -1,0 +1,55 @@
+// The ladder of conv_transpose2d: kernels/convolution does the work, as four phases, one per parity of the output's row
+// and column, each an ordinary convolution with the taps that meet there.
+#include "kernels/conv_transpose2d/conv_transpose2d.h"
+#include "kernels/convolution/ladder.h"
+
+namespace noisefloor::conv_transpose2d {
+namespace {
+
+// 4x4: output 2 o + p takes inputs o - 1 + p + t for t = 0, 1, under taps 3 - p - 2 t. 2x2: input o, under tap p.
+convolution::Axis axis(const Problem& p, std::int64_t in) {
+  convolution::Axis axis;
+  axis.in = axis.out = static_cast<int>(in);
+  axis.phases = 2;
+  axis.kernel_taps = static_cast<int>(p.kernel);
+  if (p.kernel == 2) {
+    axis.tap_phase = 1;
+    return axis;
+  }
+  axis.taps = 2;
+  axis.origin = -1;
+  axis.phase_shift = 1;
+  axis.first_tap = 3;
+  axis.tap_phase = -1;
+  axis.tap_step = -2;
+  return axis;
+}
+
+struct Rules {
+  static convolution::Convolution direct(const Problem& p) {
+    convolution::Convolution c;
+    c.images = static_cast<int>(p.n);
+    c.cin = static_cast<int>(p.cin);
+    c.cout = static_cast<int>(p.cout);
+    c.y = axis(p, p.h);
+    c.x = axis(p, p.w);
+    c.act = p.act;
+    c.bias = p.bias;
+    return c;
+  }
+  static convolution::Convolution phased(const Problem& p) { return direct(p); }
+  static convolution::Operands operands(const Tensors& t) {
+    convolution::Operands o;
+    o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
+    return o;
+  }
+  static bool sums_weights(const Problem&) { return false; }
+};
+
+}  // namespace
+
+std::span<const Variant<Definition>> Definition::variants() {
+  return convolution::Ladder<Definition, Rules>::kVariants;
+}
+
+}  // namespace noisefloor::conv_transpose2d
