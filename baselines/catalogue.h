@@ -9,6 +9,9 @@ Baseline gemm_baseline();
 
 namespace noisefloor::cudnn {
 Baseline attention_baseline();
+Baseline conv2d_baseline();
+Baseline conv_transpose2d_baseline();
+Baseline conv3d_temporal_baseline();
 Baseline groupnorm_baseline();
 Baseline sampler_step_baseline();
 Baseline temporal_attention_baseline();

@@ -51,6 +51,10 @@ fe::PointwiseMode_t mode(Pointwise operation) {
       return fe::PointwiseMode_t::MIN;
     case Pointwise::maximum:
       return fe::PointwiseMode_t::MAX;
+    case Pointwise::relu:
+      return fe::PointwiseMode_t::RELU_FWD;
+    case Pointwise::swish:
+      return fe::PointwiseMode_t::SWISH_FWD;
   }
   return fe::PointwiseMode_t::NOT_SET;
 }
@@ -128,6 +132,21 @@ Graph::Attention Graph::attention(int q, int k, int v, float scale, bool lse) {
   const auto [out, stats] = state_->graph.sdpa(state_->at(q), state_->at(k), state_->at(v), attributes);
   const int node = state_->add(out);
   return {node, lse ? state_->add(stats) : -1};
+}
+
+int Graph::convolution(int x, int w, const ConvolutionPlace& place) {
+  const auto attributes =
+      fe::graph::Conv_fprop_attributes().set_padding(place.pad).set_stride(place.stride).set_dilation({1, 1});
+  return state_->add(state_->graph.conv_fprop(state_->at(x), state_->at(w), attributes));
+}
+
+int Graph::transposed_convolution(int dy, int w, const ConvolutionPlace& place,
+                                  const std::vector<std::int64_t>& extents) {
+  const auto attributes =
+      fe::graph::Conv_dgrad_attributes().set_padding(place.pad).set_stride(place.stride).set_dilation({1, 1});
+  const Node dx = state_->graph.conv_dgrad(state_->at(dy), state_->at(w), attributes);
+  dx->set_dim(extents);  // not to be inferred: with a stride, several extents have the same gradient
+  return state_->add(dx);
 }
 
 void Graph::output(int node, DType dtype, const Layout& layout) {

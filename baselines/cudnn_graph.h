@@ -1,4 +1,4 @@
-// A graph of pointwise operations or attention for cuDNN, without its headers: cudnn_frontend.h takes
+// A graph of pointwise operations, convolutions or attention for cuDNN, without its headers: cudnn_frontend.h takes
 // more than a minute to compile, so cudnn_graph.cpp alone includes it. A build without cuDNN has
 // cudnn_graph_missing.cpp in its place.
 #pragma once
@@ -15,12 +15,19 @@
 
 namespace noisefloor::cudnn {
 
-enum class Pointwise { identity, add, multiply, minimum, maximum };
+enum class Pointwise { identity, add, multiply, minimum, maximum, relu, swish };
 
 // Extents and strides in elements, outermost first.
 struct Layout {
   std::vector<std::int64_t> extents;
   std::vector<std::int64_t> strides;
+};
+
+// Of images [n, c, h, w] in channels-last order, and weights [out, in, kh, kw] in the same; pads, strides along h and
+// w.
+struct ConvolutionPlace {
+  std::vector<std::int64_t> pad;
+  std::vector<std::int64_t> stride;
 };
 
 // Built once, then run. Intermediate tensors are fp32 and live in registers where an engine can fuse them; so is all
@@ -42,6 +49,10 @@ class Graph {
     int out, lse;
   };
   Attention attention(int q, int k, int v, float scale, bool lse);
+  int convolution(int x, int w, const ConvolutionPlace& place);
+  // The gradient of that convolution with respect to its input, which is a transposed convolution: `dy` are its inputs,
+  // w [channels of dy, channels of the result, kh, kw], and `extents` those of the result.
+  int transposed_convolution(int dy, int w, const ConvolutionPlace& place, const std::vector<std::int64_t>& extents);
   void output(int node, DType dtype, const Layout& layout);
 
   // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guess first,

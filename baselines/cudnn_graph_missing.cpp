@@ -31,6 +31,12 @@ int Graph::pointwise(Pointwise, int, int) {
 Graph::Attention Graph::attention(int, int, int, float, bool) {
   missing();
 }
+int Graph::convolution(int, int, const ConvolutionPlace&) {
+  missing();
+}
+int Graph::transposed_convolution(int, int, const ConvolutionPlace&, const std::vector<std::int64_t>&) {
+  missing();
+}
 void Graph::output(int, DType, const Layout&) {
   missing();
 }

@@ -40,6 +40,10 @@ def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fie
         "gemm": {"m": 3, "n": 4, "k": 5, "act": "none", "scale": 1, "bias": 1, "residual": 0},
         "attention": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8, "layout": "separate", "scale": 0, "lse": 0},
         "temporal_attention": {"batch": 2, "frames": 5, "hw": 3, "heads": 2, "dim": 8, "layout": "separate", "scale": 0},
+        "conv2d": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10, "kernel": 3, "stride": 1, "pad": 1, "upsample": 0, "act": "none", "bias": 1,
+                   "affine": 0, "image_shift": 0, "residual": 0, "gain": 1, "stats": 0},
+        "conv_transpose2d": {"n": 2, "h": 5, "w": 3, "cin": 12, "cout": 10, "kernel": 4, "act": "none", "bias": 1},
+        "conv3d_temporal": {"batch": 2, "frames": 5, "hw": 6, "cin": 12, "cout": 10, "bias": 1, "residual": 0},
         "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4, "fusion": "none", "eps": 1e-5, "stats": 0},
         "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm", "prediction": "noise", "guidance": 0, "clamp": 0, "noise": "none",
                          "blend": 0, "steps": 50, "step": 10, "half": "first"},
@@ -280,6 +284,12 @@ class CommandLine(unittest.TestCase):
 PROBLEMS = [
     *(("gemm", {"act": act, "scale": scale, "bias": bias, "residual": residual})
       for act in ("none", "silu", "gelu", "gelu_tanh", "geglu") for scale, bias, residual in ((1, 1, 0), (0.5, 1, 1), (0.5, 0, 0))),
+    ("conv2d", {"stride": 2, "act": "silu"}),
+    ("conv2d", {"upsample": 1, "residual": 1, "act": "relu"}),
+    ("conv2d", {"kernel": 1, "pad": 0, "affine": 1, "image_shift": 1, "gain": 0.5, "bias": 0}),
+    ("conv_transpose2d", {"act": "silu"}),
+    ("conv_transpose2d", {"kernel": 2, "act": "relu", "bias": 0}),
+    ("conv3d_temporal", {"residual": 1}),
     *(("groupnorm", {"fusion": fusion, "stats": stats}) for fusion in ("none", "silu", "silu+ss") for stats in (0, 1)),
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
@@ -348,6 +358,9 @@ class Ops(unittest.TestCase):
             ("gemm", {"act": "silu"}, {"act": "gelu"}),
             ("gemm", {"act": "none", "scale": 0.5}, {"scale": 0.52}),
             ("gemm", {"act": "gelu"}, {"act": "none"}),
+            ("conv2d", {"act": "silu"}, {"act": "relu"}),
+            ("conv2d", {"upsample": 1}, {"gain": 1.1}),
+            ("conv_transpose2d", {"act": "silu"}, {"act": "none"}),
             ("groupnorm", {"fusion": "silu"}, {"fusion": "none"}),
             ("groupnorm", {"groups": 4}, {"groups": 2}),
             ("attention", {"scale": 0}, {"scale": 0.5}),

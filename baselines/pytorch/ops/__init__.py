@@ -12,6 +12,9 @@ check(problem, inputs, outputs) -> str: what is wrong with a random result, or "
 
 from baselines.pytorch.ops import (
     attention,
+    conv2d,
+    conv3d_temporal,
+    conv_transpose2d,
     edm_precondition,
     elementwise,
     gemm,
@@ -26,6 +29,9 @@ from baselines.pytorch.ops import (
 
 OPS = {
     "attention": attention,
+    "conv2d": conv2d,
+    "conv_transpose2d": conv_transpose2d,
+    "conv3d_temporal": conv3d_temporal,
     "edm_precondition": edm_precondition,
     "elementwise": elementwise,
     "gemm": gemm,

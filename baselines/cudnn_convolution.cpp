@@ -1,0 +1,322 @@
+// conv2d, conv3d_temporal and conv_transpose2d by cuDNN: one graph of the convolution and everything behind it,
+// autotuned over the engine configurations that cuDNN's heuristics offer.
+//
+// Where no engine takes the whole graph, a convolution that leaves its sums in fp32 and a graph of pointwise operations
+// behind it run as two launches; the row's description says so. A nearest-x2 upsample before the convolution is a
+// launch of this project's `resample`, since no engine of cuDNN reads through one. A transposed convolution is the
+// gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "baselines/catalogue.h"
+#include "baselines/cudnn_graph.h"
+#include "baselines/tuning.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/conv3d_temporal/conv3d_temporal.h"
+#include "kernels/conv_transpose2d/conv_transpose2d.h"
+#include "kernels/core/cuda_status.h"
+#include "kernels/resample/resample.h"
+
+namespace noisefloor::cudnn {
+namespace {
+
+using convolution::Activation;
+
+constexpr double kBuildSeconds = 12;  // engines compile in up to a second each
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// What the three ops have in common. x is what the convolution reads, after any upsampling.
+struct Shape {
+  std::int64_t n, h, w, cin, out_h, out_w, cout, kernel_h, kernel_w;
+  ConvolutionPlace place;
+  bool transposed = false;
+  bool upsample = false;
+  Activation act = Activation::none;
+  double gain = 1;
+};
+
+Layout images(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+  return {{n, c, h, w}, {c * h * w, 1, c * w, c}};
+}
+
+// A graph, where its pointers come from, and the plan that tuning chose.
+struct Stage {
+  std::unique_ptr<Graph> graph;
+  std::function<std::vector<void*>(const convolution::Operands&, void* sums)> bind;
+  int chosen = -1;
+};
+
+// The pointers that an epilogue reads, in the order in which it declares them.
+void bind_epilogue(const convolution::Operands& o, std::vector<void*>& pointers) {
+  for (const void* pointer : {o.bias, o.scale, o.shift, o.image_shift, o.residual})
+    if (pointer != nullptr) pointers.push_back(const_cast<void*>(pointer));
+  pointers.push_back(o.y);
+}
+
+// The epilogue of convolution.h behind `node`; `has` says which operands there are by their pointers.
+void add_epilogue(Graph& graph, int node, const Shape& s, DType dtype, const convolution::Operands& has) {
+  const Layout per_channel = images(1, s.cout, 1, 1);
+  const Layout output = images(s.n, s.cout, s.out_h, s.out_w);
+  const auto apply = [&](Pointwise operation, const void* there, const Layout& layout) {
+    if (there != nullptr) node = graph.pointwise(operation, node, graph.input(dtype, layout));
+  };
+  apply(Pointwise::add, has.bias, per_channel);
+  apply(Pointwise::multiply, has.scale, per_channel);
+  apply(Pointwise::add, has.shift, per_channel);
+  apply(Pointwise::add, has.image_shift, images(s.n, s.cout, 1, 1));
+  if (s.act == Activation::relu) node = graph.pointwise(Pointwise::relu, node);
+  if (s.act == Activation::silu) node = graph.pointwise(Pointwise::swish, node);
+  apply(Pointwise::add, has.residual, output);
+  if (s.gain != 1) node = graph.pointwise(Pointwise::multiply, node, graph.scalar(static_cast<float>(s.gain)));
+  graph.output(node, dtype, output);
+}
+
+int add_convolution(Graph& graph, const Shape& s, DType dtype) {
+  const int x = graph.input(dtype, images(s.n, s.cin, s.h, s.w));
+  if (s.transposed) {
+    const int w = graph.input(dtype, images(s.cin, s.cout, s.kernel_h, s.kernel_w));
+    return graph.transposed_convolution(x, w, s.place, {s.n, s.cout, s.out_h, s.out_w});
+  }
+  return graph.convolution(x, graph.input(dtype, images(s.cout, s.cin, s.kernel_h, s.kernel_w)), s.place);
+}
+
+std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::Operands& has) {
+  auto graph = std::make_unique<Graph>();
+  add_epilogue(*graph, add_convolution(*graph, s, dtype), s, dtype, has);
+  graph->build(kBuildSeconds);
+  std::vector<Stage> stages;
+  stages.push_back({std::move(graph), [](const convolution::Operands& o, void*) {
+                      std::vector<void*> pointers{const_cast<void*>(o.x), const_cast<void*>(o.w)};
+                      bind_epilogue(o, pointers);
+                      return pointers;
+                    }});
+  return stages;
+}
+
+std::vector<Stage> separate_stages(const Shape& s, DType dtype, const convolution::Operands& has) {
+  const Layout output = images(s.n, s.cout, s.out_h, s.out_w);
+  auto product = std::make_unique<Graph>();
+  product->output(add_convolution(*product, s, dtype), DType::fp32, output);
+  product->build(kBuildSeconds);
+  auto rest = std::make_unique<Graph>();
+  const int sums = rest->input(DType::fp32, output);
+  add_epilogue(*rest, rest->pointwise(Pointwise::identity, sums), s, dtype, has);
+  rest->build(kBuildSeconds);
+  std::vector<Stage> stages;
+  stages.push_back({std::move(product), [](const convolution::Operands& o, void* into) {
+                      return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
+                    }});
+  stages.push_back({std::move(rest), [](const convolution::Operands& o, void* from) {
+                      std::vector<void*> pointers{from};
+                      bind_epilogue(o, pointers);
+                      return pointers;
+                    }});
+  return stages;
+}
+
+// The fastest row of resample that this device runs without a workspace.
+const Variant<resample::Definition>& upsampler(const resample::Problem& problem, DType dtype,
+                                               const DeviceInfo& device) {
+  const auto rows = resample::Definition::variants();
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row)
+    if (row->launch != nullptr && runs_on(row->arch, device.compute_capability) && row->can_run(problem, dtype) &&
+        (row->workspace_bytes == nullptr || row->workspace_bytes(problem, dtype, device) == 0))
+      return *row;
+  throw LibraryRefused("no variant of resample upsamples for cuDNN here");
+}
+
+class ConvolutionRun final : public BaselineRun {
+ public:
+  using Bind = std::function<convolution::Operands(std::span<void* const>)>;
+
+  // `has`: which operands the problem has; only whether they are null counts.
+  ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, Bind bind, const DeviceInfo& device)
+      : shape_(shape), dtype_(dtype), bind_(std::move(bind)) {
+    try {
+      stages_ = fused_stage(shape, dtype, has);
+    } catch (const LibraryRefused& refused) {
+      try {
+        stages_ = separate_stages(shape, dtype, has);
+      } catch (const LibraryRefused&) {
+        throw refused;  // says what the whole graph lacks
+      }
+      sums_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.out_h * shape.out_w * shape.cout) * sizeof(float));
+    }
+    if (!shape.upsample) return;
+    up_ = {resample::Operation::nearest_up2, shape.n, shape.h / 2, shape.w / 2, shape.cin, 0};
+    upsampler_ = &upsampler(up_, dtype, device);
+    image_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.h * shape.w * shape.cin) * size_of(dtype));
+  }
+  ConvolutionRun(const ConvolutionRun&) = delete;
+  ConvolutionRun& operator=(const ConvolutionRun&) = delete;
+  ~ConvolutionRun() override { static_cast<void>(cudaFree(weights_)); }
+
+  std::size_t workspace_bytes() const override {
+    std::size_t most = 0;
+    for (const Stage& stage : stages_) most = std::max(most, stage.graph->workspace_bytes());
+    return image_bytes_ + sums_bytes_ + most;
+  }
+
+  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+    if (shape_.transposed)
+      if (const Status status = copy_weights(bind_(pointers).w, context); !status.ok()) return status;
+    if (const Status status = upsample(pointers, workspace, context); !status.ok()) return status;
+    for (Stage& stage : stages_) {
+      const auto bound = bound_pointers(stage, pointers, workspace);
+      const Tuned tuned = rank_candidates(
+          stage.graph->plans(),
+          [&](int plan) { return stage.graph->execute(plan, bound, graph_workspace(workspace), context.stream); },
+          context);
+      if (!tuned.status.ok()) return tuned.status;
+      stage.chosen = tuned.ranking.front().index;
+      if (!description_.empty()) description_ += ", then ";
+      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " + std::to_string(tuned.ran);
+    }
+    if (shape_.upsample) description_ = std::string("resample/") + upsampler_->name + ", then " + description_;
+    return success();
+  }
+
+  Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+    if (const Status status = upsample(pointers, workspace, context); !status.ok()) return status;
+    for (Stage& stage : stages_) {
+      if (stage.chosen < 0) return failure(StatusCode::invalid_argument, "launch before tune");
+      const Status status = stage.graph->execute(stage.chosen, bound_pointers(stage, pointers, workspace),
+                                                 graph_workspace(workspace), context.stream);
+      if (!status.ok()) return status;
+    }
+    return success();
+  }
+
+  std::string description() const override { return description_; }
+
+ private:
+  void* sums(void* workspace) const { return static_cast<char*>(workspace) + image_bytes_; }
+  void* graph_workspace(void* workspace) const {
+    return workspace == nullptr ? nullptr : static_cast<char*>(workspace) + image_bytes_ + sums_bytes_;
+  }
+  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, void* workspace) const {
+    convolution::Operands o = bind_(pointers);
+    if (shape_.upsample) o.x = workspace;
+    if (shape_.transposed) o.w = weights_;
+    return stage.bind(o, sums(workspace));
+  }
+  Status upsample(std::span<void* const> pointers, void* workspace, const LaunchContext& context) const {
+    if (!shape_.upsample) return success();
+    return upsampler_->launch(up_, dtype_, {bind_(pointers).x, nullptr, workspace}, {}, context);
+  }
+  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host. The weights of later launches must be these.
+  Status copy_weights(const void* w, const LaunchContext& context) {
+    const std::int64_t taps = shape_.kernel_h * shape_.kernel_w;
+    const std::size_t bytes = static_cast<std::size_t>(shape_.cout * taps * shape_.cin) * size_of(dtype_);
+    std::vector<char> stored(bytes), turned(bytes);
+    NOISEFLOOR_CUDA(cudaStreamSynchronize(context.stream));
+    NOISEFLOOR_CUDA(cudaMemcpy(stored.data(), w, bytes, cudaMemcpyDeviceToHost));
+    for (std::int64_t out = 0; out < shape_.cout; ++out)
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        for (std::int64_t in = 0; in < shape_.cin; ++in)
+          store_element(dtype_, turned.data(), (in * taps + tap) * shape_.cout + out,
+                        load_element(dtype_, stored.data(), (out * taps + tap) * shape_.cin + in));
+    if (weights_ == nullptr) NOISEFLOOR_CUDA(cudaMalloc(&weights_, bytes));
+    NOISEFLOOR_CUDA(cudaMemcpy(weights_, turned.data(), bytes, cudaMemcpyHostToDevice));
+    return success();
+  }
+
+  Shape shape_;
+  DType dtype_;
+  Bind bind_;
+  std::vector<Stage> stages_;
+  resample::Problem up_;
+  const Variant<resample::Definition>* upsampler_ = nullptr;
+  std::size_t image_bytes_ = 0;  // of the upsampled input
+  std::size_t sums_bytes_ = 0;   // of the sums between two stages
+  void* weights_ = nullptr;
+  std::string description_;
+};
+
+// Any address but null, for operands that a problem has.
+const void* there(bool present) {
+  static const char place = 0;
+  return present ? &place : nullptr;
+}
+
+Support can_run_conv2d(const AnyProblem& any, DType) {
+  if (any.as<conv2d::Problem>().stats)
+    return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
+  return supported();
+}
+
+std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+  const auto p = any.as<conv2d::Problem>();
+  const std::int64_t times = p.upsample ? 2 : 1;
+  Shape s{p.n,       p.h * times, p.w * times, p.cin,    p.out_h(),
+          p.out_w(), p.cout,      p.kernel,    p.kernel, {{p.pad, p.pad}, {p.stride, p.stride}}};
+  s.upsample = p.upsample;
+  s.act = p.act;
+  s.gain = p.gain;
+  convolution::Operands has;
+  has.bias = there(p.bias);
+  has.scale = has.shift = there(p.affine);
+  has.image_shift = there(p.image_shift);
+  has.residual = there(p.residual);
+  const auto bind = [p](std::span<void* const> pointers) {
+    return conv2d::operands(conv2d::Definition::bind(p, PointerCursor(pointers)));
+  };
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+}
+
+Support can_run_any(const AnyProblem&, DType) {
+  return supported();
+}
+
+// Frames are rows, the pixels of a frame columns.
+std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+  const auto p = any.as<conv3d_temporal::Problem>();
+  const Shape s{p.batch, p.frames, p.hw, p.cin, p.frames, p.hw, p.cout, 3, 1, {{1, 0}, {1, 1}}};
+  convolution::Operands has;
+  has.bias = there(p.bias);
+  has.residual = there(p.residual);
+  const auto bind = [p](std::span<void* const> pointers) {
+    const auto t = conv3d_temporal::Definition::bind(p, PointerCursor(pointers));
+    convolution::Operands o;
+    o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
+    return o;
+  };
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+}
+
+std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+  const auto p = any.as<conv_transpose2d::Problem>();
+  Shape s{p.n, p.h, p.w, p.cin, 2 * p.h, 2 * p.w, p.cout, p.kernel, p.kernel, {{p.pad(), p.pad()}, {2, 2}}};
+  s.transposed = true;
+  s.act = p.act;
+  convolution::Operands has;
+  has.bias = there(p.bias);
+  const auto bind = [p](std::span<void* const> pointers) {
+    const auto t = conv_transpose2d::Definition::bind(p, PointerCursor(pointers));
+    convolution::Operands o;
+    o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
+    return o;
+  };
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+}
+
+}  // namespace
+
+Baseline conv2d_baseline() {
+  return {"conv2d", "cudnn", can_run_conv2d, create_conv2d};
+}
+Baseline conv_transpose2d_baseline() {
+  return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d};
+}
+Baseline conv3d_temporal_baseline() {
+  return {"conv3d_temporal", "cudnn", can_run_any, create_conv3d_temporal};
+}
+
+}  // namespace noisefloor::cudnn
