@@ -20,6 +20,14 @@ namespace noisefloor::groupnorm {
 
 enum class Fusion { none, silu, silu_scale_shift };
 
+// Statistics of x that a convolution left behind it (kernels/conv2d, `stats`), so that x is read once: for every slab
+// of 64 consecutive pixels of an image and every channel, the mean and M2, the sum of squared deviations from it.
+// `quarters`: the pixels of even and odd row and column (row parity first) are a quarter of the image each, cut into
+// slabs by itself, as a convolution behind an upsample leaves them. The last slab of an image or quarter may be
+// shorter.
+enum class SlabStats { none, given, quarters };
+inline constexpr std::int64_t kGivenSlabRows = 64;
+
 struct Problem {
   std::int64_t n = 1;   // images
   std::int64_t hw = 1;  // height * width (times frames, for video)
@@ -27,25 +35,36 @@ struct Problem {
   std::int64_t groups = 1;  // divides channels
   Fusion fusion = Fusion::none;
   double eps = 1e-5;
-  bool stats = false;  // also write mean and rstd, as a backward pass needs them
+  bool stats = false;                      // also write mean and rstd, as a backward pass needs them
+  SlabStats slab_stats = SlabStats::none;  // whether statistics of x are given
 
   std::int64_t channels_per_group() const { return channels / groups; }
   std::int64_t elements() const { return n * hw * channels; }
   std::int64_t group_size() const { return hw * channels_per_group(); }
+  constexpr bool given() const { return slab_stats != SlabStats::none; }
+  constexpr std::int64_t quarters() const { return slab_stats == SlabStats::quarters ? 4 : 1; }
+  // Of given statistics: slabs of an image, and rows of slab `slab`.
+  constexpr std::int64_t given_slabs() const { return quarters() * ((hw / quarters() + kGivenSlabRows - 1) / kGivenSlabRows); }
+  constexpr std::int64_t given_rows(std::int64_t slab) const {
+    const std::int64_t left = hw / quarters() - slab % (given_slabs() / quarters()) * kGivenSlabRows;
+    return left < kGivenSlabRows ? left : kGivenSlabRows;
+  }
   bool scale_shift() const { return fusion == Fusion::silu_scale_shift; }
 };
 
 // Device pointers (host pointers for the host variant); T is the row's dtype. Null where the problem has no such
 // tensor.
 struct Tensors {
-  const void* x = nullptr;      // T [n, hw, channels]
-  const void* gamma = nullptr;  // T [channels]
-  const void* beta = nullptr;   // T [channels]
-  const void* scale = nullptr;  // T [n, channels], fusion silu+ss only
-  const void* shift = nullptr;  // T [n, channels], fusion silu+ss only
-  void* y = nullptr;            // T [n, hw, channels]
-  float* mean = nullptr;        // fp32 [n, groups], stats only
-  float* rstd = nullptr;        // fp32 [n, groups], stats only
+  const void* x = nullptr;           // T [n, hw, channels]
+  const void* gamma = nullptr;       // T [channels]
+  const void* beta = nullptr;        // T [channels]
+  const void* scale = nullptr;       // T [n, channels], fusion silu+ss only
+  const void* shift = nullptr;       // T [n, channels], fusion silu+ss only
+  const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
+  const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
+  void* y = nullptr;                 // T [n, hw, channels]
+  float* mean = nullptr;             // fp32 [n, groups], stats only
+  float* rstd = nullptr;             // fp32 [n, groups], stats only
 };
 
 struct Definition {

@@ -2,8 +2,8 @@
 //
 // 1. Slabs of rows in parallel: mean and M2 (sum of squared deviations) of each channel, shifted by the slab's first
 // row.
-// 2. Groups in parallel: slabs and channels merged by Chan's formula, in fixed order, into a mean and a multiply-add per
-// channel. The mean is subtracted first: folded into the addend it would cancel where a group is nearly constant.
+// 2. Groups in parallel: slabs and channels merged by Chan's formula, in fixed order, into a mean and a multiply-add
+// per channel. The mean is subtracted first: folded into the addend it would cancel where a group is nearly constant.
 // 3. Slabs in parallel: the multiply-add and SiLU.
 // Workspace: [n, slabs, 2, channels] partials, [n, 3, channels] coefficients, fp32.
 // Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
@@ -62,19 +62,32 @@ void slab_statistics(const Problem& p, DType dtype, const void* x, std::int64_t 
   }
 }
 
+// Partial moments of the channels of a slab: those of slab_statistics, or given ones.
+struct Partials {
+  const float *mean, *m2;
+  std::int64_t stride, slabs;  // floats from slab to slab, slabs of an image
+
+  Partials(const Problem& p, const Tensors& t, const float* own)
+      : mean(p.given() ? t.slab_mean : own),
+        m2(p.given() ? t.slab_m2 : own + p.channels),
+        stride(p.given() ? p.channels : 2 * p.channels),
+        slabs(p.given() ? p.given_slabs() : slab_count(p)) {}
+};
+
 // Merges the partials of one group and writes the coefficients of its channels.
-void finish_group(const Problem& p, DType dtype, const Tensors& t, const float* partials, std::int64_t image,
+void finish_group(const Problem& p, DType dtype, const Tensors& t, const Partials& partials, std::int64_t image,
                   std::int64_t group, float* coefficients) {
   const std::int64_t width = p.channels_per_group();
   const std::int64_t first = group * width;
   double count = 0, mean = 0, m2 = 0;
-  for (std::int64_t slab = 0; slab < slab_count(p); ++slab) {
-    const float* partial = partials + (image * slab_count(p) + slab) * 2 * p.channels;
-    const auto rows = static_cast<double>(std::min(kSlabRows, p.hw - slab * kSlabRows));
+  for (std::int64_t slab = 0; slab < partials.slabs; ++slab) {
+    const std::int64_t at = (image * partials.slabs + slab) * partials.stride;
+    const auto rows =
+        static_cast<double>(p.given() ? p.given_rows(slab) : std::min(kSlabRows, p.hw - slab * kSlabRows));
     for (std::int64_t c = first; c < first + width; ++c) {
-      const double delta = partial[c] - mean;
+      const double delta = partials.mean[at + c] - mean;
       mean += delta * rows / (count + rows);
-      m2 += partial[p.channels + c] + delta * delta * count * rows / (count + rows);
+      m2 += partials.m2[at + c] + delta * delta * count * rows / (count + rows);
       count += rows;
     }
   }
@@ -139,12 +152,14 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
       }
     });
   };
-  each_slab([&](std::int64_t index, std::int64_t, std::int64_t first_row, std::int64_t rows) {
-    slab_statistics(p, dtype, t.x, first_row, rows, partials + index * 2 * p.channels);
-  });
+  if (!p.given())
+    each_slab([&](std::int64_t index, std::int64_t, std::int64_t first_row, std::int64_t rows) {
+      slab_statistics(p, dtype, t.x, first_row, rows, partials + index * 2 * p.channels);
+    });
   parallel_for(p.n * p.groups, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
-      finish_group(p, dtype, t, partials, i / p.groups, i % p.groups, coefficients + i / p.groups * 3 * p.channels);
+      finish_group(p, dtype, t, Partials(p, t, partials), i / p.groups, i % p.groups,
+                   coefficients + i / p.groups * 3 * p.channels);
   });
   each_slab([&](std::int64_t, std::int64_t image, std::int64_t first_row, std::int64_t rows) {
     normalise_slab(p, dtype, t, coefficients + image * 3 * p.channels, first_row, rows);

@@ -35,6 +35,26 @@ __device__ float block_sum(float value, float* shared) {
   return sum;
 }
 
+// Mean and variance of a group from given statistics, in two passes over them as over the elements themselves.
+__device__ void merge_given(const Problem& p, const Tensors& t, std::int64_t image, std::int64_t first_channel,
+                            float* shared, float& mean, float& variance) {
+  const std::int64_t width = p.channels / p.groups;
+  const std::int64_t count = p.given_slabs() * width;
+  const auto size = static_cast<float>(p.hw * width);
+  const std::int64_t corner = image * p.given_slabs() * p.channels + first_channel;
+  const auto place = [&](std::int64_t i) { return corner + i / width * p.channels + i % width; };
+  float sum = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads)
+    sum += static_cast<float>(p.given_rows(i / width)) * t.slab_mean[place(i)];
+  mean = block_sum(sum, shared) / size;
+  float squares = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) {
+    const float deviation = t.slab_mean[place(i)] - mean;
+    squares += t.slab_m2[place(i)] + static_cast<float>(p.given_rows(i / width)) * deviation * deviation;
+  }
+  variance = block_sum(squares, shared) / size;
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t) {
   __shared__ float shared[kThreads];
@@ -46,17 +66,22 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t) {
   const T* x = static_cast<const T*>(t.x);
   T* y = static_cast<T*>(t.y);
 
-  float sum = 0;
-  for (std::int64_t i = threadIdx.x; i < size; i += kThreads)
-    sum += to_float(x[first + i / width * p.channels + i % width]);
-  const float mean = block_sum(sum, shared) / static_cast<float>(size);
+  float mean = 0, variance = 0;
+  if (p.given()) {
+    merge_given(p, t, image, group * width, shared, mean, variance);
+  } else {
+    float sum = 0;
+    for (std::int64_t i = threadIdx.x; i < size; i += kThreads)
+      sum += to_float(x[first + i / width * p.channels + i % width]);
+    mean = block_sum(sum, shared) / static_cast<float>(size);
 
-  float squares = 0;
-  for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
-    const float deviation = to_float(x[first + i / width * p.channels + i % width]) - mean;
-    squares += deviation * deviation;
+    float squares = 0;
+    for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
+      const float deviation = to_float(x[first + i / width * p.channels + i % width]) - mean;
+      squares += deviation * deviation;
+    }
+    variance = block_sum(squares, shared) / static_cast<float>(size);
   }
-  const float variance = block_sum(squares, shared) / static_cast<float>(size);
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
 
   for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {

@@ -32,11 +32,30 @@ Stats group_stats(const Problem& p, const HostTensor& x, std::int64_t image, std
   return {mean, 1 / std::sqrt(squares / static_cast<double>(p.group_size()) + p.eps)};
 }
 
+// From given moments (Chan, Golub and LeVeque 1979): those of the union are the sums of the parts' own and of what
+// their means differ by.
+Stats given_stats(const Problem& p, const HostTensor& means, const HostTensor& m2s, std::int64_t image,
+                  std::int64_t group) {
+  const std::int64_t width = p.channels_per_group();
+  const auto each = [&](const auto& body) {
+    for (std::int64_t slab = 0; slab < p.given_slabs(); ++slab)
+      for (std::int64_t c = 0; c < width; ++c)
+        body((image * p.given_slabs() + slab) * p.channels + group * width + c,
+             static_cast<double>(p.given_rows(slab)));
+  };
+  double sum = 0, squares = 0;
+  each([&](std::int64_t at, double rows) { sum += rows * means[at]; });
+  const double mean = sum / static_cast<double>(p.group_size());
+  each([&](std::int64_t at, double rows) { squares += m2s[at] + rows * (means[at] - mean) * (means[at] - mean); });
+  return {mean, 1 / std::sqrt(squares / static_cast<double>(p.group_size()) + p.eps)};
+}
+
 }  // namespace
 
 void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t output,
                            std::span<const std::int64_t> elements, std::span<double> values) {
-  const std::size_t y_index = p.scale_shift() ? 5 : 3;  // then mean, rstd
+  const std::size_t given_index = p.scale_shift() ? 5 : 3;
+  const std::size_t y_index = given_index + (p.given() ? 2 : 0);  // then mean, rstd
   const HostTensor& x = inputs[0];
 
   // Image and group (as image * groups + group) of an element of the wanted output.
@@ -52,7 +71,9 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
   std::vector<Stats> stats(wanted.size());
   parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      stats[i] = group_stats(p, x, wanted[i] / p.groups, wanted[i] % p.groups);
+      stats[i] = p.given() ? given_stats(p, inputs[given_index], inputs[given_index + 1], wanted[i] / p.groups,
+                                         wanted[i] % p.groups)
+                           : group_stats(p, x, wanted[i] / p.groups, wanted[i] % p.groups);
   });
 
   for (std::size_t i = 0; i < elements.size(); ++i) {

@@ -10,28 +10,51 @@ namespace {  // each file that includes this is compiled for architectures of it
 
 constexpr int kFinishThreads = 256;
 
+// Moments of slabs and channels: the first kernel's, or given ones.
+struct Partials {
+  const float *mean, *m2;  // [n, slabs, channels], `stride` floats from slab to slab
+  std::int64_t stride, slabs;
+  std::int64_t slab_rows, part_rows, part_slabs;  // an image is parts of part_rows, each in part_slabs slabs
+
+  __device__ __forceinline__ float rows(std::int64_t slab) const {
+    return static_cast<float>(min(slab_rows, part_rows - slab % part_slabs * slab_rows));
+  }
+};
+inline Partials own_partials(const Problem& p, const SlabPlan& plan, const float* partials) {
+  return {partials, partials + p.channels, 2 * p.channels, plan.slabs, plan.slab_rows, p.hw, plan.slabs};
+}
+inline Partials given_partials(const Problem& p, const Tensors& t) {
+  return {t.slab_mean,
+          t.slab_m2,
+          p.channels,
+          p.given_slabs(),
+          kGivenSlabRows,
+          p.hw / p.quarters(),
+          p.given_slabs() / p.quarters()};
+}
+
 // One block per (image, group): the partials' moments about the first partial's mean, so that merging is adding. Each
 // thread adds every 256th partial, then the block adds pairwise: a fixed order.
 template <class T>
 __global__ void __launch_bounds__(kFinishThreads)
-    finish_kernel(Problem p, Tensors t, SlabPlan plan, const float* partials, float* coefficients) {
+    finish_kernel(Problem p, Tensors t, Partials partials, float* coefficients) {
   __shared__ float shared_sum[kFinishThreads], shared_squares[kFinishThreads];
   // 32-bit arithmetic where it divides: channels <= 2^16, slabs * width < 2^31.
   const unsigned groups = static_cast<unsigned>(p.groups);
   const unsigned width = static_cast<unsigned>(p.channels) / groups;
   const std::int64_t image = blockIdx.x / groups;
   const std::int64_t first = blockIdx.x % groups * width;
-  const float* image_partials = partials + image * plan.slabs * 2 * p.channels + first;
-  const float origin = image_partials[0];
+  const std::int64_t corner = image * partials.slabs * partials.stride + first;
+  const float origin = partials.mean[corner];
   float sum = 0, squares = 0;
 #pragma unroll 4
-  for (unsigned i = threadIdx.x; i < static_cast<unsigned>(plan.slabs) * width; i += kFinishThreads) {
+  for (unsigned i = threadIdx.x; i < static_cast<unsigned>(partials.slabs) * width; i += kFinishThreads) {
     const std::int64_t slab = i / width;
-    const float* partial = image_partials + slab * 2 * p.channels + i % width;
-    const auto rows = static_cast<float>(min(plan.slab_rows, p.hw - slab * plan.slab_rows));
-    const float delta = partial[0] - origin;
+    const std::int64_t at = corner + slab * partials.stride + i % width;
+    const float rows = partials.rows(slab);
+    const float delta = partials.mean[at] - origin;
     sum += rows * delta;
-    squares += partial[p.channels] + rows * delta * delta;
+    squares += partials.m2[at] + rows * delta * delta;
   }
   shared_sum[threadIdx.x] = sum;
   shared_squares[threadIdx.x] = squares;

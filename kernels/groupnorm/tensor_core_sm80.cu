@@ -142,7 +142,7 @@ Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const 
   const auto groups = static_cast<unsigned>(p.n * p.groups);
   mma_statistics_kernel<T><<<grid, kSlabThreads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
   if (const Status status = launch_status("groupnorm tensor_core_sm80 statistics"); !status.ok()) return status;
-  finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(p, t, plan, partials, coefficients);
+  finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(p, t, own_partials(p, plan, partials), coefficients);
   if (const Status status = launch_status("groupnorm tensor_core_sm80 finish"); !status.ok()) return status;
   normalise_kernel<T, 8><<<grid, static_cast<unsigned>(plan.threads()), 0, context.stream>>>(p, t, plan, coefficients);
   return launch_status("groupnorm tensor_core_sm80 normalise");

@@ -9,7 +9,10 @@ Support any_problem(const Problem&, DType) {
   return supported();
 }
 
+constexpr const char* kGivenReason = "needs slab_stats=none: with given statistics nothing is left to sum; see tiled";
+
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (p.given()) return unsupported(kGivenReason);
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (p.channels % 8 != 0) return unsupported("needs channels divisible by 8");
   if (p.channels_per_group() % 2 != 0) return unsupported("needs an even number of channels per group");
@@ -17,6 +20,7 @@ Support for_tensor_core_sm80(const Problem& p, DType dtype) {
 }
 
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (p.given()) return unsupported(kGivenReason);
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (p.channels % kClusterLanes != 0) return unsupported("needs channels divisible by 8");
   if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
