@@ -23,6 +23,8 @@ def roundings(problem, compiled):
 def make_inputs(problem, dtype, device, generator):
     if problem.choice("fusion") not in ("none", "silu", "silu+ss"):
         raise Unsupported(f"the PyTorch baseline has no fusion '{problem.choice('fusion')}'")
+    if problem.choice("slab_stats") != "none":
+        raise Unsupported("PyTorch's group_norm takes no statistics per slab of pixels")
     n, hw, channels = (problem.integer(name) for name in ("n", "hw", "channels"))
     height = next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
 
