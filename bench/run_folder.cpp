@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -72,31 +71,16 @@ RunFolder::RunFolder(std::filesystem::path folder, const PlatformDescription& de
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder_.string(), error.message()));
-  const auto lock_file = folder_ / ".lock";
-  lock_ = open(lock_file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (lock_ < 0) throw file_error(lock_file, "cannot be written");
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    close(lock_);
-    throw std::runtime_error(fmt::format("{}: another sweep is writing there", folder_.string()));
+  lock_.emplace(folder_);
+  open_files(fresh);
+  for (const auto& [key, row] : rows_) {
+    if (row.device != description.name)
+      throw std::runtime_error(fmt::format("{}: holds rows of '{}', this is '{}'; give another --out, or --fresh",
+                                           folder_.string(), row.device, description.name));
+    if (row.commit != commit)
+      throw std::runtime_error(fmt::format("{}: holds rows of commit {}, this is {}; give another --out, or --fresh",
+                                           folder_.string(), row.commit, commit));
   }
-  try {
-    open_files(fresh);
-    for (const auto& [key, row] : rows_) {
-      if (row.device != description.name)
-        throw std::runtime_error(fmt::format("{}: holds rows of '{}', this is '{}'; give another --out, or --fresh",
-                                             folder_.string(), row.device, description.name));
-      if (row.commit != commit)
-        throw std::runtime_error(fmt::format("{}: holds rows of commit {}, this is {}; give another --out, or --fresh",
-                                             folder_.string(), row.commit, commit));
-    }
-  } catch (...) {
-    close(lock_);
-    throw;
-  }
-}
-
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) close(lock_);
 }
 
 void RunFolder::open_files(bool fresh) {

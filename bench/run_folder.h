@@ -4,11 +4,13 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/measure/case_runner.h"
 #include "bench/platform/platform.h"
+#include "reports/folder_lock.h"
 #include "reports/sweep_csv.h"
 
 namespace noisefloor {
@@ -20,7 +22,6 @@ class RunFolder {
   // wrote there. Throws std::runtime_error naming the file and what is wrong; files of others are left as they are.
   RunFolder(std::filesystem::path folder, const PlatformDescription& description, const std::string& commit,
             bool fresh);
-  ~RunFolder();
   RunFolder(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return folder_; }
@@ -40,7 +41,7 @@ class RunFolder {
 
   std::filesystem::path folder_;
   std::map<std::string, SweepRow> rows_;
-  int lock_ = -1;
+  std::optional<FolderLock> lock_;
 };
 
 // runs/<device>/<UTC time>, below the working directory.

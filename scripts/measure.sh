@@ -40,7 +40,10 @@ sweep_and_report() {
     fi
     set -- "$@" --out "$out"
   fi
-  { mkdir -p "$out" && printf '%s\n' "$command" >"$out/.unfinished"; } 2>/dev/null || die "cannot write the run folder $out"
+  # Held to the end of the script, between its programs too; each of them locks the folder itself (reports/folder_lock.h).
+  { mkdir -p "$out" && exec {session}>>"$out/.session"; } 2>/dev/null || die "cannot write the run folder $out"
+  ! have flock || flock -n "$session" || die "another sweep is writing to $out"
+  printf '%s\n' "$command" >"$out/.unfinished" || die "cannot write the run folder $out"
   trap 'say "interrupted: the finished rows are in $out; the same command goes on from there"; exit 130' INT TERM
 
   local began=$SECONDS  # the budget is for both sweeps
@@ -52,7 +55,7 @@ sweep_and_report() {
   fi
   if [ "$code" -gt 1 ] || [ ! -s "$out/sweep.csv" ]; then
     if [ ! -s "$out/sweep.csv" ]; then
-      rm -f "$out/.unfinished" "$out/.lock"
+      rm -f "$out/.unfinished" "$out/.session" "$out/.lock"
       rmdir "$out" 2>/dev/null || true
     fi
     exit $((code > 1 ? 2 : code))

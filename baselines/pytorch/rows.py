@@ -66,6 +66,7 @@ class RunFolder:
     def __exit__(self, *_):
         self._sweep.close()
         self._samples.close()
+        self._lock.truncate(0)
         self._lock.close()
 
     def swept(self, problems):
@@ -106,11 +107,16 @@ class RunFolder:
         return file
 
     def _take_lock(self):
-        """The lock of bench/run_folder.cpp. It goes with the process that holds it."""
+        """The lock of reports/folder_lock.h. It goes with the process that holds it; the file says who that is."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CannotRun(f"{self.path}: another sweep is writing there") from None
+            with open(os.path.join(self.path, ".lock"), encoding="utf-8", errors="replace") as file:
+                owner = file.readline().strip()
+            raise CannotRun(f"{self.path}: another sweep is writing there{f' ({owner})' if owner else ''}") from None
+        self._lock.truncate(0)
+        self._lock.write(f"host {os.uname().nodename}, process {os.getpid()}\n")
+        self._lock.flush()
 
     def _read_rows(self, device):
         for name in ("sweep.csv", "samples.jsonl", "crosscheck.csv"):

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -202,6 +203,30 @@ def test_killed_sweep_loses_at_most_the_case_in_flight(tmp_path):
     assert f"{len(finished)} cases are already in" in result.stderr
     table = rows(out)
     assert len(table) == 40 and len({row["problem"] for row in table}) == 40
+
+
+@pytest.mark.parametrize("more", [[], ["--fresh"]])
+def test_two_sweeps_in_one_folder_at_once(more, tmp_path):
+    problems = tmp_path / "problems"
+    problems.mkdir()
+    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
+    (problems / "gemm.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "run"
+    first = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out],
+                             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        while not first.stderr.readline().startswith("["):
+            assert first.poll() is None
+        first.send_signal(signal.SIGSTOP)  # so that what is there can be compared byte for byte
+        before = {file.name: file.read_bytes() for file in out.iterdir()}
+        second = sweep(problems, out, *more)
+        assert second.returncode == 2
+        assert re.search(rf"run: another sweep is writing there \(host \S+, process {first.pid}\)", second.stderr), second.stderr
+        assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    finally:
+        first.send_signal(signal.SIGCONT)
+    first.communicate()
+    assert first.returncode == 0 and len(rows(out)) == 40
 
 
 def test_broken_problem_file_is_refused_before_anything_runs(problems, tmp_path):

@@ -1,7 +1,9 @@
 // Run folders: resuming, torn lines, locks, foreign rows; problem files; the choice of cases.
 #include "bench/run_folder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -85,7 +87,50 @@ TEST(RunFolder, RefusesForeignRowsAndLeavesThem) {
 TEST(RunFolder, IsOneSweepsAtATime) {
   const TemporaryFolder temporary;
   const RunFolder first(temporary / "run", description(), "abc", false);
-  EXPECT_THROW(RunFolder(temporary / "run", description(), "abc", false), std::runtime_error);
+  const std::string before = slurp(temporary / "run" / "sweep.csv");
+  for (const bool fresh : {false, true}) {
+    try {
+      RunFolder(temporary / "run", description(), "abc", fresh);
+      FAIL();
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("another sweep is writing there (host "), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(fmt::format("process {}", getpid())), std::string::npos);
+    }
+    EXPECT_EQ(slurp(temporary / "run" / "sweep.csv"), before);
+  }
+}
+
+TEST(FolderLock, ReadersShareItAndAWriterIsAlone) {
+  const TemporaryFolder temporary;
+  { const FolderLock unlocked(temporary.path(), FolderLock::Mode::reading); }  // a folder that nobody ever locked
+  EXPECT_FALSE(std::filesystem::exists(temporary / ".lock"));
+  {
+    const FolderLock writer(temporary.path());
+    EXPECT_THROW(FolderLock(temporary.path(), FolderLock::Mode::reading), std::runtime_error);
+  }
+  EXPECT_EQ(slurp(temporary / ".lock"), "");
+  const FolderLock one(temporary.path(), FolderLock::Mode::reading), two(temporary.path(), FolderLock::Mode::reading);
+  EXPECT_THROW(FolderLock{temporary.path()}, std::runtime_error);
+}
+
+TEST(FolderLock, AWriterThatWasKilledLeavesNoLock) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / ".lock") << "host elsewhere, process 7\n";  // its name is still there
+  const FolderLock lock(temporary.path());
+  EXPECT_NE(slurp(temporary / ".lock").find(fmt::format("process {}", getpid())), std::string::npos);
+}
+
+TEST(FolderLock, KnowsMountsWhoseLocksStayOnOneMachine) {
+  const std::string mounts =
+      "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+      "30 22 0:50 / /home rw - nfs4 server:/home rw,vers=4.2,local_lock=none\n"
+      "31 22 0:51 / /scratch rw - nfs server:/scratch rw,vers=3,nolock,local_lock=all\n"
+      "32 22 0:52 / /fast\\040disk rw - lustre mgs:/fast rw,localflock\n";
+  EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/var/run1"));
+  EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/home/me/run"));
+  EXPECT_TRUE(locks_stay_on_this_machine(mounts, "/scratch/run"));
+  EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/scratchy"));
+  EXPECT_TRUE(locks_stay_on_this_machine(mounts, "/fast disk/run"));
 }
 
 TEST(RunFolder, SaysWhenItCannotBeMade) {

@@ -141,6 +141,20 @@ def test_another_command_begins_anew(sweep, arguments):
     assert len(sweep.folders()) == 2
 
 
+def test_two_sweeps_in_one_folder_at_once(sweep, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".unfinished").write_text("the other's\n")
+    holder = subprocess.Popen(["flock", str(out / ".session"), "sh", "-c", "echo held; exec sleep 60"], stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        result = sweep("--out", out)
+        assert result.returncode == 2 and f"another sweep is writing to {out}" in result.stderr
+        assert sweep.called() == [] and (out / ".unfinished").read_text() == "the other's\n"
+    finally:
+        holder.kill()
+
+
 def test_a_refused_sweep_leaves_no_folder(sweep):
     assert sweep("--opps", SWEEP_CODE="2").returncode == 2
     assert sweep.folders() == []
