@@ -20,7 +20,7 @@ namespace noisefloor {
 namespace {
 
 constexpr const char* kWritten[] = {"sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "networks.csv",
-                                    "cases.csv", "roofline.csv",  "plan.csv", "report.html"};
+                                    "cases.csv", "roofline.csv",  "plan.csv", "report.html",  "shard.json"};
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
@@ -72,6 +72,11 @@ RunFolder::RunFolder(std::filesystem::path folder, const PlatformDescription& de
   std::filesystem::create_directories(folder_, error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder_.string(), error.message()));
   lock_.emplace(folder_);
+  if (std::filesystem::exists(folder_ / "gpus.csv"))
+    throw std::runtime_error(
+        fmt::format("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another "
+                    "--out",
+                    folder_.string()));
   open_files(fresh);
   for (const auto& [key, row] : rows_) {
     if (row.device != description.name)
@@ -163,14 +168,15 @@ void RunFolder::append(const CaseResult& result) {
 void RunFolder::write_environment(const PlatformDescription& description, const std::string& driver_version,
                                   const std::vector<std::string>& command_line) {
   const auto file = folder_ / "env.json";
-  auto command_lines = nlohmann::ordered_json::array();
+  std::vector<std::vector<std::string>> command_lines;
   if (std::filesystem::exists(file)) {
     try {
-      command_lines = nlohmann::ordered_json::parse(read_text(file)).at("command_lines");
-    } catch (const nlohmann::json::exception&) {
+      command_lines = read_environment(file).command_lines;
+    } catch (const std::runtime_error&) {
       throw foreign_file(file.string());
     }
   }
+  if (command_lines.size() >= kMaxCommandLines) command_lines.erase(command_lines.begin());
   command_lines.push_back(command_line);
   const BuildInfo& build = build_info();
   char host[256] = "";

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <stdexcept>
 #include <system_error>
-
-#include <libfccp/csv.h>
 
 namespace noisefloor {
 
@@ -27,6 +26,7 @@ std::vector<std::string> split_csv_line(std::string_view line) {
         if (i + 1 < line.size() && line[i + 1] != ',') throw std::runtime_error("text after a closing quote");
       }
     } else if (c == ',') {
+      if (fields.size() == kMaxCsvColumns) throw std::runtime_error(fmt::format("over {} columns", kMaxCsvColumns));
       fields.emplace_back();
     } else if (c == '"' && fields.back().empty()) {
       quoted = true;
@@ -70,13 +70,18 @@ CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
   if (drop_incomplete && !text.empty() && text.back() != '\n') text.resize(text.rfind('\n') + 1);
 
   CsvFile csv;
-  io::LineReader reader(file.string(), text.data(), text.data() + text.size());
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // UTF-8's, as spreadsheets write it
   std::size_t number = 0;
-  while (const char* line = reader.next_line()) {
+  for (std::string_view rest = std::string_view(text).substr(text.starts_with(kMark) ? kMark.size() : 0);
+       !rest.empty();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
     ++number;
-    if (*line == '\0') continue;
+    if (line.empty()) continue;
     std::vector<std::string> fields;
     try {
+      if (line.find('\0') != std::string_view::npos) throw std::runtime_error("a zero byte");
       fields = split_csv_line(line);
     } catch (const std::runtime_error& error) {
       throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), number, error.what()));

@@ -1,6 +1,7 @@
 // Lines of comma-separated text (RFC 4180 quoting), for files whose columns are known only at run time.
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -22,10 +23,12 @@ struct CsvLine {
 };
 struct CsvFile {
   std::vector<std::string> header;
-  std::vector<CsvLine> lines;
+  std::deque<CsvLine> lines;  // in pieces: one array would take many times the size of a file of short lines
 };
+inline constexpr std::size_t kMaxCsvColumns = 256;  // far above any file of ours
 // Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line
-// (no line end) is dropped when `drop_incomplete`. Throws std::runtime_error naming file and line.
+// (no line end) is dropped when `drop_incomplete`. Lines end with LF or CR LF. Throws std::runtime_error naming file
+// and line.
 CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete = false);
 
 }  // namespace noisefloor

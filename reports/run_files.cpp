@@ -4,24 +4,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "reports/samples_line.h"
 
 namespace noisefloor {
 namespace {
-
-std::string read_text(const std::filesystem::path& file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error))
-    throw std::runtime_error(fmt::format("{}: cannot be read: it is a folder", file.string()));
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (stream.bad()) throw std::runtime_error(fmt::format("{}: reading failed", file.string()));
-  return text;
-}
 
 // A last line without its end: the writer was killed, or the file was cut while it was copied.
 void require_whole(const std::filesystem::path& file, const std::string& text) {
@@ -31,37 +19,6 @@ void require_whole(const std::filesystem::path& file, const std::string& text) {
       fmt::format("{}:{}: the last line is cut off; the sweep was killed, or the file not copied whole: go on with "
                   "the same command and --out",
                   file.string(), line));
-}
-
-std::string text_field(const nlohmann::json& object, const char* name, bool required) {
-  const auto found = object.find(name);
-  if (found == object.end()) {
-    if (required) throw std::runtime_error(fmt::format("field '{}' is missing", name));
-    return "";
-  }
-  if (!found->is_string()) throw std::runtime_error(fmt::format("field '{}' is no text", name));
-  return found->get<std::string>();
-}
-
-std::vector<std::vector<std::string>> command_lines_of(const nlohmann::json& object) {
-  const auto found = object.find("command_lines");
-  if (found == object.end()) return {};
-  try {
-    return found->get<std::vector<std::vector<std::string>>>();
-  } catch (const nlohmann::json::exception&) {
-    throw std::runtime_error("field 'command_lines' is no list of lists of texts");
-  }
-}
-
-int schema_of(const nlohmann::json& object) {
-  const auto found = object.find("schema");
-  if (found == object.end()) return 1;
-  if (!found->is_number_unsigned() || found->get<unsigned>() == 0)
-    throw std::runtime_error("field 'schema' is no whole number from 1");
-  if (found->get<std::uint64_t>() > static_cast<std::uint64_t>(kRunSchema))
-    throw std::runtime_error(fmt::format("schema {} is newer than this program, which knows 1 to {}",
-                                         found->get<std::uint64_t>(), kRunSchema));
-  return found->get<int>();
 }
 
 // What the rows say of themselves, beyond what read_sweep_csv() checks line by line.
@@ -86,42 +43,19 @@ void check_rows(const std::filesystem::path& file, const std::vector<SweepRow>& 
 
 }  // namespace
 
-RunEnvironment read_environment(const std::filesystem::path& file) {
-  const std::string text = read_text(file);
-  try {
-    const auto object = nlohmann::json::parse(text);
-    if (!object.is_object()) throw std::runtime_error("is no JSON object");
-    RunEnvironment environment;
-    environment.schema = schema_of(object);
-    environment.device = text_field(object, "device", true);
-    environment.commit = text_field(object, "commit", true);
-    const std::pair<const char*, std::string*> optional[] = {
-        {"driver", &environment.driver},
-        {"cuda_toolkit", &environment.cuda_toolkit},
-        {"cuda_architectures", &environment.cuda_architectures},
-        {"compiler", &environment.compiler},
-        {"host_arch", &environment.host_arch},
-        {"build_type", &environment.build_type},
-        {"version", &environment.version},
-        {"host", &environment.host},
-        {"time_utc", &environment.time_utc},
-    };
-    for (const auto& [name, value] : optional) *value = text_field(object, name, false);
-    environment.command_lines = command_lines_of(object);
-    return environment;
-  } catch (const nlohmann::json::parse_error& error) {
-    const auto place = std::min(error.byte, text.size());
-    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(place), '\n');
-    throw std::runtime_error(fmt::format("{}:{}: not JSON, or cut off there", file.string(), line));
-  } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), error.what()));
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), error.what()));
-  }
+std::string read_whole_file(const std::filesystem::path& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error))
+    throw std::runtime_error(fmt::format("{}: cannot be read: it is a folder", file.string()));
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
+  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (stream.bad()) throw std::runtime_error(fmt::format("{}: reading failed", file.string()));
+  return text;
 }
 
 std::map<std::string, RowSamples> read_samples(const std::filesystem::path& file) {
-  const std::string text = read_text(file);
+  const std::string text = read_whole_file(file);
   require_whole(file, text);
   std::map<std::string, RowSamples> all;
   std::size_t number = 0;
@@ -164,7 +98,7 @@ RunFiles read_run(const std::filesystem::path& folder) {
   RunFiles run;
   run.folder = folder;
   run.environment = read_environment(folder / "env.json");
-  require_whole(sweep, read_text(sweep));
+  require_whole(sweep, read_whole_file(sweep));
   std::vector<std::size_t> lines;
   run.rows = read_sweep_csv(sweep, &lines);
   check_rows(sweep, run.rows, lines);

@@ -13,6 +13,9 @@ namespace noisefloor {
 // env.json's `schema`. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
 inline constexpr int kRunSchema = 2;
 
+// A folder may be gone on with more often: the latest are kept.
+inline constexpr std::size_t kMaxCommandLines = 1000;
+
 struct RunEnvironment {
   int schema = 1;
   std::string device, commit;  // always there
@@ -42,6 +45,8 @@ struct RunFiles {
 // there, or no time (NaN, 0, negative, infinite).
 RunEnvironment read_environment(const std::filesystem::path& file);
 std::map<std::string, RowSamples> read_samples(const std::filesystem::path& file);
+// Throws std::runtime_error naming the file.
+std::string read_whole_file(const std::filesystem::path& file);
 // All of a folder. Samples without a row (of a case that a killed sweep was about to write) are left out.
 RunFiles read_run(const std::filesystem::path& folder);
 

@@ -115,7 +115,9 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 SamplesLine parse_samples_line(std::string_view line) {
-  Reader reader(static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1);
+  // Values have a comma between them, so there are no more than half as many as characters.
+  const auto commas = static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
+  Reader reader(std::min(commas + 1, line.size() / 2));
   nlohmann::json::sax_parse(line, &reader);  // parse_error() throws
   const std::pair<const char*, const std::string*> names[] = {
       {"op", &reader.op}, {"problem", &reader.problem}, {"dtype", &reader.dtype}, {"variant", &reader.variant}};

@@ -168,6 +168,7 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
       throw std::runtime_error(fmt::format("{}:1: column {} should be '{}'; this file was written by another version",
                                            file.string(), i + 1, columns()[i].name));
   std::vector<SweepRow> rows;
+  rows.reserve(csv.lines.size());
   for (const CsvLine& line : csv.lines) {
     SweepRow row;
     for (std::size_t i = 0; i < columns().size(); ++i) {

@@ -28,8 +28,10 @@ bool parse_number(const std::string& text, Number& value) {
 }  // namespace
 
 std::vector<KeyValue> split_problem_text(std::string_view text) {
+  constexpr std::size_t kMaxPairs = 64;  // far above any op's; every pair is compared with those before it
   std::vector<KeyValue> pairs;
   while (!text.empty()) {
+    if (pairs.size() == kMaxPairs) throw InvalidInput("problem: over " + std::to_string(kMaxPairs) + " fields");
     const std::size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
     const std::size_t equals = item.find('=');
@@ -165,6 +167,10 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   std::optional<std::string> best;
   std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    // At least as many edits as the lengths differ by; and a name that fills a file gets no table of its square.
+    const std::size_t longer = std::max(name.size(), candidate.size()),
+                      shorter = std::min(name.size(), candidate.size());
+    if (longer - shorter >= best_distance) continue;
     if (const std::size_t distance = edit_distance(name, candidate); distance < best_distance) {
       best_distance = distance;
       best = candidate;
