@@ -54,6 +54,7 @@ int run(int argc, char** argv) {
   add_sweep_command(app, result, invocation);
   add_run_command(app, result);
   add_ceilings_command(app, result);
+  add_merge_command(app, result);
   add_roofline_command(app, result);
   add_history_command(app, result);
   add_gate_command(app, result);

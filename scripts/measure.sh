@@ -5,20 +5,26 @@
 # Sweeps into the run folder that the arguments name, or goes on with the newest below RUNS where the same program and command were cut
 # short, or begins a new one there; adds PyTorch's rows on a GPU; prints the table and the totals. Ends the script.
 sweep_and_report() {
-  local binary=$1 runs=$2 on_gpu=$3 argument previous='' out='' budget='' fresh=false own_output=false with_torch=true torch=() torch_python newest
+  local binary=$1 runs=$2 on_gpu=$3 argument previous='' out='' budget='' fresh=false own_output=false with_torch=true all=false torch=() torch_python newest
   shift 3
   for argument in "$@"; do
     case "$previous" in  # values that PyTorch's sweep shares, or that decide whether it runs
       --ops | --networks | --dtypes | --problems) torch+=("$previous" "$argument") ;;
       --budget) budget=$argument ;;
       --out) out=$argument ;;
-      --device) [ "$argument" = host ] && with_torch=false || torch+=(--device "$argument") ;;
+      --device)
+        case "$argument" in
+          host) with_torch=false ;;
+          all) all=true ;;
+          *) torch+=(--device "$argument") ;;
+        esac ;;
       --kinds) [[ ,$argument, == *,baseline,* ]] || with_torch=false ;;
     esac
     case "$argument" in
       --ops=* | --networks=* | --dtypes=* | --problems=* | --device=[0-9]*) torch+=("${argument%%=*}" "${argument#*=}") ;;
       --budget=*) budget=${argument#*=} ;;
       --out=*) out=${argument#*=} ;;
+      --device=all) all=true ;;
       --device=host | --variants | --variants=* | --benchmark_filter=*) with_torch=false ;;
       --kinds=*) [[ ,${argument#*=}, == *,baseline,* ]] || with_torch=false ;;
       --fresh) fresh=true ;;
@@ -44,7 +50,8 @@ sweep_and_report() {
   { mkdir -p "$out" && exec {session}>>"$out/.session"; } 2>/dev/null || die "cannot write the run folder $out"
   ! have flock || flock -n "$session" || die "another sweep is writing to $out"
   printf '%s\n' "$command" >"$out/.unfinished" || die "cannot write the run folder $out"
-  trap 'say "interrupted: the finished rows are in $out; the same command goes on from there"; exit 130' INT TERM
+  children=()
+  trap '[ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null; say "interrupted: the finished rows are in $out; the same command goes on from there"; exit 130' INT TERM
 
   local began=$SECONDS  # the budget is for both sweeps
   # The table comes at the end, with PyTorch's rows in it.
@@ -53,8 +60,16 @@ sweep_and_report() {
   else
     measure sweeping "$binary" sweep "$@" >/dev/null
   fi
-  if [ "$code" -gt 1 ] || [ ! -s "$out/sweep.csv" ]; then
-    if [ ! -s "$out/sweep.csv" ]; then
+  # With --device all: one run folder per GPU, in gpus.csv; what one of them could not do does not stop the others.
+  local folder folders=("$out") listing=$out/sweep.csv
+  if $all && ! $own_output; then
+    listing=$out/gpus.csv folders=()
+    [ ! -s "$listing" ] || while IFS=, read -r folder _; do
+      [ ! -s "$out/$folder/sweep.csv" ] || folders+=("$out/$folder")
+    done < <(tail -n +2 "$listing")
+  fi
+  if { [ "$code" -gt 1 ] && ! $all; } || [ ! -s "$listing" ] || [ ${#folders[@]} -eq 0 ]; then
+    if [ ! -s "$listing" ]; then
       rm -f "$out/.unfinished" "$out/.session" "$out/.lock"
       rmdir "$out" 2>/dev/null || true
     fi
@@ -71,16 +86,43 @@ sweep_and_report() {
   fi
   if $on_gpu && $with_torch; then
     if torch_python=$(find_torch_python); then
-      measure "sweeping PyTorch ($torch_python)" env PYTHONPATH="$root" \
-        "$torch_python" -m baselines.pytorch sweep --run-dir "$out" --noisefloor "$binary" "${torch[@]}"
+      if $all; then
+        torch_side_by_side
+      else
+        measure "sweeping PyTorch ($torch_python)" env PYTHONPATH="$root" \
+          "$torch_python" -m baselines.pytorch sweep --run-dir "$out" --noisefloor "$binary" "${torch[@]}"
+      fi
     else
       say "no PyTorch that sees a GPU: its rows are left out (NOISEFLOOR_PYTHON names a Python that has one)"
     fi
   fi
   [ "$worst" -gt 1 ] || rm -f "$out/.unfinished"
-  if ! $own_output; then measure "placing the rows on the roofline" "$binary" roofline "$out"; fi
-  say "report.html, sweep.csv, roofline.csv, plan.csv, samples.jsonl and env.json are in $out"
+  if ! $own_output; then
+    for folder in "${folders[@]}"; do measure "placing the rows on the roofline" "$binary" roofline "$folder"; done
+  fi
+  say "report.html, sweep.csv, roofline.csv, plan.csv, samples.jsonl and env.json are in ${folders[*]}"
   exit $((worst > 1 ? 2 : worst))
+}
+
+# PyTorch's rows of every GPU at once, each into its own folder (`folders`, of sweep_and_report); one that fails leaves the others.
+torch_side_by_side() {
+  local folder index i
+  step="sweeping PyTorch on every GPU ($torch_python)"
+  say "$step"
+  for folder in "${folders[@]}"; do
+    index=${folder##*/gpu}
+    index=${index%%-*}
+    PYTHONPATH=$root "$torch_python" -m baselines.pytorch sweep --run-dir "$folder" --noisefloor "$binary" "${torch[@]}" \
+      --device "$index" </dev/null > >(sed -u "s/^/gpu$index | /" >&2) 2>&1 &
+    children+=($!)
+  done
+  for i in "${!children[@]}"; do
+    code=0
+    wait "${children[i]}" || code=$?
+    [ $code -le 1 ] || say "error while $step: ${folders[i]##*/} ended with exit code $code"
+    [ $code -le "$worst" ] || worst=$code
+  done
+  children=()
 }
 
 worst=0

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import os
+import re
 import sys
 
 from baselines.pytorch.errors import CannotRun
@@ -32,6 +33,13 @@ def _positive(text):
     return value
 
 
+def _shard(text):
+    match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"'{text}' is not I/N with I from 1 to N")
+    return int(match[1]), int(match[2])
+
+
 def _parser():
     parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch", description=DESCRIPTION)
     parser.add_argument("--list", action="store_true", help="print the ops and variants, and whether they can run here")
@@ -47,6 +55,8 @@ def _parser():
     sweep.add_argument("--dtypes", default="", metavar="A,B", help="default: those of the run folder's rows; in a new one, bf16")
     sweep.add_argument("--variants", default=",".join(VARIANTS), metavar="A,B", help=f"default: {','.join(VARIANTS)}")
     sweep.add_argument("--device", type=int, default=0, metavar="N", help="CUDA device, default 0")
+    sweep.add_argument("--shard", type=_shard, metavar="I/N", help="only every N-th row, as `noisefloor sweep --shard`; without "
+                       "--networks, of the networks in the run folder's networks.csv")
     sweep.add_argument("--budget", type=_positive, metavar="SECONDS", help="start no further row after this long; what is left out goes to "
                        "standard error")
     sweep.add_argument("--compile-mode", default="default", choices=("default", "max-autotune-no-cudagraphs"),
@@ -108,12 +118,19 @@ def _sweep(arguments):
 
     with RunFolder(arguments.run_dir, torch.cuda.get_device_name(arguments.device)) as folder:
         if not networks:
-            problems = folder.swept(problems)
-        dtypes = dtypes or sorted({dtype for _, _, dtype, _ in folder.done} & set(DTYPES)) or ["bf16"]
-        folder.write_versions(versions())
+            problems = folder.of_networks(problems) if arguments.shard else folder.swept(problems)
+        if not dtypes and not arguments.shard:  # a part may have no row of a dtype that others have
+            dtypes = sorted({dtype for _, _, dtype, _ in folder.done} & set(DTYPES))
+        cases = order(problems, dtypes or ["bf16"], variants)
+        part = {}
+        if arguments.shard:
+            index, count = arguments.shard
+            cases = cases[index - 1 :: count]
+            part = {"shard": f"{index}/{count}", "cases": len(cases)}
+        folder.write_versions(versions() | part)
         sweep = Sweep(folder, arguments.device, arguments.compile_mode, arguments.crosscheck)
         try:
-            counts = sweep.run(order(problems, dtypes, variants), arguments.budget)
+            counts = sweep.run(cases, arguments.budget)
         except DeviceLost as error:
             print(f"the device failed, the sweep stops here: {error}", file=sys.stderr)
             return 1

@@ -76,6 +76,22 @@ class RunFolder:
         keys = ((problem.op, problem.text) for problem in problems)
         return [replace(problem, networks=self._networks[key]) for problem, key in zip(problems, keys) if key in self._networks]
 
+    def of_networks(self, problems):
+        """Those of `problems` that the folder's networks.csv names, with these networks: what the whole sweep has that this folder is a part
+        of."""
+        path = os.path.join(self.path, "networks.csv")
+        uses = {}
+        try:
+            with open(path, encoding="utf-8", newline="") as file:
+                for line in csv.DictReader(file):
+                    uses.setdefault((line["op"], line["problem"]), []).append(f"{line['network']}:{line['count']}")
+        except FileNotFoundError:
+            raise CannotRun(f"{path} is missing: run `noisefloor sweep --shard` first, or give --networks") from None
+        except KeyError as error:
+            raise CannotRun(f"{path}: no column {error}") from None
+        keys = ((problem.op, problem.text) for problem in problems)
+        return [replace(problem, networks=";".join(uses[key])) for problem, key in zip(problems, keys) if key in uses]
+
     def append(self, row, samples=None):
         """`row`: column -> value, missing columns blank. The samples come first: a row that is there is complete."""
         unknown = set(row) - set(COLUMNS)

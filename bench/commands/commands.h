@@ -27,6 +27,7 @@ void add_list_command(CLI::App& app, CommandResult result);
 void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
 void add_run_command(CLI::App& app, CommandResult result);
 void add_ceilings_command(CLI::App& app, CommandResult result);
+void add_merge_command(CLI::App& app, CommandResult result);
 void add_roofline_command(CLI::App& app, CommandResult result);
 void add_history_command(CLI::App& app, CommandResult result);
 void add_gate_command(CLI::App& app, CommandResult result);

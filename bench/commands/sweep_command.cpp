@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "bench/all_devices.h"
 #include "bench/ceilings/store.h"
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
 #include "bench/measure/build_info.h"
 #include "bench/measure/nvml.h"
 #include "bench/selection.h"
+#include "bench/shard.h"
 #include "bench/sweep.h"
 #include "reports/roofline.h"
 #include "reports/selected_cases.h"
@@ -20,7 +22,7 @@ namespace {
 
 struct SweepArguments {
   std::string ops, networks, variants, kinds, dtypes = "bf16";
-  std::string device, out, problems, counters = "auto";
+  std::string device, out, problems, shard, counters = "auto";
   bool fresh = false;
   double budget = 0;
 };
@@ -104,12 +106,27 @@ std::vector<SelectedCase> selected_cases(const std::vector<Case>& cases) {
   return selected;
 }
 
+int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
+  if (flags.format || !flags.out.empty())
+    throw InvalidInput(
+        "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
+        "--benchmark_out; leave these out, or sweep one --device at a time");
+  std::string why;
+  const auto devices = list_cuda_devices(why);
+  if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
+  return sweep_all_devices(
+      devices, invocation.arguments,
+      arguments.out.empty() ? default_run_folder("all GPUs") : std::filesystem::path(arguments.out));
+}
+
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   const auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
   initialize_benchmark(invocation);
-  const auto platform = open_platform(arguments.device);
+  // The cases of all GPUs have the same names: those of the first are listed.
+  if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, invocation, flags);
+  const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
   const Selection selection = selection_of(arguments, problems, description.is_host);
   auto cases = select_cases(problems, selection, description.is_host);
@@ -118,6 +135,13 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
+  std::optional<ShardRecord> shard;
+  if (!arguments.shard.empty()) {
+    std::vector<std::string> keys;
+    for (const Case& test_case : cases) keys.push_back(row_key(test_case));
+    shard = make_shard_record(parse_shard(arguments.shard), keys);
+    cases = shard->shard.of(cases);  // may be none: there are more parts than cases
+  }
   if (flags.list_tests) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.name());
     return kDone;
@@ -131,6 +155,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description, build_info().commit, arguments.fresh);
+  claim_shard(folder.path(), shard, !folder.rows().empty());
   folder.write_environment(description, monitor.driver_version(), invocation.arguments);
   merge_network_problems(folder.path(), network_problems(problems, selection));
   merge_selected_cases(folder.path(), selected_cases(cases));
@@ -168,10 +193,15 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_option("--kinds", arguments->kinds,
                       "host, naive, tiled, tensor_core, ptx, baseline (default: all that the device runs)");
   command->add_option("--dtypes", arguments->dtypes, "bf16, fp16, fp32")->capture_default_str();
-  command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
+  command->add_option(
+      "--device", arguments->device,
+      "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "
+      "where there is one)");
   command->add_option("--problems", arguments->problems, "Folder of problem files, <op>.csv (default: bench/problems)");
   command->add_option("--out", arguments->out,
                       "Run folder; one that exists is gone on with (default: runs/<device>/<time>)");
+  command->add_option("--shard", arguments->shard,
+                      "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
   command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")
       ->check(CLI::PositiveNumber);

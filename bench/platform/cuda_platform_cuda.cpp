@@ -311,4 +311,20 @@ int cuda_device_count(std::string& why) {
                     true);
 }
 
+std::vector<CudaDevice> list_cuda_devices(std::string& why) {
+  std::vector<CudaDevice> devices;
+  const int count = cuda_device_count(why);
+  for (int index = 0; index < count; ++index) {
+    CudaDevice device{index, {}, {}};
+    cudaDeviceProp properties{};
+    std::array<char, 32> bus_id{};
+    if (cudaGetDeviceProperties(&properties, index) == cudaSuccess) device.name = properties.name;
+    if (cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index) == cudaSuccess)
+      device.pci_bus_id = bus_id.data();
+    (void)cudaGetLastError();
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
 }  // namespace noisefloor

@@ -106,6 +106,13 @@ std::unique_ptr<Platform> make_cuda_platform(int device);
 // Number of CUDA devices; 0 with `why` filled when there is no driver or no device, or this build has no CUDA. Throws
 // DeviceError where there is a driver that does not work: a broken GPU is not a machine without one.
 int cuda_device_count(std::string& why);
+// The CUDA devices without opening any of them; `why` and exceptions as of cuda_device_count. One that does not answer
+// is in the list too, without a name: opening it says what is wrong.
+struct CudaDevice {
+  int index;
+  std::string name, pci_bus_id;
+};
+std::vector<CudaDevice> list_cuda_devices(std::string& why);
 
 // One allocation of a platform.
 class Buffer {

@@ -58,6 +58,7 @@ def rows(folder):
         (["sweep", "--device", "host", "--benchmark_list_tests=perhaps"], "--benchmark_list_tests is 'perhaps', not"),
         (["sweep", "--device", "host", "--benchmark_out=nowhere/x"], "--benchmark_out: 'nowhere/x' cannot be written"),
         (["sweep", "--device", "seven"], "not 'host' or a device number"),
+        (["sweep", "--device", "all", "--benchmark_out=x"], "every GPU has a process of its own"),
         (["sweep", "--problems", "no-such-folder"], "no such folder"),
         (["sweep", "--counters", "maybe"], "maybe"),
         (["sweep", "--device", "host", "--counters", "require"], "counters"),
@@ -82,7 +83,22 @@ def test_bad_input_is_named_and_exits_2(arguments, says, tmp_path):
         assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline"])
+def test_all_gpus_of_a_machine_without_one(tmp_path):
+    if "no GPU" not in run("devices").stdout:
+        pytest.skip("there is a GPU")
+    result = run("sweep", "--device", "all", cwd=tmp_path)
+    assert result.returncode == 2 and "--device all: " in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_of_several_gpus_is_no_run_folder(problems, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "gpus.csv").write_text("folder\n")
+    result = sweep(problems, tmp_path / "run")
+    assert result.returncode == 2 and "holds the run folders of several GPUs" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge"])
 def test_help(command):
     result = run(command, "--help")
     assert result.returncode == 0

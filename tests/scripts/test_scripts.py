@@ -16,7 +16,16 @@ case "$1" in
   --version) echo "noisefloor 0 (abc)"; exit 0 ;;
   sweep)
     sleep "${SWEEP_SECONDS:-0}"
+    [[ " $* " != *" --device all "* ]] || folders=${FOLDERS-gpu0-h200 gpu1-h200}
     while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
+    if [ -n "${folders:-}" ]; then
+      echo folder,gpu,device >"$out/gpus.csv"
+      for folder in $folders; do
+        mkdir -p "$out/$folder" && echo "$folder,${folder:3:1},H200" >>"$out/gpus.csv" && echo rows >>"$out/$folder/sweep.csv"
+      done
+      [ -z "${DEAD:-}" ] || rm "$out/$DEAD/sweep.csv"
+      exit "${SWEEP_CODE:-0}"
+    fi
     [ "${SWEEP_CODE:-0}" -gt 1 ] && [ -z "${LEAVE_ROWS:-}" ] || echo rows >>"$out/sweep.csv"
     exit "${SWEEP_CODE:-0}" ;;
   roofline) echo "the table"; exit 0 ;;
@@ -24,7 +33,7 @@ esac
 """
 # Stands in for a Python with PyTorch; `-c` is the question whether it sees a GPU.
 PYTHON = """#!/usr/bin/env bash
-[ "$1" = -c ] || { echo "torch $*" >>"$CALLS"; exit "${TORCH_CODE:-0}"; }
+[ "$1" = -c ] || { echo "torch $*" >>"$CALLS"; echo progress >&2; exit "${TORCH_CODE:-0}"; }
 """
 
 
@@ -39,7 +48,7 @@ def executable(path, text):
     return path
 
 
-@pytest.mark.parametrize("script", ["setup", "sweep", "test", "bundle", "../.ci/run", "bundle_run.sh"])
+@pytest.mark.parametrize("script", ["setup", "sweep", "test", "bundle", "slurm-sweep", "slurm_task.sh", "fuzz", "../.ci/run", "../tests/slurm/run", "bundle_run.sh"])
 def test_help_is_the_header(script, tmp_path):
     path = SCRIPTS / script
     if script == "bundle_run.sh":  # lies beside scripts/ in a bundle
@@ -57,6 +66,8 @@ def test_help_is_the_header(script, tmp_path):
         (["setup", "--chek"], "unknown argument '--chek'"),
         (["test", "--gpus"], "unknown argument '--gpus'"),
         (["test", "--filter"], "--filter needs"),
+        (["fuzz", "--seconds", "0"], "--seconds needs a whole number"),
+        (["fuzz", "problem_txt"], "there is no target 'problem_txt'"),
         (["bundle", "--output"], "--output needs"),
     ],
 )
@@ -182,6 +193,35 @@ def test_pytorch_gets_the_problem_folder_and_what_is_left_of_the_budget(sweep, t
     before, _, left = call.partition(" --budget ")
     assert before == f"torch -m baselines.pytorch sweep --run-dir {out} --noisefloor {sweep.program} --problems mine"
     assert 80 < float(left) <= 100.5
+
+
+def test_all_gpus_get_pytorchs_rows_and_a_table_each(sweep, tmp_path):
+    out = tmp_path / "out"
+    result = sweep("--device", "all", "--out", out, gpu=True)
+    assert result.returncode == 0, result.stderr
+    calls = sweep.called()
+    assert calls[0] == f"sweep --device all --out {out}"
+    assert sorted(calls[1:3]) == [f"torch -m baselines.pytorch sweep --run-dir {out}/gpu{i}-h200 --noisefloor {sweep.program} --device {i}"
+                                  for i in (0, 1)]
+    assert calls[3:] == [f"roofline {out}/gpu0-h200", f"roofline {out}/gpu1-h200"]
+    assert "gpu0 | progress" in result.stderr and "gpu1 | progress" in result.stderr
+    assert not (out / ".unfinished").exists()
+
+
+def test_a_gpu_that_dies_leaves_the_others_their_rows(sweep, tmp_path):
+    out = tmp_path / "out"
+    result = sweep("--device=all", "--device", "all", "--out", out, gpu=True, SWEEP_CODE="2", DEAD="gpu0-h200")
+    assert result.returncode == 2
+    assert [call.split()[-1] for call in sweep.called()[1:]] == ["1", f"{out}/gpu1-h200"]
+    assert (out / ".unfinished").exists()
+    assert sweep("--device", "all", "--out", out, gpu=True, TORCH_CODE="1").returncode == 1  # the worst of them
+
+
+def test_all_gpus_of_a_machine_without_one(sweep, tmp_path):
+    out = tmp_path / "out"
+    result = sweep("--device", "all", "--out", out, SWEEP_CODE="2", FOLDERS="")
+    assert result.returncode == 2
+    assert not out.exists()
 
 
 def test_a_spent_budget_leaves_pytorch_out(sweep):

@@ -1,0 +1,28 @@
+// One run folder out of several: the parts of a sweep that was split, or sweeps of different ops.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace noisefloor {
+
+struct MergeOptions {
+  bool replace = false;  // what an earlier merge wrote; anything else is never replaced
+  bool partial = false;  // go on where parts or cases of a split sweep are missing
+};
+
+struct MergeResult {
+  std::size_t rows = 0, failed = 0;  // failed: incorrect, or on the device
+  std::vector<std::string> missing;  // only with `partial`: what, in words
+};
+
+// Merges into `out`, a new folder, which appears whole or not at all. All must be of one device, driver and commit
+// (PyTorch's rows: of one PyTorch), no case may be in two of them, every timed row must have its samples, and parts of
+// a split sweep must be all parts of the same sweep with all of their cases. Ceilings are the medians of theirs; rows
+// keep the figures that they have. Throws std::runtime_error naming folder and case. No folder may be written
+// meanwhile.
+MergeResult merge_runs(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out,
+                       const MergeOptions& options);
+
+}  // namespace noisefloor

@@ -1,0 +1,44 @@
+// A part of a sweep, for machines that share the work: every N-th case, so that the parts are equally long and each has
+// some of every op. Which cases a part has depends on the selection alone.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace noisefloor {
+
+struct Shard {
+  int index = 1;  // 1 to count
+  int count = 1;
+
+  std::string text() const;  // "3/16"
+  template <class Case>
+  std::vector<Case> of(const std::vector<Case>& cases) const {
+    std::vector<Case> own;
+    for (auto i = static_cast<std::size_t>(index - 1); i < cases.size(); i += static_cast<std::size_t>(count))
+      own.push_back(cases[i]);
+    return own;
+  }
+};
+
+inline constexpr int kMaxShards = 10'000;
+Shard parse_shard(const std::string& text);  // "3/16"; throws InvalidInput
+
+// shard.json of a run folder: which part of which sweep it is, so that a merge knows what is missing.
+struct ShardRecord {
+  Shard shard;
+  std::string selection;           // hash of the keys of all cases of the whole sweep, in order
+  std::vector<std::string> cases;  // keys of this part's, SweepRow::key()
+  bool operator==(const ShardRecord& other) const;
+};
+ShardRecord make_shard_record(const Shard& shard, const std::vector<std::string>& all_keys);
+
+// Nothing where there is no shard.json. Throws std::runtime_error naming the file when it is anything else.
+std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder);
+
+// Marks the folder as this part (none: as no part). Throws std::runtime_error when it holds rows of anything else.
+void claim_shard(const std::filesystem::path& folder, const std::optional<ShardRecord>& record, bool has_rows);
+
+}  // namespace noisefloor

@@ -1,0 +1,230 @@
+"""A sweep that is split into parts, and the parts made one run folder again."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+SIZES = range(1, 6)
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def rows(folder):
+    with open(folder / "sweep.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sizes(folder):
+    return [int(row["problem"].split(",")[0][2:]) for row in rows(folder)]
+
+
+def edit_json(file, **values):
+    content = json.loads(file.read_text())
+    content.update(values)
+    file.write_text(json.dumps(content))
+
+
+class Split:
+    def __init__(self, folder):
+        self.problems = folder / "problems"
+        self.problems.mkdir()
+        (self.problems / "gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"many,{m},8,8,2\n" for m in SIZES))
+        self.folder = folder
+
+    def sweep(self, out, *more):
+        return run("sweep", "--device", "host", "--problems", self.problems, "--networks", "all", "--out", out, *more)
+
+    def part(self, index, count=3, *more):
+        return self.sweep(self.folder / f"part{index}", "--shard", f"{index}/{count}", *more)
+
+    def merge(self, *more, parts=(1, 2, 3)):
+        return run("merge", *(self.folder / f"part{index}" for index in parts), "--out", self.folder / "merged", *more)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    split = Split(tmp_path_factory.mktemp("split"))
+    for index in (1, 2, 3):
+        result = split.part(index)
+        assert result.returncode == 0, result.stderr
+    return split
+
+
+@pytest.fixture
+def split(swept, tmp_path):
+    """A copy of the parts, to be spoilt."""
+    for folder in swept.folder.iterdir():
+        shutil.copytree(folder, tmp_path / folder.name)
+    copy = object.__new__(Split)
+    copy.folder, copy.problems = tmp_path, tmp_path / "problems"
+    return copy
+
+
+def test_parts_are_every_third_case(swept):
+    assert [sizes(swept.folder / f"part{index}") for index in (1, 2, 3)] == [[1, 4], [2, 5], [3]]
+
+
+def test_merged_parts_are_the_sweep_that_was_not_split(split):
+    result = split.merge(parts=(3, 1, 2))  # in any order
+    assert result.returncode == 0, result.stderr
+    merged = split.folder / "merged"
+    assert sizes(merged) == list(SIZES)
+    assert {row["status"] for row in rows(merged)} == {"ok"}
+    lines = {line for index in (1, 2, 3) for line in (split.folder / f"part{index}" / "samples.jsonl").read_text().splitlines()}
+    assert set((merged / "samples.jsonl").read_text().splitlines()) == lines
+    environment = json.loads((merged / "env.json").read_text())
+    assert len(environment["merged_from"]) == len(environment["command_lines"]) == 3
+    assert not (merged / "shard.json").exists()
+    assert run("roofline", merged).returncode == 0
+    # What was merged is a run folder like any other: nothing of the whole sweep is left to do.
+    again = split.sweep(merged)
+    assert again.returncode == 0 and "5 cases are already in" in again.stderr
+
+
+def test_ceilings_are_the_median(split):
+    for index, factor in ((1, 1), (2, 7), (3, 2)):
+        file = split.folder / f"part{index}" / "ceilings.csv"
+        lines = [line.split(",") for line in file.read_text().splitlines()]
+        for line in lines[1:]:
+            line[1] = str(100 * factor)
+        file.write_text("".join(",".join(line) + "\n" for line in lines))
+    assert split.merge().returncode == 0
+    with open(split.folder / "merged" / "ceilings.csv", newline="") as file:
+        assert {float(row["value"]) for row in csv.DictReader(file)} == {200}
+
+
+def test_a_part_resumes_and_is_not_taken_for_another(split):
+    part = split.folder / "part1"
+    before = (part / "sweep.csv").read_text()
+    assert "2 cases are already in" in split.part(1).stderr
+    for out, more, says in [
+        (part, ["--shard", "2/3"], "is part 1/3, this is 2/3"),
+        (part, ["--shard", "1/4"], "is part 1/3, this is 1/4"),
+        (part, ["--shard", "1/3", "--dtypes", "fp16"], "is part 1/3 of another choice of cases"),
+        (part, [], "is part 1/3 of a sweep that was split"),
+        (split.folder / "part2", ["--shard", "1/1"], "is part 2/3"),
+    ]:
+        result = split.sweep(out, *more)
+        assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert (part / "sweep.csv").read_text() == before
+    assert split.part(1, 4, "--fresh").returncode == 0
+
+
+def test_more_parts_than_cases(split):
+    for index in range(1, 8):
+        assert split.part(index, 7, "--fresh").returncode == 0
+    assert rows(split.folder / "part7") == []
+    result = split.merge(parts=range(1, 8))
+    assert result.returncode == 0, result.stderr
+    assert sizes(split.folder / "merged") == list(SIZES)
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "/3", "a/b", "1/0", "-1/3", "1/10001", "1/3/4", " 1/3"])
+def test_what_is_no_part(text, swept):
+    result = swept.sweep(swept.folder / "none", "--shard", text)
+    assert result.returncode == 2 and "--shard is '" in result.stderr
+    assert not (swept.folder / "none").exists()
+
+
+def spoil_device(split):
+    file = split.folder / "part2" / "sweep.csv"
+    device = rows(split.folder / "part2")[0]["device"]
+    file.write_text(file.read_text().replace(device, "Another"))
+
+
+def drop_line(name):
+    def spoil(split):
+        file = split.folder / "part2" / name
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    return spoil
+
+
+def duplicate(split):
+    for name in ("sweep.csv", "samples.jsonl"):
+        file = split.folder / "part2" / name
+        file.write_text(file.read_text() + (split.folder / "part1" / name).read_text().splitlines(keepends=True)[-1])
+
+
+@pytest.mark.parametrize(
+    "spoil, says",
+    [
+        (lambda split: shutil.rmtree(split.folder / "part2"), "part2: no such folder"),
+        (lambda split: (split.folder / "part2" / "sweep.csv").unlink(), "part2: no sweep.csv there"),
+        (lambda split: edit_json(split.folder / "part2" / "env.json", commit="abc"), "part2: is of commit 'abc', the folders before it of"),
+        (lambda split: edit_json(split.folder / "part2" / "env.json", driver="1.2"), "part2: is of driver '1.2'"),
+        (lambda split: edit_json(split.folder / "part2" / "env.json", device="Another"), "part2: is of device 'Another'"),
+        (spoil_device, "part2: is of rows of device 'Another'"),
+        (drop_line("sweep.csv"), "missing: 1 of the 2 cases of part 2/3"),
+        (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm|m=5"),
+        (drop_line("ceilings.csv"), "ceilings.csv"),
+        (duplicate, "part2: holds gemm|m=4,n=8,k=8|bf16|host, which is not of part 2/3"),
+        (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is no part of a split sweep"),
+        (lambda split: (split.folder / "part2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
+        (lambda split: edit_json(split.folder / "part2" / "shard.json", shard="1/3"), "part 1/3 is there twice"),
+        (lambda split: edit_json(split.folder / "part2" / "shard.json", selection="0"), "part2: is part of another split sweep"),
+    ],
+)
+def test_what_cannot_be_merged_is_named(spoil, says, split):
+    spoil(split)
+    result = split.merge()
+    assert result.returncode == 2
+    assert says in result.stderr, result.stderr
+    assert not (split.folder / "merged").exists()
+    assert not list(split.folder.glob("*.partial"))
+
+
+def test_a_missing_part(split):
+    result = split.merge(parts=(1, 3))
+    assert result.returncode == 2 and "missing: part 2 of 3; sweep again" in result.stderr
+    assert not (split.folder / "merged").exists()
+    result = split.merge("--partial", parts=(1, 3))
+    assert result.returncode == 0 and "missing: part 2 of 3" in result.stderr
+    assert sizes(split.folder / "merged") == [1, 3, 4]
+
+
+def test_only_what_a_merge_wrote_is_replaced(split):
+    assert split.merge("--partial", parts=(1, 3)).returncode == 0
+    refused = split.merge()
+    assert refused.returncode == 2 and "is there already; give another --out, or --replace" in refused.stderr
+    assert sizes(split.folder / "merged") == [1, 3, 4]
+    assert split.merge("--replace").returncode == 0
+    assert sizes(split.folder / "merged") == list(SIZES)
+    shutil.rmtree(split.folder / "merged")
+    (split.folder / "merged").mkdir()
+    (split.folder / "merged" / "notes").write_text("my own")
+    refused = split.merge("--replace")
+    assert refused.returncode == 2 and "not from a merge" in refused.stderr
+    assert (split.folder / "merged" / "notes").read_text() == "my own"
+
+
+def test_runs_that_were_not_split_must_not_share_cases(split, tmp_path):
+    for name in ("one", "two"):
+        assert split.sweep(tmp_path / name).returncode == 0
+    result = run("merge", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both")
+    assert result.returncode == 2 and f"is in {tmp_path / 'one'} too" in result.stderr
+    result = run("merge", tmp_path / "one", tmp_path / "one", "--out", tmp_path / "both")
+    assert result.returncode == 2 and "is given twice" in result.stderr
+    (split.problems / "gemm.csv").write_text("network,m,n,k,count\nother,9,8,8,1\n")
+    assert split.sweep(tmp_path / "three").returncode == 0
+    result = run("merge", tmp_path / "one", tmp_path / "three", "--out", tmp_path / "both")
+    assert result.returncode == 0, result.stderr
+    assert sizes(tmp_path / "both") == [*SIZES, 9]
+    with open(tmp_path / "both" / "networks.csv", newline="") as file:
+        assert {row["network"] for row in csv.DictReader(file)} == {"many", "other"}
+
+
+def test_an_incorrect_row_is_merged_and_said(split):
+    file = split.folder / "part3" / "sweep.csv"
+    file.write_text(file.read_text().replace(",ok,", ",incorrect,"))
+    result = split.merge()
+    assert result.returncode == 1 and "1 cases are incorrect" in result.stderr
+    assert len(rows(split.folder / "merged")) == 5
