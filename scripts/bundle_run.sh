@@ -24,9 +24,7 @@ step=starting
 
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 export_cuda_library_path
-for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" "${CUDA_HOME:-/usr/local/cuda}/extras/CUPTI/lib64"; do
-  [ ! -d "$folder" ] || LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
-done
+export_toolkit_library_path
 
 # Libraries that the loader would not find, before it says so in its own words.
 missing=$({ LC_ALL=C ldd "$here"/bin/* 2>/dev/null || true; } | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | sort -u | paste -sd' ' -)

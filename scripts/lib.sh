@@ -141,3 +141,11 @@ PYTHON
     [ -z "$folders" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folders"
   done
 }
+
+# A bundle, which was linked elsewhere, also looks into this machine's toolkit.
+export_toolkit_library_path() {
+  local folder
+  for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" "${CUDA_HOME:-/usr/local/cuda}/extras/CUPTI/lib64"; do
+    [ ! -d "$folder" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
+  done
+}

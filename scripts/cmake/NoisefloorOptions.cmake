@@ -3,6 +3,7 @@ option(NOISEFLOOR_BUILD_BENCH "Build the noisefloor program" ${PROJECT_IS_TOP_LE
 option(NOISEFLOOR_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(NOISEFLOOR_WARNINGS_AS_ERRORS "Stop at a warning" ${PROJECT_IS_TOP_LEVEL})
 option(NOISEFLOOR_SANITIZE "Build host code with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+option(NOISEFLOOR_FUZZ "Build the fuzzers of the parsers, and nothing else (clang)" OFF)
 set(NOISEFLOOR_CUDA AUTO CACHE STRING "Build the CUDA variants: AUTO (where a toolkit is found), ON or OFF")
 set(NOISEFLOOR_CUDA_ARCHITECTURES "" CACHE STRING
     "CUDA architectures, as 80;90a; empty: those of the GPUs in this machine, else 90a")
