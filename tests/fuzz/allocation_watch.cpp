@@ -7,12 +7,12 @@
 
 #include "tests/fuzz/targets.h"
 
-#if defined(__has_feature)
+#if defined(__SANITIZE_ADDRESS__)
+#define NOISEFLOOR_ASAN 1
+#elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define NOISEFLOOR_ASAN 1
 #endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define NOISEFLOOR_ASAN 1
 #endif
 
 namespace noisefloor::fuzz {

@@ -11,6 +11,7 @@
 #include "bench/all_devices.h"
 #include "bench/cpu_sets.h"
 #include "reports/csv.h"
+#include "reports/sweep_csv.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {

@@ -186,7 +186,7 @@ class RunFolders(unittest.TestCase):
 
     def test_is_written_by_one_sweep_at_a_time(self):
         with self.open():
-            with self.assertRaisesRegex(CannotRun, "another sweep is writing there"):
+            with self.assertRaisesRegex(CannotRun, rf"another sweep is writing there \(host \S+, process {os.getpid()}\)"):
                 self.open()
         self.open().__exit__()
 
@@ -216,6 +216,22 @@ class RunFolders(unittest.TestCase):
             folder.append(self.row())
         with self.open() as folder:
             self.assertEqual([(p.text, p.networks) for p in folder.swept(problems)], [("m=1,n=2,k=3", "sd15-b2:1")])
+
+    def test_a_part_takes_the_problems_of_the_whole_sweep(self):
+        problems = [problem("gemm", text="m=1,n=2,k=3"), problem("gemm", text="m=9,n=9,k=9")]
+        with self.open() as folder:
+            with self.assertRaisesRegex(CannotRun, "networks.csv is missing"):
+                folder.of_networks(problems)
+            with open(os.path.join(self.path, "networks.csv"), "w", encoding="utf-8") as file:
+                file.write('network,op,problem,count\na,gemm,"m=9,n=9,k=9",2\na,conv2d,x=1,1\nb,gemm,"m=9,n=9,k=9",3\n')
+            self.assertEqual([(p.text, p.networks) for p in folder.of_networks(problems)], [("m=9,n=9,k=9", "a:2;b:3")])
+
+    def test_parts_are_written_as_the_programs(self):
+        arguments = ["sweep", "--run-dir", "x", "--shard"]
+        self.assertEqual(cli._parser().parse_args([*arguments, "2/16"]).shard, (2, 16))
+        for text in ("0/3", "4/3", "3", "a/b", "1/3/5"):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                cli._parser().parse_args([*arguments, text])
 
     def test_refuses_an_unwritable_folder(self):
         with self.assertRaisesRegex(CannotRun, "cannot write the run folder"):
