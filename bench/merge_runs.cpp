@@ -18,6 +18,7 @@
 #include "reports/network_problems.h"
 #include "reports/run_files.h"
 #include "reports/samples_line.h"
+#include "reports/selected_cases.h"
 #include "reports/statistics.h"
 #include "reports/sweep_csv.h"
 
@@ -236,7 +237,10 @@ void write_run(const fs::path& folder, const std::vector<Part>& parts, const std
   }
   write_atomically(folder / "samples.jsonl", samples);
   write_ceilings(folder / "ceilings.csv", median_ceilings(parts));
-  for (const Part& part : parts) merge_network_problems(folder, read_network_problems(part.folder, part.rows));
+  for (const Part& part : parts) {
+    merge_network_problems(folder, read_network_problems(part.folder, part.rows));
+    merge_selected_cases(folder, read_selected_cases(part.folder));
+  }
   write_atomically(folder / "env.json", merged_environment(parts).dump(2) + "\n");
   for (const Part& part : parts)
     if (!part.pytorch.is_null()) {

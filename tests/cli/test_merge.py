@@ -84,6 +84,7 @@ def test_merged_parts_are_the_sweep_that_was_not_split(split):
     environment = json.loads((merged / "env.json").read_text())
     assert len(environment["merged_from"]) == len(environment["command_lines"]) == 3
     assert not (merged / "shard.json").exists()
+    assert len((merged / "cases.csv").read_text().splitlines()) == 1 + len(SIZES)
     assert run("roofline", merged).returncode == 0
     # What was merged is a run folder like any other: nothing of the whole sweep is left to do.
     again = split.sweep(merged)
