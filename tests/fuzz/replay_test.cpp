@@ -39,7 +39,7 @@ std::vector<const char*> names() {
   for (const Target& each : targets()) all.push_back(each.name);
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Fuzz, Replay, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Fuzz, Replay, testing::ValuesIn(names()), [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpus, IsSmallAndHasNoFolderOfNothing) {
   std::uintmax_t bytes = 0;
