@@ -1,0 +1,165 @@
+"""The DDPM++ U-Net as Karras et al. train it, "Elucidating the Design Space of Diffusion-Based Generative Models" (NeurIPS 2022), with
+their preconditioning and the parameter names of NVlabs' EDM checkpoints. NCHW, as PyTorch has it.
+"""
+
+import dataclasses
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    image_size: int
+    image_channels: int
+    channels: int
+    multipliers: tuple
+    blocks: int
+    attention_sizes: tuple  # heights at which attention (one head) stands
+    classes: int = 0
+    augmentations: int = 0  # length of the augmentation label that a checkpoint was trained with; sampling gives zeros
+    sigma_data: float = 0.5
+
+
+CONFIGURATIONS = {
+    "edm-cifar": Configuration(image_size=32, image_channels=3, channels=128, multipliers=(2, 2, 2), blocks=4, attention_sizes=(16,),
+                               classes=10, augmentations=9),
+    "digits": Configuration(image_size=8, image_channels=1, channels=64, multipliers=(1, 1), blocks=1, attention_sizes=(4,), classes=10,
+                            sigma_data=0.75),
+}
+EPS = 1e-6
+SKIP_SCALE = math.sqrt(0.5)
+
+
+def noise_embedding(noise, channels):
+    """[n] -> [n, channels]: sines, then cosines, of frequencies from 1 down to 1/10000, both ends included."""
+    half = channels // 2
+    frequencies = (1 / 10000) ** (torch.arange(half, dtype=torch.float64, device=noise.device) / (half - 1))
+    angles = noise.double()[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def norm(channels):
+    return nn.GroupNorm(min(32, channels // 4), channels, eps=EPS)
+
+
+def resample(x, direction):
+    if direction == "up":
+        return F.interpolate(x, scale_factor=2, mode="nearest")
+    if direction == "down":
+        return F.avg_pool2d(x, 2)
+    return x
+
+
+class Block(nn.Module):
+    def __init__(self, channels, out, embedding, direction=None, attention=False, dropout=0.0):
+        super().__init__()
+        self.in_channels, self.direction, self.dropout = channels, direction, dropout
+        self.norm0 = norm(channels)
+        self.conv0 = nn.Conv2d(channels, out, 3, padding=1)
+        self.affine = nn.Linear(embedding, out)
+        self.norm1 = norm(out)
+        self.conv1 = nn.Conv2d(out, out, 3, padding=1)
+        self.skip = nn.Conv2d(channels, out, 1) if direction or channels != out else None
+        if attention:
+            self.norm2 = norm(out)
+            self.qkv = nn.Conv2d(out, 3 * out, 1)
+            self.proj = nn.Conv2d(out, out, 1)
+        self.attention = attention
+
+    def forward(self, x, embedding):
+        h = self.conv0(resample(F.silu(self.norm0(x)), self.direction))
+        h = F.silu(self.norm1(h + self.affine(embedding)[:, :, None, None]))
+        h = self.conv1(F.dropout(h, self.dropout, self.training))
+        x = resample(x, self.direction)
+        x = (h + (x if self.skip is None else self.skip(x))) * SKIP_SCALE
+        if self.attention:
+            n, channels, height, width = x.shape
+            # Channel c of q, k and v is channel 3 c, 3 c + 1 and 3 c + 2 of the projection.
+            q, k, v = self.qkv(self.norm2(x)).reshape(n, 1, channels, 3, -1).permute(3, 0, 1, 4, 2)
+            h = F.scaled_dot_product_attention(q, k, v).transpose(2, 3).reshape(n, channels, height, width)
+            x = (x + self.proj(h)) * SKIP_SCALE
+        return x
+
+
+class UNet(nn.Module):
+    """x [n, image_channels, size, size], noise [n], labels [n, classes] (one-hot) -> [n, image_channels, size, size]"""
+
+    def __init__(self, c, dropout=0.0):
+        super().__init__()
+        self.channels = c.channels
+        embedding = 4 * c.channels
+        if c.classes:
+            self.map_label = nn.Linear(c.classes, c.channels)
+        if c.augmentations:
+            self.map_augment = nn.Linear(c.augmentations, c.channels, bias=False)
+        self.map_layer0 = nn.Linear(c.channels, embedding)
+        self.map_layer1 = nn.Linear(embedding, embedding)
+
+        def block(channels, out, size, **options):
+            return Block(channels, out, embedding, dropout=dropout, **options)
+
+        self.enc, self.dec = nn.ModuleDict(), nn.ModuleDict()
+        width = c.channels
+        sizes = [c.image_size >> level for level in range(len(c.multipliers))]
+        skips = []
+        for level, (size, multiplier) in enumerate(zip(sizes, c.multipliers)):
+            if level == 0:
+                self.enc[f"{size}x{size}_conv"] = nn.Conv2d(c.image_channels, width, 3, padding=1)
+            else:
+                self.enc[f"{size}x{size}_down"] = block(width, width, size, direction="down")
+            skips.append(width)
+            for index in range(c.blocks):
+                self.enc[f"{size}x{size}_block{index}"] = block(width, multiplier * c.channels, size, attention=size in c.attention_sizes)
+                width = multiplier * c.channels
+                skips.append(width)
+        for level, (size, multiplier) in reversed(list(enumerate(zip(sizes, c.multipliers)))):
+            if level + 1 == len(sizes):
+                self.dec[f"{size}x{size}_in0"] = block(width, width, size, attention=True)
+                self.dec[f"{size}x{size}_in1"] = block(width, width, size)
+            else:
+                self.dec[f"{size}x{size}_up"] = block(width, width, size, direction="up")
+            for index in range(c.blocks + 1):
+                self.dec[f"{size}x{size}_block{index}"] = block(
+                    width + skips.pop(), multiplier * c.channels, size, attention=index == c.blocks and size in c.attention_sizes)
+                width = multiplier * c.channels
+        self.dec[f"{c.image_size}x{c.image_size}_aux_norm"] = norm(width)
+        self.dec[f"{c.image_size}x{c.image_size}_aux_conv"] = nn.Conv2d(width, c.image_channels, 3, padding=1)
+
+    def forward(self, x, noise, labels=None):
+        embedding = noise_embedding(noise, self.channels).to(x.dtype)
+        if labels is not None:
+            embedding = embedding + self.map_label(labels.to(x.dtype) * math.sqrt(labels.shape[1]))
+        embedding = F.silu(self.map_layer1(F.silu(self.map_layer0(embedding))))
+        skips = []
+        for layer in self.enc.values():
+            x = layer(x, embedding) if isinstance(layer, Block) else layer(x)
+            skips.append(x)
+        for name, layer in self.dec.items():
+            if name.endswith("aux_norm"):
+                x = F.silu(layer(x))
+            elif name.endswith("aux_conv"):
+                x = layer(x)
+            else:
+                if layer.in_channels != x.shape[1]:
+                    x = torch.cat([x, skips.pop()], dim=1)
+                x = layer(x, embedding)
+        return x
+
+
+class Preconditioned(nn.Module):
+    """The denoiser D(x; sigma): x [n, channels, size, size], sigma [n], labels [n, classes] -> the denoised images."""
+
+    def __init__(self, c, dropout=0.0):
+        super().__init__()
+        self.configuration = c
+        self.model = UNet(c, dropout)
+
+    def forward(self, x, sigma, labels=None):
+        data = self.configuration.sigma_data
+        variance = (sigma.double() ** 2 + data**2)[:, None, None, None]
+        noise = sigma.double()[:, None, None, None]
+        inner = self.model((x / variance.sqrt()).to(x.dtype), sigma.double().log() / 4, labels)
+        return (data**2 / variance * x + noise * data / variance.sqrt() * inner).to(x.dtype)
