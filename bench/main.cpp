@@ -60,6 +60,9 @@ int run(int argc, char** argv) {
   add_gate_command(app, result);
   add_compare_command(app, result);
   add_crosscheck_command(app, result);
+  add_problems_command(app, result);
+  add_forward_command(app, result);
+  add_sample_command(app, result);
   std::reverse(own.begin(), own.end());  // CLI11 takes arguments from the back
   try {
     app.parse(own);

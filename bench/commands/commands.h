@@ -33,6 +33,9 @@ void add_history_command(CLI::App& app, CommandResult result);
 void add_gate_command(CLI::App& app, CommandResult result);
 void add_compare_command(CLI::App& app, CommandResult result);
 void add_crosscheck_command(CLI::App& app, CommandResult result);
+void add_problems_command(CLI::App& app, CommandResult result);
+void add_forward_command(CLI::App& app, CommandResult result);
+void add_sample_command(CLI::App& app, CommandResult result);
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;
@@ -47,6 +50,7 @@ DType require_dtype(const Op& op, const std::string& name);          // likewise
 Candidate require_candidate(const Op& op, const std::string& name);  // a variant or baseline; likewise
 // A case by its name, as --benchmark_list_tests prints it: op/problem/dtype/variant. Throws InvalidInput.
 Case require_case(const std::string& name);
+std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput
 std::vector<std::string> split_list(const std::string& text);  // "a,b" -> {"a", "b"}
 
 }  // namespace noisefloor

@@ -67,6 +67,14 @@ Case require_case(const std::string& name) {
   return {require_candidate(op, parts[3]), problem, require_dtype(op, parts[2]), op.print(problem), ""};
 }
 
+std::int64_t require_integer(const char* option, const std::string& text) {
+  std::int64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
+    throw InvalidInput(fmt::format("{}: '{}' is no whole number", option, text));
+  return value;
+}
+
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> items;
   std::size_t begin = 0;

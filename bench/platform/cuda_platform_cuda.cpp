@@ -202,6 +202,16 @@ class CudaPlatform final : public Platform {
         samples, repeats, [&] { CHECK(cudaGraphLaunch(graph.executable, stream_)); }, /*flush=*/false);
   }
 
+  std::unique_ptr<Recording> record(const Launch& launch) override {
+    struct GraphRecording final : Recording {
+      GraphRecording(cudaStream_t stream_, const Launch& launch) : stream(stream_), graph(stream_, launch, 1) {}
+      void replay() override { CHECK(cudaGraphLaunch(graph.executable, stream)); }
+      cudaStream_t stream;
+      Graph graph;
+    };
+    return std::make_unique<GraphRecording>(stream_, launch);
+  }
+
   void flush_cache() override {
     CHECK(harness::flush_l2(flush_, flush_bytes_, reinterpret_cast<unsigned*>(scalar_), description_.info.sm_count,
                             stream_));

@@ -185,6 +185,15 @@ class HostPlatform final : public Platform {
     return times;
   }
 
+  std::unique_ptr<Recording> record(const Launch& launch) override {
+    struct Calls final : Recording {
+      explicit Calls(Launch launch_) : launch(std::move(launch_)) {}
+      void replay() override { throw_if_failed(launch()); }
+      Launch launch;
+    };
+    return std::make_unique<Calls>(launch);
+  }
+
   void flush_cache() override {
     flush_.resize(2 * description_.info.l2_bytes);
     parallel_for(static_cast<std::int64_t>(flush_.size()), 1 << 20, [&](std::int64_t begin, std::int64_t end) {

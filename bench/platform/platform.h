@@ -54,6 +54,13 @@ struct Difference {
   bool all_finite = true;
 };
 
+// Launches that were recorded once and can be replayed: on a GPU a CUDA graph, on the host the calls themselves.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;  // enqueues
+};
+
 class Platform {
  public:
   virtual ~Platform() = default;
@@ -85,6 +92,8 @@ class Platform {
                                         std::span<const std::pair<void*, std::size_t>> resident) = 0;
   // `samples` times, each the mean of `repeats` launches back to back (on a GPU: replays of one CUDA graph).
   virtual std::vector<double> time_warm(const Launch& launch, int samples, int repeats) = 0;
+  // Calls `launch` once, to record what it enqueues; on the host, once for each replay.
+  virtual std::unique_ptr<Recording> record(const Launch& launch) = 0;
   // Empties caches of everything, for counter passes.
   virtual void flush_cache() = 0;
 

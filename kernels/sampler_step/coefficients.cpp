@@ -111,9 +111,7 @@ void set_dpmpp_2m(Row& row, NoiseLevel before, NoiseLevel now, NoiseLevel next, 
   row.history = -scale * half_over_r;
 }
 
-void set_solver(Row& row, const Problem& problem, const std::vector<NoiseLevel>& levels, std::size_t step) {
-  const NoiseLevel now = levels[step];
-  const NoiseLevel next = levels[step + 1];
+void set_solver(Row& row, const Problem& problem, std::optional<NoiseLevel> before, NoiseLevel now, NoiseLevel next) {
   switch (problem.solver) {
     case Solver::ddpm:
       return set_ddpm(row, now, next);
@@ -127,28 +125,34 @@ void set_solver(Row& row, const Problem& problem, const std::vector<NoiseLevel>&
       row.x = 1;  // the last step ends after its first half: its second changes nothing
       return;
     case Solver::dpmpp_2m:
-      return set_dpmpp_2m(row, levels[step == 0 ? 0 : step - 1], now, next, step > 0 && next.sigma > 0);
+      return set_dpmpp_2m(row, before.value_or(now), now, next, before && next.sigma > 0);
   }
 }
 
 }  // namespace
 
+CoefficientRow<double> coefficient_row(const Problem& problem, std::optional<NoiseLevel> before, NoiseLevel now,
+                                       NoiseLevel next) {
+  Row row;
+  const bool on_proposal = problem.solver == Solver::edm_heun && problem.half == Half::second;
+  set_prediction(row, problem.prediction, on_proposal ? next : now);
+  if (problem.guided()) {  // m + w (m_cond - m), Ho and Salimans, "Classifier-Free Diffusion Guidance" (2022)
+    row.model_cond = row.model * problem.guidance;
+    row.model *= 1 - problem.guidance;
+  }
+  row.limit = problem.clamp > 0 ? problem.clamp : std::numeric_limits<double>::infinity();
+  set_solver(row, problem, before, now, next);
+  for (double* coefficient : {&row.x, &row.x0, &row.history, &row.noise}) *coefficient *= 1 - problem.blend;
+  row.previous = problem.blend;
+  return row;
+}
+
 std::vector<CoefficientRow<double>> coefficient_table(const Problem& problem) {
   const auto levels = noise_levels(problem.schedule, static_cast<int>(problem.steps), scaling(problem));
-  std::vector<Row> rows(static_cast<std::size_t>(problem.steps));
-  for (std::size_t step = 0; step < rows.size(); ++step) {
-    Row& row = rows[step];
-    const bool on_proposal = problem.solver == Solver::edm_heun && problem.half == Half::second;
-    set_prediction(row, problem.prediction, levels[step + (on_proposal ? 1 : 0)]);
-    if (problem.guided()) {  // m + w (m_cond - m), Ho and Salimans, "Classifier-Free Diffusion Guidance" (2022)
-      row.model_cond = row.model * problem.guidance;
-      row.model *= 1 - problem.guidance;
-    }
-    row.limit = problem.clamp > 0 ? problem.clamp : std::numeric_limits<double>::infinity();
-    set_solver(row, problem, levels, step);
-    for (double* coefficient : {&row.x, &row.x0, &row.history, &row.noise}) *coefficient *= 1 - problem.blend;
-    row.previous = problem.blend;
-  }
+  std::vector<Row> rows;
+  for (std::size_t step = 0; step + 1 < levels.size(); ++step)
+    rows.push_back(coefficient_row(problem, step == 0 ? std::nullopt : std::optional(levels[step - 1]), levels[step],
+                                   levels[step + 1]));
   return rows;
 }
 

@@ -11,7 +11,10 @@
 // CoefficientRow. The prediction type, guidance and blend are folded into the coefficients.
 #pragma once
 
+#include <optional>
 #include <vector>
+
+#include "kernels/sampler_step/schedule.h"
 
 namespace noisefloor::sampler_step {
 
@@ -27,6 +30,12 @@ struct alignas(16) CoefficientRow {
 using Coefficients = CoefficientRow<float>;
 inline constexpr int kRowLength = 12;
 static_assert(sizeof(Coefficients) == kRowLength * sizeof(float));
+
+// The row of one step between any two noise levels: what a caller with levels of his own (churn, his own sigmas) asks. Of
+// `problem` it reads solver, prediction, guidance, clamp, eta, half and blend. `before` is the level before `now`, of which
+// dpmpp_2m makes a second-order step where there is one.
+CoefficientRow<double> coefficient_row(const Problem& problem, std::optional<NoiseLevel> before, NoiseLevel now,
+                                       NoiseLevel next);
 
 // One row per step of the problem's schedule, problem.steps rows; problem.step is ignored. Formulas beside each solver
 // in coefficients.cpp.

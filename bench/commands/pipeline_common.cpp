@@ -1,0 +1,100 @@
+#include "bench/commands/pipeline_common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "bench/pipeline/arena.h"
+
+namespace noisefloor {
+namespace {
+
+using namespace pipeline;
+
+// Beside or above the program, as the problem files are.
+std::filesystem::path shipped_weights(const std::string& network) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  for (auto folder = program.parent_path(); !error; folder = folder.parent_path()) {
+    const auto file = folder / "bench" / "pipeline" / "weights" / (network + ".safetensors");
+    if (std::filesystem::is_regular_file(file)) return file;
+    if (folder == folder.root_path()) break;
+  }
+  throw InvalidInput(fmt::format("{} needs --weights FILE: only the weights of digits come with noisefloor", network));
+}
+
+std::size_t activation_bytes(const NetworkInfo& info, BuildOptions options, std::int64_t batch) {
+  options.batch = batch;
+  const Network network = info.build(options);
+  return place(activation_lifetimes(network.graph, {network.output})).bytes;
+}
+
+// The largest batch whose activations fit into what is free beside the weights; 0 when none does.
+std::int64_t largest_batch(const NetworkInfo& info, const BuildOptions& options, std::size_t free_bytes) {
+  std::int64_t fits = 0, too_many = options.batch;
+  while (too_many - fits > 1) {
+    const std::int64_t middle = fits + (too_many - fits) / 2;
+    (activation_bytes(info, options, middle) <= free_bytes ? fits : too_many) = middle;
+  }
+  return fits;
+}
+
+const char* label_weight(const std::string& network) {
+  return network == "adm64" ? "label_emb.weight" : "model.map_label.weight";
+}
+
+}  // namespace
+
+void add_network_options(CLI::App& command, NetworkArguments& arguments) {
+  command
+      .add_option("network", arguments.network,
+                  "adm64, edm-cifar or digits (noisefloor list networks has those with problem files)")
+      ->required();
+  command.add_option("--weights", arguments.weights,
+                     "Checkpoint in safetensors, with the original's names (default: what comes with noisefloor)");
+  command.add_option("--device", arguments.device, "CUDA device number, or 'host' (default: 0 where there is one)");
+  command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
+  command.add_option("--plan", arguments.plan, "own, baseline, fastest, or a plan.csv of `noisefloor roofline`")
+      ->capture_default_str();
+  command.add_flag("--strict", arguments.strict,
+                   "Refuse problems that the plan does not name, rather than measure them");
+}
+
+OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options) {
+  const NetworkInfo& info = require_network(arguments.network);
+  OpenNetwork open;
+  open.checkpoint = std::make_unique<Checkpoint>(arguments.weights.empty() ? shipped_weights(arguments.network)
+                                                                           : std::filesystem::path(arguments.weights));
+  open.platform = open_platform(arguments.device);
+  const std::string dtype = !arguments.dtype.empty()               ? arguments.dtype
+                            : open.platform->description().is_host ? "fp32"
+                                                                   : "bf16";
+  options.dtype = require_dtype(require_op("conv2d"), dtype);
+  options.conditional = open.checkpoint->has(label_weight(arguments.network));
+  open.network = std::make_unique<Network>(info.build(options));
+  open.checkpoint->check(*open.network);
+  open.plan_options = {arguments.plan, arguments.strict};
+  const Plan plan(*open.platform, count_problems(open.network->graph), open.plan_options);
+  const std::size_t free_before = open.platform->free_bytes();
+  try {
+    open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, plan);
+  } catch (const OutOfMemory& error) {
+    std::size_t weights = 0;
+    for (const Value& value : open.network->graph.values()) weights += value.source ? value.bytes() : 0;
+    const std::int64_t fits = free_before > weights ? largest_batch(info, options, free_before - weights) : 0;
+    throw OutOfMemory(
+        fmt::format("a batch of {} does not fit: {}; {}", options.batch, error.what(),
+                    fits > 0 ? fmt::format("by its activations, a batch of {} would", fits) : "no batch would"));
+  }
+  return open;
+}
+
+void require_writable(const char* option, const std::filesystem::path& file) {
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  if (!std::filesystem::is_directory(folder))
+    throw InvalidInput(fmt::format("{} {}: there is no folder {}", option, file.string(), folder.string()));
+  if (access(folder.c_str(), W_OK) != 0)
+    throw InvalidInput(fmt::format("{} {}: folder {} cannot be written to", option, file.string(), folder.string()));
+  if (std::filesystem::is_directory(file)) throw InvalidInput(fmt::format("{} {}: is a folder", option, file.string()));
+}
+
+}  // namespace noisefloor

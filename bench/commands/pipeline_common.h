@@ -1,0 +1,35 @@
+// What the commands that run networks share: opening one with its weights.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "bench/commands/commands.h"
+#include "bench/pipeline/executor.h"
+
+namespace noisefloor {
+
+struct NetworkArguments {
+  std::string network, weights, device, dtype, plan = "own";
+  bool strict = false;
+};
+// Adds NETWORK, --weights, --device, --dtype, --plan and --strict.
+void add_network_options(CLI::App& command, NetworkArguments& arguments);
+
+// A platform with a network on it. The checkpoint decides whether the network is conditional.
+struct OpenNetwork {
+  std::unique_ptr<Platform> platform;
+  std::unique_ptr<pipeline::Checkpoint> checkpoint;
+  std::unique_ptr<pipeline::Network> network;
+  std::unique_ptr<pipeline::Executor> executor;
+  pipeline::Plan::Options plan_options;
+};
+// Throws InvalidInput, OutOfMemory (saying which batch would fit), DeviceError.
+OpenNetwork open_network(const NetworkArguments& arguments, pipeline::BuildOptions options);
+
+// The file to write must be in a folder that is there and can be written to; said before any work is done. Throws
+// InvalidInput.
+void require_writable(const char* option, const std::filesystem::path& file);
+
+}  // namespace noisefloor

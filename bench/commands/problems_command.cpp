@@ -1,0 +1,40 @@
+// noisefloor problems: what one call of a network asks of each op.
+#include <fmt/format.h>
+
+#include "bench/commands/commands.h"
+#include "bench/pipeline/network.h"
+
+namespace noisefloor {
+namespace {
+
+struct ProblemsArguments {
+  std::string network, dtype = "bf16";
+  std::int64_t batch = 1;
+  bool unconditional = false;
+};
+
+int print_problems(const ProblemsArguments& arguments) {
+  const auto& info = pipeline::require_network(arguments.network);
+  const DType dtype = require_dtype(require_op("conv2d"), arguments.dtype);
+  const pipeline::Network network =
+      info.build({.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional});
+  fmt::print("op,dtype,problem,count\n");
+  for (const auto& problem : count_problems(network.graph))
+    fmt::print("{},{},\"{}\",{}\n", problem.op->name, to_string(problem.dtype), problem.text, problem.count);
+  return kDone;
+}
+
+}  // namespace
+
+void add_problems_command(CLI::App& app, CommandResult result) {
+  CLI::App* command =
+      app.add_subcommand("problems", "Print the problems of one call of a network, with counts, as CSV");
+  auto arguments = std::make_shared<ProblemsArguments>();
+  command->add_option("network", arguments->network, "adm64, edm-cifar or digits")->required();
+  command->add_option("--batch", arguments->batch, "Images")->check(CLI::Range(1, 65536))->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
+  command->add_flag("--unconditional", arguments->unconditional, "Without class labels");
+  command->callback([=] { *result = [=] { return print_problems(*arguments); }; });
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,104 @@
+#include "bench/pipeline/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+namespace noisefloor::pipeline {
+namespace {
+
+bool floating(std::optional<DType> dtype) {
+  return dtype && (*dtype == DType::fp32 || *dtype == DType::bf16 || *dtype == DType::fp16 || *dtype == DType::fp64);
+}
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+bool let_pass(std::string_view name) {
+  return ends_with(name, ".resample_filter") || ends_with(name, "map_augment.weight");
+}
+
+// A tensor's values; the file's bytes need not be aligned.
+std::vector<double> values_of(const FileTensor& tensor) {
+  const DType dtype = *dtype_of_safetensors(tensor.dtype);
+  std::vector<std::max_align_t> aligned((tensor.data.size() + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  std::memcpy(aligned.data(), tensor.data.data(), tensor.data.size());
+  std::vector<double> values(tensor.data.size() / size_of(dtype));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = load_element(dtype, aligned.data(), static_cast<std::int64_t>(i));
+  return values;
+}
+
+// Where element `index` of a weight in the graph's layout stands in the checkpoint's.
+std::int64_t source_index(const WeightSource& source, std::int64_t index, std::int64_t row_length) {
+  const std::int64_t rows_in_file = source.file[0];
+  std::int64_t row = index / row_length + source.first_row;
+  const std::int64_t column = index % row_length;
+  switch (source.layout) {
+    case WeightSource::Layout::plain:
+      break;
+    case WeightSource::Layout::ohwi: {
+      const std::int64_t cin = source.file[1], taps = source.file[2] * source.file[3];
+      return row * row_length + column % cin * taps + column / cin;
+    }
+    case WeightSource::Layout::transposed:  // row_length is the k of our [n, k], file[0] that of [k, n]
+      return column * source.file[1] + row;
+    case WeightSource::Layout::hd3_to_3hd: {
+      const std::int64_t channels = rows_in_file / 3;
+      row = row % channels * 3 + row / channels;
+      break;
+    }
+  }
+  return row * row_length + column;
+}
+
+}  // namespace
+
+void Checkpoint::check(const Network& network) const {
+  std::vector<std::string> complaints;
+  std::set<std::string_view> known;
+  for (const Value& value : network.graph.values()) {
+    if (!value.source || !known.insert(value.source->name).second) continue;
+    const WeightSource& source = *value.source;
+    const FileTensor* tensor = file_.find(source.name);
+    if (tensor == nullptr) {
+      complaints.push_back(fmt::format("{} [{}] is missing", source.name, fmt::join(source.file, ", ")));
+    } else if (tensor->shape != source.file) {
+      complaints.push_back(fmt::format("{} is [{}], not [{}]", source.name, fmt::join(tensor->shape, ", "),
+                                       fmt::join(source.file, ", ")));
+    } else if (!floating(dtype_of_safetensors(tensor->dtype))) {
+      complaints.push_back(fmt::format("{} is {}, not F32, F16, BF16 or F64", source.name, tensor->dtype));
+    } else {
+      for (const double number : values_of(*tensor)) {
+        if (std::isfinite(number)) continue;
+        complaints.push_back(fmt::format("{} has numbers that are not finite", source.name));
+        break;
+      }
+    }
+  }
+  for (const FileTensor& tensor : file_.tensors())
+    if (!known.contains(tensor.name) && !let_pass(tensor.name))
+      complaints.push_back(fmt::format("{} is no tensor of {}", tensor.name, network.name));
+  if (!complaints.empty())
+    throw InvalidInput(fmt::format("{} is no checkpoint of {}; {} of its tensors are wrong:\n  {}", path_.string(),
+                                   network.name, complaints.size(), fmt::join(complaints, "\n  ")));
+}
+
+std::vector<char> Checkpoint::load(const Value& weight) const {
+  const WeightSource& source = *weight.source;
+  const std::vector<double> values = values_of(*file_.find(source.name));
+  const std::int64_t count = weight.elements();
+  const std::int64_t rows = source.rows == 0 ? source.file[0] : source.rows;
+  const bool transposed = source.layout == WeightSource::Layout::transposed;
+  const std::int64_t row_length = transposed ? source.file[0] : count / rows;
+  std::vector<char> bytes(weight.bytes());
+  for (std::int64_t i = 0; i < count; ++i)
+    store_element(weight.dtype, bytes.data(), i, values[static_cast<std::size_t>(source_index(source, i, row_length))]);
+  return bytes;
+}
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,31 @@
+// The weights of a network, from a safetensors file with the names of the original checkpoint.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "bench/pipeline/network.h"
+#include "bench/safetensors.h"
+
+namespace noisefloor::pipeline {
+
+class Checkpoint {
+ public:
+  explicit Checkpoint(const std::filesystem::path& path) : path_(path), file_(path) {}
+
+  const std::filesystem::path& path() const { return path_; }
+  bool has(std::string_view name) const { return file_.find(name) != nullptr; }
+  // Throws InvalidInput that lists, all at once, what the network's tensors are missing, misshapen, of a dtype that is
+  // not floating-point, or not finite, and tensors of the file that the network does not know. Constants that the
+  // original code stores with its weights (resampling filters), and the augmentation inputs that sampling leaves zero,
+  // are let pass.
+  void check(const Network& network) const;
+  // Values of a weight in the graph's layout and dtype; the checkpoint has been checked.
+  std::vector<char> load(const Value& weight) const;
+
+ private:
+  std::filesystem::path path_;
+  SafetensorsFile file_;
+};
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,79 @@
+// Runs a network's graph on a platform: weights laid out once, activations in one arena, a variant for each node.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "bench/pipeline/checkpoint.h"
+#include "bench/pipeline/network.h"
+#include "bench/pipeline/plan.h"
+#include "bench/platform/platform.h"
+
+namespace noisefloor::pipeline {
+
+// A variant or baseline made ready for one distinct problem: what launches of all its nodes share.
+class Runner {
+ public:
+  // Throws OutOfMemory, DeviceError, or std::runtime_error with the library's words.
+  Runner(Platform& platform, const Op& op, AnyProblem problem, DType dtype, const Candidate& candidate);
+
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  std::size_t prepared_bytes() const;
+  void prepare(std::span<void* const> pointers, void* prepared);
+  // Baselines choose their algorithm; outputs are overwritten. Once, before any launch.
+  void tune(std::span<void* const> pointers, void* workspace);
+  Status launch(std::span<void* const> pointers, void* workspace, const void* prepared) const;
+  const Candidate& candidate() const { return candidate_; }
+
+ private:
+  Platform* platform_;
+  AnyProblem problem_;
+  DType dtype_;
+  Candidate candidate_;
+  std::unique_ptr<BaselineRun> run_;
+  std::size_t workspace_bytes_ = 0;
+  bool tuned_ = false;
+};
+
+class Executor {
+ public:
+  // Allocates everything that a run needs, loads and prepares the weights. Throws OutOfMemory that says how many bytes
+  // what needs.
+  Executor(Platform& platform, const Network& network, const Checkpoint& checkpoint, const Plan& plan);
+
+  // The memory of an input, or of the output; bind() puts another in its place for the runs enqueued after it.
+  void* data(ValueId id) const { return pointers_.at(id); }
+  void bind(ValueId id, void* data) { pointers_.at(id) = data; }
+  // One label an image; guided networks get them behind a half without. Throws InvalidInput on one out of range.
+  void set_labels(std::span<const int> labels);
+  // Enqueues every node on the platform's stream.
+  Status enqueue();
+  // Likewise, waiting for each node and giving its wall-clock time in microseconds: what `--breakdown` shows of a host.
+  std::vector<double> time_nodes();
+
+  const Network& network() const { return *network_; }
+  const Candidate& candidate(std::size_t node) const { return steps_.at(node).runner->candidate(); }
+  std::size_t bytes() const { return bytes_; }  // of device memory
+
+ private:
+  struct Step {
+    Runner* runner;
+    const Node* node;
+    void* prepared;
+  };
+  Status launch(const Step& step);
+  void load_weights(const Checkpoint& checkpoint);
+
+  Platform* platform_;
+  const Network* network_;
+  std::map<std::string, std::unique_ptr<Runner>> runners_;
+  std::vector<Step> steps_;
+  std::vector<void*> pointers_;  // of each value
+  std::vector<void*> arguments_;
+  Buffer weights_, activations_, inputs_, workspace_;
+  std::vector<Buffer> prepared_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace noisefloor::pipeline

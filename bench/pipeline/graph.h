@@ -1,0 +1,83 @@
+// A network as data: a static list of nodes (op, problem, tensors) in the order in which they run, and the values that
+// they read and write. Nothing runs here; executors, arenas, problem lists and tests read the list.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/catalogue.h"
+
+namespace noisefloor::pipeline {
+
+// Where a weight comes from, and how its rows are laid out for our ops.
+struct WeightSource {
+  enum class Layout {
+    plain,       // same order of elements (a 1x1 convolution is a matrix)
+    ohwi,        // [cout, cin, kh, kw] to [cout, kh, kw, cin]
+    transposed,  // [k, n] to [n, k]: an embedding table as the weight of a product with one-hot labels
+    hd3_to_3hd,  // rows of a projection: channel-wise q, k, v (EDM) to all q, all k, all v
+  };
+  std::string name;                // in the checkpoint
+  std::vector<std::int64_t> file;  // shape in the checkpoint
+  Layout layout = Layout::plain;
+  std::int64_t first_row = 0, rows = 0;  // part of the first dimension; rows 0: all
+};
+
+struct Value {
+  enum class Kind { input, weight, activation };
+  std::string name;
+  std::vector<std::int64_t> shape;
+  DType dtype = DType::fp32;
+  Kind kind = Kind::activation;
+  std::optional<WeightSource> source;  // of a weight
+
+  std::int64_t elements() const;
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
+};
+
+using ValueId = std::size_t;
+
+struct Node {
+  std::string name;  // where it stands in the network: "input_blocks.1.0.in_layers"
+  const Op* op = nullptr;
+  AnyProblem problem;
+  std::string text;  // canonical
+  DType dtype = DType::fp32;
+  std::vector<ValueId> values;  // in the order of op->tensors
+};
+
+class Graph {
+ public:
+  ValueId input(std::string name, std::vector<std::int64_t> shape, DType dtype);
+  // One value per distinct (source, dtype), however often it is asked for.
+  ValueId weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype);
+  // A node, and values for its outputs. `inputs` binds the op's input tensors by their names; sizes and dtypes must
+  // agree. Throws std::logic_error naming the node when they do not: that is a mistake in a network's builder. Returns
+  // the outputs in the op's order.
+  std::vector<ValueId> add(std::string name, std::string_view op, const std::string& problem, DType dtype,
+                           const std::map<std::string, ValueId>& inputs);
+
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Value& operator[](ValueId id) const { return values_.at(id); }
+
+ private:
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::map<std::string, ValueId> weights_;
+};
+
+// How often the graph has each distinct problem, in the order met.
+struct CountedProblem {
+  const Op* op;
+  std::string text;
+  DType dtype;
+  long count;
+};
+std::vector<CountedProblem> count_problems(const Graph& graph);
+
+}  // namespace noisefloor::pipeline

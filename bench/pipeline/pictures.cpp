@@ -1,0 +1,65 @@
+#include "bench/pipeline/pictures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "reports/csv.h"
+
+#define STB_IMAGE_WRITE_IMPLEMENTATION
+#define STBI_WRITE_NO_STDIO
+#define STB_IMAGE_WRITE_STATIC
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wall"
+#pragma GCC diagnostic ignored "-Wextra"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#include <stb/stb_image_write.h>
+#pragma GCC diagnostic pop
+
+namespace noisefloor::pipeline {
+namespace {
+
+std::uint8_t shade(float value) {
+  if (!std::isfinite(value)) return 0;
+  return static_cast<std::uint8_t>(std::lround((std::clamp(value, -1.0f, 1.0f) + 1) * 127.5f));
+}
+
+}  // namespace
+
+Picture make_grid(std::span<const float> images, std::int64_t size, std::int64_t channels, std::int64_t columns,
+                  std::int64_t zoom) {
+  const auto count = static_cast<std::int64_t>(images.size()) / (size * size * channels);
+  const std::int64_t rows = (count + columns - 1) / columns, pitch = (size + 1) * zoom;
+  Picture picture{columns * pitch - zoom, rows * pitch - zoom, channels, {}};
+  picture.pixels.assign(static_cast<std::size_t>(picture.width * picture.height * channels), 0);
+  for (std::int64_t image = 0; image < count; ++image) {
+    for (std::int64_t y = 0; y < size * zoom; ++y) {
+      for (std::int64_t x = 0; x < size * zoom; ++x) {
+        const std::int64_t from = ((image * size + y / zoom) * size + x / zoom) * channels;
+        const std::int64_t to =
+            ((image / columns * pitch + y) * picture.width + image % columns * pitch + x) * channels;
+        for (std::int64_t c = 0; c < channels; ++c)
+          picture.pixels[static_cast<std::size_t>(to + c)] = shade(images[static_cast<std::size_t>(from + c)]);
+      }
+    }
+  }
+  return picture;
+}
+
+void write_png(const std::filesystem::path& file, const Picture& picture) {
+  std::string bytes;
+  const auto append = [](void* context, void* data, int size) {
+    static_cast<std::string*>(context)->append(static_cast<const char*>(data), static_cast<std::size_t>(size));
+  };
+  const int made = stbi_write_png_to_func(append, &bytes, static_cast<int>(picture.width),
+                                          static_cast<int>(picture.height), static_cast<int>(picture.channels),
+                                          picture.pixels.data(), static_cast<int>(picture.width * picture.channels));
+  if (made == 0) throw std::runtime_error(file.string() + ": the picture could not be encoded");
+  write_atomically(file, bytes);
+}
+
+}  // namespace noisefloor::pipeline

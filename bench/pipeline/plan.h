@@ -1,0 +1,34 @@
+// Which variant runs each problem of a network.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "bench/measure/candidate.h"
+#include "bench/pipeline/graph.h"
+#include "bench/platform/platform.h"
+
+namespace noisefloor::pipeline {
+
+// A choice per distinct problem: "own | baseline | fastest", or a file that `noisefloor roofline` wrote (plan.csv).
+class Plan {
+ public:
+  struct Options {
+    std::string source = "own";
+    bool strict = false;  // refuse problems that the file does not name, instead of measuring them
+  };
+  // own, fastest: of the candidates that run here and are correct on random data, the one whose warm time is shortest;
+  // on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no vendor has the problem.
+  // A file's choices are taken as they are, those it lacks are measured (all candidates) and written back to it. Throws
+  // InvalidInput for a file that is no plan, of another device (where env.json beside it says so), or with a variant
+  // that this build or device cannot run; all of them at once.
+  Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options);
+
+  const Candidate& operator()(const Op& op, DType dtype, const std::string& text) const;
+
+ private:
+  std::map<std::string, Candidate> choices_;
+};
+
+}  // namespace noisefloor::pipeline

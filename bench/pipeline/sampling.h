@@ -1,0 +1,81 @@
+// Samplers over a network: from noise to pictures.
+//
+// Latents are x0 + sigma noise throughout ("variance exploding"), in fp32. Samplers that their papers write for
+// variance-preserving latents x' = alpha x, alpha = 1 / sqrt(1 + sigma^2), have their coefficients carried over.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/pipeline/executor.h"
+#include "kernels/sampler_step/coefficients.h"
+#include "kernels/sampler_step/sampler_step.h"
+
+namespace noisefloor::pipeline {
+
+struct SamplingOptions {
+  sampler_step::Solver solver = sampler_step::Solver::edm_heun;
+  sampler_step::Schedule schedule = sampler_step::Schedule::karras;
+  int steps = 18;
+  double sigma_min = 0.002, sigma_max = 80, rho = 7;  // karras
+  double eta = 0;                                     // ddim
+  double churn = 0;     // edm_heun, edm_euler: S_churn of Karras et al., with S_min 0, S_max infinite, S_noise 1
+  double guidance = 0;  // 0: one call of the network a step
+  double clamp = 0;     // of x0; 0: not at all
+  std::uint64_t seed = 0;
+};
+
+// What one step does, from host numbers alone. `sigma` is where the network is asked, after churn.
+struct StepPlan {
+  double sigma = 0, sigma_next = 0;
+  double churned_from = 0;                                     // the level before churn; equal to sigma without
+  sampler_step::CoefficientRow<double> row;                    // of the step, or of its first half
+  std::optional<sampler_step::CoefficientRow<double>> second;  // heun's second half
+};
+
+// The steps of a schedule, noisiest first. Throws InvalidInput naming the option and its range: steps below 1 or more
+// than a schedule of training steps has, sigma_min not below sigma_max, eta or churn for a solver that has none.
+std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::Prediction prediction);
+
+// The training timestep of a noise level under a schedule, fractional between two: what a noise predictor is told of a
+// sigma that its schedule does not have.
+double timestep_of(double sigma, sampler_step::Schedule schedule);
+
+// A sampling loop over one batch, made once and run for every batch of it.
+class Sampler {
+ public:
+  // Called after a step with its number (from 0; -1 before the first) and the latents' device pointer.
+  using Observer = std::function<void(int step, const void* latents)>;
+
+  Sampler(Platform& platform, Executor& executor, const SamplingOptions& options, const Plan::Options& plan);
+
+  // Pictures of `labels` (one an image; ignored by networks without classes), numbered from `first_image`: an image is
+  // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, size, size,
+  // channels].
+  std::vector<float> run(std::span<const int> labels, std::int64_t first_image, const Observer& observer = {});
+  const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
+
+ private:
+  void start(std::int64_t first_image);
+  void take_steps(std::size_t begin, std::size_t end, std::int64_t first_image);
+  void add_churn(std::size_t step, std::int64_t first_image);
+  void denoise(const void* latents);
+  void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
+  Runner& runner(const Op& op, const std::string& choice, const AnyProblem& representative, const AnyProblem& problem);
+
+  Platform* platform_;
+  Executor* executor_;
+  SamplingOptions options_;
+  Plan::Options plan_options_;
+  std::vector<StepPlan> steps_;
+  std::map<std::string, Candidate> choices_;  // of solver halves and churn
+  std::map<std::string, std::unique_ptr<Runner>> runners_;
+  Buffer latents_[2], history_[2], rows_, second_rows_, churn_levels_, sigmas_, timesteps_;
+  int current_ = 0, newest_history_ = 0;  // of the two buffers
+  std::size_t call_ = 0;                  // of the network, in this loop
+  std::vector<float> noise_;
+};
+
+}  // namespace noisefloor::pipeline
