@@ -19,8 +19,8 @@ struct Placement {
   std::size_t bytes = 0;             // of the whole block
 };
 
-// Largest first, each at the lowest place that is free for its whole life: within a few percent of the largest sum
-// alive at once for U-Nets.
+// Largest first, each at the lowest place that is free for its whole life: within a quarter of the largest sum alive at
+// once for our networks.
 Placement place(const std::vector<Lifetime>& lifetimes);
 
 // The lifetimes of a graph's activations, by value; values of other kinds get no bytes. `kept` live to the end.

@@ -31,9 +31,9 @@ using Coefficients = CoefficientRow<float>;
 inline constexpr int kRowLength = 12;
 static_assert(sizeof(Coefficients) == kRowLength * sizeof(float));
 
-// The row of one step between any two noise levels: what a caller with levels of his own (churn, his own sigmas) asks. Of
-// `problem` it reads solver, prediction, guidance, clamp, eta, half and blend. `before` is the level before `now`, of which
-// dpmpp_2m makes a second-order step where there is one.
+// The row of one step between any two noise levels: what a caller with levels of his own (churn, his own sigmas) asks.
+// Of `problem` it reads solver, prediction, guidance, clamp, eta, half and blend. `before` is the level before `now`,
+// of which dpmpp_2m makes a second-order step where there is one.
 CoefficientRow<double> coefficient_row(const Problem& problem, std::optional<NoiseLevel> before, NoiseLevel now,
                                        NoiseLevel next);
 

@@ -16,11 +16,11 @@ struct Image {
 };
 
 struct ConvOptions {
-  bool upsample = false;               // nearest x2 before it
+  bool upsample = false;                    // nearest x2 before it
   std::optional<ValueId> image_shift = {};  // [n, cout]
   std::optional<ValueId> residual = {};     // as the output
-  double gain = 1;                     // of everything, residual included
-  std::int64_t file_cout = 0;          // of the checkpoint, where only its first channels are wanted
+  double gain = 1;                          // of everything, residual included
+  std::int64_t file_cout = 0;               // of the checkpoint, where only its first channels are wanted
 };
 
 struct NormOptions {

@@ -1,0 +1,167 @@
+"""Networks from the command line, on the host: pictures, tensors, and what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+ROOT = Path(__file__).resolve().parents[2]
+WEIGHTS = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
+pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=500)
+
+
+def sample(folder, *arguments, name="grid"):
+    result = run("sample", "digits", "--device", "host", "--out", folder / f"{name}.png", "--tensor", folder / f"{name}.safetensors", *arguments)
+    assert result.returncode == 0, result.stderr
+    return load_file(folder / f"{name}.safetensors")
+
+
+def test_pictures_are_written(tmp_path):
+    tensors = sample(tmp_path, "--count", 3, "--steps", 4, "--labels", "7,1", "--strip", tmp_path / "strip.png", "--every", 2)
+    assert tensors["images"].shape == (3, 8, 8, 1)
+    assert tensors["labels"].tolist() == [7, 1, 7]
+    assert np.isfinite(tensors["images"]).all() and 0.3 < np.abs(tensors["images"]).mean() < 1.2
+    for name in ("grid.png", "strip.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_image_does_not_depend_on_its_batch(tmp_path):
+    arguments = ("--sampler", "ddim", "--eta", 1, "--schedule", "cosine", "--steps", 3, "--labels", 5)
+    together = sample(tmp_path, "--count", 3, *arguments, name="together")
+    alone = sample(tmp_path, "--count", 1, "--first-image", 2, *arguments, name="alone")
+    np.testing.assert_allclose(together["images"][2], alone["images"][0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("sampler, schedule", [("ddpm", "linear"), ("dpmpp_2m", "karras"), ("edm_euler", "karras"), ("ddim", "scaled_linear")])
+def test_every_sampler_ends_at_a_picture(tmp_path, sampler, schedule):
+    images = sample(tmp_path, "--count", 2, "--sampler", sampler, "--schedule", schedule, "--steps", 8)["images"]
+    assert np.isfinite(images).all() and np.abs(images).max() < 3
+
+
+def test_guidance_of_one_is_no_guidance(tmp_path):
+    arguments = ("--count", 2, "--steps", 2)
+    guided = sample(tmp_path, *arguments, "--guidance", 1, name="guided")["images"]
+    plain = sample(tmp_path, *arguments, name="plain")["images"]
+    np.testing.assert_allclose(guided, plain, rtol=0, atol=1e-4)
+
+
+def forward_input(folder, **replaced):
+    generator = np.random.default_rng(0)
+    tensors = {"x": generator.standard_normal((2, 1, 8, 8)).astype(np.float32), "sigma": np.array([0.5, 2], np.float32),
+               "labels": np.array([3, 9], np.int64)}
+    tensors.update(replaced)
+    save_file({name: value for name, value in tensors.items() if value is not None}, folder / "in.safetensors")
+    return folder / "in.safetensors"
+
+
+def forward(folder, *arguments):
+    return run("forward", "digits", "--device", "host", "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *arguments)
+
+
+def test_forward_in_bf16_is_near_fp32(tmp_path):
+    forward_input(tmp_path)
+    outputs = []
+    for dtype in ("fp32", "bf16", "fp16"):
+        assert forward(tmp_path, "--dtype", dtype).returncode == 0
+        outputs.append(load_file(tmp_path / "out.safetensors")["output"])
+    assert outputs[0].shape == (2, 1, 8, 8)
+    for output in outputs[1:]:
+        assert np.linalg.norm(output - outputs[0]) < 2e-2 * np.linalg.norm(outputs[0])
+
+
+def test_forward_is_what_pytorch_computes(tmp_path):
+    """tests/cli/digits_forward.safetensors: inputs, and the output of baselines/pytorch/networks/edm.py in fp32 on the CPU."""
+    golden = load_file(Path(__file__).with_name("digits_forward.safetensors"))
+    save_file({name: golden[name] for name in ("x", "sigma", "labels")}, tmp_path / "in.safetensors")
+    assert forward(tmp_path, "--dtype", "fp32").returncode == 0
+    output = load_file(tmp_path / "out.safetensors")["output"]
+    assert np.linalg.norm(output - golden["output"]) < 1e-5 * np.linalg.norm(golden["output"])
+
+
+@pytest.mark.parametrize(
+    "replaced, says",
+    [
+        ({"x": None}, "no tensor 'x'"),
+        ({"x": np.zeros((2, 1, 8, 9), np.float32)}, "tensor x is [2, 1, 8, 9], not [2, 1, 8, 8]"),
+        ({"x": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not finite"),
+        ({"sigma": np.array([0.5, 0], np.float32)}, "sigma 0 is out of range"),
+        ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
+        ({"labels": np.array([3, 10], np.int64)}, "label 10: digits has classes 0 to 9"),
+        ({"labels": None}, "no tensor 'labels'"),
+    ],
+)
+def test_forward_refuses(tmp_path, replaced, says):
+    forward_input(tmp_path, **replaced)
+    (tmp_path / "out.safetensors").write_text("mine")
+    result = forward(tmp_path)
+    assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert (tmp_path / "out.safetensors").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits; did you mean 'digits'"),
+        (["sample", "adm64"], "adm64 needs --weights"),
+        (["sample", "digits", "--sampler", "heun"], "unknown sampler 'heun'"),
+        (["sample", "digits", "--schedule", "cosin"], "unknown schedule 'cosin'; there are linear, scaled_linear, cosine, karras; did you mean 'cosine'"),
+        (["sample", "digits", "--steps", "0"], "--steps 0: the range is 1 to 1000"),
+        (["sample", "digits", "--steps", "1001"], "--steps 1001: the range is 1 to 1000"),
+        (["sample", "digits", "--sigma-min", "90"], "--sigma-min 90"),
+        (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
+        (["sample", "digits", "--labels", "one"], "'one' is no whole number"),
+        (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
+        (["sample", "digits", "--count", "0"], "--count"),
+        (["sample", "digits", "--plan", "none.csv"], "none.csv is no plan"),
+        (["sample", "digits", "--tensor", "nowhere/x"], "there is no folder nowhere"),
+    ],
+)
+def test_sample_refuses(tmp_path, arguments, says):
+    result = run(*arguments, "--device", "host", "--out", tmp_path / "grid.png")
+    assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_do_not_fit_are_named_all_at_once(tmp_path):
+    tensors = load_file(WEIGHTS)
+    del tensors["model.map_layer0.bias"]
+    tensors["model.map_layer1.bias"] = np.zeros(3, np.float32)
+    tensors["model.stray"] = np.zeros(3, np.float32)
+    save_file(tensors, tmp_path / "weights.safetensors")
+    result = run("sample", "digits", "--device", "host", "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "grid.png")
+    assert result.returncode == 2
+    for part in ("map_layer0.bias [256] is missing", "map_layer1.bias is [3], not [256]", "model.stray is no tensor of digits"):
+        assert part in result.stderr
+    assert not (tmp_path / "grid.png").exists()
+
+
+def test_a_plan_names_what_it_cannot_run(tmp_path):
+    problems = run("problems", "digits", "--batch", 1, "--dtype", "fp32").stdout.splitlines()
+    assert problems[0] == "op,dtype,problem,count"
+    first = problems[1].rsplit(",", 1)[0]
+    (tmp_path / "plan.csv").write_text(f"op,dtype,problem,variant\n{first},no_such_variant\n")
+    result = run("sample", "digits", "--device", "host", "--plan", tmp_path / "plan.csv", "--out", tmp_path / "grid.png")
+    assert result.returncode == 2 and "this build has no variant no_such_variant" in result.stderr
+    (tmp_path / "plan.csv").write_text(f"op,dtype,problem,variant\n{first},host\n")
+    result = run("sample", "digits", "--device", "host", "--plan", tmp_path / "plan.csv", "--strict", "--out", tmp_path / "grid.png")
+    assert result.returncode == 2 and "--strict forbids" in result.stderr
+
+
+def test_digits_are_recognised(tmp_path):
+    """Agreement of a classifier on 60 pictures; a thousand, as the README records, take minutes here."""
+    pytest.importorskip("sklearn")
+    sample(tmp_path, "--count", 60, "--steps", 8)
+    judged = subprocess.run([sys.executable, "-m", "baselines.pytorch.digits.judge", tmp_path / "grid.safetensors"], capture_output=True,
+                            text=True, cwd=ROOT)
+    assert judged.returncode == 0, judged.stderr
+    assert json.loads(judged.stdout)["agreement"] >= 0.9
