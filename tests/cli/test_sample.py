@@ -27,7 +27,7 @@ def sample(folder, *arguments, name="grid"):
 
 
 def test_pictures_are_written(tmp_path):
-    tensors = sample(tmp_path, "--count", 3, "--steps", 4, "--labels", "7,1", "--strip", tmp_path / "strip.png", "--every", 2)
+    tensors = sample(tmp_path, "--count", 3, "--steps", 8, "--labels", "7,1", "--strip", tmp_path / "strip.png", "--every", 2)
     assert tensors["images"].shape == (3, 8, 8, 1)
     assert tensors["labels"].tolist() == [7, 1, 7]
     assert np.isfinite(tensors["images"]).all() and 0.3 < np.abs(tensors["images"]).mean() < 1.2
