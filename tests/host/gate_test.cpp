@@ -238,7 +238,8 @@ TEST(Gate, RefusesWhatCannotBeCompared) {
 TEST(Gate, PutsTheWorstFirstAndAddsUpNetworks) {
   Rows before = rows_of(5, 100), after = before;
   after[1].us = 120, after[3].us = 150, after[4].us = 60;
-  const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
+  const RunFiles run_before = synthetic_run(before, 1), run_after = synthetic_run(after, 2);  // the result points at them
+  const GateResult result = judged(run_before, run_after);
   ASSERT_EQ(result.rows.size(), 5u);
   EXPECT_EQ(result.rows[0].change.rows.a->problem, "m=4,n=64,k=64");
   EXPECT_EQ(result.rows[1].change.rows.a->problem, "m=2,n=64,k=64");
