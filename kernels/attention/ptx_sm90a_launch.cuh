@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 #include "kernels/core/cuda_status.h"
 #include "kernels/core/device.h"
 

@@ -4,7 +4,9 @@ import csv
 import json
 import os
 import random
+import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -231,3 +233,20 @@ def test_resources_need_kernels(tmp_path):
         result = run("gate", "--resources", "--baseline", record, *more)
         assert result.returncode == 2 and (says in result.stderr or "cuobjdump" in result.stderr or "no kernels in it" in result.stderr)
         assert not any(tmp_path.iterdir())
+
+
+def test_kernels_are_as_recorded():
+    """No kernel takes more registers, static shared memory or stack than recorded. After a change that is worth it:
+    scripts/noisefloor gate --resources --baseline reports/recorded/nvidia-h200 --accept, with a build for 75;90a."""
+    with open(RECORDED / "kernels.csv", newline="") as file:
+        recorded = list(csv.DictReader(file))
+    toolkit = recorded[0]["toolkit"]
+    architectures = ",".join(sorted({row["arch"].removeprefix("sm_") for row in recorded}))
+    if f"CUDA {toolkit} architectures {architectures}\n" not in run("devices").stdout:
+        pytest.skip(f"the record is of CUDA {toolkit} for {architectures}, which gives out registers in its own way")
+    folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
+    path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
+    if not shutil.which("cuobjdump", path=path):
+        pytest.skip("no cuobjdump")
+    result = run("gate", "--resources", "--baseline", RECORDED, env={**os.environ, "PATH": path})
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr
