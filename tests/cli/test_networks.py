@@ -1,0 +1,55 @@
+"""Networks held to their PyTorch implementations on random weights: needs PyTorch (any), 4 GB of disk and 8 GB of memory; else skipped.
+On the GPU where there is one, else on the host."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+try:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from baselines.pytorch import networks
+except ImportError:
+    torch = None
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
+              pytest.mark.skipif(torch is None, reason="needs PyTorch")]
+LIMITS = {"fp32": 1e-5, "bf16": 2e-2}  # relative L2
+
+
+def random_network(name):
+    torch.manual_seed(0)
+    network = networks.build(name).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return network
+
+
+def inputs_of(name):
+    if name == "adm64":
+        return {"x": torch.randn(2, 3, 64, 64), "timesteps": torch.tensor([17.0, 800.0]), "labels": torch.tensor([3, 999])}
+    return {"x": torch.randn(2, 3, 32, 32) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
+
+
+@pytest.mark.parametrize("name", ["edm-cifar", "adm64"])
+def test_forward_is_what_pytorch_computes(tmp_path, name):
+    network, inputs = random_network(name), inputs_of(name)
+    with torch.no_grad():
+        if name == "adm64":
+            expected = network(*inputs.values())
+        else:
+            expected = network(inputs["x"], inputs["sigma"], torch.eye(10)[inputs["labels"]])
+    save_file({key: value.contiguous() for key, value in network.state_dict().items()}, tmp_path / "weights.safetensors")
+    save_file(inputs, tmp_path / "in.safetensors")
+    for dtype, limit in LIMITS.items():
+        result = subprocess.run([PROGRAM, "forward", name, "--dtype", dtype, "--weights", tmp_path / "weights.safetensors", "--input",
+                                 tmp_path / "in.safetensors", "--output", tmp_path / "out.safetensors"], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        output = load_file(tmp_path / "out.safetensors")["output"]
+        assert (output - expected).norm() < limit * expected.norm(), dtype
