@@ -86,3 +86,12 @@ def test_plots_hold_the_runs_texts(kind, tmp_path):
 def test_plots_refuse(arguments, says):
     result = plot(*arguments)
     assert result.returncode == 2 and says in result.stderr
+
+
+@needs_program
+def test_corruption_is_drawn(tmp_path):
+    drawn = subprocess.run([sys.executable, ROOT / "reports" / "draw_corruption.py", "--noisefloor", PROGRAM, "--device", "host", "--out",
+                            tmp_path / "corruption.png"], capture_output=True, text=True, timeout=300)
+    assert drawn.returncode == 0, drawn.stderr
+    assert re.search(r"ddpm 1000 steps [0-9.]+ s for 20 digits, ddim 50 steps [0-9.]+ s", drawn.stdout)
+    assert (tmp_path / "corruption.png").read_bytes().startswith(b"\x89PNG")
