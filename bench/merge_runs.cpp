@@ -250,6 +250,18 @@ void write_run(const fs::path& folder, const std::vector<Part>& parts, const std
   write_atomically(folder / "sweep.csv", sweep);
 }
 
+// What merging and reporting write; all else in a folder that is replaced stays there.
+const std::set<std::string> kWritten = {"sweep.csv",    "samples.jsonl", "env.json",    "env_pytorch.json",
+                                        "ceilings.csv", "networks.csv",  "cases.csv",   "crosscheck.csv",
+                                        "roofline.csv", "plan.csv",      "report.html", "roofline.png",
+                                        "roofline.svg", "shard.json",    ".lock"};
+
+void carry_over(const fs::path& old, const fs::path& target) {
+  for (const auto& entry : fs::directory_iterator(old))
+    if (!kWritten.contains(entry.path().filename().string()))
+      fs::rename(entry.path(), target / entry.path().filename());
+}
+
 void require_free(const fs::path& out, bool replace) {
   if (!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out))) return;
   const bool merged = fs::exists(out / "env.json") && read_json(out / "env.json").contains("merged_from");
@@ -265,7 +277,10 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   for (const fs::path& folder : folders) {
     const fs::path real = fs::weakly_canonical(folder);
     if (!distinct.insert(real).second) fail(folder, "is given twice");
-    if (real == fs::weakly_canonical(out)) fail(out, "is --out, and to be merged too");
+    const fs::path target = fs::weakly_canonical(out);
+    if (real == target) fail(out, "is --out, and to be merged too");
+    if (std::mismatch(target.begin(), target.end(), real.begin(), real.end()).first == target.end())
+      fail(folder, "lies within --out, which --replace would remove");
   }
   require_free(out, options.replace);
 
@@ -297,6 +312,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     write_run(partial, parts, rows);
     if (fs::exists(target)) fs::rename(target, old);
     fs::rename(partial, target);
+    if (fs::exists(old)) carry_over(old, target);
   } catch (...) {
     fs::remove_all(partial, ignored);
     if (!fs::exists(target) && fs::exists(old)) fs::rename(old, target, ignored);

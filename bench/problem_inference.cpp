@@ -38,6 +38,7 @@ class Search {
   Search(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes)
       : op_(op), shapes_(shapes), fields_(field_infos(op)) {
     for (const KeyValue& pair : given) given_[pair.key] = pair.value;
+    require_tractable();
     for (const auto& [name, shape] : shapes)
       if (shape) extents_.insert(shape->begin(), shape->end());
     std::erase_if(extents_, [](std::int64_t extent) { return extent > kLargestExtent; });
@@ -61,6 +62,19 @@ class Search {
   }
 
  private:
+  // The search tries every extent for every field: a whole checkpoint would keep it busy for hours, and is no op's
+  // input.
+  void require_tractable() const {
+    constexpr std::size_t kMostTensors = 16, kHighestRank = 8;  // no op has more than half of either
+    if (shapes_.size() > kMostTensors)
+      throw InvalidInput(fmt::format("{} tensors are more than any problem of {} has ('{}' is the first of them)",
+                                     shapes_.size(), op_.name, shapes_.begin()->first));
+    for (const auto& [name, shape] : shapes_)
+      if (shape && shape->size() > kHighestRank)
+        throw InvalidInput(
+            fmt::format("tensor '{}' has {} dimensions; no op's has more than {}", name, shape->size(), kHighestRank));
+  }
+
   AnyProblem parse(const Values& values) const {
     std::vector<KeyValue> pairs;
     for (const auto& [key, value] : values) pairs.push_back({key, value});

@@ -3,15 +3,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
+
+#include "reports/folder_lock.h"
 
 namespace noisefloor {
 namespace {
@@ -19,32 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // What a run is made of, and what commands make of it. Of the second kind a baseline keeps what the new run brings.
-const std::set<std::string> kRun = {"sweep.csv",    "samples.jsonl", "env.json",       "env_pytorch.json",
-                                    "ceilings.csv", "networks.csv",  "crosscheck.csv", ".lock"};
+const std::set<std::string> kRun = {"sweep.csv",    "samples.jsonl",  "env.json",  "env_pytorch.json", "ceilings.csv",
+                                    "networks.csv", "crosscheck.csv", "cases.csv", "shard.json",       ".lock"};
 const std::set<std::string> kMade = {"roofline.csv", "plan.csv", "roofline.png", "roofline.svg", "report.html"};
 
 std::runtime_error failure(const fs::path& path, const std::string& what) {
   return std::runtime_error(fmt::format("{}: {}; the baseline is as it was", path.string(), what));
 }
-
-// The lock that sweeps take (bench/run_folder.cpp).
-class Lock {
- public:
-  explicit Lock(const fs::path& folder) {
-    descriptor_ = open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) return;  // no sweep ever wrote here, or it was copied without
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    close(descriptor_);
-    throw failure(folder, "a sweep is writing there");
-  }
-  ~Lock() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Lock(const Lock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
 
 bool within(const fs::path& inner, const fs::path& outer) {
   const auto [end, at] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
@@ -123,8 +106,9 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
     if (replaces && !fs::is_empty(target) && !fs::exists(target / "sweep.csv"))
       throw failure(baseline, "is no run's folder, and not empty");
     if (!replaces && target.has_parent_path()) fs::create_directories(target.parent_path());
-    const Lock reading(source);
-    const Lock writing(target);
+    const FolderLock reading(source, FolderLock::Mode::reading);
+    std::optional<FolderLock> writing;
+    if (replaces) writing.emplace(target, FolderLock::Mode::writing);
     const Staging staging(target.string() + fmt::format(".{}.partial", getpid()));
     fill(staging.path(), target, source);
     if (replaces)

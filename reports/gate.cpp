@@ -182,8 +182,9 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   }
   if (result.rows.empty()) throw std::runtime_error(nothing_in_common(baseline, candidate));
   const auto corrected = holm_adjusted(p), corrected_cycles = holm_adjusted(p_cycles);
-  result.process_measured = !noise.empty();
-  result.process_us = process_noise(medians);
+  const auto measured = process_noise(medians);
+  result.process_measured = measured.has_value();
+  result.process_us = measured.value_or(kAssumedProcessNoise);
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
     GateRow& row = result.rows[i];
     row.p = corrected[i];

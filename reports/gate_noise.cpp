@@ -63,7 +63,7 @@ double run_noise(std::span<const double> medians) {
   return kSigmas * std::numbers::sqrt2 * run_deviation(medians) / *std::min_element(medians.begin(), medians.end());
 }
 
-double process_noise(const std::vector<std::vector<double>>& rows) {
+std::optional<double> process_noise(const std::vector<std::vector<double>>& rows) {
   double squares = 0;
   std::size_t counted = 0;
   for (const auto& medians : rows) {
@@ -73,7 +73,7 @@ double process_noise(const std::vector<std::vector<double>>& rows) {
     squares += run_deviation(medians) * run_deviation(medians);
     ++counted;
   }
-  if (counted == 0) return kAssumedProcessNoise;
+  if (counted == 0) return std::nullopt;
   return kSigmas * std::numbers::sqrt2 * std::sqrt(squares / static_cast<double>(counted));
 }
 

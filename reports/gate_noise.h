@@ -1,6 +1,7 @@
 // How far apart two runs of one build come out, as a fraction of the time: what a change must exceed to be one.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,8 +25,9 @@ double run_noise(std::span<const double> medians);
 
 // What one process differs from the next by, in microseconds, whatever a launch takes: where the driver put code and
 // queues is drawn once a process, so batches do not see it. Of all rows together: three times sqrt(2) times the root
-// mean square of their range over d2. `rows` holds the medians of each row in the runs of one build, two or more.
-double process_noise(const std::vector<std::vector<double>>& rows);
+// mean square of their range over d2. `rows` holds the medians of each row in the runs of one build; nullopt
+// where no row up to 100 us has two.
+std::optional<double> process_noise(const std::vector<std::vector<double>>& rows);
 
 // Where no more runs of the baseline's build are given: above what was seen on an H200 (reports/README.md).
 inline constexpr double kAssumedProcessNoise = 1.6;

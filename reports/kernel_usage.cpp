@@ -92,7 +92,7 @@ std::vector<KernelUsage> parse_resource_usage(std::string_view text) {
       if (line.starts_with("arch = ")) {
         next.arch = line.substr(7);
       } else if (line.starts_with("identifier = ")) {
-        const std::size_t place = line.find("kernels/");
+        const std::size_t place = line.rfind("kernels/");
         next.file = place == std::string_view::npos ? "" : line.substr(place);
       } else if (line.starts_with("Function ")) {
         next.kernel = demangled(std::string(line.substr(9, line.rfind(':') - 9)));

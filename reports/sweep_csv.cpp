@@ -161,6 +161,9 @@ std::string to_csv(const SweepRow& row) {
   return line + "\n";
 }
 
+// Of a problem's text, far above any op's; std::regex (--filter) recurses with the length.
+constexpr std::size_t kLongestName = 4096;
+
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines) {
   const CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
   for (std::size_t i = 0; i < columns().size(); ++i)
@@ -179,6 +182,10 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
             fmt::format("{}:{}: column '{}': {}", file.string(), line.number, columns()[i].name, error.what()));
       }
     }
+    for (const std::string* text : {&row.op, &row.variant, &row.dtype, &row.problem})
+      if (text->size() > kLongestName)
+        throw std::runtime_error(fmt::format("{}:{}: op, variant, dtype or problem of {} characters; at most {}",
+                                             file.string(), line.number, text->size(), kLongestName));
     if (row.status == Outcome::ok && !row.time_cold_us)
       throw std::runtime_error(
           fmt::format("{}:{}: column 'time_cold_us': blank, but status is ok", file.string(), line.number));

@@ -65,6 +65,26 @@ int accept_first(const GateArguments& arguments) {
   return kDone;
 }
 
+// A copy of a run differs from it by nothing: as noise it would say that processes never differ.
+void require_runs_of_their_own(const RunFiles& baseline, const std::vector<RunFiles>& noise) {
+  std::vector<const RunFiles*> seen{&baseline};
+  for (const RunFiles& run : noise) {
+    for (const RunFiles* other : seen) {
+      bool differs = false;
+      for (const SweepRow& row : run.rows) {
+        const auto here = run.samples.find(row.key()), there = other->samples.find(row.key());
+        if (here != run.samples.end() &&
+            (there == other->samples.end() || here->second.cold_us != there->second.cold_us))
+          differs = true;
+      }
+      if (!differs)
+        throw InvalidInput(fmt::format("--noise {}: holds the samples of {}; give other runs of that build",
+                                       run.folder.string(), other->folder.string()));
+    }
+    seen.push_back(&run);
+  }
+}
+
 int gate_runs(const GateArguments& arguments) {
   if (arguments.resources) {
     if (!arguments.noise.empty() || !arguments.filter.empty() || !arguments.markdown.empty() ||
@@ -79,6 +99,7 @@ int gate_runs(const GateArguments& arguments) {
   const RunFiles baseline = read_run(arguments.baseline), candidate = read_run(arguments.candidate);
   std::vector<RunFiles> noise;
   for (const std::string& folder : arguments.noise) noise.push_back(read_run(folder));
+  require_runs_of_their_own(baseline, noise);
   GateOptions options;
   options.pairs.filter = pattern_of(arguments.filter);
   options.new_rows = arguments.new_rows;

@@ -60,6 +60,11 @@ KernelRecord built_kernels(const std::string& program) {
   record.kernels = parse_resource_usage(
       output_of(fmt::format("{} --dump-resource-usage {} 2>/dev/null", shell_quoted(find_cuobjdump().string()),
                             shell_quoted(file.string()))));
+  if (record.toolkit.empty() && !record.kernels.empty())
+    throw InvalidInput(
+        fmt::format("{}: this program was built without CUDA and cannot tell of which version that one's "
+                    "kernels are; run a build with CUDA",
+                    file.string()));
   if (record.kernels.empty())
     throw InvalidInput(fmt::format("{}: no kernels in it (this build has {})", file.string(),
                                    record.toolkit.empty() ? "no CUDA" : "CUDA " + record.toolkit));

@@ -226,6 +226,36 @@ def test_gate_over_5000_rows(tmp_path):
     assert len((tmp_path / "gate.md").read_text()) < 65536, "GitHub cuts longer comments"
 
 
+def test_a_copy_is_no_noise(baseline, tmp_path):
+    other = write_run(tmp_path / "b", [50.0] * 20, seed=1)
+    copy = tmp_path / "copy"
+    shutil.copytree(baseline, copy)
+    own = write_run(tmp_path / "own", [50.0] * 20, seed=2)
+    for noise in ((baseline,), (copy,), (own, own)):
+        arguments = [word for folder in noise for word in ("--noise", folder)]
+        result = gate(baseline, other, *arguments)
+        assert result.returncode == 2 and "holds the samples of" in result.stderr, result
+    assert gate(baseline, other, "--noise", own).returncode == 0
+
+
+def test_accepting_takes_all_files_of_a_run(baseline, tmp_path):
+    for name in ("cases.csv", "shard.json"):
+        (baseline / name).write_text("old")
+    better = write_run(tmp_path / "b", [50.0] * 20, seed=1)
+    (better / "cases.csv").write_text("new")
+    assert gate(baseline, better, "--accept").returncode == 0
+    assert (baseline / "cases.csv").read_text() == "new"
+    assert not (baseline / "shard.json").exists()
+
+
+def test_a_problem_of_50000_characters_is_refused(baseline, tmp_path):
+    other = write_run(tmp_path / "b", [50.0] * 2, seed=1)
+    file = other / "sweep.csv"
+    file.write_text(file.read_text().replace('"m=1,', '"m=' + "1" * 50000 + ",", 1))
+    result = gate(baseline, other, "--filter", "gemm.*ptx")
+    assert result.returncode == 2 and "sweep.csv:2" in result.stderr and "at most 4096" in result.stderr
+
+
 def test_resources_need_kernels(tmp_path):
     """The other half: what can be said without a GPU, and in a host build without kernels."""
     record = tmp_path / "kernels.csv"

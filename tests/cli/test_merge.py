@@ -197,8 +197,14 @@ def test_only_what_a_merge_wrote_is_replaced(split):
     refused = split.merge()
     assert refused.returncode == 2 and "is there already; give another --out, or --replace" in refused.stderr
     assert sizes(split.folder / "merged") == [1, 3, 4]
+    (split.folder / "merged" / "captures").mkdir()
     assert split.merge("--replace").returncode == 0
     assert sizes(split.folder / "merged") == list(SIZES)
+    assert (split.folder / "merged" / "captures").is_dir()
+    inside = split.folder / "merged" / "part"
+    shutil.copytree(split.folder / "merged", inside)
+    refused = run("merge", inside, "--out", split.folder / "merged", "--replace")
+    assert refused.returncode == 2 and "lies within --out" in refused.stderr and inside.is_dir()
     shutil.rmtree(split.folder / "merged")
     (split.folder / "merged").mkdir()
     (split.folder / "merged" / "notes").write_text("my own")

@@ -157,3 +157,10 @@ def test_a_case_by_its_name():
     for name, says in (("gemm/m=8/fp32", "is no case"), ("gemm/m=8,n=8,k=8/fp32/hots", "did you mean 'host'")):
         refused = run(name)
         assert refused.returncode == 2 and says in refused.stderr
+
+
+@pytest.mark.parametrize("count, rank, says", [(60, 4, "60 tensors are more than any problem of gemm has"), (3, 16, "has 16 dimensions")])
+def test_a_whole_checkpoint_is_refused_at_once(count, rank, says, tmp_path):
+    save_file({f"t{i}": numpy.zeros([1 + i % 2] + [1] * (rank - 1), numpy.float32) for i in range(count)}, tmp_path / "in.safetensors")
+    result = run("gemm", "--input", tmp_path / "in.safetensors")
+    assert result.returncode == 2 and says in result.stderr, result.stderr

@@ -55,7 +55,7 @@ Values any_values(int most) {
 }
 
 TEST(MannWhitney, IsSymmetricAndKnowsRanksAlone) {
-  rc::check("p is that of the swapped sets, and of any rising function of the samples", [] {
+  EXPECT_TRUE(rc::check("p is that of the swapped sets, and of any rising function of the samples", [] {
     const Values a = any_values(60), b = any_values(60);
     const double p = mann_whitney_p(a, b);
     RC_ASSERT(p > 0 && p <= 1 + 1e-12);
@@ -65,7 +65,7 @@ TEST(MannWhitney, IsSymmetricAndKnowsRanksAlone) {
       return values;
     };
     RC_ASSERT(mann_whitney_p(raised(a), raised(b)) == p);
-  });
+  }));
 }
 
 TEST(Holm, MatchesKnownValues) {
@@ -76,7 +76,7 @@ TEST(Holm, MatchesKnownValues) {
 }
 
 TEST(Holm, IsBetweenNoneAndBonferroni) {
-  rc::check("p <= adjusted <= min(1, n p), in the same order", [] {
+  EXPECT_TRUE(rc::check("p <= adjusted <= min(1, n p), in the same order", [] {
     const auto whole = *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1001)));
     Values p;
     for (const int value : whole) p.push_back(value / 1000.0);
@@ -86,7 +86,7 @@ TEST(Holm, IsBetweenNoneAndBonferroni) {
       RC_ASSERT(adjusted[i] <= std::min(1.0, static_cast<double>(p.size()) * p[i]) + 1e-12);
       for (std::size_t j = 0; j < p.size(); ++j) RC_ASSERT(p[i] > p[j] || adjusted[i] <= adjusted[j]);
     }
-  });
+  }));
 }
 
 }  // namespace
