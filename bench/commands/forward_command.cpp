@@ -16,7 +16,6 @@ using namespace pipeline;
 struct ForwardArguments {
   NetworkArguments network;
   std::string input, output;
-  bool breakdown = false;
 };
 
 const FileTensor& require_tensor(const SafetensorsFile& file, const std::string& path, const char* name,

@@ -72,8 +72,7 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
   options.conditional = open.checkpoint->has(label_weight(arguments.network));
   open.network = std::make_unique<Network>(info.build(options));
   open.checkpoint->check(*open.network);
-  open.plan_options = {arguments.plan, arguments.strict};
-  const Plan plan(*open.platform, count_problems(open.network->graph), open.plan_options);
+  const Plan plan(*open.platform, count_problems(open.network->graph), {arguments.plan, arguments.strict});
   const std::size_t free_before = open.platform->free_bytes();
   try {
     open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, plan);

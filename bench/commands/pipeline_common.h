@@ -23,7 +23,6 @@ struct OpenNetwork {
   std::unique_ptr<pipeline::Checkpoint> checkpoint;
   std::unique_ptr<pipeline::Network> network;
   std::unique_ptr<pipeline::Executor> executor;
-  pipeline::Plan::Options plan_options;
 };
 // Throws InvalidInput, OutOfMemory (saying which batch would fit), DeviceError.
 OpenNetwork open_network(const NetworkArguments& arguments, pipeline::BuildOptions options);

@@ -23,7 +23,6 @@ struct SampleArguments {
   std::string sampler = "edm_heun", schedule, out, strip, tensor, labels;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
   int every = 0;
-  bool breakdown = false;
 };
 
 int index_of(const char* what, const std::string& name, std::span<const char* const> names) {
@@ -94,7 +93,7 @@ int sample(SampleArguments arguments) {
   if (options.guidance != 0 && network.classes == 0)
     throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name));
   const std::vector<int> labels = parse_labels(arguments.labels, network, arguments.count);
-  Sampler sampler(*open.platform, *open.executor, options, open.plan_options);
+  Sampler sampler(*open.platform, *open.executor, options);
 
   Gathered gathered;
   const bool host = open.platform->description().is_host;

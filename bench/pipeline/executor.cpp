@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "bench/pipeline/arena.h"
 
@@ -143,18 +142,6 @@ Status Executor::enqueue() {
   for (const Step& step : steps_)
     if (const Status status = launch(step); !status.ok()) return status;
   return success();
-}
-
-std::vector<double> Executor::time_nodes() {
-  std::vector<double> times;
-  for (const Step& step : steps_) {
-    platform_->synchronize();
-    const auto start = std::chrono::steady_clock::now();
-    throw_if_failed(launch(step));
-    platform_->synchronize();
-    times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
-  }
-  return times;
 }
 
 }  // namespace noisefloor::pipeline

@@ -49,8 +49,6 @@ class Executor {
   void set_labels(std::span<const int> labels);
   // Enqueues every node on the platform's stream.
   Status enqueue();
-  // Likewise, waiting for each node and giving its wall-clock time in microseconds: what `--breakdown` shows of a host.
-  std::vector<double> time_nodes();
 
   const Network& network() const { return *network_; }
   const Candidate& candidate(std::size_t node) const { return steps_.at(node).runner->candidate(); }

@@ -136,14 +136,19 @@ double timestep_of(double sigma, Schedule schedule) {
   return index - (*above - wanted) / (*above - *(above - 1));
 }
 
-Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options, const Plan::Options& plan)
-    : platform_(&platform), executor_(&executor), options_(options), plan_options_(plan) {
+Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
+    : platform_(&platform), executor_(&executor), options_(options) {
   const Network& network = executor.network();
   const bool predicts_noise = network.form == Network::Form::noise_prediction;
   steps_ = plan_steps(options, predicts_noise ? Prediction::noise : Prediction::x0);
   const std::size_t bytes =
       static_cast<std::size_t>(network.batch * network.pixels() * network.channels) * sizeof(float);
   for (Buffer* buffer : {&latents_[0], &latents_[1], &history_[0], &history_[1]}) *buffer = Buffer(platform, bytes);
+
+  choose(*find_op("sampler_step"), "first", AnyProblem(step_problem(sampler_step::Half::first)));
+  if (options.solver == Solver::edm_heun)
+    choose(*find_op("sampler_step"), "second", AnyProblem(step_problem(sampler_step::Half::second)));
+  if (options.churn > 0) choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
 
   // What depends on the schedule alone is computed once: a row of coefficients a step, and what each call is told.
   std::vector<float> rows, second_rows, churn_levels;
@@ -249,44 +254,25 @@ void Sampler::denoise(const void* latents) {
 
 void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
   const Network& network = executor_->network();
-  q_sample::Problem problem;
-  problem.batch = network.batch;
-  problem.elements = network.pixels() * network.channels;
-  problem.noise = q_sample::Noise::drawn;
-  problem.seed = static_cast<std::int64_t>(options_.seed);
-  q_sample::Problem representative = problem;
+  q_sample::Problem problem = churn_problem();
   problem.image = first_image;
   problem.step = static_cast<std::int64_t>(step);
   const std::size_t stride = static_cast<std::size_t>(2 * network.batch) * sizeof(float);
   void* const pointers[] = {latents_[current_].data(), static_cast<char*>(churn_levels_.data()) + step * stride,
                             latents_[1 - current_].data()};
-  Runner& ready = runner(*find_op("q_sample"), "churn", AnyProblem(representative), AnyProblem(problem));
+  Runner& ready = runner(*find_op("q_sample"), "churn", AnyProblem(problem));
   throw_if_failed(ready.launch(pointers, nullptr, nullptr));
   current_ = 1 - current_;
 }
 
 void Sampler::update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next) {
-  const Network& network = executor_->network();
-  const bool predicts_noise = network.form == Network::Form::noise_prediction;
-  sampler_step::Problem problem = formulas(options_, predicts_noise ? Prediction::noise : Prediction::x0);
-  problem.batch = network.batch;
-  problem.elements = network.pixels() * network.channels;
-  problem.half = half;
-  problem.seed = static_cast<std::int64_t>(options_.seed);
+  sampler_step::Problem problem = step_problem(half);
   problem.steps = static_cast<std::int64_t>(steps_.size());
-  const bool stochastic = options_.solver == Solver::ddpm || options_.eta > 0;
-  problem.noise = stochastic ? sampler_step::Noise::drawn : sampler_step::Noise::none;
-  // Levels are ours, so the schedule in the problem's text stands for nothing; it must be one that goes with the
-  // solver.
-  problem.schedule = variance_preserving(options_.solver) ? Schedule::linear : Schedule::karras;
-  sampler_step::Problem representative = problem;
-  representative.steps = 50;
-  representative.step = 10;
   problem.image = first_image;
   problem.step = static_cast<std::int64_t>(step);
 
   const Buffer& rows = half == sampler_step::Half::first ? rows_ : second_rows_;
-  std::vector<void*> pointers{const_cast<void*>(x), executor_->data(network.output)};
+  std::vector<void*> pointers{const_cast<void*>(x), executor_->data(executor_->network().output)};
   if (problem.reads_history()) pointers.push_back(history_[newest_history_].data());
   pointers.push_back(rows.data());
   pointers.push_back(x_next);
@@ -294,23 +280,47 @@ void Sampler::update(std::size_t step, sampler_step::Half half, std::int64_t fir
     newest_history_ = 1 - newest_history_;
     pointers.push_back(history_[newest_history_].data());
   }
-  Runner& ready = runner(*find_op("sampler_step"), half == sampler_step::Half::first ? "first" : "second",
-                         AnyProblem(representative), AnyProblem(problem));
+  const char* choice = half == sampler_step::Half::first ? "first" : "second";
+  Runner& ready = runner(*find_op("sampler_step"), choice, AnyProblem(problem));
   throw_if_failed(ready.launch(pointers, nullptr, nullptr));
 }
 
-// The choice is made once for `representative`; problems that differ from it in step and image alone share it.
-Runner& Sampler::runner(const Op& op, const std::string& choice, const AnyProblem& representative,
-                        const AnyProblem& problem) {
+// The problem of any step: steps differ in number and first image alone, and share one choice of variant.
+sampler_step::Problem Sampler::step_problem(sampler_step::Half half) const {
+  const Network& network = executor_->network();
+  const bool predicts_noise = network.form == Network::Form::noise_prediction;
+  sampler_step::Problem problem = formulas(options_, predicts_noise ? Prediction::noise : Prediction::x0);
+  problem.batch = network.batch;
+  problem.elements = network.pixels() * network.channels;
+  problem.half = half;
+  problem.seed = static_cast<std::int64_t>(options_.seed);
+  const bool stochastic = options_.solver == Solver::ddpm || options_.eta > 0;
+  problem.noise = stochastic ? sampler_step::Noise::drawn : sampler_step::Noise::none;
+  // Levels are ours, so the schedule in the problem's text stands for nothing; it must be one that goes with the
+  // solver.
+  problem.schedule = variance_preserving(options_.solver) ? Schedule::linear : Schedule::karras;
+  return problem;
+}
+
+q_sample::Problem Sampler::churn_problem() const {
+  const Network& network = executor_->network();
+  q_sample::Problem problem;
+  problem.batch = network.batch;
+  problem.elements = network.pixels() * network.channels;
+  problem.noise = q_sample::Noise::drawn;
+  problem.seed = static_cast<std::int64_t>(options_.seed);
+  return problem;
+}
+
+void Sampler::choose(const Op& op, const std::string& choice, const AnyProblem& problem) {
+  const std::string text = op.print(problem);
+  const Plan plan(*platform_, {{&op, text, DType::fp32, 1}}, {});
+  choices_.emplace(choice, plan(op, DType::fp32, text));
+}
+
+Runner& Sampler::runner(const Op& op, const std::string& choice, const AnyProblem& problem) {
   auto& ready = runners_[choice + "|" + op.print(problem)];
-  if (!ready) {
-    if (!choices_.contains(choice)) {
-      const std::string text = op.print(representative);
-      const Plan plan(*platform_, {{&op, text, DType::fp32, 1}}, plan_options_);
-      choices_.emplace(choice, plan(op, DType::fp32, text));
-    }
-    ready = std::make_unique<Runner>(*platform_, op, problem, DType::fp32, choices_.at(choice));
-  }
+  if (!ready) ready = std::make_unique<Runner>(*platform_, op, problem, DType::fp32, choices_.at(choice));
   return *ready;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/pipeline/executor.h"
+#include "kernels/q_sample/q_sample.h"
 #include "kernels/sampler_step/coefficients.h"
 #include "kernels/sampler_step/sampler_step.h"
 
@@ -49,7 +50,8 @@ class Sampler {
   // Called after a step with its number (from 0; -1 before the first) and the latents' device pointer.
   using Observer = std::function<void(int step, const void* latents)>;
 
-  Sampler(Platform& platform, Executor& executor, const SamplingOptions& options, const Plan::Options& plan);
+  // The solver's own launches run the fastest of our variants, measured here: a recording must find all choices made.
+  Sampler(Platform& platform, Executor& executor, const SamplingOptions& options);
 
   // Pictures of `labels` (one an image; ignored by networks without classes), numbered from `first_image`: an image is
   // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, size, size,
@@ -63,12 +65,14 @@ class Sampler {
   void add_churn(std::size_t step, std::int64_t first_image);
   void denoise(const void* latents);
   void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
-  Runner& runner(const Op& op, const std::string& choice, const AnyProblem& representative, const AnyProblem& problem);
+  q_sample::Problem churn_problem() const;
+  sampler_step::Problem step_problem(sampler_step::Half half) const;
+  void choose(const Op& op, const std::string& choice, const AnyProblem& problem);
+  Runner& runner(const Op& op, const std::string& choice, const AnyProblem& problem);
 
   Platform* platform_;
   Executor* executor_;
   SamplingOptions options_;
-  Plan::Options plan_options_;
   std::vector<StepPlan> steps_;
   std::map<std::string, Candidate> choices_;  // of solver halves and churn
   std::map<std::string, std::unique_ptr<Runner>> runners_;
