@@ -18,6 +18,7 @@ namespace {
 struct ClusterArguments {
   Tensors t;
   int hw, channels, bundles;  // bundles: of an image
+  int scale_shift_stride;     // elements from image to image
   int width;                  // channels of a group
   int stages;                 // parts of a shared tile that are waited for one after the other
   int stage_accesses;         // of a thread in each
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   // merged. L2 is coherent: to fetch there what an earlier kernel still writes is harmless.
   const bool scale_shift = a.t.scale != nullptr;
   const auto parameter = [](const void* base, int index) { return static_cast<const T*>(base) + index; };
-  const int row = image * a.channels + channel;
+  const int row = image * a.scale_shift_stride + channel;
   if (first == 0) {
     ptx::prefetch_l2(parameter(a.t.gamma, channel));
     ptx::prefetch_l2(parameter(a.t.beta, channel));

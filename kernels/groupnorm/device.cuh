@@ -19,7 +19,7 @@ __device__ __forceinline__ float silu_of_twice(float h) {
   return h * ptx::tanh_approx(h) + h;
 }
 
-// y = fusion(x * a + b): the coefficients of one channel of one image. `row` is image * channels + channel.
+// y = fusion(x * a + b): the coefficients of one channel of one image. `row` is image * scale_shift_stride + channel.
 template <class T>
 __device__ __forceinline__ float2 channel_coefficients(const Problem& p, const Tensors& t, float mean, float rstd,
                                                        std::int64_t channel, std::int64_t row) {

@@ -29,12 +29,15 @@ void Definition::fields(Problem& p, FieldVisitor& visit) {
   visit.real("eps", p.eps, 1e-12, 1.0, 1e-5);
   visit.flag("stats", p.stats, false);
   visit.enumeration("slab_stats", p.slab_stats, kSlabStats, std::optional<SlabStats>(SlabStats::none));
+  visit.flag("packed", p.packed, false);
 }
 
 void Definition::check(const Problem& p) {
   if (p.channels % p.groups != 0)
     throw InvalidInput("groups=" + std::to_string(p.groups) +
                        " does not divide channels=" + std::to_string(p.channels));
+  if (p.packed && !p.scale_shift())
+    throw InvalidInput("packed=1 needs fusion=silu+ss: no other fusion has a scale and a shift to pack");
   if (p.given() && p.given_slabs() * p.channels_per_group() > INT32_MAX)
     throw InvalidInput("hw and channels make more than 2^31 given statistics per image and group");
   if (p.hw % p.quarters() != 0)
@@ -50,7 +53,9 @@ std::vector<TensorSpec> Definition::tensors(const Problem& p, DType dtype) {
       {"gamma", {p.channels}, dtype, Role::in, {Fill::Kind::normal, 1, 0.25}},
       {"beta", {p.channels}, dtype, Role::in, {Fill::Kind::normal, 0, 0.25}},
   };
-  if (p.scale_shift()) {
+  if (p.packed) {
+    specs.push_back({"scale_shift", {p.n, 2 * p.channels}, dtype, Role::in, {Fill::Kind::normal, 0, 0.25}});
+  } else if (p.scale_shift()) {
     specs.push_back({"scale", {p.n, p.channels}, dtype, Role::in, {Fill::Kind::normal, 0, 0.25}});
     specs.push_back({"shift", {p.n, p.channels}, dtype, Role::in, {Fill::Kind::normal, 0, 0.25}});
   }
@@ -73,7 +78,7 @@ Tensors Definition::bind(const Problem& p, PointerCursor pointers) {
   t.gamma = pointers.next();
   t.beta = pointers.next();
   t.scale = pointers.next_if(p.scale_shift());
-  t.shift = pointers.next_if(p.scale_shift());
+  t.shift = pointers.next_if(p.scale_shift() && !p.packed);
   t.slab_mean = static_cast<const float*>(pointers.next_if(p.given()));
   t.slab_m2 = static_cast<const float*>(pointers.next_if(p.given()));
   t.y = pointers.next();

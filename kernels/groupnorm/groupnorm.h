@@ -4,6 +4,8 @@
 //   y = norm                                          fusion none
 //   y = silu(norm)                                    fusion silu
 //   y = silu(norm * (1 + scale[i, c]) + shift[i, c])  fusion silu+ss
+// `packed`: scale and shift are the halves of one tensor's rows, scale_shift[i, c] and scale_shift[i, channels + c], as
+// the product that projects an embedding to both leaves them.
 //
 // mean and variance (biased) are over the hw * channels / groups elements of a group; rstd = 1 / sqrt(variance + eps);
 // silu(v) = v / (1 + exp(-v)). Sources: Wu and He, "Group Normalization" (ECCV 2018); the scale-shift norm is that of
@@ -37,6 +39,7 @@ struct Problem {
   double eps = 1e-5;
   bool stats = false;                      // also write mean and rstd, as a backward pass needs them
   SlabStats slab_stats = SlabStats::none;  // whether statistics of x are given
+  bool packed = false;                     // fusion silu+ss: scale and shift are one tensor
 
   std::int64_t channels_per_group() const { return channels / groups; }
   std::int64_t elements() const { return n * hw * channels; }
@@ -44,12 +47,16 @@ struct Problem {
   constexpr bool given() const { return slab_stats != SlabStats::none; }
   constexpr std::int64_t quarters() const { return slab_stats == SlabStats::quarters ? 4 : 1; }
   // Of given statistics: slabs of an image, and rows of slab `slab`.
-  constexpr std::int64_t given_slabs() const { return quarters() * ((hw / quarters() + kGivenSlabRows - 1) / kGivenSlabRows); }
+  constexpr std::int64_t given_slabs() const {
+    return quarters() * ((hw / quarters() + kGivenSlabRows - 1) / kGivenSlabRows);
+  }
   constexpr std::int64_t given_rows(std::int64_t slab) const {
     const std::int64_t left = hw / quarters() - slab % (given_slabs() / quarters()) * kGivenSlabRows;
     return left < kGivenSlabRows ? left : kGivenSlabRows;
   }
   bool scale_shift() const { return fusion == Fusion::silu_scale_shift; }
+  // Elements from one image's scale to the next one's, and of shift alike.
+  constexpr std::int64_t scale_shift_stride() const { return packed ? 2 * channels : channels; }
 };
 
 // Device pointers (host pointers for the host variant); T is the row's dtype. Null where the problem has no such
@@ -58,8 +65,8 @@ struct Tensors {
   const void* x = nullptr;           // T [n, hw, channels]
   const void* gamma = nullptr;       // T [channels]
   const void* beta = nullptr;        // T [channels]
-  const void* scale = nullptr;       // T [n, channels], fusion silu+ss only
-  const void* shift = nullptr;       // T [n, channels], fusion silu+ss only
+  const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: T [n, 2 channels], scale first
+  const void* shift = nullptr;       // T [n, channels], fusion silu+ss only; packed: not read
   const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
   void* y = nullptr;                 // T [n, hw, channels]

@@ -100,9 +100,10 @@ void finish_group(const Problem& p, DType dtype, const Tensors& t, const Partial
     double a = rstd * load_element(dtype, t.gamma, c);
     double b = load_element(dtype, t.beta, c);
     if (p.scale_shift()) {
-      const double scale = 1 + load_element(dtype, t.scale, image * p.channels + c);
+      const std::int64_t at = image * p.scale_shift_stride() + c;
+      const double scale = 1 + load_element(dtype, t.scale, at);
       a *= scale;
-      b = b * scale + load_element(dtype, t.shift, image * p.channels + c);
+      b = b * scale + load_element(dtype, t.shift, at);
     }
     coefficients[c] = static_cast<float>(a);
     coefficients[p.channels + c] = static_cast<float>(b);
@@ -139,7 +140,9 @@ std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
   return static_cast<std::size_t>(p.n * (slab_count(p) * 2 + 3) * p.channels) * sizeof(float);
 }
 
-Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext&) {
+Status launch_host(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                   const LaunchContext&) {
+  const Tensors t = unpacked(p, dtype, tensors);
   const std::int64_t slabs = slab_count(p);
   auto* partials = static_cast<float*>(scratch.workspace);
   if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");

@@ -1,9 +1,20 @@
 // The launchers that variants.cpp puts in its table; each is defined in the file of its name.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
+
+// With `shift` where it stands in a packed tensor: behind the scale of the same image. Rows of either are
+// scale_shift_stride apart.
+inline Tensors unpacked(const Problem& p, DType dtype, Tensors t) {
+  if (p.packed)
+    t.shift = static_cast<const std::byte*>(t.scale) + p.channels * static_cast<std::int64_t>(size_of(dtype));
+  return t;
+}
 
 Status launch_host(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
 std::size_t host_workspace_bytes(const Problem&, DType, const DeviceInfo&);

@@ -56,7 +56,7 @@ __device__ void merge_given(const Problem& p, const Tensors& t, std::int64_t ima
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t) {
+__global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, std::int64_t scale_shift_stride) {
   __shared__ float shared[kThreads];
   const std::int64_t image = blockIdx.x / p.groups;
   const std::int64_t group = blockIdx.x % p.groups;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t) {
     float value = (to_float(x[offset]) - mean) * rstd * to_float(static_cast<const T*>(t.gamma)[channel]) +
                   to_float(static_cast<const T*>(t.beta)[channel]);
     if (p.fusion == Fusion::silu_scale_shift) {
-      const std::int64_t row = image * p.channels + channel;
+      const std::int64_t row = image * scale_shift_stride + channel;
       value = value * (1.0f + to_float(static_cast<const T*>(t.scale)[row])) +
               to_float(static_cast<const T*>(t.shift)[row]);
     }
@@ -104,17 +104,19 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t) {
 
 }  // namespace
 
-Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+Status launch_naive(const Problem& p, DType dtype, const Tensors& tensors, const Scratch&,
+                    const LaunchContext& context) {
+  const Tensors t = unpacked(p, dtype, tensors);
   const auto blocks = static_cast<unsigned>(p.n * p.groups);
   switch (dtype) {
     case DType::bf16:
-      naive_kernel<__nv_bfloat16><<<blocks, kThreads, 0, context.stream>>>(p, t);
+      naive_kernel<__nv_bfloat16><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
       break;
     case DType::fp16:
-      naive_kernel<__half><<<blocks, kThreads, 0, context.stream>>>(p, t);
+      naive_kernel<__half><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
       break;
     default:
-      naive_kernel<float><<<blocks, kThreads, 0, context.stream>>>(p, t);
+      naive_kernel<float><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
   }
   return launch_status("groupnorm naive");
 }

@@ -37,7 +37,7 @@
 //
 // Requirements: sm_90a; bf16 or fp16; some bundle of groups that is a multiple of 8 channels and whose hw rows fit the
 // shared memory of 16 blocks (16 * 227 KiB, less the moments, and what registers hold); n * groups <= 2^21;
-// n * channels < 2^31. Honours programmatic dependent launch.
+// n * channels < 2^31, half that with scale and shift packed. Honours programmatic dependent launch.
 //
 // Numerics: fp32; shift is a value of the group in the thread's first row, M2 = sum of squares - sum^2 / count about
 // it: a shift s standard deviations off the mean costs 2 log2(s) of the 24 bits. tanh.approx puts silu off by
@@ -60,6 +60,7 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   a.t = t;
   a.hw = static_cast<int>(p.hw);
   a.channels = static_cast<int>(p.channels);
+  a.scale_shift_stride = static_cast<int>(p.scale_shift_stride());
   a.bundles = static_cast<int>(p.groups) / plan.bundle;
   a.width = static_cast<int>(p.channels_per_group());
   const int accesses = (plan.shared_rows + plan.tile_rows - 1) / plan.tile_rows;
@@ -123,7 +124,7 @@ Status launch_cluster(const ClusterArguments& a, int images, const LaunchContext
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   const auto plan = choose_cluster_plan(p, context.device->sm_count);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
-  const ClusterArguments a = make_arguments(p, t, *plan, context.device->sm_count);
+  const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, context.device->sm_count);
   const auto images = static_cast<int>(p.n);
   if (p.fusion == Fusion::none)
     return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, images, context)

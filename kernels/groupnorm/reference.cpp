@@ -54,7 +54,7 @@ Stats given_stats(const Problem& p, const HostTensor& means, const HostTensor& m
 
 void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t output,
                            std::span<const std::int64_t> elements, std::span<double> values) {
-  const std::size_t given_index = p.scale_shift() ? 5 : 3;
+  const std::size_t given_index = p.packed ? 4 : p.scale_shift() ? 5 : 3;
   const std::size_t y_index = given_index + (p.given() ? 2 : 0);  // then mean, rstd
   const HostTensor& x = inputs[0];
 
@@ -88,8 +88,12 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
       const std::int64_t channel = element % p.channels;
       double value = (x[element] - group.mean) * group.rstd * inputs[1][channel] + inputs[2][channel];
       if (p.scale_shift()) {
-        const std::int64_t row = element / (p.hw * p.channels) * p.channels + channel;
-        value = value * (1 + inputs[3][row]) + inputs[4][row];
+        const std::int64_t image = element / (p.hw * p.channels);
+        const double scale =
+            p.packed ? inputs[3][image * 2 * p.channels + channel] : inputs[3][image * p.channels + channel];
+        const double shift =
+            p.packed ? inputs[3][(image * 2 + 1) * p.channels + channel] : inputs[4][image * p.channels + channel];
+        value = value * (1 + scale) + shift;
       }
       values[i] = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
     }

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kFinishThreads)
   const float mean = origin + offset;
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
   for (std::int64_t c = first + threadIdx.x; c < first + width; c += kFinishThreads) {
-    const float2 ab = channel_coefficients<T>(p, t, mean, rstd, c, image * p.channels + c);
+    const float2 ab = channel_coefficients<T>(p, t, mean, rstd, c, image * p.scale_shift_stride() + c);
     coefficients[image * 2 * p.channels + c] = ab.x;
     coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
   }

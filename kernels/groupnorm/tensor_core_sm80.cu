@@ -154,8 +154,9 @@ std::size_t tensor_core_sm80_workspace_bytes(const Problem& p, DType, const Devi
   return slab_workspace_bytes(p, mma_plan(p, device.sm_count));
 }
 
-Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
+Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                                const LaunchContext& context) {
+  const Tensors t = unpacked(p, dtype, tensors);
   return dtype == DType::bf16 ? launch<__nv_bfloat16>(p, t, scratch, context) : launch<__half>(p, t, scratch, context);
 }
 

@@ -112,8 +112,9 @@ std::size_t tiled_workspace_bytes(const Problem& p, DType dtype, const DeviceInf
   return slab_workspace_bytes(p, plan_slabs(p, lanes_of(p, dtype), device.sm_count));
 }
 
-Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
+Status launch_tiled(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                     const LaunchContext& context) {
+  const Tensors t = unpacked(p, dtype, tensors);
   switch (dtype) {
     case DType::bf16:
       return launch_lanes<__nv_bfloat16>(p, dtype, t, scratch, context);

@@ -24,7 +24,8 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (p.channels % kClusterLanes != 0) return unsupported("needs channels divisible by 8");
   if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
-  if (p.n * p.channels > INT32_MAX) return unsupported("needs n * channels < 2^31");
+  if (p.n * p.scale_shift_stride() > INT32_MAX)
+    return unsupported(p.packed ? "needs 2 * n * channels < 2^31" : "needs n * channels < 2^31");
   if (!choose_cluster_plan(p, 1))
     return unsupported(
         "needs hw rows of some groups, a multiple of 16 bytes wide, to fit 16 blocks' shared memory and registers");

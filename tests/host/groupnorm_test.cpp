@@ -94,7 +94,8 @@ rc::Gen<std::string> problem_texts() {
     const auto n = *rc::gen::inRange<int>(1, 4);
     const auto fusion = *rc::gen::element<std::string>("none", "silu", "silu+ss");
     return "n=" + std::to_string(n) + ",hw=" + std::to_string(hw) + ",channels=" + std::to_string(groups * width) +
-           ",groups=" + std::to_string(groups) + ",fusion=" + fusion + ",stats=1";
+           ",groups=" + std::to_string(groups) + ",fusion=" + fusion + ",stats=1" +
+           (fusion == "silu+ss" && *rc::gen::arbitrary<bool>() ? ",packed=1" : "");
   });
 }
 
@@ -117,6 +118,27 @@ TEST(Groupnorm, OracleGivesTheNumbersWorkedOutByHand) {
   EXPECT_NEAR(y[5], silu(3 * rstd * 2 + 1), 1e-12);
   EXPECT_EQ(data.reference(problem, DType::fp32, 6), (std::vector<double>{4, 2}));
   EXPECT_NEAR(data.reference(problem, DType::fp32, 7)[1], 1e3, 1e-9);
+}
+
+TEST(Groupnorm, PackedScaleAndShiftAreTheTwoHalvesOfARow) {
+  const std::int64_t n = 3, channels = 10;
+  const char* text = "n=3,hw=5,channels=10,groups=2,fusion=silu+ss,stats=1";
+  const AnyProblem apart = op().parse(text), packed = op().parse(std::string(text) + ",packed=1");
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    HostData two(apart, dtype, 5), one(packed, dtype, 6);
+    for (const std::size_t tensor : {0u, 1u, 2u}) one.storage[tensor] = two.storage[tensor];
+    ASSERT_EQ(one.specs[3].name, "scale_shift");
+    ASSERT_EQ(one.specs[3].shape, (std::vector<std::int64_t>{n, 2 * channels}));
+    for (std::int64_t image = 0; image < n; ++image)
+      for (std::int64_t c = 0; c < 2 * channels; ++c)
+        store_element(dtype, one.storage[3].data(), image * 2 * channels + c,
+                      load_element(dtype, two.storage[c < channels ? 3 : 4].data(), image * channels + c % channels));
+    for (std::size_t output = 4; output < 7; ++output)
+      EXPECT_EQ(one.reference(packed, dtype, output), two.reference(apart, dtype, output + 1));
+    ASSERT_TRUE(run_host(packed, dtype, one).ok());
+    ASSERT_TRUE(run_host(apart, dtype, two).ok());
+    for (std::size_t output = 4; output < 7; ++output) EXPECT_EQ(one.storage[output], two.storage[output + 1]);
+  }
 }
 
 TEST(Groupnorm, OracleOfASubsetIsThatPartOfTheWhole) {
@@ -161,6 +183,10 @@ TEST(Groupnorm, AWrongElementIsOutsideTheTolerance) {
 TEST(Groupnorm, ProblemTextIsCanonicalAndChecked) {
   EXPECT_EQ(op().print(op().parse("n=1,hw=4096,channels=192,groups=32,fusion=silu+ss,eps=1e-5,stats=0")),
             "n=1,hw=4096,channels=192,groups=32,fusion=silu+ss");
+  EXPECT_EQ(op().print(op().parse("packed=1,n=1,hw=4096,channels=192,groups=32,fusion=silu+ss")),
+            "n=1,hw=4096,channels=192,groups=32,fusion=silu+ss,packed=1");
+  EXPECT_THROW(op().parse("n=1,hw=4,channels=8,groups=4,fusion=silu,packed=1"), InvalidInput);
+  EXPECT_THROW(op().parse("n=1,hw=4,channels=8,groups=4,fusion=silu+ss,packed=2"), InvalidInput);
   EXPECT_THROW(op().parse("n=1,hw=4,channels=10,groups=4"), InvalidInput);
   EXPECT_THROW(op().parse("n=1,hw=4,channels=8,groups=4,fusion=gelu"), InvalidInput);
   EXPECT_THROW(op().parse("n=32767,hw=1073741824,channels=65536,groups=1"), InvalidInput);
@@ -256,6 +282,10 @@ TEST(Groupnorm, VariantsRefuseWhatTheyCannotRun) {
   EXPECT_NE(reason("tensor_core_sm80", "n=1,hw=5,channels=24,groups=8", DType::bf16), "");
   EXPECT_NE(reason("ptx_sm90a", "n=1,hw=5,channels=20,groups=4", DType::bf16), "");
   EXPECT_NE(reason("ptx_sm90a", "n=2,hw=129024,channels=320,groups=32", DType::bf16), "");
+  // Offsets of scale and shift are 32 bits wide there.
+  const std::string wide = "n=32767,hw=1,channels=65536,groups=64,fusion=silu+ss";
+  EXPECT_EQ(reason("ptx_sm90a", wide.c_str(), DType::bf16), "");
+  EXPECT_EQ(reason("ptx_sm90a", (wide + ",packed=1").c_str(), DType::bf16), "needs 2 * n * channels < 2^31");
 }
 
 }  // namespace

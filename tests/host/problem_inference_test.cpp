@@ -63,6 +63,9 @@ TEST(ProblemInference, FindsWhatTheShapesSay) {
       inferred("groupnorm", "groups=32",
                {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale", {{2, 96}}}, {"shift", {{2, 96}}}}),
       "n=2,hw=16,channels=96,groups=32,fusion=silu+ss");
+  EXPECT_EQ(inferred("groupnorm", "groups=32",
+                     {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale_shift", {{2, 192}}}}),
+            "n=2,hw=16,channels=96,groups=32,fusion=silu+ss,packed=1");
   EXPECT_EQ(inferred("sampler_step", "solver=ddim",
                      {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"coefficients", {{20, 12}}}}),
             "batch=3,elements=40,solver=ddim,steps=20");
@@ -76,6 +79,9 @@ TEST(ProblemInference, RefusesWhatTheyDoNotSay) {
   says(inferred("groupnorm", "", norm), "give --problem its groups");
   says(inferred("groupnorm", "groups=5", norm), "groups=5 does not divide");
   says(inferred("groupnorm", "group=5", norm), "did you mean 'groups'");
+  says(inferred("groupnorm", "groups=32",
+                {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale_shift", {{2, 96}}}}),
+       "'scale_shift' is [2, 96], there [2, 192]");
   const KnownShapes step = {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"coefficients", {{50, 12}}}};
   says(inferred("sampler_step", "", step), "give --problem its");
   says(inferred("sampler_step", "", step), "solver (ddim, ");

@@ -45,7 +45,7 @@ def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fie
         "conv_transpose2d": {"n": 2, "h": 5, "w": 3, "cin": 12, "cout": 10, "kernel": 4, "act": "none", "bias": 1},
         "conv3d_temporal": {"batch": 2, "frames": 5, "hw": 6, "cin": 12, "cout": 10, "bias": 1, "residual": 0},
         "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4, "fusion": "none", "eps": 1e-5, "stats": 0,
-                      "slab_stats": "none"},
+                      "slab_stats": "none", "packed": 0},
         "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm", "prediction": "noise", "guidance": 0, "clamp": 0, "noise": "none",
                          "blend": 0, "steps": 50, "step": 10, "half": "first"},
         "layernorm": {"rows": 6, "channels": 40, "images": 1, "fusion": "none", "residual": 0, "affine": 1, "eps": 1e-5},
@@ -308,6 +308,7 @@ PROBLEMS = [
     ("conv_transpose2d", {"kernel": 2, "act": "relu", "bias": 0}),
     ("conv3d_temporal", {"residual": 1}),
     *(("groupnorm", {"fusion": fusion, "stats": stats}) for fusion in ("none", "silu", "silu+ss") for stats in (0, 1)),
+    ("groupnorm", {"fusion": "silu+ss", "packed": 1}),
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
     ("attention", {"seq_q": 1, "seq_kv": 1}),
@@ -396,6 +397,16 @@ class Ops(unittest.TestCase):
                     op, inputs, _ = self.outputs(parsed, dtype)
                     outputs = op.build(problem(name, **{**fields, **others}))(inputs)
                     self.assertNotEqual(self.judge(parsed, dtype, outputs, op, inputs), "")
+
+    def test_a_packed_tensor_holds_scale_then_shift(self):
+        apart, packed = problem("groupnorm", fusion="silu+ss"), problem("groupnorm", fusion="silu+ss", packed=1)
+        op, inputs, outputs = self.outputs(apart, "fp32")
+        one = {**inputs, "scale_shift": torch.cat((inputs["scale"], inputs["shift"]), dim=1)}
+        del one["scale"], one["shift"]
+        self.assertEqual(op.make_inputs(packed, torch.float32, torch.device("cpu"), torch.Generator())["scale_shift"].shape,
+                         one["scale_shift"].shape)
+        self.assertTrue(torch.equal(op.build(packed)(one)[0], outputs[0]))
+        self.assertTrue(torch.equal(op.reference(packed, one)[0], op.reference(apart, inputs)[0]))
 
     def test_activations_differ_in_fp32(self):
         parsed = problem("gemm", act="gelu", m=64, n=64)

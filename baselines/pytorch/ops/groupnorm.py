@@ -33,10 +33,19 @@ def make_inputs(problem, dtype, device, generator):
 
     x = normal(n, height, hw // height, channels, mean=0.5).permute(0, 3, 1, 2)  # logically NCHW, in memory NHWC
     inputs = {"x": x, "gamma": normal(channels, mean=1.0), "beta": normal(channels)}
-    if problem.choice("fusion") == "silu+ss":
+    if problem.flag("packed"):
+        inputs["scale_shift"] = normal(n, 2 * channels)
+    elif problem.choice("fusion") == "silu+ss":
         inputs["scale"] = normal(n, channels)
         inputs["shift"] = normal(n, channels)
     return inputs
+
+
+def scale_and_shift(inputs):
+    """Each [n, channels, 1, 1]; of a packed tensor they are views. Nothing where the problem has neither."""
+    if "scale_shift" in inputs:
+        return inputs["scale_shift"][:, :, None, None].chunk(2, dim=1)
+    return (inputs["scale"][:, :, None, None], inputs["shift"][:, :, None, None]) if "scale" in inputs else ()
 
 
 def build(problem):
@@ -50,8 +59,8 @@ def build(problem):
             y, *statistics = torch.native_group_norm(x, gamma, beta, n, channels, height * width, groups, eps)
         else:
             y = F.group_norm(x, groups, gamma, beta, eps)
-        if "scale" in inputs:
-            y = y * (1 + inputs["scale"][:, :, None, None]) + inputs["shift"][:, :, None, None]
+        if pair := scale_and_shift(inputs):
+            y = y * (1 + pair[0]) + pair[1]
         return (F.silu(y) if silu else y, *statistics)
 
     return run
@@ -66,8 +75,8 @@ def reference(problem, inputs):
     rstd = torch.rsqrt(variance + problem.real("eps"))
     y = ((grouped - mean) * rstd).reshape(n, channels, height, width)
     y = y * wide["gamma"][:, None, None] + wide["beta"][:, None, None]
-    if "scale" in wide:
-        y = y * (1 + wide["scale"][:, :, None, None]) + wide["shift"][:, :, None, None]
+    if pair := scale_and_shift(wide):
+        y = y * (1 + pair[0]) + pair[1]
     if problem.choice("fusion") != "none":
         y = y / (1 + torch.exp(-y))
     statistics = (mean.reshape(n, groups), rstd.reshape(n, groups)) if problem.flag("stats") else ()

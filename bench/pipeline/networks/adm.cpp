@@ -55,13 +55,9 @@ class Builder {
       skip = layers_.upsample(name + ".x_upd", x);
     }
     h = layers_.conv(name + ".in_layers.2", h, cout, 3, {.upsample = resample == Resample::up});
-    const std::int64_t n = layers_.batch();
-    const auto part = [&](std::int64_t first) {
-      return layers_.linear(name + ".emb_layers.1", embedding_, n, kEmbedding, 2 * cout,
-                            {.first_row = first, .rows = cout});
-    };
-    const ValueId scale = part(0), shift = part(cout);
-    h = layers_.norm(name + ".out_layers.0", h, {.scale_shift = std::pair(scale, shift)});
+    const ValueId scale_shift =
+        layers_.linear(name + ".emb_layers.1", embedding_, layers_.batch(), kEmbedding, 2 * cout);
+    h = layers_.norm(name + ".out_layers.0", h, {.scale_shift = scale_shift});
     if (skip.channels != cout) skip = layers_.conv(name + ".skip_connection", skip, cout, 1);
     return layers_.conv(name + ".out_layers.3", h, cout, 3, {.residual = skip.id});
   }

@@ -35,35 +35,31 @@ Image Layers::norm(const std::string& name, const Image& x, const NormOptions& o
   Bindings inputs{{"x", x.id}};
   inputs["gamma"] = graph_->weight({name + ".weight", {x.channels}}, {x.channels}, dtype_);
   inputs["beta"] = graph_->weight({name + ".bias", {x.channels}}, {x.channels}, dtype_);
-  if (options.scale_shift) {
-    inputs["scale"] = options.scale_shift->first;
-    inputs["shift"] = options.scale_shift->second;
-  }
-  const auto outputs = graph_->add(name, "groupnorm",
-                                   fmt::format("n={},hw={},channels={},groups={},fusion={},eps={}", batch_, x.pixels(),
-                                               x.channels, options.groups, fusion, options.eps),
-                                   dtype_, inputs);
+  if (options.scale_shift) inputs["scale_shift"] = *options.scale_shift;
+  const auto outputs =
+      graph_->add(name, "groupnorm",
+                  fmt::format("n={},hw={},channels={},groups={},fusion={},eps={},packed={}", batch_, x.pixels(),
+                              x.channels, options.groups, fusion, options.eps, options.scale_shift ? 1 : 0),
+                  dtype_, inputs);
   return {outputs.at(0), x.size, x.channels};
 }
 
 ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,
                        const LinearOptions& options) {
-  const std::int64_t rows = options.rows == 0 ? n : options.rows;
   const bool transposed = options.layout == WeightSource::Layout::transposed;
   std::vector<std::int64_t> file = transposed ? std::vector<std::int64_t>{k, n} : std::vector<std::int64_t>{n, k};
   file.insert(file.end(), options.file_shape_suffix.begin(), options.file_shape_suffix.end());
   Bindings inputs{{"a", x}};
-  inputs["b"] =
-      graph_->weight({name + ".weight", file, options.layout, options.first_row, options.rows}, {rows, k}, dtype_);
+  inputs["b"] = graph_->weight({name + ".weight", file, options.layout}, {n, k}, dtype_);
   if (options.bias) {
     const auto layout =
         options.layout == WeightSource::Layout::hd3_to_3hd ? options.layout : WeightSource::Layout::plain;
-    inputs["bias"] = graph_->weight({name + ".bias", {n}, layout, options.first_row, options.rows}, {rows}, dtype_);
+    inputs["bias"] = graph_->weight({name + ".bias", {n}, layout}, {n}, dtype_);
   }
   if (options.residual) inputs["residual"] = *options.residual;
   return graph_
       ->add(name, "gemm",
-            fmt::format("m={},n={},k={},act={},scale={},bias={},residual={}", m, rows, k, options.act, options.scale,
+            fmt::format("m={},n={},k={},act={},scale={},bias={},residual={}", m, n, k, options.act, options.scale,
                         options.bias ? 1 : 0, options.residual ? 1 : 0),
             dtype_, inputs)
       .at(0);

@@ -27,7 +27,7 @@ struct NormOptions {
   int groups = 32;
   double eps = 1e-5;
   bool silu = true;
-  std::optional<std::pair<ValueId, ValueId>> scale_shift = {};  // each [n, channels]
+  std::optional<ValueId> scale_shift = {};  // [n, 2 channels], scale first
 };
 
 struct LinearOptions {
@@ -36,7 +36,6 @@ struct LinearOptions {
   bool bias = true;
   std::optional<ValueId> residual = {};
   WeightSource::Layout layout = WeightSource::Layout::plain;
-  std::int64_t first_row = 0, rows = 0;  // a part of the outputs; rows 0: all
   std::vector<std::int64_t> file_shape_suffix =
       {};  // behind [n, k]: {1} or {1, 1} where the checkpoint has a convolution
 };
