@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "bench/commands/pipeline_common.h"
+#include "bench/pipeline/animation.h"
 #include "bench/pipeline/pictures.h"
 #include "bench/pipeline/sampling.h"
 
@@ -16,13 +18,17 @@ using namespace pipeline;
 
 constexpr const char* kSamplers[] = {"ddpm", "ddim", "edm_euler", "edm_heun", "dpmpp_2m"};
 constexpr const char* kSchedules[] = {"linear", "scaled_linear", "cosine", "karras"};
+constexpr int kFrameDelay = 8, kLastFrameDelay = 200;              // of a GIF, in hundredths of a second
+constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
 
 struct SampleArguments {
   NetworkArguments network;
   SamplingOptions options;
-  std::string sampler = "edm_heun", schedule, out, strip, tensor, labels;
+  std::string sampler = "edm_heun", schedule, out, strip, gif, tensor, labels;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
-  int every = 0;
+  std::optional<int> every;
+
+  bool watched() const { return !strip.empty() || !gif.empty(); }
 };
 
 int index_of(const char* what, const std::string& name, std::span<const char* const> names) {
@@ -54,8 +60,63 @@ std::vector<int> parse_labels(const std::string& text, const Network& network, s
 // What a sample run gathers over its batches.
 struct Gathered {
   std::vector<float> images, noise;
-  std::vector<std::vector<float>> frames;  // of the first batch: the latents after every k-th step, scaled to be seen
+  // By step, -1 for the noise itself: the latents of every image (for a strip alone: of the first batch), as far from
+  // black and white at every noise level as a picture is.
+  std::map<int, std::vector<float>> frames;
 };
+
+void require_frames(const SampleArguments& arguments) {
+  if (!arguments.strip.empty()) require_writable("--strip", arguments.strip);
+  if (!arguments.gif.empty()) require_writable("--gif", arguments.gif);
+  const char* option = arguments.gif.empty() ? "--strip" : "--gif";
+  if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
+  if (arguments.every && !arguments.watched())
+    throw InvalidInput("--every says which steps --strip and --gif show; give one of them");
+  if (arguments.every && *arguments.every < 1)
+    throw InvalidInput(fmt::format("--every {}: the range is 1 and more", *arguments.every));
+}
+
+// The noise, every k-th step and the last.
+bool shown(const SampleArguments& arguments, int step) {
+  return (step + 1) % *arguments.every == 0 || step + 1 == arguments.options.steps;
+}
+
+void require_gif_fits(const SampleArguments& arguments, const Network& network, std::int64_t columns,
+                      std::int64_t zoom) {
+  const std::int64_t rows = (arguments.count + columns - 1) / columns, pitch = (network.size + 1) * zoom;
+  const std::int64_t width = columns * pitch - zoom, height = rows * pitch - zoom;
+  if (std::max(width, height) > kMostGifPixels)
+    throw InvalidInput(
+        fmt::format("--gif {}: a grid of {} x {} pixels, but a GIF's sides have {} at most; lower --zoom or "
+                    "change --columns",
+                    arguments.gif, width, height, kMostGifPixels));
+  std::int64_t frames = 0;
+  for (int step = -1; step < arguments.options.steps; ++step) frames += shown(arguments, step) ? 1 : 0;
+  const std::int64_t numbers = arguments.count * network.pixels() * network.channels;
+  if (numbers > kMostFrameNumbers / frames)
+    throw InvalidInput(
+        fmt::format("--gif {}: {} steps of {} images are {} numbers to keep, more than 2^30; raise --every or lower "
+                    "--count",
+                    arguments.gif, frames, arguments.count, frames * numbers));
+}
+
+// A row an image, a column a kept step.
+Picture make_strip(const Gathered& gathered, std::int64_t images, const Network& network, std::int64_t zoom) {
+  const auto numbers = static_cast<std::ptrdiff_t>(network.pixels() * network.channels);
+  std::vector<float> strip;
+  for (std::int64_t image = 0; image < images; ++image)
+    for (const auto& [step, frame] : gathered.frames)
+      strip.insert(strip.end(), frame.begin() + image * numbers, frame.begin() + (image + 1) * numbers);
+  return make_grid(strip, network.size, network.channels, static_cast<std::int64_t>(gathered.frames.size()), zoom);
+}
+
+void write_frames(const std::string& file, const Gathered& gathered, const Network& network, std::int64_t columns,
+                  std::int64_t zoom) {
+  std::vector<Picture> pictures;
+  for (const auto& [step, frame] : gathered.frames)
+    pictures.push_back(make_grid(frame, network.size, network.channels, columns, zoom));
+  write_gif(file, pictures, kFrameDelay, kLastFrameDelay);
+}
 
 void write_tensors(const std::string& file, const Network& network, const Gathered& gathered,
                    const std::vector<int>& labels) {
@@ -76,14 +137,11 @@ int sample(SampleArguments arguments) {
   const NetworkInfo& info = require_network(arguments.network.network);
   if (arguments.schedule.empty()) arguments.schedule = std::string(info.name) == "adm64" ? "cosine" : "karras";
   options.schedule = static_cast<sampler_step::Schedule>(index_of("schedule", arguments.schedule, kSchedules));
-  (void)plan_steps(options,
-                   sampler_step::Prediction::x0);  // says what is wrong with the options before anything is loaded
+  // Says what is wrong with the options before anything is loaded.
+  const std::vector<StepPlan> steps = plan_steps(options, sampler_step::Prediction::x0);
   require_writable("--out", arguments.out);
   if (!arguments.tensor.empty()) require_writable("--tensor", arguments.tensor);
-  if (!arguments.strip.empty()) {
-    require_writable("--strip", arguments.strip);
-    if (arguments.every < 1) throw InvalidInput("--strip needs --every K, 1 or more");
-  }
+  require_frames(arguments);
   const std::int64_t batch =
       arguments.batch > 0 ? std::min(arguments.batch, arguments.count) : std::min<std::int64_t>(arguments.count, 64);
 
@@ -93,6 +151,12 @@ int sample(SampleArguments arguments) {
   if (options.guidance != 0 && network.classes == 0)
     throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name));
   const std::vector<int> labels = parse_labels(arguments.labels, network, arguments.count);
+  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(arguments.count))));
+  const std::int64_t columns = arguments.columns > 0                            ? arguments.columns
+                               : network.classes == 10 && arguments.count >= 10 ? 10
+                                                                                : side;
+  const std::int64_t zoom = arguments.zoom > 0 ? arguments.zoom : std::max<std::int64_t>(1, 32 / network.size);
+  if (!arguments.gif.empty()) require_gif_fits(arguments, network, columns, zoom);
   Sampler sampler(*open.platform, *open.executor, options);
 
   Gathered gathered;
@@ -103,25 +167,23 @@ int sample(SampleArguments arguments) {
     std::vector<int> batch_labels(static_cast<std::size_t>(batch), 0);  // the last batch may be filled up
     const std::int64_t wanted = std::min(batch, arguments.count - first);
     std::copy_n(labels.begin() + first, wanted, batch_labels.begin());
-    const bool watched = host || (!arguments.strip.empty() && first == 0);
+    const bool kept = !arguments.gif.empty() || (!arguments.strip.empty() && first == 0);
     const auto observer = [&](int step, const void* latents) {
       if (host) {
         fmt::print(stderr, "\rimages {} to {} of {}: step {}/{}, {:.0f} s ", first, first + wanted - 1, arguments.count,
                    step + 1, options.steps, seconds());
         std::fflush(stderr);
       }
-      if (arguments.strip.empty() || first != 0 || ((step + 1) % arguments.every != 0 && step + 1 != options.steps))
-        return;
+      if (!kept || !shown(arguments, step)) return;
       std::vector<float> frame(static_cast<std::size_t>(wanted * network.pixels() * network.channels));
       open.platform->download(frame.data(), latents, frame.size() * sizeof(float));
-      double sum = 0;  // latents of any level are shown at the contrast of a picture
-      for (const float value : frame) sum += static_cast<double>(value) * value;
-      const double rms = std::sqrt(sum / static_cast<double>(frame.size()));
-      for (float& value : frame) value = static_cast<float>(value / std::max(1.0, rms * 1.5));
-      gathered.frames.push_back(std::move(frame));
+      const double sigma = step < 0 ? steps.front().churned_from : steps[static_cast<std::size_t>(step)].sigma_next;
+      for (float& value : frame) value = static_cast<float>(value / std::sqrt(1 + sigma * sigma));
+      std::vector<float>& frames = gathered.frames[step];
+      frames.insert(frames.end(), frame.begin(), frame.end());
     };
     const std::vector<float> images = sampler.run(batch_labels, arguments.first_image + first,
-                                                  watched ? Sampler::Observer(observer) : Sampler::Observer());
+                                                  host || kept ? Sampler::Observer(observer) : Sampler::Observer());
     const std::size_t numbers = static_cast<std::size_t>(wanted * network.pixels() * network.channels);
     gathered.images.insert(gathered.images.end(), images.begin(),
                            images.begin() + static_cast<std::ptrdiff_t>(numbers));
@@ -131,24 +193,11 @@ int sample(SampleArguments arguments) {
   const double took = seconds();
   if (host) fmt::print(stderr, "\n");
 
-  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(arguments.count))));
-  const std::int64_t columns = arguments.columns > 0                            ? arguments.columns
-                               : network.classes == 10 && arguments.count >= 10 ? 10
-                                                                                : side;
-  const std::int64_t zoom = arguments.zoom > 0 ? arguments.zoom : std::max<std::int64_t>(1, 32 / network.size);
   write_png(arguments.out, make_grid(gathered.images, network.size, network.channels, columns, zoom));
   if (!arguments.tensor.empty()) write_tensors(arguments.tensor, network, gathered, labels);
-  if (!arguments.strip.empty()) {
-    // A row an image, a column a kept step.
-    const std::size_t image_numbers = static_cast<std::size_t>(network.pixels() * network.channels);
-    std::vector<float> strip;
-    for (std::size_t image = 0; image < gathered.frames.front().size() / image_numbers; ++image)
-      for (const auto& frame : gathered.frames)
-        strip.insert(strip.end(), frame.begin() + static_cast<std::ptrdiff_t>(image * image_numbers),
-                     frame.begin() + static_cast<std::ptrdiff_t>((image + 1) * image_numbers));
-    write_png(arguments.strip, make_grid(strip, network.size, network.channels,
-                                         static_cast<std::int64_t>(gathered.frames.size()), zoom));
-  }
+  if (!arguments.strip.empty())
+    write_png(arguments.strip, make_strip(gathered, std::min(batch, arguments.count), network, zoom));
+  if (!arguments.gif.empty()) write_frames(arguments.gif, gathered, network, columns, zoom);
   fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image; wrote {}\n", arguments.count, network.name,
              arguments.sampler, options.steps, took, 1e3 * took / static_cast<double>(arguments.count), arguments.out);
   return kDone;
@@ -192,7 +241,9 @@ void add_sample_command(CLI::App& app, CommandResult result) {
   command->add_option("--zoom", arguments->zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
   command->add_option("--strip", arguments->strip,
                       "PNG file of the first batch on its way, a row an image; with --every");
-  command->add_option("--every", arguments->every, "Show every K-th step in the strip");
+  command->add_option("--gif", arguments->gif,
+                      "Animated GIF of the grid on its way, from noise to pictures; with --every");
+  command->add_option("--every", arguments->every, "Show the noise, every K-th step and the last in strip and GIF");
   command->add_option("--tensor", arguments->tensor, "safetensors file of images, labels and the noise they came from");
   command->callback([=] { *result = [=] { return sample(*arguments); }; });
 }

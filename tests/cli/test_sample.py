@@ -35,6 +35,25 @@ def test_pictures_are_written(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_animation_ends_at_the_pictures(tmp_path):
+    image_module = pytest.importorskip("PIL.Image")
+    # Three batches of two; steps 0 (noise), 2, 4 and 5.
+    sample(tmp_path, "--count", 5, "--batch", 2, "--columns", 3, "--zoom", 2, "--steps", 5, "--gif", tmp_path / "way.gif", "--every", 2)
+    grid = np.asarray(image_module.open(tmp_path / "grid.png"))
+    with image_module.open(tmp_path / "way.gif") as animation:
+        assert animation.format == "GIF" and animation.n_frames == 4 and animation.info["loop"] == 0
+        assert animation.size == (3 * 18 - 2, 2 * 18 - 2) == grid.shape[::-1]
+        frames, delays = [], []
+        for number in range(animation.n_frames):
+            animation.seek(number)
+            delays.append(animation.info["duration"])
+            frames.append(np.asarray(animation.convert("L")).astype(int))
+    assert delays == [80, 80, 80, 2000]  # ms
+    np.testing.assert_array_equal(frames[-1], grid)
+    distances = [np.abs(frame - grid).mean() for frame in frames]
+    assert distances[0] > 40 and distances == sorted(distances, reverse=True)
+
+
 def test_an_image_does_not_depend_on_its_batch(tmp_path):
     arguments = ("--sampler", "ddim", "--eta", 1, "--schedule", "cosine", "--steps", 3, "--labels", 5)
     together = sample(tmp_path, "--count", 3, *arguments, name="together")
@@ -124,6 +143,12 @@ def test_forward_refuses(tmp_path, replaced, says):
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is no plan"),
         (["sample", "digits", "--tensor", "nowhere/x"], "there is no folder nowhere"),
+        (["sample", "digits", "--gif", "nowhere/x", "--every", "1"], "--gif nowhere/x: there is no folder nowhere"),
+        (["sample", "digits", "--gif", "way.gif"], "--gif needs --every K, 1 or more"),
+        (["sample", "digits", "--gif", "way.gif", "--every", "0"], "--every 0: the range is 1 and more"),
+        (["sample", "digits", "--every", "3"], "--every says which steps --strip and --gif show; give one of them"),
+        (["sample", "digits", "--gif", "way.gif", "--every", "1", "--count", "1000", "--columns", "1", "--zoom", "8"],
+         "a grid of 64 x 71992 pixels, but a GIF's sides have 65535 at most"),
     ],
 )
 def test_sample_refuses(tmp_path, arguments, says):

@@ -1,0 +1,158 @@
+#include "bench/pipeline/animation.h"
+
+#include <fmt/format.h>
+#include <gif_lib.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "reports/csv.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr int kColours = 256;
+constexpr std::array<int, 3> kLevels{6, 7, 6};  // of red, green, blue
+
+// The 8 x 8 Bayer matrix (Bayer 1973): each place's rank among 64, neighbours far apart. Bits of x ^ y and y, the
+// lowest of them weighing most.
+int bayer(std::int64_t x, std::int64_t y) {
+  int rank = 0;
+  for (int bit = 0; bit < 3; ++bit) {
+    const auto across = static_cast<int>((x >> bit) & 1), down = static_cast<int>((y >> bit) & 1);
+    rank |= ((across ^ down) << 1 | down) << (2 * (2 - bit));
+  }
+  return rank;
+}
+
+// The level of `value` among `levels` from 0 to 255, dithered.
+int dithered(std::uint8_t value, int levels, double threshold) {
+  const double place = value / 255.0 * (levels - 1);
+  return std::clamp(static_cast<int>(std::floor(place + 0.5 + threshold)), 0, levels - 1);
+}
+
+struct Close {
+  void operator()(GifFileType* gif) const { EGifCloseFile(gif, nullptr); }
+};
+struct Free {
+  void operator()(ColorMapObject* map) const { GifFreeMapObject(map); }
+};
+
+// Calls of giflib that give GIF_ERROR throw its own word for why.
+class Writer {
+ public:
+  explicit Writer(std::string& bytes) {
+    const auto append = [](GifFileType* gif, const GifByteType* data, int size) {
+      static_cast<std::string*>(gif->UserData)
+          ->append(reinterpret_cast<const char*>(data), static_cast<std::size_t>(size));
+      return size;
+    };
+    int error = 0;
+    gif_.reset(EGifOpen(&bytes, append, &error));
+    if (!gif_) fail(error);
+  }
+
+  void start(std::int64_t width, std::int64_t height, std::int64_t channels) {
+    std::vector<GifColorType> colours;
+    for (const Colour& colour : gif_palette(channels)) colours.push_back({colour.red, colour.green, colour.blue});
+    const std::unique_ptr<ColorMapObject, Free> map(GifMakeMapObject(kColours, colours.data()));
+    if (!map) throw std::runtime_error("out of memory");
+    EGifSetGifVersion(gif_.get(), true);  // GIF89a: extensions
+    check(EGifPutScreenDesc(gif_.get(), static_cast<int>(width), static_cast<int>(height), 8, 0, map.get()));
+    // Repeat for ever: Netscape's extension, which every reader of animations knows.
+    const GifByteType again[] = {1, 0, 0};
+    check(EGifPutExtensionLeader(gif_.get(), APPLICATION_EXT_FUNC_CODE));
+    check(EGifPutExtensionBlock(gif_.get(), 11, "NETSCAPE2.0"));
+    check(EGifPutExtensionBlock(gif_.get(), sizeof again, again));
+    check(EGifPutExtensionTrailer(gif_.get()));
+  }
+
+  void frame(const Picture& picture, int delay) {
+    const GraphicsControlBlock control{DISPOSE_DO_NOT, false, delay, NO_TRANSPARENT_COLOR};
+    GifByteType extension[4];
+    EGifGCBToExtension(&control, extension);
+    check(EGifPutExtension(gif_.get(), GRAPHICS_EXT_FUNC_CODE, sizeof extension, extension));
+    check(EGifPutImageDesc(gif_.get(), 0, 0, static_cast<int>(picture.width), static_cast<int>(picture.height), false,
+                           nullptr));
+    std::vector<std::uint8_t> indices = gif_indices(picture);
+    for (std::int64_t y = 0; y < picture.height; ++y)
+      check(EGifPutLine(gif_.get(), indices.data() + y * picture.width, static_cast<int>(picture.width)));
+  }
+
+  void finish() {
+    int error = 0;
+    if (EGifCloseFile(gif_.release(), &error) == GIF_ERROR) fail(error);
+  }
+
+ private:
+  void check(int result) const {
+    if (result == GIF_ERROR) fail(gif_->Error);
+  }
+  [[noreturn]] static void fail(int error) {
+    const char* why = GifErrorString(error);
+    throw std::runtime_error(why != nullptr ? why : "unknown error of giflib");
+  }
+  std::unique_ptr<GifFileType, Close> gif_;
+};
+
+}  // namespace
+
+std::vector<Colour> gif_palette(std::int64_t channels) {
+  std::vector<Colour> palette(kColours);
+  for (int i = 0; i < kColours; ++i) {
+    const auto grey = static_cast<std::uint8_t>(i);
+    palette[static_cast<std::size_t>(i)] = {grey, grey, grey};
+  }
+  if (channels == 1) return palette;
+  const auto shade = [](int level, int levels) {
+    return static_cast<std::uint8_t>(std::lround(255.0 * level / (levels - 1)));
+  };
+  std::size_t at = 0;
+  for (int red = 0; red < kLevels[0]; ++red)
+    for (int green = 0; green < kLevels[1]; ++green)
+      for (int blue = 0; blue < kLevels[2]; ++blue)
+        palette[at++] = {shade(red, kLevels[0]), shade(green, kLevels[1]), shade(blue, kLevels[2])};
+  return palette;
+}
+
+std::vector<std::uint8_t> gif_indices(const Picture& picture) {
+  if (picture.channels == 1) return picture.pixels;
+  std::vector<std::uint8_t> indices(static_cast<std::size_t>(picture.width * picture.height));
+  for (std::int64_t y = 0; y < picture.height; ++y) {
+    for (std::int64_t x = 0; x < picture.width; ++x) {
+      const auto pixel = static_cast<std::size_t>(y * picture.width + x);
+      const double threshold = (bayer(x, y) + 0.5) / 64 - 0.5;
+      int index = 0;
+      for (std::size_t c = 0; c < 3; ++c)
+        index = index * kLevels[c] + dithered(picture.pixels[3 * pixel + c], kLevels[c], threshold);
+      indices[pixel] = static_cast<std::uint8_t>(index);
+    }
+  }
+  return indices;
+}
+
+void write_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay) {
+  std::string bytes;
+  try {
+    if (frames.empty()) throw std::runtime_error("no frame");
+    for (const Picture& frame : frames)
+      if (frame.width != frames[0].width || frame.height != frames[0].height || frame.channels != frames[0].channels)
+        throw std::runtime_error("frames of more than one size");
+    if (std::max(frames[0].width, frames[0].height) > kMostGifPixels)
+      throw std::runtime_error(fmt::format("{} x {} pixels, a GIF's sides have {} at most", frames[0].width,
+                                           frames[0].height, kMostGifPixels));
+    Writer writer(bytes);
+    writer.start(frames[0].width, frames[0].height, frames[0].channels);
+    for (const Picture& frame : frames) writer.frame(frame, &frame == &frames.back() ? last_delay : delay);
+    writer.finish();
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("{}: the animation could not be encoded: {}", file.string(), error.what()));
+  }
+  write_atomically(file, bytes);
+}
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,119 @@
+// Animated GIFs, decoded again by giflib; colours against the pictures that they stand for.
+#include "bench/pipeline/animation.h"
+
+#include <gif_lib.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+struct Close {
+  void operator()(GifFileType* gif) const { DGifCloseFile(gif, nullptr); }
+};
+
+std::unique_ptr<GifFileType, Close> decoded(const std::filesystem::path& file) {
+  std::unique_ptr<GifFileType, Close> gif(DGifOpenFileName(file.c_str(), nullptr));
+  if (gif && DGifSlurp(gif.get()) == GIF_ERROR) gif.reset();
+  return gif;
+}
+
+Picture filled(std::int64_t width, std::int64_t height, const std::vector<std::uint8_t>& colour) {
+  Picture picture{width, height, static_cast<std::int64_t>(colour.size()), {}};
+  for (std::int64_t i = 0; i < width * height; ++i)
+    picture.pixels.insert(picture.pixels.end(), colour.begin(), colour.end());
+  return picture;
+}
+
+TEST(Animation, IsDecodedAgainFrameByFrame) {
+  const TemporaryFolder folder;
+  std::vector<Picture> frames;
+  for (int frame = 0; frame < 3; ++frame) {
+    Picture picture{37, 5, 1, {}};
+    for (int i = 0; i < 37 * 5; ++i) picture.pixels.push_back(static_cast<std::uint8_t>((i * 7 + frame * 50) % 256));
+    frames.push_back(picture);
+  }
+  write_gif(folder.path() / "way.gif", frames, 8, 150);
+  const auto gif = decoded(folder.path() / "way.gif");
+  ASSERT_TRUE(gif);
+  EXPECT_EQ(gif->SWidth, 37);
+  EXPECT_EQ(gif->SHeight, 5);
+  ASSERT_EQ(gif->ImageCount, 3);
+  for (int frame = 0; frame < 3; ++frame) {
+    GraphicsControlBlock control;
+    ASSERT_EQ(DGifSavedExtensionToGCB(gif.get(), frame, &control), GIF_OK);
+    EXPECT_EQ(control.DelayTime, frame == 2 ? 150 : 8);
+    EXPECT_EQ(control.TransparentColor, NO_TRANSPARENT_COLOR);
+    const GifByteType* pixels = gif->SavedImages[frame].RasterBits;
+    for (std::size_t i = 0; i < frames[0].pixels.size(); ++i) {
+      const GifColorType& colour = gif->SColorMap->Colors[pixels[i]];
+      ASSERT_EQ(colour.Red, frames[static_cast<std::size_t>(frame)].pixels[i]);
+      ASSERT_EQ(colour.Red, colour.Blue);
+    }
+  }
+  // It repeats: Netscape's extension, and 0 times, which is for ever.
+  const SavedImage& first = gif->SavedImages[0];
+  ASSERT_GE(first.ExtensionBlockCount, 2);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(first.ExtensionBlocks[0].Bytes), 11), "NETSCAPE2.0");
+  EXPECT_EQ(first.ExtensionBlocks[1].Bytes[1] + 256 * first.ExtensionBlocks[1].Bytes[2], 0);
+}
+
+RC_GTEST_PROP(Animation, AreasKeepTheirColour, ()) {
+  const std::vector<std::uint8_t> colour{*rc::gen::arbitrary<std::uint8_t>(), *rc::gen::arbitrary<std::uint8_t>(),
+                                         *rc::gen::arbitrary<std::uint8_t>()};
+  const auto indices = gif_indices(filled(8, 8, colour));
+  const auto palette = gif_palette(3);
+  std::array<double, 3> sum{};
+  for (const std::uint8_t index : indices) {
+    RC_ASSERT(index < 6 * 7 * 6);
+    sum[0] += palette[index].red;
+    sum[1] += palette[index].green;
+    sum[2] += palette[index].blue;
+  }
+  // 64 thresholds cut a step of 51 into parts below 1; entries of the palette are rounded by up to half.
+  for (std::size_t c = 0; c < 3; ++c) RC_ASSERT(std::fabs(sum[c] / 64 - colour[c]) <= 1);
+}
+
+TEST(Animation, BlackAndWhiteStayFreeOfSpecks) {
+  const auto palette = gif_palette(3);
+  for (const std::uint8_t shade : {0, 255})
+    for (const std::uint8_t index : gif_indices(filled(16, 16, {shade, shade, shade}))) {
+      EXPECT_EQ(palette[index].red, shade);
+      EXPECT_EQ(palette[index].green, shade);
+      EXPECT_EQ(palette[index].blue, shade);
+    }
+}
+
+TEST(Animation, ColoursAreDecodedAgain) {
+  const TemporaryFolder folder;
+  const Picture red = filled(9, 4, {255, 0, 0});
+  write_gif(folder.path() / "red.gif", std::vector<Picture>{red}, 8, 8);
+  const auto gif = decoded(folder.path() / "red.gif");
+  ASSERT_TRUE(gif);
+  ASSERT_EQ(gif->ImageCount, 1);
+  for (int i = 0; i < 9 * 4; ++i) {
+    const GifColorType& colour = gif->SColorMap->Colors[gif->SavedImages[0].RasterBits[i]];
+    EXPECT_EQ(colour.Red, 255);
+    EXPECT_EQ(colour.Green, 0);
+    EXPECT_EQ(colour.Blue, 0);
+  }
+}
+
+TEST(Animation, IsWrittenWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  const Picture small = filled(2, 2, {7}), large = filled(3, 2, {7}), wide = filled(65536, 1, {7});
+  const std::vector<std::vector<Picture>> wrong{{}, {small, large}, {wide}};
+  for (const auto& frames : wrong) EXPECT_THROW(write_gif(folder.path() / "way.gif", frames, 8, 8), std::runtime_error);
+  EXPECT_THROW(write_gif(folder.path() / "no" / "way.gif", std::vector<Picture>{small}, 8, 8), std::runtime_error);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline
