@@ -1,7 +1,9 @@
 """Trains `digits` as Karras et al. train EDM (NeurIPS 2022, table 1): log-normal noise levels, weighted denoising error, a moving average of
 the weights, which is what is written.
 
-Digits are not symmetric, so the only augmentation is a shift of a tenth of the images by up to one pixel.
+Digits are not symmetric, so the only augmentation is a shift of a tenth of the images by up to one pixel. A tenth of the images come
+without their label, as no class at all, so that the network also denoises unconditionally: classifier-free guidance (Ho and Salimans
+2022) needs both.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from baselines.pytorch.networks import edm
 P_MEAN, P_STD = -0.4, 1.2
 SHIFTED = 0.1  # of the images
 DROPOUT = 0.1
+UNLABELLED = 0.1  # of the images
 EMA_HALF_LIFE = 500  # steps
 WARM_UP = 200  # steps of growing learning rate
 
@@ -31,6 +34,12 @@ def shifted(images, generator):
     rows = offsets[:, :1] + torch.arange(8, device=images.device)
     columns = offsets[:, 1:] + torch.arange(8, device=images.device)
     return padded[torch.arange(n, device=images.device)[:, None, None], 0, rows[:, :, None], columns[:, None, :]][:, None]
+
+
+def without_some(one_hot, generator):
+    """The labels, some of them zero in every class."""
+    kept = torch.rand(len(one_hot), 1, generator=generator, device=one_hot.device) >= UNLABELLED
+    return one_hot * kept
 
 
 def loss_of(network, images, labels, generator):
@@ -62,7 +71,8 @@ def train(steps, batch, rate, seed, device, compiled):
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1.0, step / WARM_UP) * decay
         chosen = torch.randint(0, len(images), (batch,), generator=generator, device=device)
-        loss = evaluate(network, shifted(images[chosen], generator), one_hot[labels[chosen]], generator)
+        loss = evaluate(network, shifted(images[chosen], generator), without_some(one_hot[labels[chosen]], generator),
+                        generator)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
