@@ -1,0 +1,111 @@
+"""Whole sampling loops, 50 deterministic steps, held to PyTorch's from the same noise: digits with its weights on any machine, the large
+networks with random ones where there is a GPU. The reference runs in double (digits) or in fp32 without TF32. `-rP` shows the numbers."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+try:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from baselines.pytorch import networks
+    from baselines.pytorch.networks import sampling
+    from tests.cli.test_networks import random_network
+except ImportError:
+    torch = None
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
+              pytest.mark.skipif(torch is None, reason="needs PyTorch")]
+STEPS = 50
+LIMITS = {"fp32": 1e-3, "bf16": 5e-2}  # relative L2 of the pictures
+
+
+def drawn(folder, name, weights, dtype, count, *arguments):
+    """What the program draws: images and their noise [count, channels, size, size], labels."""
+    result = subprocess.run([PROGRAM, "sample", name, "--weights", weights, "--dtype", dtype, "--steps", str(STEPS), "--count", str(count),
+                             "--seed", "5", "--out", folder / "grid.png", "--tensor", folder / "drawn.safetensors", *arguments],
+                            capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    tensors = load_file(folder / "drawn.safetensors")
+    return *(tensors[key].permute(0, 3, 1, 2) for key in ("images", "noise")), tensors["labels"]
+
+
+def edm_denoiser(network, labels):
+    one_hot = torch.eye(10, device=labels.device)[labels]
+    return lambda x, sigma: network(x, torch.full((len(x),), sigma, dtype=torch.float64, device=x.device), one_hot)
+
+
+def noise_of_edm(denoise, schedule):
+    """A denoiser of x0 + sigma noise as a predictor of the noise in sqrt(bar) x0 + sqrt(1 - bar) noise."""
+    bars = sampling.alphas_bar(schedule)
+
+    def predict(x, t):
+        bar = bars[t].item()
+        sigma, wide = ((1 - bar) / bar) ** 0.5, x / bar**0.5
+        return (wide - denoise(wide, sigma)) / sigma
+
+    return predict
+
+
+def reference(name, network, sampler, schedule, clamp, noise, labels):
+    if name == "adm64":
+        def predict(x, t):
+            return network(x, torch.full((len(x),), float(t), device=x.device), labels)[:, :3]
+        return sampling.ddim(predict, noise, STEPS, schedule, clamp=clamp)
+    denoise = edm_denoiser(network, labels)
+    if sampler == "edm_heun":
+        return sampling.edm_heun(denoise, noise * 80, STEPS)
+    return sampling.ddim(noise_of_edm(denoise, schedule), noise, STEPS, schedule, clamp=clamp)
+
+
+def compare(folder, name, network, weights, count, sampler, schedule, clamp):
+    parameter = next(network.parameters())
+    arguments = ("--sampler", sampler, "--schedule", schedule, "--clamp", str(clamp))
+    expected = None
+    for dtype, limit in LIMITS.items():
+        images, noise, labels = drawn(folder, name, weights, dtype, count, *arguments)
+        if expected is None:  # the noise does not depend on the dtype
+            start = noise
+            with torch.no_grad():
+                expected = reference(name, network, sampler, schedule, clamp, noise.to(parameter), labels.to(parameter.device)).cpu().double()
+        assert torch.equal(noise, start)
+        assert noise.std() == pytest.approx(1, abs=0.1)
+        error = ((images.double() - expected).norm() / expected.norm()).item()
+        print(f"{name} {sampler} {schedule} {dtype}: relative L2 {error:.2e}")
+        assert error <= limit, (dtype, error)
+
+
+@pytest.mark.parametrize("sampler, schedule, clamp", [("edm_heun", "karras", 0), ("ddim", "linear", 0), ("ddim", "cosine", 1)])
+def test_digits_are_what_pytorch_draws(tmp_path, sampler, schedule, clamp):
+    weights = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
+    network = networks.build("digits").eval().double()
+    network.load_state_dict(load_file(weights))
+    compare(tmp_path, "digits", network, weights, 4, sampler, schedule, clamp)
+
+
+# Noise levels that a network is asked at and the way back follow the sampler, so that a sampler which goes another way is far off.
+def test_another_sampler_is_not_within_the_limits(tmp_path):
+    weights = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
+    network = networks.build("digits").eval().double()
+    network.load_state_dict(load_file(weights))
+    images, noise, labels = drawn(tmp_path, "digits", weights, "fp32", 4, "--sampler", "edm_euler")
+    with torch.no_grad():
+        expected = reference("digits", network, "edm_heun", "karras", 0, noise.double(), labels)
+    assert (images - expected).norm() > 2 * LIMITS["fp32"] * expected.norm()
+
+
+@pytest.mark.parametrize("name, sampler, schedule, clamp",
+                         [("edm-cifar", "edm_heun", "karras", 0), ("edm-cifar", "ddim", "linear", 0), ("adm64", "ddim", "cosine", 1)])
+def test_large_networks_on_a_gpu_are_what_pytorch_draws(tmp_path, monkeypatch, name, sampler, schedule, clamp):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU: 50 steps take minutes to hours on a host")
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    network = random_network(name)
+    save_file({key: value.contiguous() for key, value in network.state_dict().items()}, tmp_path / "weights.safetensors")
+    compare(tmp_path, name, network.cuda(), tmp_path / "weights.safetensors", 2, sampler, schedule, clamp)
