@@ -64,6 +64,12 @@ class SignalCatcher {
     for (std::size_t i = 0; i < kSignals.size(); ++i) (void)sigaction(kSignals[i], &before_[i], nullptr);
   }
   int descriptor() const { return pipe_.read_end; }
+  sigset_t signals() const {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : kSignals) sigaddset(&set, number);
+    return set;
+  }
 
  private:
   static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
@@ -87,10 +93,23 @@ Process start(const Lane& lane, const SignalCatcher& signals) {
   for (const int cpu : lane.cpus) CPU_SET(static_cast<unsigned>(cpu), &cpus);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const pid_t parent = getpid();
+  // Until the child has its own handlers back, a signal must wait: ours would swallow it there.
+  const sigset_t held = signals.signals();
+  sigset_t mask;
+  if (const int error = pthread_sigmask(SIG_BLOCK, &held, &mask); error != 0) {
+    errno = error;
+    throw failed("pthread_sigmask");
+  }
   const pid_t pid = fork();
-  if (pid < 0) throw failed("fork");
+  const int fork_error = errno;
+  if (pid != 0) (void)pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  if (pid < 0) {
+    errno = fork_error;
+    throw failed("fork");
+  }
   if (pid == 0) {  // only what is safe between fork and exec of a program with threads
     signals.restore();
+    (void)sigprocmask(SIG_SETMASK, &mask, nullptr);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(kCouldNotStart);
     if (!lane.cpus.empty()) (void)sched_setaffinity(0, sizeof cpus, &cpus);

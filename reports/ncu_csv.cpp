@@ -112,7 +112,8 @@ NcuLaunch read_launch(const std::vector<std::string>& fields, std::size_t line, 
   for (std::size_t i = 0; i < kWanted.size(); ++i) {
     const std::string& text = fields[columns.metrics[i]];
     const auto value = parse_number(text);
-    if (!value) refuse(line, "column '{}': '{}' is not a number from 0", kWanted[i].column, shown(text));
+    if (!value || !std::isfinite(*value * columns.factors[i]))
+      refuse(line, "column '{}': '{}' is not a number from 0", kWanted[i].column, shown(text));
     launch.*kWanted[i].value = *value * columns.factors[i];
   }
   return launch;

@@ -107,7 +107,7 @@ build() {
     tail -n 40 "$log" >&2
     die "CMake refused; the whole output is in $log"
   }
-  grep '^-- noisefloor:' "$log" | sed 's/^-- noisefloor: //' | while read -r line; do say "$line"; done
+  { grep '^-- noisefloor:' "$log" || true; } | sed 's/^-- noisefloor: //' | while read -r line; do say "$line"; done
   run "building preset $name" env NINJA_STATUS="[%f/%t, %es] " \
     "$cmake" --build "$root/build/$name" --parallel "${NOISEFLOOR_JOBS:-$(nproc)}" "${targets[@]}"
 }

@@ -5,12 +5,13 @@
 #include <cstring>
 
 #include "bench/problems/problem_files.h"
+#include "reports/ncu_csv.h"
 #include "reports/sweep_csv.h"
 
 namespace noisefloor::fuzz {
 
 std::span<const Target> targets() {
-  // Twice: the problems are counted as they come, so their array doubles while it grows.
+  // Twice: problems and launches are counted as they come, so their array doubles while it grows.
   static constexpr Target all[] = {
       {"problem_text", problem_text},
       {"problem_csv", problem_csv, 2 * sizeof(ProblemEntry)},
@@ -18,6 +19,7 @@ std::span<const Target> targets() {
       {"samples", samples},
       {"environment", environment},
       {"safetensors", safetensors},
+      {"ncu_csv", ncu_csv, 2 * sizeof(NcuLaunch)},
   };
   return all;
 }

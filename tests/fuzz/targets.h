@@ -28,6 +28,7 @@ void sweep_csv(Input input);
 void samples(Input input);
 void environment(Input input);
 void safetensors(Input input);
+void ncu_csv(Input input);
 
 // Runs a target, and ends the process when one allocation inside was larger than four times the input plus kSmall (and
 // row_bytes for each line).
