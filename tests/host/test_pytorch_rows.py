@@ -35,7 +35,7 @@ def coefficient_table(row, step=10, steps=50):
     return [*[math.nan] * 12 * step, *row, *[math.nan] * 12 * (steps - step - 1)]
 
 
-def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fields):
+def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fields):
     base = {
         "gemm": {"m": 3, "n": 4, "k": 5, "act": "none", "scale": 1, "bias": 1, "residual": 0},
         "attention": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8, "layout": "separate", "scale": 0, "lse": 0},
@@ -81,8 +81,8 @@ def record(op="gemm", text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fie
     return result
 
 
-def problem(op, **fields):
-    return parse_problem(json.dumps(record(op, **fields)), "test:1")
+def problem(name, /, **fields):
+    return parse_problem(json.dumps(record(name, **fields)), "test:1")
 
 
 class Problems(unittest.TestCase):
@@ -347,7 +347,7 @@ class Ops(unittest.TestCase):
     def test_every_problem_is_within_its_tolerance(self):
         for name, fields in PROBLEMS:
             for dtype in ("bf16", "fp32"):
-                with self.subTest(op=name, dtype=dtype, **fields):
+                with self.subTest(name, dtype=dtype, fields=fields):
                     parsed = problem(name, **fields)
                     op, inputs, outputs = self.outputs(parsed, dtype)
                     self.assertEqual(self.judge(parsed, dtype, outputs, op, inputs), "")
@@ -355,13 +355,13 @@ class Ops(unittest.TestCase):
     def test_wrong_results_are_caught(self):
         for name, fields in PROBLEMS:
             for damage in ("element", "nan", "shape"):
-                with self.subTest(op=name, damage=damage, **fields):
+                with self.subTest(name, damage=damage, fields=fields):
                     parsed = problem(name, **fields)
                     op, inputs, outputs = self.outputs(parsed, "bf16")
                     last = outputs[-1].clone()
                     flat = last.view(-1) if last.is_contiguous() else last.permute(0, 2, 3, 1).reshape(-1)
                     if damage == "element":
-                        flat[-1] = flat[-1] * 1.5 + 1
+                        flat[-1] += 1 + flat[-1].abs()
                     elif damage == "nan":
                         flat[0] = float("nan")
                     else:
@@ -392,7 +392,7 @@ class Ops(unittest.TestCase):
         ]
         for name, fields, others in wrong:
             for dtype in ("bf16", "fp32"):
-                with self.subTest(op=name, dtype=dtype, **fields):
+                with self.subTest(name, dtype=dtype, fields=fields):
                     parsed = problem(name, **fields)
                     op, inputs, _ = self.outputs(parsed, dtype)
                     outputs = op.build(problem(name, **{**fields, **others}))(inputs)
@@ -451,9 +451,9 @@ class Ops(unittest.TestCase):
         from baselines.pytorch.ops import OPS
 
         for name, fields in PROBLEMS:
-            with self.subTest(op=name, **fields):
+            with self.subTest(name, fields=fields):
                 parsed = problem(name, **fields)
-                self.assertLessEqual(OPS[name].roundings(parsed, compiled=True), 3 if fields.get("act") == "geglu" else 2)
+                self.assertLessEqual(OPS[name].roundings(parsed, compiled=True), 3 if fields.get("act") == "geglu" or name == "q_sample" else 2)
                 self.assertGreaterEqual(OPS[name].roundings(parsed, compiled=False), OPS[name].roundings(parsed, compiled=True))
 
     def test_drawn_noise_must_be_normal(self):
