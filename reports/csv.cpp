@@ -39,11 +39,14 @@ std::vector<std::string> split_csv_line(std::string_view line) {
 }
 
 std::string quote_csv(const std::string& field) {
-  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
+  std::string one_line = field;  // one row is one line: an interrupted sweep is repaired by lines
+  for (char& c : one_line)
+    if (c == '\n' || c == '\r') c = ' ';
+  if (one_line.find_first_of(",\"") == std::string::npos) return one_line;
   std::string quoted = "\"";
-  for (const char c : field) {
+  for (const char c : one_line) {
     if (c == '"') quoted += '"';
-    quoted += (c == '\n' || c == '\r') ? ' ' : c;  // one row is one line: an interrupted sweep is repaired by lines
+    quoted += c;
   }
   return quoted + '"';
 }
