@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "baselines/baseline.h"
@@ -74,14 +78,24 @@ void load_libraries() {
 
 }  // namespace
 
-struct Graph::State {
+// One copy of the graph with a handle of its own: what a thread needs to build plans beside others.
+struct Graph::Replica {
   fe::graph::Graph graph;
   cudnnHandle_t handle = nullptr;
   std::vector<Node> nodes;
   std::vector<Node> inputs;
   std::vector<Node> outputs;
-  std::vector<std::int64_t> usable;  // indices of the plans that were built
-  std::size_t workspace = 0;
+
+  Replica() {
+    const cudnnStatus_t status = fe::detail::create_handle(&handle);
+    if (status != CUDNN_STATUS_SUCCESS) throw LibraryRefused("cudnnCreate: " + fe::detail::get_last_error_string_());
+    graph.set_io_data_type(fe::DataType_t::FLOAT)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+  ~Replica() { static_cast<void>(fe::detail::destroy_handle(handle)); }
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
 
   Node at(int node) const { return nodes.at(static_cast<std::size_t>(node)); }
   int add(Node node) {
@@ -90,110 +104,169 @@ struct Graph::State {
   }
 };
 
+struct Graph::State {
+  struct Plan {
+    Replica* replica;
+    std::int64_t index;  // in the heuristics' order
+    std::string name;
+    std::int64_t workspace;
+  };
+  std::vector<std::function<int(Replica&)>> recipe;  // of every replica, in order
+  std::vector<std::unique_ptr<Replica>> replicas;    // the first is there from the start
+  std::vector<Plan> plans;
+  std::size_t workspace = 0;
+
+  int apply(std::function<int(Replica&)> step) {
+    recipe.push_back(std::move(step));
+    return recipe.back()(*replicas.front());
+  }
+};
+
 Graph::Graph() {
   load_libraries();
   state_ = std::make_unique<State>();
-  const cudnnStatus_t status = fe::detail::create_handle(&state_->handle);
-  if (status != CUDNN_STATUS_SUCCESS) throw LibraryRefused("cudnnCreate: " + fe::detail::get_last_error_string_());
-  state_->graph.set_io_data_type(fe::DataType_t::FLOAT)
-      .set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_compute_data_type(fe::DataType_t::FLOAT);
+  state_->replicas.push_back(std::make_unique<Replica>());
 }
 
-Graph::~Graph() {
-  if (state_ != nullptr && state_->handle != nullptr) static_cast<void>(fe::detail::destroy_handle(state_->handle));
-}
+Graph::~Graph() = default;
 
 int Graph::input(DType dtype, const Layout& layout) {
-  const Node node = state_->graph.tensor(fe::graph::Tensor_attributes()
-                                             .set_data_type(data_type(dtype))
-                                             .set_dim(layout.extents)
-                                             .set_stride(layout.strides));
-  state_->inputs.push_back(node);
-  return state_->add(node);
+  return state_->apply([=, type = data_type(dtype)](Replica& r) {
+    const Node node = r.graph.tensor(
+        fe::graph::Tensor_attributes().set_data_type(type).set_dim(layout.extents).set_stride(layout.strides));
+    r.inputs.push_back(node);
+    return r.add(node);
+  });
 }
 
 int Graph::scalar(float value) {
-  return state_->add(state_->graph.tensor(value));
+  return state_->apply([=](Replica& r) { return r.add(r.graph.tensor(value)); });
 }
 
 int Graph::pointwise(Pointwise operation, int a) {
-  const auto attributes = fe::graph::Pointwise_attributes().set_mode(mode(operation));
-  return state_->add(state_->graph.pointwise(state_->at(a), attributes));
+  return state_->apply([=](Replica& r) {
+    return r.add(r.graph.pointwise(r.at(a), fe::graph::Pointwise_attributes().set_mode(mode(operation))));
+  });
 }
 
 int Graph::pointwise(Pointwise operation, int a, int b) {
-  const auto attributes = fe::graph::Pointwise_attributes().set_mode(mode(operation));
-  return state_->add(state_->graph.pointwise(state_->at(a), state_->at(b), attributes));
+  return state_->apply([=](Replica& r) {
+    return r.add(r.graph.pointwise(r.at(a), r.at(b), fe::graph::Pointwise_attributes().set_mode(mode(operation))));
+  });
 }
 
 Graph::Attention Graph::attention(int q, int k, int v, float scale, bool lse) {
-  const auto attributes = fe::graph::SDPA_attributes().set_generate_stats(lse).set_attn_scale(scale);
-  const auto [out, stats] = state_->graph.sdpa(state_->at(q), state_->at(k), state_->at(v), attributes);
-  const int node = state_->add(out);
-  return {node, lse ? state_->add(stats) : -1};
+  const int out = state_->apply([=](Replica& r) {
+    const auto attributes = fe::graph::SDPA_attributes().set_generate_stats(lse).set_attn_scale(scale);
+    const auto [result, stats] = r.graph.sdpa(r.at(q), r.at(k), r.at(v), attributes);
+    const int node = r.add(result);
+    if (lse) r.add(stats);
+    return node;
+  });
+  return {out, lse ? out + 1 : -1};
 }
 
 int Graph::convolution(int x, int w, const ConvolutionPlace& place) {
-  const auto attributes =
-      fe::graph::Conv_fprop_attributes().set_padding(place.pad).set_stride(place.stride).set_dilation({1, 1});
-  return state_->add(state_->graph.conv_fprop(state_->at(x), state_->at(w), attributes));
+  return state_->apply([=](Replica& r) {
+    const auto attributes =
+        fe::graph::Conv_fprop_attributes().set_padding(place.pad).set_stride(place.stride).set_dilation({1, 1});
+    return r.add(r.graph.conv_fprop(r.at(x), r.at(w), attributes));
+  });
 }
 
 int Graph::transposed_convolution(int dy, int w, const ConvolutionPlace& place,
                                   const std::vector<std::int64_t>& extents) {
-  const auto attributes =
-      fe::graph::Conv_dgrad_attributes().set_padding(place.pad).set_stride(place.stride).set_dilation({1, 1});
-  const Node dx = state_->graph.conv_dgrad(state_->at(dy), state_->at(w), attributes);
-  dx->set_dim(extents);  // not to be inferred: with a stride, several extents have the same gradient
-  return state_->add(dx);
+  return state_->apply([=](Replica& r) {
+    const auto attributes =
+        fe::graph::Conv_dgrad_attributes().set_padding(place.pad).set_stride(place.stride).set_dilation({1, 1});
+    const Node dx = r.graph.conv_dgrad(r.at(dy), r.at(w), attributes);
+    dx->set_dim(extents);  // not to be inferred: with a stride, several extents have the same gradient
+    return r.add(dx);
+  });
 }
 
 void Graph::output(int node, DType dtype, const Layout& layout) {
-  const Node tensor = state_->at(node);
-  tensor->set_output(true).set_data_type(data_type(dtype)).set_dim(layout.extents).set_stride(layout.strides);
-  state_->outputs.push_back(tensor);
+  state_->apply([=, type = data_type(dtype)](Replica& r) {
+    const Node tensor = r.at(node);
+    tensor->set_output(true).set_data_type(type).set_dim(layout.extents).set_stride(layout.strides);
+    r.outputs.push_back(tensor);
+    return node;
+  });
 }
 
 void Graph::build(double budget_seconds) {
   const auto start = std::chrono::steady_clock::now();
-  auto& graph = state_->graph;
-  require(graph.validate(), "validate");
-  require(graph.build_operation_graph(state_->handle), "build_operation_graph");
-  require(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}),
-          "create_execution_plans");
-  std::string refusal = "no engine offered";
-  std::vector<std::string> names;
-  for (std::int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (elapsed.count() > budget_seconds && !state_->usable.empty()) break;
-    if (auto error = graph.build_plan_at_index(i); error.is_bad()) {
-      refusal = error.get_message();
-      continue;
-    }
-    std::int64_t bytes = 0;
-    require(graph.get_workspace_size_plan_at_index(i, bytes), "get_workspace_size");
-    state_->usable.push_back(i);
-    const std::string name = plan_name(plans() - 1);
-    if (std::find(names.begin(), names.end(), name) != names.end()) {  // the modes overlap
-      state_->usable.pop_back();
-      continue;
-    }
-    names.push_back(name);
-    state_->workspace = std::max(state_->workspace, static_cast<std::size_t>(bytes));
+  // An engine compiles its kernel in up to a second of one core, and cudnn-frontend builds the plans of one graph one
+  // after the other.
+  constexpr unsigned kMostThreads = 8;
+  const unsigned threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMostThreads);
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) throw LibraryRefused("cudaGetDevice failed");
+  while (state_->replicas.size() < threads) {
+    state_->replicas.push_back(std::make_unique<Replica>());
+    for (const auto& step : state_->recipe) static_cast<void>(step(*state_->replicas.back()));
   }
-  if (state_->usable.empty()) throw LibraryRefused("cuDNN has no engine for this graph: " + refusal);
+  std::mutex mutex;
+  std::vector<State::Plan> built;
+  std::exception_ptr failed;
+  std::string refusal = "no engine offered";
+  const auto build_share = [&](std::int64_t first) {
+    Replica& replica = *state_->replicas[static_cast<std::size_t>(first)];
+    auto& graph = replica.graph;
+    if (cudaSetDevice(device) != cudaSuccess) throw LibraryRefused("cudaSetDevice failed");
+    require(graph.validate(), "validate");
+    require(graph.build_operation_graph(replica.handle), "build_operation_graph");
+    require(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}),
+            "create_execution_plans");
+    for (std::int64_t i = first; i < graph.get_execution_plan_count(); i += threads) {
+      {
+        const std::lock_guard lock(mutex);
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+        if (elapsed.count() > budget_seconds && !built.empty()) return;
+      }
+      auto error = graph.build_plan_at_index(i);
+      State::Plan plan{&replica, i, {}, 0};
+      if (error.is_good()) {
+        require(graph.get_workspace_size_plan_at_index(i, plan.workspace), "get_workspace_size");
+        require(graph.get_plan_name_at_index(i, plan.name), "get_plan_name");
+      }
+      const std::lock_guard lock(mutex);
+      if (error.is_good())
+        built.push_back(std::move(plan));
+      else
+        refusal = error.get_message();
+    }
+  };
+  std::vector<std::thread> workers;
+  for (unsigned t = 0; t < threads; ++t)
+    workers.emplace_back([&, t] {
+      try {
+        build_share(t);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failed = std::current_exception();
+      }
+    });
+  for (std::thread& worker : workers) worker.join();
+  if (failed) std::rethrow_exception(failed);
+
+  std::sort(built.begin(), built.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  for (State::Plan& plan : built) {
+    const bool known = std::any_of(state_->plans.begin(), state_->plans.end(),
+                                   [&](const State::Plan& other) { return other.name == plan.name; });
+    if (known) continue;  // the heuristics' modes overlap
+    state_->workspace = std::max(state_->workspace, static_cast<std::size_t>(plan.workspace));
+    state_->plans.push_back(std::move(plan));
+  }
+  if (state_->plans.empty()) throw LibraryRefused("cuDNN has no engine for this graph: " + refusal);
 }
 
 int Graph::plans() const {
-  return static_cast<int>(state_->usable.size());
+  return static_cast<int>(state_->plans.size());
 }
 
 std::string Graph::plan_name(int plan) const {
-  std::string name;
-  require(state_->graph.get_plan_name_at_index(state_->usable.at(static_cast<std::size_t>(plan)), name),
-          "get_plan_name");
-  return name;
+  return state_->plans.at(static_cast<std::size_t>(plan)).name;
 }
 
 std::size_t Graph::workspace_bytes() const {
@@ -201,16 +274,17 @@ std::size_t Graph::workspace_bytes() const {
 }
 
 Status Graph::execute(int plan, std::span<void* const> pointers, void* workspace, Stream stream) {
-  if (pointers.size() != state_->inputs.size() + state_->outputs.size())
+  const State::Plan& chosen = state_->plans.at(static_cast<std::size_t>(plan));
+  Replica& replica = *chosen.replica;
+  if (pointers.size() != replica.inputs.size() + replica.outputs.size())
     return failure(StatusCode::invalid_argument, "cudnn::Graph::execute: one pointer per input and output");
-  if (fe::detail::set_stream(state_->handle, stream) != CUDNN_STATUS_SUCCESS)
+  if (fe::detail::set_stream(replica.handle, stream) != CUDNN_STATUS_SUCCESS)
     return failure(StatusCode::cuda_error, "cudnnSetStream");
   std::unordered_map<std::int64_t, void*> pack;
   std::size_t next = 0;
-  for (const auto* tensors : {&state_->inputs, &state_->outputs})
+  for (const auto* tensors : {&replica.inputs, &replica.outputs})
     for (const Node& tensor : *tensors) pack[tensor->get_uid()] = pointers[next++];
-  const auto error = state_->graph.execute_plan_at_index(state_->handle, pack, workspace,
-                                                         state_->usable[static_cast<std::size_t>(plan)]);
+  const auto error = replica.graph.execute_plan_at_index(replica.handle, pack, workspace, chosen.index);
   return error.is_good() ? success() : failure(StatusCode::cuda_error, "cudnnBackendExecute");
 }
 

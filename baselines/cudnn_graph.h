@@ -55,8 +55,9 @@ class Graph {
   int transposed_convolution(int dy, int w, const ConvolutionPlace& place, const std::vector<std::int64_t>& extents);
   void output(int node, DType dtype, const Layout& layout);
 
-  // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guess first,
-  // until `budget_seconds` are spent: an engine compiles its kernel when it is built, in up to a second.
+  // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guesses
+  // first and several side by side, until `budget_seconds` are spent: an engine compiles its kernel when it is built,
+  // in up to a second.
   void build(double budget_seconds);
   int plans() const;
   std::string plan_name(int plan) const;
@@ -65,6 +66,7 @@ class Graph {
   Status execute(int plan, std::span<void* const> pointers, void* workspace, Stream stream);
 
  private:
+  struct Replica;
   struct State;
   std::unique_ptr<State> state_;
 };
