@@ -47,6 +47,9 @@ __global__ void __launch_bounds__(kThreads) layer_kernel(const Layer a) {
   const int images = min(kImages, a.batch - first_image);
   const int outputs = min(kWarps, a.outputs - first_output);
 
+  // The first layer waits before it touches any tensor, and lets the second start only then: so the second's weights,
+  // too, are what any kernel before both has left there.
+  if constexpr (kFirst) ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
   if (threadIdx.x == 0) {
     const std::uint32_t full = ptx::shared_address(&barrier);
@@ -54,12 +57,12 @@ __global__ void __launch_bounds__(kThreads) layer_kernel(const Layer a) {
     ptx::fence_mbarrier_init();
     const auto bytes = static_cast<std::uint32_t>(outputs * a.inputs) * static_cast<std::uint32_t>(sizeof(T));
     ptx::mbarrier_arrive_expect_tx(full, bytes);
-    // Weights are nothing that the kernel before this one writes.
+    // The second layer's weights are nothing that the first writes.
     ptx::bulk_load(ptx::shared_address(weights),
                    static_cast<const T*>(a.w) + static_cast<std::int64_t>(first_output) * a.inputs, bytes, full,
                    ptx::streaming_policy());
   }
-  ptx::griddepcontrol_wait();
+  if constexpr (!kFirst) ptx::griddepcontrol_wait();
   if constexpr (kFirst) {
     const int half = a.inputs / 2;
     for (int i = static_cast<int>(threadIdx.x); i < images * half; i += kThreads) {

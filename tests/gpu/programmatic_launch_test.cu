@@ -99,6 +99,86 @@ TEST(ProgrammaticLaunch, OverlapsAndIsSeenToOverlap) {
   }
 }
 
+// Lets its dependents start, and only after a while writes: from block 0, so that caches of other SMs are not its own.
+__global__ void late_words(unsigned* words, unsigned value) {
+#if __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_launch_dependents();
+#endif
+  const unsigned long long end = now_ns() + kDelayNs;
+  while (now_ns() < end) __nanosleep(1000);
+  words[threadIdx.x] = value;
+}
+
+__device__ unsigned load_read_only(const unsigned* at) {
+  unsigned word;
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
+  return word;
+}
+__device__ unsigned load_cached(const unsigned* at) {
+  unsigned word;
+  asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
+  return word;
+}
+
+struct Seen {
+  unsigned before, read_only, cached;
+};
+
+// Brings the old words into L1, waits, and reads them again.
+__global__ void read_around_wait(const unsigned* words, Seen* seen) {
+  Seen mine{};
+  mine.before = load_read_only(words + threadIdx.x) | load_cached(words + threadIdx.x);
+#if __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_wait();
+#endif
+  mine.read_only = load_read_only(words + threadIdx.x);
+  mine.cached = load_cached(words + threadIdx.x);
+  seen[blockIdx.x * kThreads + threadIdx.x] = mine;
+}
+
+// PTX promises what read-only loads see only of memory that nobody writes while the kernel lives, and a kernel that is
+// launched programmatically lives before it waits. Kernels of ours read activations that way after the wait (residuals,
+// rows of small products), so that the wait drops stale lines of that path, too, is held here.
+TEST(ProgrammaticLaunch, WaitShowsWhatWasWrittenAlsoToReadOnlyLoads) {
+  if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
+  const auto blocks = static_cast<unsigned>(4 * device().description().info.sm_count);
+  const Buffer words(device(), kThreads * sizeof(unsigned)), table(device(), blocks * kThreads * sizeof(Seen));
+  constexpr unsigned kRounds = 8;
+  for (unsigned round = 0; round <= kRounds; ++round) {  // the first loads the kernels
+    const unsigned old_value = 2 * round + 1, new_value = old_value + 1;
+    const std::vector<unsigned> filled(kThreads, old_value);
+    device().upload(words.data(), filled.data(), kThreads * sizeof(unsigned));
+    late_words<<<1, kThreads, 0, device().context().stream>>>(static_cast<unsigned*>(words.data()), new_value);
+    ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(kThreads);
+    config.stream = device().context().stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    ASSERT_EQ(cudaLaunchKernelEx(&config, read_around_wait, static_cast<const unsigned*>(words.data()),
+                                 static_cast<Seen*>(table.data())),
+              cudaSuccess);
+    device().synchronize();
+    std::vector<Seen> seen(std::size_t{blocks} * kThreads);
+    device().download(seen.data(), table.data(), seen.size() * sizeof(Seen));
+    std::size_t early = 0, stale_read_only = 0, stale_cached = 0;
+    for (const Seen& thread : seen) {
+      early += thread.before == old_value;
+      stale_read_only += thread.read_only != new_value;
+      stale_cached += thread.cached != new_value;
+    }
+    if (round > 0) {
+      EXPECT_GT(early, seen.size() / 2) << "the second kernel did not start early";
+    }
+    EXPECT_EQ(stale_read_only, 0u) << "of " << early << " that had read the old words";
+    EXPECT_EQ(stale_cached, 0u);
+  }
+}
+
 std::vector<Candidate> own_candidates() {
   std::vector<Candidate> all;
   for (const Op& op : catalogue())
