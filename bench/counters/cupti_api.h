@@ -1,7 +1,8 @@
-// CUPTI, opened at run time, so that the program starts where it is absent: the functions that the counters call, under
-// their own names. Includes CUPTI's headers; for the *_cuda.cpp files of this folder only.
+// CUPTI, opened at run time, so that the program starts where it is absent: the functions that counters and traces
+// call, under their own names. Includes CUPTI's headers; for the *_cuda.cpp files of this folder only.
 #pragma once
 
+#include <cupti_activity.h>
 #include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
 #include <cupti_range_profiler.h>
@@ -34,6 +35,15 @@ struct Api {
   decltype(::cuptiRangeProfilerPopRange)* range_pop;
   decltype(::cuptiRangeProfilerDecodeData)* range_decode;
   decltype(::cuptiRangeProfilerGetCounterDataInfo)* range_data_info;
+
+  decltype(::cuptiActivityRegisterCallbacks)* activity_register_callbacks;
+  decltype(::cuptiActivityEnable)* activity_enable;
+  decltype(::cuptiActivityDisable)* activity_disable;
+  decltype(::cuptiActivityFlushAll)* activity_flush_all;
+  decltype(::cuptiActivityGetNextRecord)* next_record;
+  decltype(::cuptiActivityGetNumDroppedRecords)* activity_dropped;
+  decltype(::cuptiActivityPushExternalCorrelationId)* push_external_id;
+  decltype(::cuptiActivityPopExternalCorrelationId)* pop_external_id;
 };
 
 const Api& api();  // throws CountersUnavailable (no_cupti) with the loader's words

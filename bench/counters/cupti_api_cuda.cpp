@@ -39,6 +39,14 @@ Api load_api() {
   library.load("cuptiRangeProfilerPopRange", api.range_pop);
   library.load("cuptiRangeProfilerDecodeData", api.range_decode);
   library.load("cuptiRangeProfilerGetCounterDataInfo", api.range_data_info);
+  library.load("cuptiActivityRegisterCallbacks", api.activity_register_callbacks);
+  library.load("cuptiActivityEnable", api.activity_enable);
+  library.load("cuptiActivityDisable", api.activity_disable);
+  library.load("cuptiActivityFlushAll", api.activity_flush_all);
+  library.load("cuptiActivityGetNextRecord", api.next_record);
+  library.load("cuptiActivityGetNumDroppedRecords", api.activity_dropped);
+  library.load("cuptiActivityPushExternalCorrelationId", api.push_external_id);
+  library.load("cuptiActivityPopExternalCorrelationId", api.pop_external_id);
   return api;
 }
 
