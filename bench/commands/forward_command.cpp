@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "bench/commands/pipeline_common.h"
+#include "bench/commands/breakdown_common.h"
 
 namespace noisefloor {
 namespace {
@@ -15,6 +15,7 @@ using namespace pipeline;
 
 struct ForwardArguments {
   NetworkArguments network;
+  BreakdownArguments breakdown;
   std::string input, output;
 };
 
@@ -76,6 +77,7 @@ void upload_floats(OpenNetwork& open, ValueId id, const std::vector<float>& numb
 int forward(const ForwardArguments& arguments) {
   require_writable("--output", arguments.output);
   require_network(arguments.network.network);
+  check_breakdown(arguments.breakdown, arguments.network);
   const SafetensorsFile file(arguments.input);
   const FileTensor& x = require_tensor(file, arguments.input, "x", "images [n, channels, size, size]");
   if (x.shape.size() != 4 || x.shape[0] < 1)
@@ -111,6 +113,9 @@ int forward(const ForwardArguments& arguments) {
   throw_if_failed(open.executor->enqueue());
   open.platform->synchronize();
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  break_down(
+      arguments.breakdown, arguments.network, open, [&] { return open.executor->enqueue(); },
+      fmt::format("one call of {} images", n));
 
   std::vector<float> output(static_cast<std::size_t>(n * network.pixels() * network.out_channels));
   open.platform->download(output.data(), open.executor->data(network.output), output.size() * sizeof(float));
@@ -131,6 +136,7 @@ void add_forward_command(CLI::App& app, CommandResult result) {
   CLI::App* command = app.add_subcommand("forward", "One denoising call of a network on tensors of a safetensors file");
   auto arguments = std::make_shared<ForwardArguments>();
   add_network_options(*command, arguments->network);
+  add_breakdown_options(*command, arguments->breakdown);
   command
       ->add_option("--input", arguments->input,
                    "x [n, channels, size, size]; timesteps [n] (adm64) or sigma [n]; labels [n] where the weights are "

@@ -57,6 +57,11 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
       ->capture_default_str();
   command.add_flag("--strict", arguments.strict,
                    "Refuse problems that the plan does not name, rather than measure them");
+  command
+      .add_option("--programmatic", arguments.programmatic,
+                  "on: our kernels start while the one before ends, where the device can (sm_90 and newer); or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
 }
 
 OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options) {
@@ -76,6 +81,7 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
   const std::size_t free_before = open.platform->free_bytes();
   try {
     open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, plan);
+    open.executor->set_programmatic(arguments.programmatic == "on");
   } catch (const OutOfMemory& error) {
     std::size_t weights = 0;
     for (const Value& value : open.network->graph.values()) weights += value.source ? value.bytes() : 0;

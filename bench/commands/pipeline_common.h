@@ -13,8 +13,9 @@ namespace noisefloor {
 struct NetworkArguments {
   std::string network, weights, device, dtype, plan = "own";
   bool strict = false;
+  std::string programmatic = "on";
 };
-// Adds NETWORK, --weights, --device, --dtype, --plan and --strict.
+// Adds NETWORK, --weights, --device, --dtype, --plan, --strict and --programmatic.
 void add_network_options(CLI::App& command, NetworkArguments& arguments);
 
 // A platform with a network on it. The checkpoint decides whether the network is conditional.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "bench/commands/pipeline_common.h"
+#include "bench/commands/breakdown_common.h"
 #include "bench/pipeline/animation.h"
 #include "bench/pipeline/pictures.h"
 #include "bench/pipeline/sampling.h"
@@ -23,6 +23,7 @@ constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of l
 
 struct SampleArguments {
   NetworkArguments network;
+  BreakdownArguments breakdown;
   SamplingOptions options;
   std::string sampler = "edm_heun", schedule, out, strip, gif, tensor, labels;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
@@ -142,6 +143,7 @@ int sample(SampleArguments arguments) {
   require_writable("--out", arguments.out);
   if (!arguments.tensor.empty()) require_writable("--tensor", arguments.tensor);
   require_frames(arguments);
+  check_breakdown(arguments.breakdown, arguments.network);
   const std::int64_t batch =
       arguments.batch > 0 ? std::min(arguments.batch, arguments.count) : std::min<std::int64_t>(arguments.count, 64);
 
@@ -158,6 +160,15 @@ int sample(SampleArguments arguments) {
   const std::int64_t zoom = arguments.zoom > 0 ? arguments.zoom : std::max<std::int64_t>(1, 32 / network.size);
   if (!arguments.gif.empty()) require_gif_fits(arguments, network, columns, zoom);
   Sampler sampler(*open.platform, *open.executor, options);
+
+  if (arguments.breakdown.wanted()) {
+    std::vector<int> first_labels(static_cast<std::size_t>(batch));
+    std::copy_n(labels.begin(), batch, first_labels.begin());
+    sampler.prepare(first_labels);
+    break_down(
+        arguments.breakdown, arguments.network, open, [&] { return sampler.enqueue_first_step(); },
+        fmt::format("the first of {} steps of {}, {} images", options.steps, arguments.sampler, batch));
+  }
 
   Gathered gathered;
   const bool host = open.platform->description().is_host;
@@ -210,6 +221,7 @@ void add_sample_command(CLI::App& app, CommandResult result) {
   auto arguments = std::make_shared<SampleArguments>();
   SamplingOptions& options = arguments->options;
   add_network_options(*command, arguments->network);
+  add_breakdown_options(*command, arguments->breakdown);
   command->add_option("--sampler", arguments->sampler, "ddpm, ddim, edm_euler, edm_heun or dpmpp_2m")
       ->capture_default_str();
   command->add_option("--schedule", arguments->schedule,

@@ -52,13 +52,16 @@ void Runner::tune(std::span<void* const> pointers, void* workspace) {
   tuned_ = true;
 }
 
-Status Runner::launch(std::span<void* const> pointers, void* workspace, const void* prepared) const {
-  if (run_) return run_->launch(pointers, workspace, platform_->context());
-  return candidate_.variant->launch(problem_, dtype_, pointers, {workspace, prepared}, platform_->context());
+Status Runner::launch(std::span<void* const> pointers, void* workspace, const void* prepared, bool programmatic) const {
+  LaunchContext context = platform_->context();
+  if (run_) return run_->launch(pointers, workspace, context);
+  context.programmatic_launch = programmatic;
+  return candidate_.variant->launch(problem_, dtype_, pointers, {workspace, prepared}, context);
 }
 
 Executor::Executor(Platform& platform, const Network& network, const Checkpoint& checkpoint, const Plan& plan)
     : platform_(&platform), network_(&network), pointers_(network.graph.values().size(), nullptr) {
+  set_programmatic(true);
   const Graph& graph = network.graph;
   std::size_t workspace = 0;
   for (const Node& node : graph.nodes()) {
@@ -67,7 +70,7 @@ Executor::Executor(Platform& platform, const Network& network, const Checkpoint&
       runner =
           std::make_unique<Runner>(platform, *node.op, node.problem, node.dtype, plan(*node.op, node.dtype, node.text));
     workspace = std::max(workspace, runner->workspace_bytes());
-    steps_.push_back({runner.get(), &node, nullptr});
+    steps_.push_back({runner.get(), &node, nullptr, plan.warm_us(*node.op, node.dtype, node.text)});
   }
 
   const Placement placement = place(activation_lifetimes(graph, {network.output}));
@@ -132,10 +135,22 @@ void Executor::set_labels(std::span<const int> labels) {
   platform_->upload(pointers_[network_->labels], one_hot.data(), one_hot.size());
 }
 
+void Executor::set_programmatic(bool on) {
+  constexpr int kFirstCapability = 90;
+  programmatic_ = on && platform_->description().info.compute_capability >= kFirstCapability;
+}
+
 Status Executor::launch(const Step& step) {
   arguments_.clear();
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
-  return step.runner->launch(arguments_, workspace_.data(), step.prepared);
+  const auto enqueue = [&] { return step.runner->launch(arguments_, workspace_.data(), step.prepared, programmatic_); };
+  if (listener_ == nullptr) return enqueue();
+  const Node& node = *step.node;
+  listener_->before(
+      {node.op->name, node.name, node.text, to_string(node.dtype), step.runner->candidate().name, step.warm_us});
+  const Status status = enqueue();
+  listener_->after();
+  return status;
 }
 
 Status Executor::enqueue() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/pipeline/checkpoint.h"
+#include "bench/pipeline/launch_listener.h"
 #include "bench/pipeline/network.h"
 #include "bench/pipeline/plan.h"
 #include "bench/platform/platform.h"
@@ -23,7 +24,9 @@ class Runner {
   void prepare(std::span<void* const> pointers, void* prepared);
   // Baselines choose their algorithm; outputs are overwritten. Once, before any launch.
   void tune(std::span<void* const> pointers, void* workspace);
-  Status launch(std::span<void* const> pointers, void* workspace, const void* prepared) const;
+  // `programmatic`: LaunchContext::programmatic_launch; baselines are launched as without.
+  Status launch(std::span<void* const> pointers, void* workspace, const void* prepared,
+                bool programmatic = false) const;
   const Candidate& candidate() const { return candidate_; }
 
  private:
@@ -47,6 +50,13 @@ class Executor {
   void bind(ValueId id, void* data) { pointers_.at(id) = data; }
   // One label an image; guided networks get them behind a half without. Throws InvalidInput on one out of range.
   void set_labels(std::span<const int> labels);
+  // Whether launches of ours may overlap with the one before (programmatic dependent launch). On at first, where the
+  // device can. Sound because such kernels wait before they touch what others wrote or read, in arena or workspace.
+  void set_programmatic(bool on);
+  bool programmatic() const { return programmatic_; }
+  // Whom to tell of each launch, of a sampler's own too; null: nobody.
+  void listen(LaunchListener* listener) { listener_ = listener; }
+  LaunchListener* listener() const { return listener_; }
   // Enqueues every node on the platform's stream.
   Status enqueue();
 
@@ -59,6 +69,7 @@ class Executor {
     Runner* runner;
     const Node* node;
     void* prepared;
+    std::optional<double> warm_us;  // of the plan
   };
   Status launch(const Step& step);
   void load_weights(const Checkpoint& checkpoint);
@@ -72,6 +83,8 @@ class Executor {
   Buffer weights_, activations_, inputs_, workspace_;
   std::vector<Buffer> prepared_;
   std::size_t bytes_ = 0;
+  bool programmatic_ = false;
+  LaunchListener* listener_ = nullptr;
 };
 
 }  // namespace noisefloor::pipeline

@@ -48,7 +48,7 @@ double warm_time(Platform& platform, const CountedProblem& problem, const Candid
       why = "incorrect: " + verdict.reason;
       return -1;
     }
-    std::vector<double> times = platform.time_warm(bound.launch(), kTimings, kRepeats);
+    std::vector<double> times = platform.time_warm(bound.launch(/*overlapping=*/true), kTimings, kRepeats);
     std::nth_element(times.begin(), times.begin() + kTimings / 2, times.end());
     return times[kTimings / 2];
   } catch (const DeviceError& error) {
@@ -60,9 +60,9 @@ double warm_time(Platform& platform, const CountedProblem& problem, const Candid
   return -1;
 }
 
-// The fastest correct candidate of a pool; nullopt when none runs the problem.
+// The fastest correct candidate of a pool; nullopt when none runs the problem. `best_time` is 0 where it had no rival.
 std::optional<Candidate> fastest(Platform& platform, const CountedProblem& problem, Pool pool,
-                                 std::vector<std::string>& refusals) {
+                                 std::vector<std::string>& refusals, double& best_time) {
   std::vector<Candidate> able;
   for (const Candidate& candidate : candidates_of(*problem.op)) {
     if (!in_pool(candidate, pool, platform.description().is_host)) continue;
@@ -73,7 +73,6 @@ std::optional<Candidate> fastest(Platform& platform, const CountedProblem& probl
   }
   if (able.size() == 1 && able.front().baseline == nullptr) return able.front();
   std::optional<Candidate> best;
-  double best_time = 0;
   for (const Candidate& candidate : able) {
     std::string why;
     const double time = warm_time(platform, problem, candidate, why);
@@ -170,8 +169,9 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
   for (std::size_t i = 0; i < open.size(); ++i) {
     const CountedProblem& problem = *open[i];
     std::vector<std::string> refusals;
-    std::optional<Candidate> best = fastest(platform, problem, pool, refusals);
-    if (!best && pool == Pool::baseline) best = fastest(platform, problem, Pool::own, refusals);
+    double time = 0;
+    std::optional<Candidate> best = fastest(platform, problem, pool, refusals, time);
+    if (!best && pool == Pool::baseline) best = fastest(platform, problem, Pool::own, refusals, time);
     if (!best)
       throw InvalidInput(fmt::format("nothing here runs {} {} {}:\n  {}", problem.op->name, to_string(problem.dtype),
                                      problem.text, fmt::join(refusals, "\n  ")));
@@ -179,12 +179,18 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
       fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text, best->name);
     entries[key_of(problem)] = best->name;
     choices_[key_of(problem)] = *best;
+    if (time > 0) warm_us_[key_of(problem)] = time;
   }
   if (named && !open.empty()) write_back(options.source, entries);
 }
 
 const Candidate& Plan::operator()(const Op& op, DType dtype, const std::string& text) const {
   return choices_.at(key_of(op.name, to_string(dtype), text));
+}
+
+std::optional<double> Plan::warm_us(const Op& op, DType dtype, const std::string& text) const {
+  const auto time = warm_us_.find(key_of(op.name, to_string(dtype), text));
+  return time == warm_us_.end() ? std::nullopt : std::optional(time->second);
 }
 
 }  // namespace noisefloor::pipeline

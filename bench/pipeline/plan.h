@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "bench/measure/candidate.h"
@@ -26,9 +27,12 @@ class Plan {
   Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options);
 
   const Candidate& operator()(const Op& op, DType dtype, const std::string& text) const;
+  // The choice's warm time, where it was measured here; what a file names, or had no rival, was not.
+  std::optional<double> warm_us(const Op& op, DType dtype, const std::string& text) const;
 
  private:
   std::map<std::string, Candidate> choices_;
+  std::map<std::string, double> warm_us_;
 };
 
 }  // namespace noisefloor::pipeline

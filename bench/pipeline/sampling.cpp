@@ -209,6 +209,18 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
   return images;
 }
 
+void Sampler::prepare(std::span<const int> labels) {
+  if (executor_->network().classes > 0) executor_->set_labels(labels);
+  start(0);
+}
+
+Status Sampler::enqueue_first_step() {
+  current_ = newest_history_ = 0;
+  call_ = 0;
+  take_steps(0, 1, 0);
+  return success();
+}
+
 void Sampler::start(std::int64_t first_image) {
   const Network& network = executor_->network();
   const std::int64_t elements = network.pixels() * network.channels;
@@ -260,8 +272,7 @@ void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
   const std::size_t stride = static_cast<std::size_t>(2 * network.batch) * sizeof(float);
   void* const pointers[] = {latents_[current_].data(), static_cast<char*>(churn_levels_.data()) + step * stride,
                             latents_[1 - current_].data()};
-  Runner& ready = runner(*find_op("q_sample"), "churn", AnyProblem(problem));
-  throw_if_failed(ready.launch(pointers, nullptr, nullptr));
+  launch(*find_op("q_sample"), "churn", AnyProblem(problem), pointers);
   current_ = 1 - current_;
 }
 
@@ -281,8 +292,7 @@ void Sampler::update(std::size_t step, sampler_step::Half half, std::int64_t fir
     pointers.push_back(history_[newest_history_].data());
   }
   const char* choice = half == sampler_step::Half::first ? "first" : "second";
-  Runner& ready = runner(*find_op("sampler_step"), choice, AnyProblem(problem));
-  throw_if_failed(ready.launch(pointers, nullptr, nullptr));
+  launch(*find_op("sampler_step"), choice, AnyProblem(problem), pointers);
 }
 
 // The problem of any step: steps differ in number and first image alone, and share one choice of variant.
@@ -315,13 +325,20 @@ q_sample::Problem Sampler::churn_problem() const {
 void Sampler::choose(const Op& op, const std::string& choice, const AnyProblem& problem) {
   const std::string text = op.print(problem);
   const Plan plan(*platform_, {{&op, text, DType::fp32, 1}}, {});
-  choices_.emplace(choice, plan(op, DType::fp32, text));
+  choices_.emplace(choice, Choice{plan(op, DType::fp32, text), plan.warm_us(op, DType::fp32, text)});
 }
 
-Runner& Sampler::runner(const Op& op, const std::string& choice, const AnyProblem& problem) {
-  auto& ready = runners_[choice + "|" + op.print(problem)];
-  if (!ready) ready = std::make_unique<Runner>(*platform_, op, problem, DType::fp32, choices_.at(choice));
-  return *ready;
+void Sampler::launch(const Op& op, const std::string& choice, const AnyProblem& problem,
+                     std::span<void* const> pointers) {
+  const std::string text = op.print(problem);
+  const auto& [candidate, warm_us] = choices_.at(choice);
+  auto& runner = runners_[choice + "|" + text];
+  if (!runner) runner = std::make_unique<Runner>(*platform_, op, problem, DType::fp32, candidate);
+  LaunchListener* listener = executor_->listener();
+  if (listener != nullptr)
+    listener->before({op.name, "sampler." + choice, text, to_string(DType::fp32), candidate.name, warm_us});
+  throw_if_failed(runner->launch(pointers, nullptr, nullptr, executor_->programmatic()));
+  if (listener != nullptr) listener->after();
 }
 
 }  // namespace noisefloor::pipeline

@@ -57,6 +57,10 @@ class Sampler {
   // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, size, size,
   // channels].
   std::vector<float> run(std::span<const int> labels, std::int64_t first_image, const Observer& observer = {});
+  // For measuring the first step, again and again: prepare() sets labels and first noise, enqueue_first_step() enqueues
+  // what run() begins with. The latents that it leaves are of no use; run() starts anew.
+  void prepare(std::span<const int> labels);
+  Status enqueue_first_step();
   const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
 
  private:
@@ -68,13 +72,17 @@ class Sampler {
   q_sample::Problem churn_problem() const;
   sampler_step::Problem step_problem(sampler_step::Half half) const;
   void choose(const Op& op, const std::string& choice, const AnyProblem& problem);
-  Runner& runner(const Op& op, const std::string& choice, const AnyProblem& problem);
+  void launch(const Op& op, const std::string& choice, const AnyProblem& problem, std::span<void* const> pointers);
 
   Platform* platform_;
   Executor* executor_;
   SamplingOptions options_;
   std::vector<StepPlan> steps_;
-  std::map<std::string, Candidate> choices_;  // of solver halves and churn
+  struct Choice {
+    Candidate candidate;
+    std::optional<double> warm_us;
+  };
+  std::map<std::string, Choice> choices_;  // of solver halves and churn
   std::map<std::string, std::unique_ptr<Runner>> runners_;
   Buffer latents_[2], history_[2], rows_, second_rows_, churn_levels_, sigmas_, timesteps_;
   int current_ = 0, newest_history_ = 0;  // of the two buffers

@@ -1,5 +1,6 @@
 """Networks from the command line, on the host: pictures, tensors, and what is refused."""
 
+import csv
 import json
 import os
 import subprocess
@@ -96,6 +97,44 @@ def test_forward_in_bf16_is_near_fp32(tmp_path):
     assert outputs[0].shape == (2, 1, 8, 8)
     for output in outputs[1:]:
         assert np.linalg.norm(output - outputs[0]) < 2e-2 * np.linalg.norm(outputs[0])
+
+
+def breakdown_rows(file):
+    with open(file, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_forward_says_where_the_time_goes(tmp_path):
+    forward_input(tmp_path)
+    result = forward(tmp_path, "--breakdown", "--breakdown-csv", tmp_path / "breakdown.csv")
+    assert result.returncode == 0, result.stderr
+    assert "digits, one call of 2 images: medians of 3 calls" in result.stdout and "gaps" in result.stdout
+    rows = breakdown_rows(tmp_path / "breakdown.csv")
+    assert list(rows[0]) == ["op", "node", "problem", "variant", "kernels", "time_us", "gap_before_us"]
+    assert {"conv2d", "groupnorm", "gemm"} <= {row["op"] for row in rows} and {row["variant"] for row in rows} == {"host"}
+    assert all(float(row["time_us"]) > 0 and row["kernels"] == "0" for row in rows)
+    assert (tmp_path / "out.safetensors").is_file()
+
+
+def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path):
+    plain = sample(tmp_path, "--count", 2, "--steps", 3, name="plain")["images"]
+    result = run("sample", "digits", "--device", "host", "--count", 2, "--steps", 3, "--out", tmp_path / "grid.png", "--tensor",
+                 tmp_path / "grid.safetensors", "--breakdown-csv", tmp_path / "breakdown.csv")
+    assert result.returncode == 0, result.stderr
+    assert "the first of 3 steps of edm_heun, 2 images" in result.stdout
+    rows = breakdown_rows(tmp_path / "breakdown.csv")
+    assert [row["node"] for row in rows if row["op"] == "sampler_step"] == ["sampler.first", "sampler.second"]
+    assert len(rows) % 2 == 0  # two calls of the network, and two updates
+    np.testing.assert_array_equal(load_file(tmp_path / "grid.safetensors")["images"], plain)
+
+
+@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"),
+                                                 ("--breakdown-rows", "none", "is no run folder, it has no sweep.csv")])
+def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
+    forward_input(tmp_path)
+    result = forward(tmp_path, option, tmp_path / value)
+    assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert not (tmp_path / "out.safetensors").exists()
 
 
 def test_forward_is_what_pytorch_computes(tmp_path):

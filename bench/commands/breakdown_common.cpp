@@ -1,0 +1,63 @@
+#include "bench/commands/breakdown_common.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "bench/counters/kernel_trace.h"
+#include "bench/pipeline/breakdown_run.h"
+#include "reports/csv.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kTopNodes = 20;
+
+// The run folder whose rows are compared with: the one that was asked for, or where the plan comes from.
+std::optional<std::filesystem::path> folder_of_rows(const BreakdownArguments& arguments, const std::string& plan) {
+  if (!arguments.rows.empty()) return arguments.rows;
+  const auto folder = std::filesystem::path(plan).parent_path();
+  if (std::filesystem::is_regular_file(plan) && std::filesystem::is_regular_file(folder / "sweep.csv")) return folder;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
+  command.add_flag("--breakdown", arguments.table,
+                   "Print where the time goes, by op and by node: on a GPU from CUPTI's records, with launch gaps");
+  command.add_option("--breakdown-csv", arguments.csv,
+                     "Write it to this file too: op,node,problem,variant,kernels,time_us,gap_before_us");
+  command.add_option(
+      "--breakdown-rows", arguments.rows,
+      "Run folder whose warm times stand beside it (default: the folder of the plan, where it has rows)");
+}
+
+void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network) {
+  if (!arguments.wanted()) return;
+  if (!arguments.csv.empty()) require_writable("--breakdown-csv", arguments.csv);
+  if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
+    throw InvalidInput(fmt::format("--breakdown-rows {}: is no run folder, it has no sweep.csv", arguments.rows));
+  std::string why;
+  if (network.device == "host" || cuda_device_count(why) == 0) return;
+  try {
+    KernelTrace::require_library();
+  } catch (const CountersUnavailable& error) {
+    throw InvalidInput(fmt::format("--breakdown needs CUPTI's records: {}", error.what()));
+  }
+}
+
+void break_down(const BreakdownArguments& arguments, const NetworkArguments& network, OpenNetwork& open,
+                const Launch& enqueue, const std::string& what) {
+  if (!arguments.wanted()) return;
+  std::map<std::string, double> warm_times;
+  if (const auto folder = folder_of_rows(arguments, network.plan))
+    warm_times = pipeline::warm_times_of_rows(*folder, open.platform->description().name);
+  pipeline::Breakdown breakdown = pipeline::measure_breakdown(*open.platform, *open.executor, enqueue,
+                                                              fmt::format("{}, {}", open.network->name, what));
+  pipeline::use_rows(breakdown, warm_times);
+  if (!arguments.csv.empty()) write_atomically(arguments.csv, pipeline::breakdown_csv(breakdown));
+  fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,27 @@
+// --breakdown of the commands that run networks.
+#pragma once
+
+#include <string>
+
+#include "bench/commands/pipeline_common.h"
+
+namespace noisefloor {
+
+struct BreakdownArguments {
+  bool table = false;
+  std::string csv, rows;
+
+  bool wanted() const { return table || !csv.empty() || !rows.empty(); }
+};
+// Adds --breakdown, --breakdown-csv and --breakdown-rows.
+void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments);
+
+// Says what would keep a breakdown from being made, before anything is loaded or measured. Throws InvalidInput; also
+// where a GPU is to be traced and there is no CUPTI.
+void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network);
+
+// Measures, writes the file and prints the tables, where asked to. Throws what measure_breakdown does.
+void break_down(const BreakdownArguments& arguments, const NetworkArguments& network, OpenNetwork& open,
+                const Launch& enqueue, const std::string& what);
+
+}  // namespace noisefloor

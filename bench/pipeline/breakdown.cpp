@@ -1,0 +1,216 @@
+#include "bench/pipeline/breakdown.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "reports/csv.h"
+#include "reports/statistics.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+double microseconds(std::uint64_t from_ns, std::uint64_t to_ns) {
+  return to_ns >= from_ns ? static_cast<double>(to_ns - from_ns) / 1e3 : -static_cast<double>(from_ns - to_ns) / 1e3;
+}
+
+void add(Share& share, const Breakdown& breakdown, std::size_t launch) {
+  const LaunchTime& time = breakdown.together.launches[launch];
+  const LaunchLabel& label = breakdown.labels[launch];
+  ++share.launches;
+  share.kernels += breakdown.kernels[launch].size();
+  share.time_us += time.time_us;
+  share.gap_us += std::max(0.0, time.gap_us);
+  share.overlap_us += std::max(0.0, -time.gap_us);
+  share.alone_us += breakdown.alone.launches[launch].kernel_us;
+  if (!label.warm_us) return;
+  share.warm_us += *label.warm_us;
+  ++share.warm_launches;
+  share.time_of_warm_us += time.time_us + std::max(0.0, time.gap_us);
+}
+
+template <class Name>
+std::vector<Share> shares(const Breakdown& breakdown, const Name& name_of) {
+  std::vector<Share> all;
+  std::map<std::string, std::size_t> place;
+  for (std::size_t i = 0; i < breakdown.labels.size(); ++i) {
+    const LaunchLabel& label = breakdown.labels[i];
+    const auto [at, is_new] = place.try_emplace(name_of(label), all.size());
+    if (is_new) {
+      Share& share = all.emplace_back();
+      share.name = at->first;
+      share.variant = label.variant;
+      share.problem = label.problem;
+    }
+    add(all[at->second], breakdown, i);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Share& a, const Share& b) { return a.time_us > b.time_us; });
+  return all;
+}
+
+// "-" where no launch's time is known; "12.3 (5 of 7)" where some are.
+std::string warm_text(const Share& share) {
+  if (share.warm_launches == 0) return "-";
+  if (share.warm_launches == share.launches) return fmt::format("{:.1f}", share.warm_us);
+  return fmt::format("{:.1f} ({} of {})", share.warm_us, share.warm_launches, share.launches);
+}
+
+constexpr const char* kLine = "  {:<36} {:>8} {:>8} {:>10} {:>7} {:>8} {:>8} {:>10} {:>18}";
+
+std::string header_text(const char* first) {
+  return fmt::format(fmt::runtime(kLine), first, "launches", "kernels", "time us", "%", "gap us", "overlap", "alone us",
+                     "warm us") +
+         "\n";
+}
+
+std::string share_text(const Share& share, const Breakdown& breakdown) {
+  const double whole = breakdown.together.span_us;
+  return fmt::format(
+      fmt::runtime(kLine), share.name, share.launches, breakdown.host ? "-" : fmt::format("{}", share.kernels),
+      fmt::format("{:.1f}", share.time_us), fmt::format("{:.1f}", whole > 0 ? 100 * share.time_us / whole : 0),
+      fmt::format("{:.1f}", share.gap_us), breakdown.host ? "-" : fmt::format("{:.1f}", share.overlap_us),
+      breakdown.host ? "-" : fmt::format("{:.1f}", share.alone_us), warm_text(share));
+}
+
+std::string totals_text(const Breakdown& b) {
+  const Share all = total(b);
+  std::string text =
+      fmt::format("{}: medians of {} {}\n", b.title, b.runs, b.host ? "calls" : "replays of its CUDA graph");
+  const auto line = [&](const char* name, double us, const std::string& what) {
+    text += fmt::format("  {:<12} {:>12.1f} us  {}\n", name, us, what);
+  };
+  if (b.host) {
+    line("end to end", b.end_to_end_us, fmt::format("wall clock, {} launches", all.launches));
+  } else {
+    line("end to end", b.end_to_end_us,
+         fmt::format("without a trace; {:.1f} us from the first kernel's start to the last one's end with it",
+                     b.together.span_us));
+    line("kernels", all.time_us,
+         fmt::format("{} kernels of {} launches; what overlaps is counted once", all.kernels, all.launches));
+  }
+  line("gaps", all.gap_us, b.host ? "between launches" : "in which nothing ran");
+  if (!b.host) {
+    line("overlap", all.overlap_us, "by which launches started before all before them had ended");
+    line("alone", all.alone_us, "the kernels one after the other, without a graph and programmatic launch");
+  }
+  if (all.warm_launches > 0)
+    line("warm times", all.warm_us,
+         fmt::format("of {} of {} launches by themselves; here they take {:.1f} us with their gaps", all.warm_launches,
+                     all.launches, all.time_of_warm_us));
+  else
+    text += fmt::format("  {:<12} {:>12}     no launch's time by itself is known\n", "warm times", "-");
+  return text;
+}
+
+}  // namespace
+
+LaunchKernels kernels_of_launches(std::size_t launches, std::span<const DeviceActivity> activities) {
+  LaunchKernels kernels(launches);
+  std::uint64_t last = 0;
+  for (const DeviceActivity& activity : activities) {
+    if (!activity.tag)
+      throw std::runtime_error(fmt::format("breakdown: {} ran, and no launch of the pipeline made it", activity.name));
+    if (*activity.tag >= launches)
+      throw std::runtime_error(
+          fmt::format("breakdown: {} is of launch {}, and there are {}", activity.name, *activity.tag, launches));
+    if (*activity.tag < last)
+      throw std::runtime_error(fmt::format("breakdown: {} of launch {} started after kernels of launch {}",
+                                           activity.name, *activity.tag, last));
+    last = *activity.tag;
+    kernels[last].push_back(activity.name);
+  }
+  return kernels;
+}
+
+RunTime time_of_run(const LaunchKernels& kernels, std::span<const DeviceActivity> activities) {
+  std::size_t expected = 0;
+  for (const auto& names : kernels) expected += names.size();
+  if (expected != activities.size())
+    throw std::runtime_error(
+        fmt::format("breakdown: {} kernels ran in the recording, and {} launch by launch: they cannot be matched",
+                    activities.size(), expected));
+  RunTime run;
+  if (activities.empty()) {
+    run.launches.resize(kernels.size());
+    return run;
+  }
+  const std::uint64_t start = activities.front().start_ns;
+  std::uint64_t ended = start;  // all so far
+  std::size_t next = 0;
+  for (const auto& names : kernels) {
+    LaunchTime time;
+    for (std::size_t i = 0; i < names.size(); ++i, ++next) {
+      const DeviceActivity& activity = activities[next];
+      if (activity.name != names[i])
+        throw std::runtime_error(
+            fmt::format("breakdown: kernel {} of the recording is {}, and launch by launch it was {}: they cannot be "
+                        "matched",
+                        next, activity.name, names[i]));
+      if (i == 0) time.gap_us = microseconds(ended, activity.start_ns);
+      time.kernel_us += microseconds(activity.start_ns, activity.end_ns);
+      const std::uint64_t from = i == 0 ? std::max(ended, activity.start_ns) : ended;
+      const std::uint64_t to = std::max(ended, activity.end_ns);
+      time.time_us += microseconds(from, to);
+      ended = to;
+    }
+    run.launches.push_back(time);
+  }
+  run.span_us = microseconds(start, ended);
+  return run;
+}
+
+RunTime median_of_runs(std::span<const RunTime> runs) {
+  RunTime result;
+  std::vector<double> numbers(runs.size());
+  const auto median_by = [&](const auto& number_of) {
+    std::transform(runs.begin(), runs.end(), numbers.begin(), number_of);
+    return median(numbers);
+  };
+  result.span_us = median_by([](const RunTime& run) { return run.span_us; });
+  for (std::size_t i = 0; i < runs.front().launches.size(); ++i)
+    result.launches.push_back({median_by([&](const RunTime& run) { return run.launches.at(i).time_us; }),
+                               median_by([&](const RunTime& run) { return run.launches.at(i).gap_us; }),
+                               median_by([&](const RunTime& run) { return run.launches.at(i).kernel_us; })});
+  return result;
+}
+
+std::vector<Share> shares_by_op(const Breakdown& breakdown) {
+  return shares(breakdown, [](const LaunchLabel& label) { return label.op; });
+}
+
+std::vector<Share> shares_by_node(const Breakdown& breakdown) {
+  return shares(breakdown, [](const LaunchLabel& label) { return label.node; });
+}
+
+Share total(const Breakdown& breakdown) {
+  Share all;
+  for (std::size_t i = 0; i < breakdown.labels.size(); ++i) add(all, breakdown, i);
+  return all;
+}
+
+std::string breakdown_text(const Breakdown& breakdown, std::size_t top) {
+  std::string text = totals_text(breakdown) + "\n" + header_text("op");
+  for (const Share& share : shares_by_op(breakdown)) text += share_text(share, breakdown) + "\n";
+  const std::vector<Share> nodes = shares_by_node(breakdown);
+  const std::size_t shown = std::min(top, nodes.size());
+  text += "\n" + header_text(fmt::format("node ({} of {})", shown, nodes.size()).c_str());
+  for (std::size_t i = 0; i < shown; ++i)
+    text += fmt::format("{}  {} {}\n", share_text(nodes[i], breakdown), nodes[i].variant, nodes[i].problem);
+  return text;
+}
+
+std::string breakdown_csv(const Breakdown& breakdown) {
+  std::string text = "op,node,problem,variant,kernels,time_us,gap_before_us\n";
+  for (std::size_t i = 0; i < breakdown.labels.size(); ++i) {
+    const LaunchLabel& label = breakdown.labels[i];
+    const LaunchTime& time = breakdown.together.launches[i];
+    text += fmt::format("{},{},{},{},{},{:.3f},{:.3f}\n", quote_csv(label.op), quote_csv(label.node),
+                        quote_csv(label.problem), quote_csv(label.variant), breakdown.kernels[i].size(), time.time_us,
+                        time.gap_us);
+  }
+  return text;
+}
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,71 @@
+// Where the time of a call of a network goes: records of what ran on the device, made into times by node and by op.
+// Pure functions of records; bench/pipeline/breakdown_run.h makes the records.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/counters/kernel_trace.h"
+#include "bench/pipeline/launch_listener.h"
+
+namespace noisefloor::pipeline {
+
+// The kernels of each launch, by name; their number is the same in every run of one sequence of launches.
+using LaunchKernels = std::vector<std::vector<std::string>>;
+
+// From activities tagged with the number of their launch, in the order in which they started. Throws
+// std::runtime_error for one without a tag, with a tag that no launch has, or of a launch before the one that came
+// last.
+LaunchKernels kernels_of_launches(std::size_t launches, std::span<const DeviceActivity> activities);
+
+// Where the time of one run went. A launch's time begins where the one before has ended, or where its first kernel
+// starts, whichever is later, and ends with its last kernel: kernels that overlap are not counted twice, and times and
+// gaps above zero add up to the span.
+struct LaunchTime {
+  double time_us = 0;
+  double gap_us = 0;     // from the end of all before to its start; below zero where it started before they ended
+  double kernel_us = 0;  // its kernels' own durations, which overlap those of other launches
+};
+struct RunTime {
+  std::vector<LaunchTime> launches;
+  double span_us = 0;  // from the first start to the last end
+};
+// Matches activities to launches by order. Throws std::runtime_error where number or names are not those of `kernels`.
+RunTime time_of_run(const LaunchKernels& kernels, std::span<const DeviceActivity> activities);
+
+// Medians over runs: of each launch, and of the span.
+RunTime median_of_runs(std::span<const RunTime> runs);
+
+struct Breakdown {
+  std::string title;  // "digits, one call of 4 images"
+  std::vector<LaunchLabel> labels;
+  LaunchKernels kernels;     // on the host empty lists
+  RunTime together;          // as the pipeline runs them: replays of a recording
+  RunTime alone;             // one after the other; only kernel_us counts
+  std::size_t runs = 0;      // of each
+  double end_to_end_us = 0;  // of the recording, without a trace
+  bool host = false;         // wall clock, no kernels
+};
+
+// Sums over launches that share an op, or a node's name.
+struct Share {
+  std::string name, variant, problem;  // variant and problem of the first
+  std::size_t launches = 0, kernels = 0;
+  double time_us = 0, gap_us = 0, overlap_us = 0, alone_us = 0;
+  double warm_us = 0;             // of the launches whose time by themselves is known
+  std::size_t warm_launches = 0;  // that many
+  double time_of_warm_us = 0;     // time and gap of these
+};
+std::vector<Share> shares_by_op(const Breakdown& breakdown);    // most time first
+std::vector<Share> shares_by_node(const Breakdown& breakdown);  // likewise
+Share total(const Breakdown& breakdown);
+
+// Tables for stdout: totals, by op, and the `top` nodes that take most time.
+std::string breakdown_text(const Breakdown& breakdown, std::size_t top);
+// op,node,problem,variant,kernels,time_us,gap_before_us; a line for each launch, in order.
+std::string breakdown_csv(const Breakdown& breakdown);
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,153 @@
+#include "bench/pipeline/breakdown_run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "reports/statistics.h"
+#include "reports/sweep_csv.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr std::size_t kReplays = 11, kHostCalls = 3;
+constexpr int kWarmUps = 2;  // a graph's first replays upload it, and CUPTI's first records allocate
+
+std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+// Listens until it goes out of scope.
+class Listening {
+ public:
+  Listening(Executor& executor, LaunchListener& listener) : executor_(&executor) { executor.listen(&listener); }
+  ~Listening() { executor_->listen(nullptr); }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+ private:
+  Executor* executor_;
+};
+
+// A launch on the host has ended when it returns.
+class Stopwatch final : public LaunchListener {
+ public:
+  void before(const LaunchLabel& label) override {
+    labels.push_back(label);
+    launches.push_back({"", now_ns(), 0, std::nullopt});
+  }
+  void after() override { launches.back().end_ns = now_ns(); }
+  std::vector<LaunchLabel> labels;
+  std::vector<DeviceActivity> launches;
+};
+
+Breakdown measure_on_host(Executor& executor, const Launch& enqueue) {
+  Breakdown breakdown;
+  breakdown.host = true;
+  breakdown.runs = kHostCalls;
+  std::vector<RunTime> runs;
+  std::vector<double> calls_us;
+  for (std::size_t i = 0; i < kHostCalls; ++i) {
+    Stopwatch stopwatch;
+    const Listening listening(executor, stopwatch);
+    const std::uint64_t start = now_ns();
+    throw_if_failed(enqueue());
+    calls_us.push_back(static_cast<double>(now_ns() - start) / 1e3);
+    breakdown.labels = std::move(stopwatch.labels);
+    runs.push_back(time_of_run(LaunchKernels(breakdown.labels.size(), {""}), stopwatch.launches));
+  }
+  breakdown.kernels.resize(breakdown.labels.size());
+  breakdown.together = breakdown.alone = median_of_runs(runs);
+  breakdown.end_to_end_us = median(calls_us);
+  return breakdown;
+}
+
+// Tags what each launch makes with the launch's number.
+class Tagger final : public LaunchListener {
+ public:
+  explicit Tagger(KernelTrace& trace) : trace_(&trace) {}
+  void before(const LaunchLabel& label) override {
+    trace_->tag(labels.size());
+    labels.push_back(label);
+  }
+  void after() override { trace_->untag(); }
+  std::vector<LaunchLabel> labels;
+
+ private:
+  KernelTrace* trace_;
+};
+
+// Launch by launch, without overlap: whose each kernel is, and how long it takes by itself.
+void measure_alone(Executor& executor, const Launch& enqueue, KernelTrace& trace, Breakdown& breakdown) {
+  const bool programmatic = executor.programmatic();
+  executor.set_programmatic(false);
+  std::vector<RunTime> runs;
+  for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
+    Tagger tagger(trace);
+    const Listening listening(executor, tagger);
+    const auto activities = trace.collect_tagged([&] { throw_if_failed(enqueue()); });
+    if (i == 0) {
+      breakdown.labels = std::move(tagger.labels);
+      breakdown.kernels = kernels_of_launches(breakdown.labels.size(), activities);
+    }
+    if (i >= kWarmUps) runs.push_back(time_of_run(breakdown.kernels, activities));
+  }
+  breakdown.alone = median_of_runs(runs);
+  executor.set_programmatic(programmatic);
+}
+
+void measure_together(Platform& platform, const Launch& enqueue, KernelTrace& trace, Breakdown& breakdown) {
+  const auto recording = platform.record(enqueue);
+  std::vector<RunTime> runs;
+  for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
+    const auto activities = trace.collect([&] { recording->replay(); });
+    if (i >= kWarmUps) runs.push_back(time_of_run(breakdown.kernels, activities));
+  }
+  breakdown.together = median_of_runs(runs);
+}
+
+}  // namespace
+
+Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title) {
+  Breakdown breakdown;
+  if (platform.description().is_host) {
+    breakdown = measure_on_host(executor, enqueue);
+  } else {
+    // Before the trace, which slows what follows it in this process.
+    breakdown.end_to_end_us = median(platform.time_warm(enqueue, static_cast<int>(kReplays), 1));
+    breakdown.runs = kReplays;
+    KernelTrace trace;
+    measure_alone(executor, enqueue, trace, breakdown);
+    measure_together(platform, enqueue, trace, breakdown);
+  }
+  breakdown.title = title;
+  return breakdown;
+}
+
+std::map<std::string, double> warm_times_of_rows(const std::filesystem::path& folder, const std::string& device) {
+  std::map<std::string, double> times;
+  std::string other;
+  try {
+    for (const SweepRow& row : read_sweep_csv(folder / "sweep.csv")) {
+      if (row.device != device)
+        other = row.device;
+      else if (row.status == Outcome::ok && row.time_warm_us)
+        times[row.key()] = *row.time_warm_us;
+    }
+  } catch (const std::runtime_error& error) {
+    throw InvalidInput(fmt::format("{} is no run folder: {}", folder.string(), error.what()));
+  }
+  if (times.empty())
+    throw InvalidInput(fmt::format("{} has no warm times of {}{}", folder.string(), device,
+                                   other.empty() ? "" : fmt::format(", but rows of {}", other)));
+  return times;
+}
+
+void use_rows(Breakdown& breakdown, const std::map<std::string, double>& warm_times) {
+  for (LaunchLabel& label : breakdown.labels)
+    if (const auto row = warm_times.find(label.key()); row != warm_times.end()) label.warm_us = row->second;
+}
+
+}  // namespace noisefloor::pipeline

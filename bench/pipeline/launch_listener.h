@@ -1,0 +1,24 @@
+// Who wants to know of each launch of a pipeline, around it: breakdowns.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace noisefloor::pipeline {
+
+// One launch: a node of the network, or one of the solver's own.
+struct LaunchLabel {
+  std::string op, node, problem, dtype, variant;
+  std::optional<double> warm_us;  // by itself, as the plan measured it or a sweep's row has it
+
+  std::string key() const { return op + "|" + problem + "|" + dtype + "|" + variant; }  // as SweepRow's
+};
+
+class LaunchListener {
+ public:
+  virtual ~LaunchListener() = default;
+  virtual void before(const LaunchLabel& label) = 0;
+  virtual void after() = 0;
+};
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,226 @@
+// Networks on the GPU: what programmatic dependent launch must not change, and our fastest variants in bf16 against the
+// naive ones in fp32.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "bench/counters/kernel_trace.h"
+#include "bench/pipeline/breakdown_run.h"
+#include "bench/pipeline/executor.h"
+#include "bench/pipeline/sampling.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+Platform& device() {
+  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
+  return *platform;
+}
+
+// Numbers of unit variance that depend on seed and place alone: a hash, since the large networks have 3e8 weights.
+float number(std::uint64_t seed, std::uint64_t place) {
+  std::uint64_t bits = (place + 1) * 0x9E3779B97F4A7C15u + seed;
+  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
+  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
+  bits ^= bits >> 31;
+  return (static_cast<float>(bits >> 40) / 0x1p23f - 1) * std::sqrt(3.0f);
+}
+
+// A checkpoint with every tensor that the network asks for: products keep the variance of what goes in, and norms and
+// biases are not the ones and zeros that would hide a mix-up.
+void write_random_weights(const std::filesystem::path& file, const Graph& graph) {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const Value& value : graph.values())
+    if (value.source) shapes[value.source->name] = value.source->file;
+  std::map<std::string, std::vector<float>> numbers;
+  std::vector<FileTensor> tensors;
+  std::uint64_t seed = 1;
+  for (const auto& [name, shape] : shapes) {
+    const auto count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    const bool norm = shape.size() == 1 && name.ends_with("weight");
+    const float deviation =
+        shape.size() == 1 ? 0.2f : 1 / std::sqrt(static_cast<float>(count) / static_cast<float>(shape[0]));
+    std::vector<float>& values = numbers[name];
+    values.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = (norm ? 1.0f : 0.0f) + deviation * number(seed, i);
+    tensors.push_back({name, safetensors_name(DType::fp32), shape, std::as_bytes(std::span(values))});
+    ++seed;
+  }
+  write_safetensors(file, tensors);
+}
+
+void write_naive_plan(const std::filesystem::path& file, const Graph& graph) {
+  std::ofstream stream(file);
+  stream << "op,dtype,problem,variant\n";
+  for (const CountedProblem& problem : count_problems(graph))
+    stream << problem.op->name << ',' << to_string(problem.dtype) << ",\"" << problem.text << "\",naive\n";
+}
+
+void set_inputs(Executor& executor) {
+  const Network& network = executor.network();
+  const auto put = [&](ValueId id, const std::vector<float>& numbers) {
+    device().upload(executor.data(id), numbers.data(), numbers.size() * sizeof(float));
+  };
+  std::vector<float> x(static_cast<std::size_t>(network.graph[network.x].elements()));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(99, i);
+  put(network.x, x);
+  const auto images = static_cast<std::size_t>(network.batch);
+  std::vector<float> levels(images);
+  for (std::size_t i = 0; i < images; ++i)
+    levels[i] = network.timesteps ? static_cast<float>((17 + 600 * i) % 1000) : 0.3f + 3.0f * static_cast<float>(i);
+  put(network.timesteps ? *network.timesteps : *network.sigma, levels);
+  if (network.classes == 0) return;
+  std::vector<int> labels(images);
+  for (std::size_t i = 0; i < images; ++i)
+    labels[i] = static_cast<int>((3 + 5 * i) % static_cast<std::size_t>(network.classes));
+  executor.set_labels(labels);
+}
+
+std::vector<float> output_of(const Executor& executor) {
+  const Network& network = executor.network();
+  std::vector<float> numbers(static_cast<std::size_t>(network.graph[network.output].elements()));
+  device().download(numbers.data(), executor.data(network.output), numbers.size() * sizeof(float));
+  return numbers;
+}
+
+// NaN in what the last replay wrote, so that a replay that writes nothing is seen.
+void poison_output(const Executor& executor) {
+  const Network& network = executor.network();
+  device().fill_bytes(executor.data(network.output), 0xFF, network.graph[network.output].bytes());
+}
+
+const std::filesystem::path kDigits = "bench/pipeline/weights/digits.safetensors";
+
+TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
+  if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
+  for (const std::int64_t batch : {1, 8, 64}) {
+    SCOPED_TRACE("batch " + std::to_string(batch));
+    const Network network = build_digits({.batch = batch});
+    const Checkpoint checkpoint(kDigits);
+    const Plan plan(device(), count_problems(network.graph), {});
+    Executor executor(device(), network, checkpoint, plan);
+    set_inputs(executor);
+    std::vector<std::vector<float>> outputs;
+    for (const bool programmatic : {false, true}) {
+      executor.set_programmatic(programmatic);
+      ASSERT_EQ(executor.programmatic(), programmatic);
+      const auto recording = device().record([&] { return executor.enqueue(); });
+      for (int replay = 0; replay < 20; ++replay) {
+        poison_output(executor);
+        // Two replays back to back: the second starts while the arena still holds the first one's activations.
+        recording->replay();
+        recording->replay();
+        device().synchronize();
+        outputs.push_back(output_of(executor));
+      }
+    }
+    for (const float value : outputs.front()) ASSERT_TRUE(std::isfinite(value));
+    for (std::size_t i = 1; i < outputs.size(); ++i)
+      EXPECT_EQ(outputs[i], outputs.front()) << "replay " << i % 20 << (i < 20 ? " without" : " with");
+  }
+}
+
+TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
+  if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
+  const Network network = build_digits({.batch = 16, .sampling = true});
+  const Checkpoint checkpoint(kDigits);
+  const Plan plan(device(), count_problems(network.graph), {});
+  Executor executor(device(), network, checkpoint, plan);
+  const std::vector<int> labels(16, 7);
+  for (const auto solver : {sampler_step::Solver::edm_heun, sampler_step::Solver::dpmpp_2m}) {
+    SamplingOptions options;
+    options.solver = solver;
+    options.churn = solver == sampler_step::Solver::edm_heun ? 10 : 0;
+    Sampler sampler(device(), executor, options);
+    executor.set_programmatic(false);
+    const std::vector<float> without = sampler.run(labels, 0);
+    executor.set_programmatic(true);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(sampler.run(labels, 0), without) << "run " << i;
+  }
+}
+
+TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
+  const Network network = build_digits({.batch = 8});
+  const Checkpoint checkpoint(kDigits);
+  for (const char* source : {"own", "baseline"}) {
+    SCOPED_TRACE(source);
+    const Plan plan(device(), count_problems(network.graph), {source, false});
+    Executor executor(device(), network, checkpoint, plan);
+    set_inputs(executor);
+    const bool programmatic = executor.programmatic();
+    Breakdown breakdown;
+    try {
+      breakdown = measure_breakdown(
+          device(), executor, [&] { return executor.enqueue(); }, "digits");
+    } catch (const CountersUnavailable& error) {
+      GTEST_SKIP() << error.what();
+    }
+    EXPECT_EQ(executor.programmatic(), programmatic);
+    EXPECT_EQ(executor.listener(), nullptr);
+    ASSERT_EQ(breakdown.labels.size(), network.graph.nodes().size());
+    for (std::size_t i = 0; i < breakdown.labels.size(); ++i) {
+      EXPECT_EQ(breakdown.labels[i].node, network.graph.nodes()[i].name);
+      EXPECT_GE(breakdown.kernels[i].size(), 1u) << breakdown.labels[i].node;
+      EXPECT_GT(breakdown.alone.launches[i].kernel_us, 0) << breakdown.labels[i].node;
+    }
+    const Share all = total(breakdown);
+    EXPECT_GT(breakdown.end_to_end_us, 0);
+    // Medians launch by launch, so not to the last digit.
+    EXPECT_NEAR((all.time_us + all.gap_us) / breakdown.together.span_us, 1, 0.1);
+    // Tracing adds to every gap of these short kernels.
+    EXPECT_GT(breakdown.together.span_us, 0.5 * breakdown.end_to_end_us);
+    EXPECT_LT(breakdown.together.span_us, 4 * breakdown.end_to_end_us);
+    std::printf("%s\n", breakdown_text(breakdown, 10).c_str());
+  }
+}
+
+class NetworkOnGpu : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, NetworkOnGpu, testing::Values("digits", "edm-cifar", "adm64"),
+                         [](const testing::TestParamInfo<const char*>& tested) {
+                           std::string name = tested.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_P(NetworkOnGpu, OwnVariantsInBf16AgreeWithNaiveOnesInFp32) {
+  constexpr std::int64_t kBatch = 2;
+  constexpr double kLimit = 2e-2;  // relative L2
+  if (device().description().info.compute_capability < 80) GTEST_SKIP() << "bf16 needs sm_80";
+  const NetworkInfo& info = require_network(GetParam());
+  const TemporaryFolder folder;
+  const Network exact = info.build({.batch = kBatch, .dtype = DType::fp32});
+  write_random_weights(folder / "weights.safetensors", exact.graph);
+  write_naive_plan(folder / "plan.csv", exact.graph);
+  const Checkpoint checkpoint(folder / "weights.safetensors");
+  const auto run = [&](const Network& network, const Plan& plan) {
+    Executor executor(device(), network, checkpoint, plan);
+    set_inputs(executor);
+    poison_output(executor);
+    device().record([&] { return executor.enqueue(); })->replay();
+    device().synchronize();
+    return output_of(executor);
+  };
+  const std::vector<float> expected =
+      run(exact, Plan(device(), count_problems(exact.graph), {(folder / "plan.csv").string(), /*strict=*/true}));
+  const Network rounded = info.build({.batch = kBatch, .dtype = DType::bf16});
+  const std::vector<float> found = run(rounded, Plan(device(), count_problems(rounded.graph), {}));
+  ASSERT_EQ(found.size(), expected.size());
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    error += std::pow(static_cast<double>(found[i]) - expected[i], 2);
+    norm += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  EXPECT_GT(norm, 0);
+  EXPECT_LE(std::sqrt(error / norm), kLimit);  // false of NaN, too
+  RecordProperty("relative_l2", std::to_string(std::sqrt(error / norm)));
+  std::printf("%s: relative L2 %.2e\n", info.name, std::sqrt(error / norm));
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline
