@@ -15,7 +15,11 @@ struct Selection {
   std::vector<std::string> variants;  // empty: all
   std::vector<std::string> kinds;     // empty: those of the platform
   std::vector<std::string> dtypes;
+  std::vector<std::string> whole_networks = {};  // of the op `network`, instead of `networks`; empty: as those
 };
+
+// The problems of the selection's networks, of all ops. Throws InvalidInput on names that nothing has.
+std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& problems, const Selection& selection);
 
 // In the order of the catalogue, then of the problems, then of the ladder. Throws InvalidInput with "did you mean" on
 // any name that nothing has.

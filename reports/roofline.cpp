@@ -30,6 +30,9 @@ bool of_another_program(const SweepRow& row) {
   return row.variant.rfind("torch_", 0) == 0;
 }
 
+// The op whose problems are whole networks: they run under a plan, and have no place in one.
+constexpr const char* kWholeNetwork = "network";
+
 }  // namespace
 
 CeilingRates read_ceiling_rates(const std::filesystem::path& file) {
@@ -162,7 +165,7 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
   std::string text = "op,dtype,problem,variant\n";
   std::vector<SweepRow> usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
-               [](const SweepRow& row) { return !of_another_program(row); });
+               [](const SweepRow& row) { return !of_another_program(row) && row.op != kWholeNetwork; });
   for (const SweepRow* row : fastest_rows(usable, false))
     text +=
         fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));

@@ -40,7 +40,7 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
 
 void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
                         const CeilingRates& ceilings);
-// Without rows of other programs (torch_*): a pipeline loads the plan.
+// Without rows of other programs (torch_*) and of whole networks: a pipeline loads the plan.
 void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows);
 
 // Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem),

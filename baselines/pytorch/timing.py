@@ -88,14 +88,17 @@ class Timer:
     def evict(self):
         torch.sum(self.evictor, 0, out=self.evicted)  # reads: leaves no dirty lines for the next launch to write back
 
-    def time(self, function, cap_s=TIME_CAP_S):
+    def time(self, function, cap_s=TIME_CAP_S, whole=False):
+        """`whole`: a call is hundreds of kernels. Enqueued one by one they would fill the launch queue, which then waits for the device; so
+        cold samples, too, are replays of a graph, of one call."""
         for _ in range(3):
             function()
         torch.cuda.synchronize()
         timing = Timing()
-        collect(self._cold_batch(function), self.clocks, timing, cap_s)
+        graph = self._capture(function, 1 if whole else GRAPH_LAUNCHES)
+        collect(self._cold_batch(graph.replay if whole else function), self.clocks, timing, cap_s)
         if not timing.throttled():
-            timing.warm_us = self._warm(function, cap_s)
+            timing.warm_us = self._warm(graph, 1 if whole else GRAPH_LAUNCHES, cap_s)
         return timing
 
     def _hold(self, seconds):
@@ -127,10 +130,13 @@ class Timer:
     def _cold_batch(self, function):
         return self._batch(function, self.evict, 0.002, 1)
 
-    def _warm(self, function, cap_s):
+    def _capture(self, function, launches):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for _ in range(GRAPH_LAUNCHES):
+            for _ in range(launches):
                 function()
-        samples, _ = sample_until_precise(self._batch(graph.replay, lambda: None, 0.001, GRAPH_LAUNCHES), cap_s)
+        return graph
+
+    def _warm(self, graph, launches, cap_s):
+        samples, _ = sample_until_precise(self._batch(graph.replay, lambda: None, 0.001, launches), cap_s)
         return samples

@@ -19,6 +19,7 @@ OF_OP = {
     "timestep_embedding": COMMON,
     "q_sample": COMMON,
     "edm_precondition": COMMON,
+    "network": COMMON,
 }
 OPS = tuple(OF_OP)
 VARIANTS = (*COMMON, *SDPA)

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "bench/commands/commands.h"
-#include "kernels/catalogue.h"
+#include "bench/ops.h"
 
 namespace noisefloor {
 
@@ -24,9 +24,9 @@ std::unique_ptr<Platform> open_platform(const std::string& device) {
 }
 
 const Op& require_op(const std::string& name) {
-  if (const Op* op = find_op(name)) return *op;
+  if (const Op* op = find_swept_op(name)) return *op;
   std::vector<std::string> names;
-  for (const Op& op : catalogue()) names.push_back(op.name);
+  for (const Op* op : swept_ops()) names.push_back(op->name);
   throw InvalidInput(fmt::format("unknown op '{}'{} (noisefloor list ops)", name, did_you_mean(name, names)));
 }
 

@@ -10,6 +10,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/measure/candidate.h"
+#include "bench/ops.h"
 #include "bench/problems/problem_files.h"
 
 namespace noisefloor {
@@ -20,21 +21,21 @@ struct ListArguments {
 };
 
 void list_ops(const std::regex& filter) {
-  for (const Op& op : catalogue()) {
-    if (!std::regex_search(op.name, filter)) continue;
+  for (const Op* op : swept_ops()) {
+    if (!std::regex_search(op->name, filter)) continue;
     std::vector<std::string> dtypes;
-    for (const DType dtype : op.dtypes) dtypes.push_back(to_string(dtype));
-    fmt::print("{}  ({})\n", op.name, fmt::join(dtypes, ", "));
-    for (const std::string& field : op.fields) fmt::print("  {}\n", field);
+    for (const DType dtype : op->dtypes) dtypes.push_back(to_string(dtype));
+    fmt::print("{}  ({})\n", op->name, fmt::join(dtypes, ", "));
+    for (const std::string& field : op->fields) fmt::print("  {}\n", field);
   }
 }
 
 void list_variants(const std::regex& filter) {
   fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", "op", "variant", "kind", "arch", "built");
-  for (const Op& op : catalogue())
-    for (const Candidate& candidate : candidates_of(op))
-      if (std::regex_search(op.name + "/" + candidate.name, filter))
-        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", op.name, candidate.name, to_string(candidate.kind),
+  for (const Op* op : swept_ops())
+    for (const Candidate& candidate : candidates_of(*op))
+      if (std::regex_search(op->name + "/" + candidate.name, filter))
+        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", op->name, candidate.name, candidate.kind_text(),
                    to_string(candidate.arch), candidate.built() ? "yes" : "no");
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bench/commands/commands.h"
+#include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 
 namespace noisefloor {

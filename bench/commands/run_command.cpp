@@ -37,7 +37,7 @@ struct Task {
 
 std::vector<Candidate> all_candidates(const Op& op, bool host) {
   std::vector<Candidate> all = candidates_of(op);
-  std::erase_if(all, [&](const Candidate& candidate) { return (candidate.kind == Kind::host) != host; });
+  std::erase_if(all, [&](const Candidate& candidate) { return !(host ? candidate.on_host() : candidate.on_gpu()); });
   return all;
 }
 
@@ -83,7 +83,7 @@ class Outputs {
   void take(Fixture& fixture) { latest_ = download_outputs(fixture, latest_bytes_); }
   void settle(const Case& test_case, const CaseResult& result) {
     const bool right = result.row.status == Outcome::ok || result.row.status == Outcome::throttled;
-    const bool own = test_case.candidate.kind != Kind::baseline;
+    const bool own = test_case.candidate.kind_text() != "baseline";
     if (!right || latest_.empty() || (has_own_ && !own)) return;
     has_own_ = own;
     kept_ = test_case;

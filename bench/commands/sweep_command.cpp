@@ -29,6 +29,9 @@ struct SweepArguments {
 
 // Small enough to be run often: one real network, and on a GPU the streaming cases that show its bandwidth.
 constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
+// Whole networks cost a GPU milliseconds. A host takes seconds for a call of ADM, so it has only the small one.
+constexpr const char* kDefaultWholeNetworks[] = {"adm64-b1", "adm64-b32", "digits-b1", "digits-b100"};
+constexpr const char* kDefaultWholeNetworksOfHosts[] = {"digits-b1", "digits-b100"};
 
 Selection selection_of(const SweepArguments& arguments, const std::vector<ProblemEntry>& problems, bool host) {
   Selection selection{split_list(arguments.ops), split_list(arguments.networks), split_list(arguments.variants),
@@ -36,9 +39,15 @@ Selection selection_of(const SweepArguments& arguments, const std::vector<Proble
   if (selection.dtypes.empty()) throw InvalidInput("--dtypes is empty");
   if (selection.networks.empty()) {
     const auto known = network_names(problems);
+    const auto add = [&](std::vector<std::string>& names, const char* name) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) names.emplace_back(name);
+    };
     for (const char* name : kDefaultNetworks)
-      if (std::find(known.begin(), known.end(), name) != known.end() && !(host && std::string(name) == "stream"))
-        selection.networks.push_back(name);
+      if (!(host && std::string(name) == "stream")) add(selection.networks, name);
+    for (const char* name : kDefaultWholeNetworks)
+      if (!host) add(selection.whole_networks, name);
+    for (const char* name : kDefaultWholeNetworksOfHosts)
+      if (host) add(selection.whole_networks, name);
   }
   return selection;
 }
@@ -95,7 +104,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
 // Every problem of the chosen networks, also of ops that this sweep leaves out.
 std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& problems, const Selection& selection) {
   std::vector<NetworkProblem> all;
-  for (const ProblemEntry& entry : in_networks(problems, selection.networks))
+  for (const ProblemEntry& entry : problems_of_networks(problems, selection))
     for (const auto& use : entry.uses) all.push_back({use.network, entry.op->name, entry.text, use.count});
   return all;
 }
@@ -169,6 +178,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
                      : arguments.counters == "require" ? CounterMode::require
                                                        : CounterMode::automatic;
   CaseRunner runner(*platform, &ceilings, options);
+  for (const auto& [key, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
   Sweep session(runner, folder, {arguments.budget, flags.repetitions});
@@ -187,11 +197,13 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       app.add_subcommand("sweep", "Verify and time variants and baselines over the problems of real networks");
   auto arguments = std::make_shared<SweepArguments>();
   command->add_option("--ops", arguments->ops, "Ops, comma-separated (default: all)");
-  command->add_option("--networks", arguments->networks,
-                      "Networks, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream)");
+  command->add_option(
+      "--networks", arguments->networks,
+      "Networks, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream; of whole networks\n"
+      "digits-b1 and digits-b100, on a GPU also adm64-b1 and adm64-b32)");
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
   command->add_option("--kinds", arguments->kinds,
-                      "host, naive, tiled, tensor_core, ptx, baseline (default: all that the device runs)");
+                      "host, naive, tiled, tensor_core, ptx, baseline, network (default: all that the device runs)");
   command->add_option("--dtypes", arguments->dtypes, "bf16, fp16, fp32")->capture_default_str();
   command->add_option(
       "--device", arguments->device,

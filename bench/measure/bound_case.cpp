@@ -11,10 +11,18 @@ constexpr unsigned char kGuardByte = 0xA5;
 
 }  // namespace
 
-BoundCase::BoundCase(Fixture& fixture, const Candidate& candidate) : fixture_(&fixture), candidate_(candidate) {
+BoundCase::BoundCase(Fixture& fixture, const Candidate& candidate, KnownTimes* known)
+    : fixture_(&fixture), candidate_(candidate) {
   Platform& platform = fixture.platform();
   const DeviceInfo& device = platform.description().info;
   if (candidate.baseline != nullptr) run_ = candidate.baseline->create(fixture.problem(), fixture.dtype(), device);
+  if (candidate.assembly != nullptr) {
+    KnownTimes nothing;
+    auto assembled = candidate.assembly->create(candidate.assembly->name, platform, fixture.problem(), fixture.dtype(),
+                                                known != nullptr ? *known : nothing);
+    assembled_ = assembled.get();
+    run_ = std::move(assembled);
+  }
   const std::size_t bytes =
       run_ ? run_->workspace_bytes() : candidate.variant->workspace_bytes(fixture.problem(), fixture.dtype(), device);
   if (bytes > 0) {
@@ -56,7 +64,16 @@ std::vector<std::pair<void*, std::size_t>> BoundCase::resident() const {
   auto ranges = fixture_->resident();
   if (workspace_.bytes() > 0) ranges.emplace_back(workspace_.data(), workspace_bytes());
   if (prepared_.bytes() > 0) ranges.emplace_back(prepared_.data(), prepared_.bytes());
+  if (assembled_ != nullptr)
+    for (const auto& range : assembled_->resident()) ranges.push_back(range);
   return ranges;
+}
+
+std::size_t BoundCase::own_bytes() const {
+  std::size_t bytes = 0;
+  if (assembled_ != nullptr)
+    for (const auto& range : assembled_->resident()) bytes += range.second;
+  return bytes;
 }
 
 bool BoundCase::workspace_overrun() {

@@ -1,4 +1,5 @@
-// One way to compute an op: a variant of ours, or a vendor's baseline; both behind one interface.
+// One way to compute an op: a variant of ours, a vendor's baseline, or a whole network under a plan; all behind one
+// interface.
 #pragma once
 
 #include <memory>
@@ -6,25 +7,45 @@
 #include <vector>
 
 #include "baselines/baseline.h"
+#include "bench/measure/known_times.h"
+#include "bench/platform/platform.h"
 #include "kernels/core/op.h"
 
 namespace noisefloor {
 
+// A way that is put together on a platform from candidates of other ops, and chooses them by their times.
+class AssembledRun : public BaselineRun {
+ public:
+  // Memory of its own, beside the tensors and the workspace, that launches touch.
+  virtual std::vector<std::pair<void*, std::size_t>> resident() const = 0;
+};
+struct Assembly {
+  const char* name;
+  const char* kind;  // of its rows: "network", or "baseline"
+  bool on_host;      // also; on a GPU always
+  std::unique_ptr<AssembledRun> (*create)(const char* name, Platform&, const AnyProblem&, DType, KnownTimes&);
+};
+
 struct Candidate {
   const Op* op = nullptr;
   std::string name;
-  Kind kind = Kind::baseline;
+  Kind kind = Kind::baseline;  // of an assembly too: it is none of our rungs
   Arch arch = Arch::any_gpu;
-  const AnyVariant* variant = nullptr;  // one of the two
+  const AnyVariant* variant = nullptr;  // one of the three
   const Baseline* baseline = nullptr;
+  const Assembly* assembly = nullptr;
 
-  bool built() const { return baseline != nullptr || variant->built; }
+  std::string kind_text() const { return assembly != nullptr ? assembly->kind : to_string(kind); }
+  bool built() const { return variant == nullptr || variant->built; }
+  bool on_host() const { return kind == Kind::host || (assembly != nullptr && assembly->on_host); }
+  bool on_gpu() const { return kind != Kind::host; }
   Support can_run(const AnyProblem& problem, DType dtype) const {
+    if (assembly != nullptr) return supported();
     return baseline != nullptr ? baseline->can_run(problem, dtype) : variant->can_run(problem, dtype);
   }
 };
 
-// An op's variants in the order of its ladder, then its baselines.
+// An op's variants in the order of its ladder, then its baselines; of networks, their plans.
 std::vector<Candidate> candidates_of(const Op& op);
 
 // A case of the sweep. `text` is the problem's canonical text.

@@ -48,6 +48,9 @@ class CaseRunner {
   CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options);
   ~CaseRunner();
 
+  // Times that networks' plans take rather than measure, beside those of the cases that ran here.
+  void know(const SweepRow& row) { known_.add(row); }
+
   // Never throws for what the case does wrong; the row's status says it.
   CaseResult run(const Case& test_case);
 
@@ -56,6 +59,7 @@ class CaseRunner {
 
  private:
   struct Clocks;
+  CaseResult measure(const Case& test_case);
   void time(const Case&, BoundCase&, CaseResult&);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
@@ -68,6 +72,7 @@ class CaseRunner {
   std::string counter_status_;
   std::string counter_message_;
   std::unique_ptr<Clocks> clocks_;
+  KnownTimes known_;
   // The fixture of the last problem: the candidates of one problem come one after another.
   std::string fixture_key_;
   std::unique_ptr<Fixture> fixture_;

@@ -2,7 +2,7 @@
 //
 // Small problems are compared with the host oracle in every element. Where the oracle is too slow for that, it computes
 // a sampled set of elements, and on a GPU every element is compared with the naive variant, itself held to the same
-// samples.
+// samples. A network is compared with itself in fp32 by the naive variants.
 #pragma once
 
 #include <map>
@@ -46,6 +46,7 @@ class Verifier {
     double rms;
   };
   void consult_oracle();
+  void consult_network();
   std::optional<std::string> compare_with_oracle(Verdict& verdict);
   std::optional<std::string> find_not_finite();
   std::optional<std::string> compare_with_naive();

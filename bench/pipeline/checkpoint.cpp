@@ -101,4 +101,9 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
   return bytes;
 }
 
+void Checkpoint::fill(Platform& platform, const Value& weight, void* data) const {
+  const std::vector<char> bytes = load(weight);
+  platform.upload(data, bytes.data(), bytes.size());
+}
+
 }  // namespace noisefloor::pipeline

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <vector>
 
-#include "bench/pipeline/network.h"
+#include "bench/pipeline/weights.h"
 #include "bench/safetensors.h"
 
 namespace noisefloor::pipeline {
 
-class Checkpoint {
+class Checkpoint final : public Weights {
  public:
   explicit Checkpoint(const std::filesystem::path& path) : path_(path), file_(path) {}
 
@@ -19,9 +19,10 @@ class Checkpoint {
   // not floating-point, or not finite, and tensors of the file that the network does not know. Constants that the
   // original code stores with its weights (resampling filters), and the augmentation inputs that sampling leaves zero,
   // are let pass.
-  void check(const Network& network) const;
+  void check(const Network& network) const override;
   // Values of a weight in the graph's layout and dtype; the checkpoint has been checked.
   std::vector<char> load(const Value& weight) const;
+  void fill(Platform& platform, const Value& weight, void* data) const override;
 
  private:
   std::filesystem::path path_;

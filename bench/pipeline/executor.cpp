@@ -59,7 +59,7 @@ Status Runner::launch(std::span<void* const> pointers, void* workspace, const vo
   return candidate_.variant->launch(problem_, dtype_, pointers, {workspace, prepared}, context);
 }
 
-Executor::Executor(Platform& platform, const Network& network, const Checkpoint& checkpoint, const Plan& plan)
+Executor::Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan)
     : platform_(&platform), network_(&network), pointers_(network.graph.values().size(), nullptr) {
   set_programmatic(true);
   const Graph& graph = network.graph;
@@ -88,7 +88,7 @@ Executor::Executor(Platform& platform, const Network& network, const Checkpoint&
     pointers_[id] = static_cast<char*>(inputs_.data()) + offset;
     offset += aligned(graph[id].bytes());
   }
-  load_weights(checkpoint);
+  load_weights(weights);
   bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes();
 
   for (Step& step : steps_) {
@@ -105,8 +105,8 @@ Executor::Executor(Platform& platform, const Network& network, const Checkpoint&
   platform.synchronize();
 }
 
-void Executor::load_weights(const Checkpoint& checkpoint) {
-  checkpoint.check(*network_);
+void Executor::load_weights(const Weights& weights) {
+  weights.check(*network_);
   const Graph& graph = network_->graph;
   std::size_t total = 0;
   for (const Value& value : graph.values())
@@ -115,10 +115,9 @@ void Executor::load_weights(const Checkpoint& checkpoint) {
   std::size_t offset = 0;
   for (ValueId id = 0; id < graph.values().size(); ++id) {
     if (!graph[id].source) continue;
-    const std::vector<char> bytes = checkpoint.load(graph[id]);
     pointers_[id] = static_cast<char*>(weights_.data()) + offset;
-    platform_->upload(pointers_[id], bytes.data(), bytes.size());
-    offset += aligned(bytes.size());
+    weights.fill(*platform_, graph[id], pointers_[id]);
+    offset += aligned(graph[id].bytes());
   }
 }
 
@@ -138,6 +137,16 @@ void Executor::set_labels(std::span<const int> labels) {
 void Executor::set_programmatic(bool on) {
   constexpr int kFirstCapability = 90;
   programmatic_ = on && platform_->description().info.compute_capability >= kFirstCapability;
+}
+
+std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
+  std::vector<std::pair<void*, std::size_t>> ranges;
+  const auto add = [&](const Buffer& buffer) {
+    if (buffer.bytes() > 0) ranges.emplace_back(buffer.data(), buffer.bytes());
+  };
+  for (const Buffer* buffer : {&weights_, &activations_, &inputs_, &workspace_}) add(*buffer);
+  for (const Buffer& buffer : prepared_) add(buffer);
+  return ranges;
 }
 
 Status Executor::launch(const Step& step) {

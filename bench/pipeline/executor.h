@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/launch_listener.h"
 #include "bench/pipeline/network.h"
 #include "bench/pipeline/plan.h"
+#include "bench/pipeline/weights.h"
 #include "bench/platform/platform.h"
 
 namespace noisefloor::pipeline {
@@ -43,7 +43,7 @@ class Executor {
  public:
   // Allocates everything that a run needs, loads and prepares the weights. Throws OutOfMemory that says how many bytes
   // what needs.
-  Executor(Platform& platform, const Network& network, const Checkpoint& checkpoint, const Plan& plan);
+  Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan);
 
   // The memory of an input, or of the output; bind() puts another in its place for the runs enqueued after it.
   void* data(ValueId id) const { return pointers_.at(id); }
@@ -62,7 +62,8 @@ class Executor {
 
   const Network& network() const { return *network_; }
   const Candidate& candidate(std::size_t node) const { return steps_.at(node).runner->candidate(); }
-  std::size_t bytes() const { return bytes_; }  // of device memory
+  std::size_t bytes() const { return bytes_; }                  // of device memory
+  std::vector<std::pair<void*, std::size_t>> resident() const;  // that memory
 
  private:
   struct Step {
@@ -72,7 +73,7 @@ class Executor {
     std::optional<double> warm_us;  // of the plan
   };
   Status launch(const Step& step);
-  void load_weights(const Checkpoint& checkpoint);
+  void load_weights(const Weights& weights);
 
   Platform* platform_;
   const Network* network_;

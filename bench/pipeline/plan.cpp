@@ -12,6 +12,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/verify.h"
+#include "bench/selection.h"
 #include "reports/csv.h"
 
 namespace noisefloor::pipeline {
@@ -27,10 +28,17 @@ std::string key_of(const CountedProblem& problem) {
   return key_of(problem.op->name, to_string(problem.dtype), problem.text);
 }
 
-enum class Pool { own, baseline, all };
+enum class Pool { own, baseline, all, naive };
+
+Pool pool_of(const std::string& source) {
+  if (source == "own") return Pool::own;
+  if (source == "baseline") return Pool::baseline;
+  return source == "naive" ? Pool::naive : Pool::all;
+}
 
 bool in_pool(const Candidate& candidate, Pool pool, bool host) {
   if ((candidate.kind == Kind::host) != host) return false;
+  if (pool == Pool::naive) return host || candidate.kind == Kind::naive;
   return pool == Pool::all || (candidate.baseline != nullptr) == (pool == Pool::baseline);
 }
 
@@ -39,53 +47,95 @@ std::optional<SweepRow> why_not(Platform& platform, const CountedProblem& proble
   return refused(test_case, platform.description(), platform.arch_text());
 }
 
-double warm_time(Platform& platform, const CountedProblem& problem, const Candidate& candidate, std::string& why) {
-  try {
-    Fixture fixture(platform, *problem.op, problem.op->parse(problem.text), problem.dtype, kSeed);
-    Verifier verifier(fixture);
-    BoundCase bound(fixture, candidate);
-    if (const Verdict verdict = verifier.verify(bound); !verdict.correct) {
-      why = "incorrect: " + verdict.reason;
-      return -1;
-    }
-    std::vector<double> times = platform.time_warm(bound.launch(/*overlapping=*/true), kTimings, kRepeats);
-    std::nth_element(times.begin(), times.begin() + kTimings / 2, times.end());
-    return times[kTimings / 2];
-  } catch (const DeviceError& error) {
-    if (error.lost()) throw;
-    why = error.what();
-  } catch (const std::exception& error) {  // a library's refusal, no memory: this candidate is out, others may do
-    why = error.what();
-  }
-  return -1;
-}
+// Times candidates of one problem, on the same tensors and against the same oracle.
+class Trial {
+ public:
+  Trial(Platform& platform, const CountedProblem& problem)
+      : platform_(&platform),
+        fixture_(platform, *problem.op, problem.op->parse(problem.text), problem.dtype, kSeed),
+        verifier_(fixture_) {}
 
-// The fastest correct candidate of a pool; nullopt when none runs the problem. `best_time` is 0 where it had no rival.
-std::optional<Candidate> fastest(Platform& platform, const CountedProblem& problem, Pool pool,
-                                 std::vector<std::string>& refusals, double& best_time) {
-  std::vector<Candidate> able;
-  for (const Candidate& candidate : candidates_of(*problem.op)) {
-    if (!in_pool(candidate, pool, platform.description().is_host)) continue;
-    if (const auto row = why_not(platform, problem, candidate))
-      refusals.push_back(candidate.name + ": " + row->reason);
-    else
-      able.push_back(candidate);
+  // One that takes more than twice `to_beat` is timed once.
+  KnownTimes::Entry time(const Candidate& candidate, std::optional<double> to_beat) {
+    BoundCase bound(fixture_, candidate);
+    if (const Verdict verdict = verifier_.verify(bound); !verdict.correct)
+      return {std::nullopt, "incorrect: " + verdict.reason};
+    const double once = platform_->time_warm(bound.launch(true), 1, 1).front();
+    if (to_beat && once > 2 * *to_beat) return {once, {}};
+    std::vector<double> times = platform_->time_warm(bound.launch(true), kTimings, kRepeats);
+    std::nth_element(times.begin(), times.begin() + kTimings / 2, times.end());
+    return {times[kTimings / 2], {}};
   }
-  if (able.size() == 1 && able.front().baseline == nullptr) return able.front();
-  std::optional<Candidate> best;
-  for (const Candidate& candidate : able) {
-    std::string why;
-    const double time = warm_time(platform, problem, candidate, why);
-    if (!(time > 0)) {
-      refusals.push_back(candidate.name + ": " + why);
-      continue;
+
+ private:
+  Platform* platform_;
+  Fixture fixture_;
+  Verifier verifier_;
+};
+
+struct Chosen {
+  Candidate candidate;
+  std::optional<double> warm_us;  // none where it had no rival
+};
+
+// Chooses the fastest correct candidate of a pool.
+class Chooser {
+ public:
+  Chooser(Platform& platform, Pool pool, KnownTimes& known) : platform_(&platform), pool_(pool), known_(&known) {}
+
+  // nullopt when none runs the problem; `refusals` says why.
+  std::optional<Chosen> choose(const CountedProblem& problem, std::vector<std::string>& refusals) {
+    std::vector<Candidate> able;
+    for (const Candidate& candidate : candidates_of(*problem.op)) {
+      if (!in_pool(candidate, pool_, platform_->description().is_host)) continue;
+      if (const auto row = why_not(*platform_, problem, candidate))
+        refusals.push_back(candidate.name + ": " + row->reason);
+      else
+        able.push_back(candidate);
     }
-    if (best && best_time <= time) continue;
-    best = candidate;
-    best_time = time;
+    if (able.size() == 1 && able.front().baseline == nullptr) return Chosen{able.front(), {}};
+    std::unique_ptr<Trial> trial;  // made where something is to be measured
+    std::optional<Chosen> best;
+    // Ladders have their best last: begun with it, the slow ones are recognised by one launch.
+    for (auto candidate = able.rbegin(); candidate != able.rend(); ++candidate) {
+      const KnownTimes::Entry entry = time(problem, *candidate, best ? best->warm_us : std::nullopt, trial);
+      if (!entry.warm_us) {
+        refusals.push_back(candidate->name + ": " + entry.why_not);
+        continue;
+      }
+      if (!best || *entry.warm_us < *best->warm_us) best = Chosen{*candidate, entry.warm_us};
+    }
+    return best;
   }
-  return best;
-}
+
+  int measured() const { return measured_; }
+
+ private:
+  KnownTimes::Entry time(const CountedProblem& problem, const Candidate& candidate, std::optional<double> to_beat,
+                         std::unique_ptr<Trial>& trial) {
+    const std::string key =
+        row_key({candidate, problem.op->parse(problem.text), problem.dtype, problem.text, std::string()});
+    if (const KnownTimes::Entry* entry = known_->find(key)) return *entry;
+    KnownTimes::Entry entry;
+    ++measured_;
+    try {
+      if (!trial) trial = std::make_unique<Trial>(*platform_, problem);
+      entry = trial->time(candidate, to_beat);
+    } catch (const DeviceError& error) {
+      if (error.lost()) throw;
+      entry.why_not = error.what();
+    } catch (const std::exception& error) {  // a library's refusal, no memory: this candidate is out, others may do
+      entry.why_not = error.what();
+    }
+    known_->add(key, entry);
+    return entry;
+  }
+
+  Platform* platform_;
+  Pool pool_;
+  KnownTimes* known_;
+  int measured_ = 0;
+};
 
 using Entries = std::map<std::string, std::string>;  // key -> variant
 
@@ -98,9 +148,9 @@ Entries read_plan(const std::filesystem::path& file) {
     for (const CsvLine& line : csv.lines)
       entries[key_of(line.fields[0], line.fields[1], line.fields[2])] = line.fields[3];
   } catch (const std::runtime_error& error) {
-    throw InvalidInput(
-        fmt::format("{} is no plan (own, baseline, fastest, or a file with the columns op,dtype,problem,variant): {}",
-                    file.string(), error.what()));
+    throw InvalidInput(fmt::format(
+        "{} is no plan (own, baseline, fastest, naive, or a file with the columns op,dtype,problem,variant): {}",
+        file.string(), error.what()));
   }
   return entries;
 }
@@ -130,7 +180,8 @@ void write_back(const std::filesystem::path& file, const Entries& entries) {
 }  // namespace
 
 Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options) {
-  const bool named = options.source != "own" && options.source != "baseline" && options.source != "fastest";
+  constexpr std::string_view kPools[] = {"own", "baseline", "fastest", "naive"};
+  const bool named = std::find(std::begin(kPools), std::end(kPools), options.source) == std::end(kPools);
   Entries entries;
   if (named) {
     entries = read_plan(options.source);
@@ -164,23 +215,27 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
                                    fmt::join(names, "\n  ")));
   }
 
-  const Pool pool = options.source == "own" ? Pool::own : options.source == "baseline" ? Pool::baseline : Pool::all;
-  const bool chatty = !platform.description().is_host;
+  const Pool pool = pool_of(options.source);
+  KnownTimes nothing;
+  KnownTimes& known = options.known != nullptr ? *options.known : nothing;
+  Chooser chooser(platform, pool, known), own(platform, Pool::own, known);
+  const bool chatty = !platform.description().is_host && pool != Pool::naive;
   for (std::size_t i = 0; i < open.size(); ++i) {
     const CountedProblem& problem = *open[i];
     std::vector<std::string> refusals;
-    double time = 0;
-    std::optional<Candidate> best = fastest(platform, problem, pool, refusals, time);
-    if (!best && pool == Pool::baseline) best = fastest(platform, problem, Pool::own, refusals, time);
+    std::optional<Chosen> best = chooser.choose(problem, refusals);
+    if (!best && pool == Pool::baseline) best = own.choose(problem, refusals);
     if (!best)
       throw InvalidInput(fmt::format("nothing here runs {} {} {}:\n  {}", problem.op->name, to_string(problem.dtype),
                                      problem.text, fmt::join(refusals, "\n  ")));
     if (chatty)
-      fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text, best->name);
-    entries[key_of(problem)] = best->name;
-    choices_[key_of(problem)] = *best;
-    if (time > 0) warm_us_[key_of(problem)] = time;
+      fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text,
+                 best->candidate.name);
+    entries[key_of(problem)] = best->candidate.name;
+    choices_[key_of(problem)] = best->candidate;
+    if (best->warm_us) warm_us_[key_of(problem)] = *best->warm_us;
   }
+  measured_ = chooser.measured() + own.measured();
   if (named && !open.empty()) write_back(options.source, entries);
 }
 

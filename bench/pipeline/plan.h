@@ -12,27 +12,33 @@
 
 namespace noisefloor::pipeline {
 
-// A choice per distinct problem: "own | baseline | fastest", or a file that `noisefloor roofline` wrote (plan.csv).
+// A choice per distinct problem: "own | baseline | fastest | naive", or a file that `noisefloor roofline` wrote
+// (plan.csv).
 class Plan {
  public:
   struct Options {
     std::string source = "own";
-    bool strict = false;  // refuse problems that the file does not name, instead of measuring them
+    bool strict = false;          // refuse problems that the file does not name, instead of measuring them
+    KnownTimes* known = nullptr;  // times to take rather than measure; what is measured is added
   };
   // own, fastest: of the candidates that run here and are correct on random data, the one whose warm time is shortest;
   // on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no vendor has the problem.
+  // naive: the naive variants, unmeasured; what networks are verified against. (On the host all are the host variants.)
   // A file's choices are taken as they are, those it lacks are measured (all candidates) and written back to it. Throws
   // InvalidInput for a file that is no plan, of another device (where env.json beside it says so), or with a variant
   // that this build or device cannot run; all of them at once.
   Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options);
 
   const Candidate& operator()(const Op& op, DType dtype, const std::string& text) const;
-  // The choice's warm time, where it was measured here; what a file names, or had no rival, was not.
+  // The choice's warm time, where it was measured here or known; what a file names, or had no rival, was not.
   std::optional<double> warm_us(const Op& op, DType dtype, const std::string& text) const;
+  // How many candidates had to be measured.
+  int measured() const { return measured_; }
 
  private:
   std::map<std::string, Candidate> choices_;
   std::map<std::string, double> warm_us_;
+  int measured_ = 0;
 };
 
 }  // namespace noisefloor::pipeline

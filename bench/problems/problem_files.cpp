@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 
+#include "bench/ops.h"
 #include "reports/csv.h"
 #include "reports/sweep_csv.h"
 
@@ -87,16 +88,16 @@ std::filesystem::path default_problem_folder() {
 std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
   std::vector<std::string> op_names;
-  for (const Op& op : catalogue()) op_names.push_back(op.name);
+  for (const Op* op : swept_ops()) op_names.push_back(op->name);
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
-    if (entry.path().extension() == ".csv" && find_op(name) == nullptr)
+    if (entry.path().extension() == ".csv" && find_swept_op(name) == nullptr)
       throw InvalidInput(
           fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
   }
   std::vector<ProblemEntry> problems;
-  for (const Op& op : catalogue())
-    if (const auto file = folder / (op.name + ".csv"); std::filesystem::exists(file)) load_file(file, op, problems);
+  for (const Op* op : swept_ops())
+    if (const auto file = folder / (op->name + ".csv"); std::filesystem::exists(file)) load_file(file, *op, problems);
   return problems;
 }
 

@@ -57,9 +57,12 @@ function networkTotals() {
   return totals;
 }
 
-// Over all ops of a network, for the choices that mix variants. An op that the run has no row of is missing whole.
-function wholeNetwork(network, totals) {
-  const all = networkProblems.filter((use) => use.network === network && lets("op", use.op)).length;
+// Over all ops of a network, for the choices that mix variants. An op that the run has no row of is missing whole. The op "network" is
+// the same work once more, run as one: it stands beside this sum, not in it.
+const kWholeNetwork = "network";
+function wholeNetwork(network, everything) {
+  const totals = everything.filter((total) => total.op !== kWholeNetwork);
+  const all = networkProblems.filter((use) => use.network === network && use.op !== kWholeNetwork && lets("op", use.op)).length;
   const dtypes = new Set(totals.map((total) => total.dtype));
   const ops = new Set(totals.map((total) => total.op));
   if (ops.size < 2) return [];

@@ -384,3 +384,29 @@ def test_crosscheck_puts_a_report_beside_a_row(problems, tmp_path):
     report.write_text("no report\n")
     broken = run("crosscheck", case, "--report", report, "--run", out)
     assert broken.returncode == 2 and "report.csv:1: no column 'ID'" in broken.stderr
+
+
+def test_networks_are_rows_of_a_sweep(tmp_path):
+    out = tmp_path / "run"
+    command = ["sweep", "--device", "host", "--ops", "network", "--networks", "digits-b1", "--out", out]
+    result = run(*command)
+    assert result.returncode == 0, result.stderr
+    [row] = rows(out)
+    assert (row["op"], row["problem"], row["variant"], row["kind"], row["status"]) == ("network", "name=digits,batch=1", "plan_own", "network", "ok")
+    assert row["networks"] == "digits-b1:1" and row["reason"].startswith("nodes:")
+    assert float(row["time_cold_us"]) > 0 and float(row["time_warm_us"]) > 0 and float(row["pct_of_roof"]) > 0
+    assert 0 < float(row["max_rel_error"]) <= float(row["tolerance"])
+    assert "1 cases are already in" in run(*command).stderr
+    assert run("roofline", out).returncode == 0
+    assert (out / "plan.csv").read_text() == "op,dtype,problem,variant\n"
+    gate = run("gate", "--baseline", out, "--candidate", out)
+    assert gate.returncode == 0, gate.stderr
+    assert "1" in gate.stdout and "network" in gate.stdout + (out / "sweep.csv").read_text()
+
+
+def test_networks_are_listed_with_what_they_cost():
+    [line] = run("list", "problems", "--ops", "network", "--networks", "adm64-b1", "--format", "json").stdout.splitlines()
+    problem = json.loads(line)
+    assert problem["fields"] == {"name": "adm64", "batch": "1"} and problem["filled"]["timesteps"] == [500]
+    assert 2.0e11 < problem["dtypes"]["bf16"]["flops"] < 2.2e11
+    assert problem["dtypes"]["bf16"]["l2_error"] == 0.02 and problem["dtypes"]["fp32"]["l2_error"] == 1e-4

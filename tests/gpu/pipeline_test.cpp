@@ -11,6 +11,7 @@
 
 #include "bench/counters/kernel_trace.h"
 #include "bench/pipeline/breakdown_run.h"
+#include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/sampling.h"
 #include "tests/support/temporary_folder.h"

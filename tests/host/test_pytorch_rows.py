@@ -55,11 +55,16 @@ def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **
                                "final_silu": 0},
         "q_sample": {"batch": 2, "elements": 1000, "noise": "given", "keep": 0},
         "edm_precondition": {"side": "input", "batch": 2, "elements": 100, "sigma_data": 0.5},
+        "network": {"name": "digits", "batch": 2},
     }[op]
     fields = {**base, **fields}
     extra = 4 if "attention" in op or op == "timestep_embedding" else 1  # these ops' own tolerances foresee more than one rounding
     costs = {name: {"flops": 2e6, "bytes": 1e6, "max_error": extra * error, "l2_error": min(extra, 2) * error}
              for name, error in TOLERANCE.items()}
+    if op == "network":
+        for name, cost in costs.items():
+            l2 = 1e-4 if name == "fp32" else 2e-2
+            cost.update(max_error=10 * l2, l2_error=l2)
     result = {"op": op, "problem": text, "networks": networks, "fields": fields, "dtypes": costs}
     if op == "sampler_step":
         row = list(COEFFICIENTS)
@@ -74,6 +79,8 @@ def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **
         result["normal"] = {"x": [0, 1.5]}
     if op == "q_sample":
         result["filled"] = {"levels": [0.8, 0.6, 0.3, 0.95]}
+    if op == "network":
+        result["filled"] = {"sigma": [0.7, 1.4]}
     if op == "edm_precondition":
         result["filled"] = {"sigma": [40.0, 0.1]}
     if op == "timestep_embedding":  # angles small enough for fp32
@@ -326,6 +333,7 @@ PROBLEMS = [
       for kind in ("sinusoidal", "fourier") for order in ("cos_sin", "sin_cos") for hidden in (0, 24)),
     ("q_sample", {}),
     *(("edm_precondition", {"side": side}) for side in ("input", "output")),
+    ("network", {}),
 ]
 
 
@@ -407,6 +415,26 @@ class Ops(unittest.TestCase):
                          one["scale_shift"].shape)
         self.assertTrue(torch.equal(op.build(packed)(one)[0], outputs[0]))
         self.assertTrue(torch.equal(op.reference(packed, one)[0], op.reference(apart, inputs)[0]))
+
+    def test_a_network_has_every_weight_and_a_wrong_one_is_caught(self):
+        parsed = problem("network")
+        for dtype in ("bf16", "fp32"):
+            op, inputs, _ = self.outputs(parsed, dtype)
+            parameters = dict(inputs["network"].named_parameters())
+            self.assertTrue(all(tensor.abs().max() > 0 for tensor in parameters.values()))
+            for name in ("model.enc.8x8_block0.conv1.weight", "model.dec.4x4_in0.proj.weight", "model.dec.8x8_aux_norm.weight", "model.map_label.weight"):
+                with self.subTest(dtype=dtype, weight=name):
+                    kept = parameters[name].clone()
+                    parameters[name].mul_(1.5)
+                    self.assertIn("error", self.judge(parsed, dtype, op.build(parsed)(inputs), op, inputs))
+                    parameters[name].copy_(kept)
+
+    def test_a_network_without_levels_is_refused(self):
+        parsed = dataclasses.replace(problem("network"), filled={})
+        with self.assertRaisesRegex(Unsupported, "no noise levels"):
+            self.outputs(parsed, "bf16")
+        with self.assertRaisesRegex(Unsupported, "unknown network 'digit'"):
+            self.outputs(problem("network", name="digit"), "bf16")
 
     def test_activations_differ_in_fp32(self):
         parsed = problem("gemm", act="gelu", m=64, n=64)
@@ -497,6 +525,22 @@ class Timing(unittest.TestCase):
         batches = iter(range(1, 1000))
         collect(lambda: [float(next(batches))] * 20, mock.Mock(read=lambda: (1980.0, next(answers))), result, 0, retry_s)
         return result
+
+    def test_a_whole_network_is_timed_as_one_graph(self):
+        from baselines.pytorch import timing
+
+        timer = timing.Timer.__new__(timing.Timer)
+        timer.clocks = mock.Mock(read=lambda: (1980.0, 0))
+        calls, captured = [], []
+        graph = mock.Mock(replay=lambda: calls.append("replay"))
+        timer._capture = lambda function, launches: captured.append(launches) or graph
+        timer._batch = lambda launch, prepare, hold_s, launches: lambda: (launch(), [1.0] * 20)[1]
+        with mock.patch.object(torch.cuda, "synchronize"):
+            timer.time(lambda: calls.append("call"), whole=True)
+            self.assertEqual((captured, calls), ([1], ["call"] * 3 + ["replay"] * 2))
+            calls.clear()
+            timer.time(lambda: calls.append("call"))
+        self.assertEqual((captured, calls), ([1, timing.GRAPH_LAUNCHES], ["call"] * 4 + ["replay"]))
 
     def test_throttled_batches_are_taken_again(self):
         result = self.collect([0x40, 0x08, 0x04], retry_s=5)

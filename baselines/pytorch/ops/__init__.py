@@ -6,8 +6,10 @@ make_inputs(problem, dtype, device, generator) -> dict of tensors; raises Unsupp
 build(problem) -> function(inputs) -> tuple of tensors, as a PyTorch user writes it; what eager runs and torch.compile compiles
 build_variant(problem, variant) -> the same, for the rows of an op that are neither eager nor compiled (variants.py); may raise Unsupported when
     called
-reference(problem, inputs) -> the result in fp64 from plain formulas of its own, not from build's; None where it is random
+reference(problem, inputs) -> the result in fp64 from plain formulas of its own, not from build's (of a whole network: its own in fp32); None
+    where it is random
 check(problem, inputs, outputs) -> str: what is wrong with a random result, or ""  (only where reference gives None)
+WHOLE = True, where a call is hundreds of kernels; then also prepare_compiler(), called before torch.compile
 """
 
 from baselines.pytorch.ops import (
@@ -20,6 +22,7 @@ from baselines.pytorch.ops import (
     gemm,
     groupnorm,
     layernorm,
+    network,
     q_sample,
     resample,
     sampler_step,
@@ -37,6 +40,7 @@ OPS = {
     "gemm": gemm,
     "groupnorm": groupnorm,
     "layernorm": layernorm,
+    "network": network,
     "q_sample": q_sample,
     "resample": resample,
     "sampler_step": sampler_step,

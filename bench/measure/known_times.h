@@ -1,0 +1,29 @@
+// Warm times of candidates that were verified, of the rows of a run and of what plans measured themselves: a plan takes
+// them rather than measure a second time.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "reports/sweep_csv.h"
+
+namespace noisefloor {
+
+class KnownTimes {
+ public:
+  struct Entry {
+    std::optional<double> warm_us;
+    std::string why_not;  // where there is no time: it cannot run here, or is wrong
+  };
+
+  // A row without a time says why there is none, unless another attempt may have one (`throttled`).
+  void add(const SweepRow& row);
+  void add(const std::string& key, Entry entry) { entries_[key] = std::move(entry); }
+  const Entry* find(const std::string& key) const;  // SweepRow::key(); null where nothing is known
+
+ private:
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace noisefloor

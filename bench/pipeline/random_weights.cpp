@@ -1,0 +1,34 @@
+#include <cmath>
+
+#include "bench/pipeline/weights.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr double kSpread = 0.1;  // of biases around 0, and of norms' gains around 1
+
+// FNV-1a: the same on every machine.
+std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325) {
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace
+
+void RandomWeights::fill(Platform& platform, const Value& weight, void* data) const {
+  const WeightSource& source = *weight.source;
+  // Parts of one weight in the checkpoint (ADM's scale and shift) get numbers of their own.
+  const std::uint64_t seed = hash_of(source.name) + static_cast<std::uint64_t>(source.first_row);
+  double mean = 0, deviation = kSpread;
+  if (source.layout == WeightSource::Layout::transposed) {
+    deviation = 1;  // an embedding table: one of its rows is the result
+  } else if (source.file.size() > 1) {
+    const std::int64_t fan_in = weight.elements() / weight.shape.front();
+    deviation = 1 / std::sqrt(static_cast<double>(fan_in));
+  } else if (source.name.ends_with("weight")) {
+    mean = 1;
+  }
+  platform.fill_normal(weight.dtype, data, weight.elements(), mean, deviation, seed);
+}
+
+}  // namespace noisefloor::pipeline

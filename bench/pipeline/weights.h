@@ -1,0 +1,28 @@
+// Where a network's weights come from: a checkpoint, or chance.
+#pragma once
+
+#include "bench/pipeline/network.h"
+#include "bench/platform/platform.h"
+
+namespace noisefloor::pipeline {
+
+class Weights {
+ public:
+  virtual ~Weights() = default;
+  // Throws InvalidInput where they are not this network's.
+  virtual void check(const Network& network) const = 0;
+  // Writes a weight's values, in the graph's layout and dtype, to the platform's memory.
+  virtual void fill(Platform& platform, const Value& weight, void* data) const = 0;
+};
+
+// Normal numbers of fixed seeds, for timing and for verification: what a network computes with them means nothing, but
+// every weight counts. A weight is the same numbers whatever the network's dtype and batch, up to rounding. Products
+// keep the variance of their inputs (deviation 1 / sqrt(fan-in)), norms scale by about 1, and nothing is zero: ADM's
+// and EDM's own initial values are zero in every block's last convolution, which would hide what stands before it.
+class RandomWeights final : public Weights {
+ public:
+  void check(const Network&) const override {}
+  void fill(Platform& platform, const Value& weight, void* data) const override;
+};
+
+}  // namespace noisefloor::pipeline
