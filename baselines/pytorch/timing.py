@@ -95,10 +95,11 @@ class Timer:
             function()
         torch.cuda.synchronize()
         timing = Timing()
-        graph = self._capture(function, 1 if whole else GRAPH_LAUNCHES)
+        launches = 1 if whole else GRAPH_LAUNCHES
+        graph = self._capture(function, launches) if whole else None
         collect(self._cold_batch(graph.replay if whole else function), self.clocks, timing, cap_s)
         if not timing.throttled():
-            timing.warm_us = self._warm(graph, 1 if whole else GRAPH_LAUNCHES, cap_s)
+            timing.warm_us = self._warm(graph or self._capture(function, launches), launches, cap_s)
         return timing
 
     def _hold(self, seconds):

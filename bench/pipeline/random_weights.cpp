@@ -17,7 +17,7 @@ std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce48422
 
 void RandomWeights::fill(Platform& platform, const Value& weight, void* data) const {
   const WeightSource& source = *weight.source;
-  // Parts of one weight in the checkpoint (ADM's scale and shift) get numbers of their own.
+  // Parts of one weight in the checkpoint get numbers of their own.
   const std::uint64_t seed = hash_of(source.name) + static_cast<std::uint64_t>(source.first_row);
   double mean = 0, deviation = kSpread;
   if (source.layout == WeightSource::Layout::transposed) {

@@ -18,7 +18,7 @@ SPREAD = 0.1  # of biases around 0, and of norms' gains around 1
 
 def roundings(problem, compiled):
     """The program's tolerance is of a whole network whose fusions round once. Eager rounds between any two functions, and on a GPU the mean and
-    rstd of norms: on the CPU adm64 is off by 1.4e-2, ours by half of that."""
+    rstd of norms: on the CPU adm64 is off by 1.4e-2 of the 2e-2."""
     return 1 if compiled else 2
 
 
