@@ -47,6 +47,17 @@ inline std::string to_string(Tampering tampering) {
   return "?";
 }
 
+inline double root_mean_square(Platform& platform, const TensorSpec& spec, const void* data) {
+  std::vector<char> bytes(spec.bytes());
+  platform.download(bytes.data(), data, bytes.size());
+  double squares = 0;
+  for (std::int64_t i = 0; i < spec.elements(); ++i) {
+    const double value = load_element(spec.dtype, bytes.data(), i);
+    squares += value * value;
+  }
+  return std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(1, spec.elements())));
+}
+
 // `right` with one output spoilt after each launch: the first, or the last for those that are about ends, so that ops
 // with several outputs have all of them shown to be checked. `fixture` must outlive it.
 inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, const Fixture& fixture) {
@@ -81,9 +92,8 @@ inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, co
     }
     platform.download(element.data(), data + place * size, static_cast<std::size_t>(size));
     const double value = load_element(spec.dtype, element.data(), 0);
-    // Six times what is allowed, relative to the value alone: the rms in the tolerance's definition is near 1 or below.
     const double allowed = fixture.op().tolerance(fixture.problem(), fixture.dtype()).max_error;
-    double spoilt = value + 6 * allowed * (std::abs(value) + 2);
+    double spoilt = value + 6 * allowed * (std::abs(value) + root_mean_square(platform, spec, data) + 1);
     if (tampering == Tampering::past_the_end || tampering == Tampering::before_the_start) spoilt = 1;
     if (tampering == Tampering::one_nan) spoilt = std::numeric_limits<double>::quiet_NaN();
     store_element(spec.dtype, element.data(), 0, spoilt);
