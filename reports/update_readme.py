@@ -13,22 +13,30 @@ ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- recorded:begin -->", "<!-- recorded:end -->"
 
 
+VENDOR = ("cublaslt", "cudnn")  # one of them an op
+TORCH = ("torch_eager", "torch_compile")
+
+
 def totals(rows: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
-    """One line per (network, op): cold and warm microseconds of the best own variant, cold ones of every baseline that has them all."""
+    """One line per (network, op): cold and warm microseconds of the best own variant, cold ones of every baseline that has them all. Whole
+    networks are lines of their plans."""
     ok = rows[rows["status"] == "ok"]
     lines = []
     for (network, op), needs in problems.groupby(["network", "op"], sort=False):
         timed = needs.merge(ok, on=["op", "problem"], suffixes=("", "_row"))
-        own = timed[timed["kind"] != "baseline"]
+        own = timed[~timed["kind"].isin(["baseline", "network"])]
         choices = {"ours": own.loc[own.groupby("problem")["time_cold_us"].idxmin()]}
-        choices |= dict(list(timed[timed["kind"] == "baseline"].groupby("variant", sort=False)))
-        line = {"network": network, "op": op, "problems": len(needs)}
-        for name, chosen in choices.items():
-            if chosen["problem"].nunique() == len(needs):  # a sum over fewer problems would be another figure
-                line[f"{name}, cold"] = (chosen["time_cold_us"] * chosen["count"]).sum()
-                if name == "ours":
-                    line["ours, warm"] = (chosen["time_warm_us"] * chosen["count"]).sum()
-        if "ours, cold" in line:
+        choices |= dict(list(timed[timed["kind"] == "network"].groupby("variant", sort=False)))
+        others = dict(list(timed[timed["kind"] == "baseline"].groupby("variant", sort=False)))
+        whole = {name: rows for name, rows in choices.items() if rows["problem"].nunique() == len(needs)}
+        for name, chosen in whole.items():  # a sum over fewer problems would be another figure
+            line = {"network": network, "op": op if name == "ours" else f"whole, {name}", "problems": len(needs)}
+            line["ours, cold"] = (chosen["time_cold_us"] * chosen["count"]).sum()
+            line["ours, warm"] = (chosen["time_warm_us"] * chosen["count"]).sum()
+            for column, names in {"library": VENDOR, **{name: (name,) for name in TORCH}}.items():
+                for other in (others[n] for n in names if n in others and others[n]["problem"].nunique() == len(needs)):
+                    line[f"{column}, cold"] = (other["time_cold_us"] * other["count"]).sum()
+                    line[f"{column}, warm"] = (other["time_warm_us"] * other["count"]).sum()
             lines.append(line)
     return pd.DataFrame(lines)
 
@@ -41,10 +49,11 @@ def markdown(recorded: Path) -> str:
     rows = pd.read_csv(recorded / "sweep.csv")
     environment = json.loads((recorded / "env.json").read_text())
     table = totals(rows[rows["dtype"] == "bf16"], pd.read_csv(recorded / "networks.csv"))
-    names = [c for c in table.columns if c not in ("network", "op", "problems")]
+    names = [f"{who}, {state}" for who in ("ours", "library", *TORCH) for state in ("cold", "warm") if f"{who}, {state}" in table]
     text = (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit "
             f"`{environment['commit']}`, bf16; microseconds of one forward pass (time x count over all of the network's problems), ours the "
-            "fastest own variant of each problem. Blank: this run does not have a row of that baseline for every problem.\n\n")
+            "fastest own variant of each problem, the library cuDNN or cuBLASLt. Blank: this run does not have a row of that baseline for every "
+            "problem.\n\n")
     text += "| network | op | problems | " + " | ".join(names) + " |\n"
     text += "|---|---|---:|" + "---:|" * len(names) + "\n"
     for _, line in table.iterrows():
