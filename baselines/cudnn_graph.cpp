@@ -113,7 +113,6 @@ struct Graph::State {
   };
   std::vector<std::function<int(Replica&)>> recipe;  // of every replica, in order
   std::vector<std::unique_ptr<Replica>> replicas;    // the first is there from the start
-  std::vector<std::string> avoided;
   std::vector<Plan> plans;
   std::size_t workspace = 0;
 
@@ -195,10 +194,6 @@ void Graph::output(int node, DType dtype, const Layout& layout) {
   });
 }
 
-void Graph::avoid(std::string configuration) {
-  state_->avoided.push_back(std::move(configuration));
-}
-
 void Graph::build(double budget_seconds) {
   const auto start = std::chrono::steady_clock::now();
   // An engine compiles its kernel in up to a second of one core, and cudnn-frontend builds the plans of one graph one
@@ -260,9 +255,6 @@ void Graph::build(double budget_seconds) {
     const bool known = std::any_of(state_->plans.begin(), state_->plans.end(),
                                    [&](const State::Plan& other) { return other.name == plan.name; });
     if (known) continue;  // the heuristics' modes overlap
-    if (std::any_of(state_->avoided.begin(), state_->avoided.end(),
-                    [&](const std::string& end) { return plan.name.ends_with(end); }))
-      continue;
     state_->workspace = std::max(state_->workspace, static_cast<std::size_t>(plan.workspace));
     state_->plans.push_back(std::move(plan));
   }

@@ -54,9 +54,6 @@ class Graph {
   // w [channels of dy, channels of the result, kh, kw], and `extents` those of the result.
   int transposed_convolution(int dy, int w, const ConvolutionPlace& place, const std::vector<std::int64_t>& extents);
   void output(int node, DType dtype, const Layout& layout);
-  // Leaves out an engine configuration that is known to break on this graph, by the end of its name: an illegal access
-  // by one of many candidates would cost the process its device.
-  void avoid(std::string configuration);
 
   // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guesses
   // first and several side by side, until `budget_seconds` are spent: an engine compiles its kernel when it is built,

@@ -10,8 +10,11 @@
 
 namespace noisefloor {
 
-std::vector<std::string> split_csv_line(std::string_view line) {
-  std::vector<std::string> fields(1);
+std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_columns) {
+  std::vector<std::string> fields;
+  // At once: an array that doubles as it grows would take many times the size of a line of commas.
+  fields.reserve(std::min(most_columns, static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1));
+  fields.emplace_back();
   bool quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
@@ -26,7 +29,7 @@ std::vector<std::string> split_csv_line(std::string_view line) {
         if (i + 1 < line.size() && line[i + 1] != ',') throw std::runtime_error("text after a closing quote");
       }
     } else if (c == ',') {
-      if (fields.size() == kMaxCsvColumns) throw std::runtime_error(fmt::format("over {} columns", kMaxCsvColumns));
+      if (fields.size() == most_columns) throw std::runtime_error(fmt::format("over {} columns", most_columns));
       fields.emplace_back();
     } else if (c == '"' && fields.back().empty()) {
       quoted = true;

@@ -9,8 +9,10 @@
 
 namespace noisefloor {
 
-// The fields of one line. Throws std::runtime_error on an unclosed quote or text after a closing one.
-std::vector<std::string> split_csv_line(std::string_view line);
+inline constexpr std::size_t kMaxCsvColumns = 256;  // far above any file of ours
+
+// The fields of one line. Throws std::runtime_error on an unclosed quote, text after a closing one or too many fields.
+std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_columns = kMaxCsvColumns);
 std::string quote_csv(const std::string& field);
 
 // Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be
@@ -25,7 +27,6 @@ struct CsvFile {
   std::vector<std::string> header;
   std::deque<CsvLine> lines;  // in pieces: one array would take many times the size of a file of short lines
 };
-inline constexpr std::size_t kMaxCsvColumns = 256;  // far above any file of ours
 // Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line
 // (no line end) is dropped when `drop_incomplete`. Lines end with LF or CR LF. Throws std::runtime_error naming file
 // and line.

@@ -29,6 +29,9 @@ constexpr std::array kByteUnits = {Unit{"byte", 1}, Unit{"Kbyte", 1e3}, Unit{"Mb
                                    Unit{"Tbyte", 1e12}};
 constexpr std::array kPercent = {Unit{"%", 1}};
 
+// A capture with sections has some hundreds: one for each metric.
+constexpr std::size_t kMostColumns = 2048;
+
 struct Wanted {
   const char* column;
   std::span<const Unit> units;
@@ -135,7 +138,7 @@ std::vector<NcuLaunch> parse_ncu_csv(std::string_view text) {
     if (line.empty() || (!columns && line.substr(0, 2) == "==")) continue;
     std::vector<std::string> fields;
     try {
-      fields = split_csv_line(line);
+      fields = split_csv_line(line, kMostColumns);
     } catch (const std::runtime_error& error) {
       refuse(number, "{}", error.what());
     }

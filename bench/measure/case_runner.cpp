@@ -335,6 +335,10 @@ void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
 
 void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
   if (options_.counters == CounterMode::off) return;
+  if (bound.many_kernels()) {  // a pass over hundreds of kernels for each group of metrics: over half a minute a row
+    row.counter_status = "not_collected";
+    return;
+  }
   try {
     RangeProfiler profiler(row_metrics());
     const Launch launch = bound.launch();
