@@ -44,7 +44,12 @@ std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, cons
                                 const std::map<std::string, ValueId>& inputs) {
   const Op* op = find_op(op_name);
   if (op == nullptr) throw std::logic_error(fmt::format("node {}: there is no op {}", name, op_name));
-  Node node{std::move(name), op, op->parse(text), {}, dtype, {}};
+  Node node{std::move(name), op, {}, {}, dtype, {}};
+  try {
+    node.problem = op->parse(text);
+  } catch (const InvalidInput& error) {  // a batch beyond what the op takes
+    throw InvalidInput(fmt::format("node {}: {} {}: {}", node.name, op_name, text, error.what()));
+  }
   node.text = op->print(node.problem);
   std::vector<ValueId> outputs;
   std::size_t used = 0;

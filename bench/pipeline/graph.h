@@ -56,8 +56,9 @@ class Graph {
   // One value per distinct (source, dtype), however often it is asked for.
   ValueId weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype);
   // A node, and values for its outputs. `inputs` binds the op's input tensors by their names; sizes and dtypes must
-  // agree. Throws std::logic_error naming the node when they do not: that is a mistake in a network's builder. Returns
-  // the outputs in the op's order.
+  // agree. Throws std::logic_error naming the node when they do not: that is a mistake in a network's builder. Throws
+  // InvalidInput naming the node where the op refuses the problem: the batch is too large. Returns the outputs in the
+  // op's order.
   std::vector<ValueId> add(std::string name, std::string_view op, const std::string& problem, DType dtype,
                            const std::map<std::string, ValueId>& inputs);
 

@@ -8,6 +8,8 @@ namespace {
 constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
 constexpr const char* kOperations[] = {"nearest_up2", "average_down2", "concat"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
+constexpr std::int64_t kMaxChannels = 65536;                // where pixels have neighbours
+constexpr std::int64_t kMaxConcatChannels = kMaxTotal / 2;  // a pixel may be a whole tensor: two of them in a row
 
 [[noreturn]] void refuse(const std::string& message) {
   throw InvalidInput("problem: " + message);
@@ -24,20 +26,23 @@ void Definition::fields(Problem& p, FieldVisitor& visit) {
   visit.integer("n", p.n, 1, 65535, 1);
   visit.integer("h", p.h, 1, 16384);
   visit.integer("w", p.w, 1, 16384);
-  visit.integer("channels", p.channels, 1, 65536);
-  visit.integer("skip_channels", p.skip_channels, 0, 65536, 0);
+  visit.integer("channels", p.channels, 1, kMaxConcatChannels);
+  visit.integer("skip_channels", p.skip_channels, 0, kMaxConcatChannels, 0);
 }
 
 void Definition::check(const Problem& p) {
   if (p.op == Operation::concat && p.skip_channels == 0)
-    refuse("field skip_channels is 0, its range with op=concat is 1 to 65536");
+    refuse("field skip_channels is 0, its range with op=concat is 1 to " + std::to_string(kMaxConcatChannels));
   if (p.op != Operation::concat && p.skip_channels != 0)
     refuse("field skip_channels is for op=concat, not " + std::string(kOperations[static_cast<int>(p.op)]));
+  if (p.op != Operation::concat && p.channels > kMaxChannels)
+    refuse("field channels is " + std::to_string(p.channels) + ", its range without op=concat is 1 to " +
+           std::to_string(kMaxChannels));
   if (p.op == Operation::average_down2 && (p.h % 2 != 0 || p.w % 2 != 0))
     refuse("fields h and w are " + std::to_string(p.h) + " and " + std::to_string(p.w) +
            "; op=average_down2 takes even ones");
-  // Widest first: n * out_h * out_w is at most 2^46, and times 2^17 channels fits 63 bits.
-  if (p.total() > kMaxTotal || p.n * p.h * p.w * p.channels > kMaxTotal)
+  // By division: n * out_h * out_w is at most 2^46, and times 2^33 channels would not fit 63 bits.
+  if (p.out_channels() > kMaxTotal / (p.n * p.out_h() * p.out_w()) || p.channels > kMaxTotal / (p.n * p.h * p.w))
     refuse("fields n, h, w and channels make more than 2^33 elements");
 }
 

@@ -2,7 +2,8 @@
 //
 //   nearest_up2    y[n, 2h, 2w, channels] with y[., i, j, .] = x[., i / 2, j / 2, .]
 //   average_down2  y[n, h / 2, w / 2, channels], the mean of each 2x2 block of x[n, h, w, channels]; h and w even
-//   concat         y[n, h, w, channels + skip_channels] = x and, behind its channels, skip[n, h, w, skip_channels]
+//   concat         y[n, h, w, channels + skip_channels] = x and, behind its channels, skip[n, h, w, skip_channels];
+//                  a pixel may be a whole tensor: n, h and w of 1 put two tensors in a row
 //
 // EDM's resampling filter [1, 1] is nearest_up2 one way and average_down2 the other.
 #pragma once

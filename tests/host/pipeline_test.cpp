@@ -100,6 +100,26 @@ TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
   }
 }
 
+TEST(Networks, AreBuiltGuidedForWholeBatches) {
+  for (const NetworkInfo& info : networks()) {
+    for (const std::int64_t batch : {6, 64, 1024}) {
+      const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
+      EXPECT_EQ(network.graph[network.output].elements(), 2 * batch * network.pixels() * network.channels) << info.name;
+    }
+  }
+}
+
+TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
+  try {
+    build_adm64({.batch = 65536, .sampling = true, .guided = true});
+    FAIL() << "131072 images were taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("node timestep_embedding: timestep_embedding batch=131072"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 using Shapes = std::map<std::string, long>;
 
 std::string shape_of(const std::string& text, const std::vector<std::string>& fields) {
@@ -126,15 +146,16 @@ Shapes shapes_in_files(const std::vector<ProblemEntry>& entries, const std::stri
   return shapes;
 }
 
-// EDM's attention ends in a product whose sum with the residual is scaled. Only conv2d has such a gain, so the networks ask
-// it for a 1x1 convolution where the files have a gemm.
+// EDM's attention ends in a product whose sum with the residual is scaled. Only conv2d has such a gain, so the networks
+// ask it for a 1x1 convolution where the files have a gemm.
 void count_scaled_products_as_gemm(const Graph& graph, Shapes& conv2d, Shapes& gemm) {
   for (const CountedProblem& problem : count_problems(graph)) {
     if (problem.op->name != "conv2d") continue;
     std::map<std::string, std::string> field;
     for (const KeyValue& pair : split_problem_text(problem.text)) field[pair.key] = pair.value;
     if (field["kernel"] != "1" || !field.contains("gain")) continue;
-    Shapes::iterator shape = conv2d.find(shape_of(problem.text, {"n", "h", "w", "cin", "cout", "kernel", "stride", "upsample"}));
+    Shapes::iterator shape =
+        conv2d.find(shape_of(problem.text, {"n", "h", "w", "cin", "cout", "kernel", "stride", "upsample"}));
     if ((shape->second -= problem.count) == 0) conv2d.erase(shape);
     const long m = std::stol(field["n"]) * std::stol(field["h"]) * std::stol(field["w"]);
     gemm["m=" + std::to_string(m) + ",n=" + field["cout"] + ",k=" + field["cin"] + ","] += problem.count;

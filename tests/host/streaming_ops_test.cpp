@@ -135,6 +135,24 @@ TEST(Resample, FormulasByHand) {
   expect_values(concat, "y", {1, 2, 8, 3, 4, 9});
 }
 
+TEST(Resample, ConcatenatesWholeTensorsAsOnePixel) {
+  HostData data = data_of("resample", "op=concat,h=1,w=1,channels=196608,skip_channels=196608");
+  ASSERT_TRUE(data.run_host().ok());
+  for (std::int64_t i = 0; i < 196608; ++i) {
+    ASSERT_EQ(data.get("y", i), data.get("x", i));
+    ASSERT_EQ(data.get("y", 196608 + i), data.get("skip", i));
+  }
+  // Not one element more than 2^33, whatever the other fields are; nothing overflows on the way.
+  EXPECT_NO_THROW(find_op("resample")->parse("op=concat,h=1,w=1,channels=4294967296,skip_channels=4294967296"));
+  EXPECT_NE(message_of("resample", "op=concat,n=2,h=1,w=1,channels=4294967296,skip_channels=1").find("more than 2^33"),
+            std::string::npos);
+  EXPECT_NE(message_of("resample", "op=concat,n=65535,h=16384,w=16384,channels=4294967296,skip_channels=4294967296")
+                .find("more than 2^33"),
+            std::string::npos);
+  EXPECT_NE(message_of("resample", "op=nearest_up2,h=1,w=1,channels=65537").find("without op=concat is 1 to 65536"),
+            std::string::npos);
+}
+
 TEST(TimestepEmbedding, OrdersAndSpacings) {
   HostData adm = data_of("timestep_embedding", "batch=1,channels=4,max_period=100");
   adm.set("t", {3});  // frequencies 1 and 1/10
@@ -226,6 +244,10 @@ TEST(StreamingOps, RungsSayWhatTheyNeed) {
   EXPECT_EQ(reason_of("resample", "tensor_core_sm80", "op=nearest_up2,h=2,w=2,channels=8", DType::bf16),
             not_applicable);
   EXPECT_EQ(reason_of("resample", "tensor_core_sm80", "op=average_down2,h=2,w=2,channels=8", DType::bf16), "");
+  EXPECT_EQ(reason_of("resample", "tiled", "op=concat,h=1,w=1,channels=786432,skip_channels=786432", DType::fp32), "");
+  EXPECT_NE(
+      reason_of("resample", "tiled", "op=concat,h=1,w=1,channels=4294967296,skip_channels=4294967296", DType::fp32),
+      "");
   EXPECT_EQ(reason_of("elementwise", "tiled", "op=nchw_to_nhwc,hw=7,channels=3", DType::bf16), "");
   EXPECT_NE(reason_of("elementwise", "ptx_sm90a", "op=nchw_to_nhwc,hw=7,channels=8", DType::bf16), "");
   EXPECT_NE(reason_of("elementwise", "tiled", "op=geglu,hw=2,channels=4", DType::bf16), "");  // 8 bytes a half row

@@ -96,7 +96,7 @@ Image Layers::concat(const std::string& name, const Image& x, const Image& skip)
 }
 
 ValueId twice(Graph& graph, ValueId x) {
-  const std::int64_t elements = graph[x].elements();  // a single pixel's channels, concatenated with themselves
+  const std::int64_t elements = graph[x].elements();  // of a single pixel, concatenated with itself
   return graph
       .add("twice", "resample", fmt::format("op=concat,n=1,h=1,w=1,channels={},skip_channels={}", elements, elements),
            graph[x].dtype, {{"x", x}, {"skip", x}})
