@@ -52,14 +52,15 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
   for (const ProblemEntry& entry : problems_of_networks(problems, selection)) {
     if (!selection.ops.empty() && !contains(selection.ops, entry.op->name)) continue;
     for (const DType dtype : entry.op->dtypes) {
-      if (!contains(selection.dtypes, to_string(dtype))) continue;
+      const ProblemEntry in_dtype = entry.in(dtype, contains(selection.dtypes, to_string(dtype)));
+      if (in_dtype.uses.empty()) continue;
       for (const Candidate& candidate : candidates_of(*entry.op)) {
         if (!selection.variants.empty() && !contains(selection.variants, candidate.name)) continue;
         if (!selection.kinds.empty() && !contains(selection.kinds, candidate.kind_text())) continue;
         // Unasked, a sweep of a GPU has no rows of the host's variants, and the other way round.
         const bool asked = !selection.variants.empty() || !selection.kinds.empty();
         if (!asked && !(host ? candidate.on_host() : candidate.on_gpu())) continue;
-        cases.push_back({candidate, entry.problem, dtype, entry.text, entry.networks()});
+        cases.push_back({candidate, entry.problem, dtype, entry.text, in_dtype.networks()});
       }
     }
   }

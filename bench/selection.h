@@ -14,7 +14,7 @@ struct Selection {
   std::vector<std::string> networks;  // {"all"}, or names
   std::vector<std::string> variants;  // empty: all
   std::vector<std::string> kinds;     // empty: those of the platform
-  std::vector<std::string> dtypes;
+  std::vector<std::string> dtypes;    // of the networks; problems with a dtype of their own are swept in that
   std::vector<std::string> whole_networks = {};  // of the op `network`, instead of `networks`; empty: as those
 };
 

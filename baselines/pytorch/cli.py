@@ -120,7 +120,8 @@ def _sweep(arguments):
         if not networks:
             problems = folder.of_networks(problems) if arguments.shard else folder.swept(problems)
         if not dtypes and not arguments.shard:  # a part may have no row of a dtype that others have
-            dtypes = sorted({dtype for _, _, dtype, _ in folder.done} & set(DTYPES))
+            asked = {(problem.op, problem.text) for problem in problems}  # some ends of networks are in fp32 whatever the network
+            dtypes = sorted({dtype for op, text, dtype, _ in folder.done if (op, text) in asked} & set(DTYPES))
         cases = order(problems, dtypes or ["bf16"], variants)
         part = {}
         if arguments.shard:

@@ -125,9 +125,12 @@ int list(const ListArguments& arguments) {
   for (const ProblemEntry& entry : problems) {
     if (!ops.empty() && std::find(ops.begin(), ops.end(), entry.op->name) == ops.end()) continue;
     if (!std::regex_search(entry.op->name + "/" + entry.text, filter)) continue;
-    if (arguments.format == "json")
-      print_json(entry);
-    else
+    if (arguments.format == "json") {
+      // For programs that sweep whole networks in one dtype: totals are of that, without the casts at their ends.
+      ProblemEntry swept = entry;
+      std::erase_if(swept.uses, [](const auto& use) { return use.dtype.has_value(); });
+      if (!swept.uses.empty()) print_json(swept);
+    } else
       fmt::print("{} {}  [{}]\n", entry.op->name, entry.text, entry.networks());
   }
   return kDone;

@@ -101,11 +101,13 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
   return kDone;
 }
 
-// Every problem of the chosen networks, also of ops that this sweep leaves out.
+// Every problem of the chosen networks, also of ops that this sweep leaves out. Totals are of one dtype: what a network
+// has in another whatever its own (the casts at its ends) is in plans, not in totals.
 std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& problems, const Selection& selection) {
   std::vector<NetworkProblem> all;
   for (const ProblemEntry& entry : problems_of_networks(problems, selection))
-    for (const auto& use : entry.uses) all.push_back({use.network, entry.op->name, entry.text, use.count});
+    for (const auto& use : entry.uses)
+      if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count});
   return all;
 }
 
@@ -204,7 +206,11 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
   command->add_option("--kinds", arguments->kinds,
                       "host, naive, tiled, tensor_core, ptx, baseline, network (default: all that the device runs)");
-  command->add_option("--dtypes", arguments->dtypes, "bf16, fp16, fp32")->capture_default_str();
+  command
+      ->add_option("--dtypes", arguments->dtypes,
+                   "bf16, fp16, fp32; what a network has in a dtype of its own (casts, preconditioning: column "
+                   "dtype of the problem files) is swept in that")
+      ->capture_default_str();
   command->add_option(
       "--device", arguments->device,
       "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "

@@ -1,6 +1,7 @@
 #include "bench/problems/problem_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -21,6 +22,16 @@ long parse_count(const std::string& text) {
   return count;
 }
 
+DType parse_dtype(const Op& op, const std::string& text) {
+  std::vector<std::string> names;
+  for (const DType dtype : op.dtypes) {
+    if (text == to_string(dtype)) return dtype;
+    names.emplace_back(to_string(dtype));
+  }
+  throw InvalidInput(
+      fmt::format("column 'dtype' is '{}', none of {}'s dtypes {}", text, op.name, fmt::join(names, ", ")));
+}
+
 void load_file(const std::filesystem::path& file, const Op& op, std::vector<ProblemEntry>& problems) {
   CsvFile csv;
   try {
@@ -36,13 +47,17 @@ void load_file(const std::filesystem::path& file, const Op& op, std::vector<Prob
   for (const CsvLine& line : csv.lines) {
     try {
       std::vector<KeyValue> pairs;
-      ProblemEntry::Use use{"", 0};
+      ProblemEntry::Use use{"", 0, {}};
       for (std::size_t i = 0; i < csv.header.size(); ++i) {
         if (csv.header[i] == "network")
           use.network = line.fields[i];
         else if (csv.header[i] == "count")
           use.count = parse_count(line.fields[i]);
-        else if (!line.fields[i].empty())  // an empty cell is the field's default
+        else if (line.fields[i].empty())  // the field's default; the network's dtype
+          continue;
+        else if (csv.header[i] == "dtype")
+          use.dtype = parse_dtype(op, line.fields[i]);
+        else
           pairs.push_back({csv.header[i], line.fields[i]});
       }
       if (use.network.empty() || use.network.find_first_of(";:,") != std::string::npos)
@@ -52,7 +67,8 @@ void load_file(const std::filesystem::path& file, const Op& op, std::vector<Prob
       const auto [place, is_new] = known.try_emplace(text, problems.size());
       if (is_new) problems.push_back({&op, std::move(problem), text, {}});
       auto& uses = problems[place->second].uses;
-      const auto same = std::find_if(uses.begin(), uses.end(), [&](const auto& u) { return u.network == use.network; });
+      const auto same = std::find_if(uses.begin(), uses.end(),
+                                     [&](const auto& u) { return u.network == use.network && u.dtype == use.dtype; });
       if (same == uses.end()) {
         uses.push_back(use);
         continue;
@@ -73,6 +89,12 @@ std::string ProblemEntry::networks() const {
   std::string list;
   for (const Use& use : uses) list += fmt::format("{}{}:{}", list.empty() ? "" : ";", use.network, use.count);
   return list;
+}
+
+ProblemEntry ProblemEntry::in(DType dtype, bool swept) const {
+  ProblemEntry cut = *this;
+  std::erase_if(cut.uses, [&](const Use& use) { return use.dtype ? *use.dtype != dtype : !swept; });
+  return cut;
 }
 
 std::filesystem::path default_problem_folder() {

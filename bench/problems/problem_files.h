@@ -1,7 +1,9 @@
-// The problems of real networks: bench/problems/<op>.csv, columns `network`, the op's fields, `count`.
+// The problems of real networks: bench/problems/<op>.csv, columns `network`, the op's fields, `count`, and
+// `dtype` where a network has the problem in one element type whatever its own.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +17,14 @@ struct ProblemEntry {
   std::string text;  // canonical
   struct Use {
     std::string network;
-    long count;  // per forward pass
+    long count;                  // per forward pass
+    std::optional<DType> dtype;  // none: the network's own, which the sweep chooses
   };
   std::vector<Use> uses;
 
   std::string networks() const;  // "adm64-b1:10;sd15-b2:2"
+  // With those uses only that are in `dtype`: `swept` says whether the networks themselves are.
+  ProblemEntry in(DType dtype, bool swept) const;
 };
 
 // The folder with problem files: `bench/problems` beside or above the running program. Throws InvalidInput when there

@@ -242,6 +242,9 @@ TEST(ProblemFiles, NameFileLineFieldAndRange) {
   EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3\n"), "gemm.csv:2: 4 columns, the header has 5");
   EXPECT_EQ(load_message("network,m,n,k\na,1,2,3\n"), "gemm.csv:1: needs one column 'count'");
   EXPECT_EQ(load_message("network,m,n,depth,count\na,1,2,3,1\n"), "gemm.csv:2: problem: field 'k' is missing");
+  EXPECT_EQ(load_message("network,m,n,k,dtype,count\na,1,2,3,fp32,1\na,1,2,3,,1\n"), "1 problems");
+  EXPECT_EQ(load_message("network,m,n,k,dtype,count\na,1,2,3,fp64,1\n"),
+            "gemm.csv:2: column 'dtype' is 'fp64', none of gemm's dtypes bf16, fp16, fp32");
   EXPECT_EQ(load_message(""), "gemm.csv: empty, no header line");
 }
 
@@ -271,6 +274,22 @@ TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {"naiv"}, {}, {"bf16"}}, true), InvalidInput);
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {"fast"}, {"bf16"}}, true), InvalidInput);
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {}, {"bf17"}}, true), InvalidInput);
+}
+
+TEST(Selection, HasProblemsWithADtypeOfTheirOwnInThat) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.csv") << "network,m,n,k,dtype,count\na,1,2,3,,4\na,4,5,6,fp32,2\nb,4,5,6,,1\n";
+  const auto problems = load_problems(temporary.path());
+  const auto rows = [&](std::vector<std::string> networks, std::vector<std::string> dtypes) {
+    std::set<std::string> list;
+    for (const Case& one : select_cases(problems, {{}, std::move(networks), {}, {}, std::move(dtypes)}, true))
+      list.insert(one.text + " " + to_string(one.dtype) + " " + one.networks);
+    return list;
+  };
+  using Rows = std::set<std::string>;
+  EXPECT_EQ(rows({"a"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 fp32 a:2"}));
+  EXPECT_EQ(rows({"all"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 bf16 b:1", "m=4,n=5,k=6 fp32 a:2"}));
+  EXPECT_EQ(rows({"all"}, {"fp32"}), (Rows{"m=1,n=2,k=3 fp32 a:4", "m=4,n=5,k=6 fp32 a:2;b:1"}));
 }
 
 }  // namespace
