@@ -6,6 +6,8 @@
 //   __device__ const void* at(int input, std::uint32_t vector) const;      the 16 bytes of an input
 //   __device__ void apply(std::uint32_t vector, const uint4 (&bits)[kInputs]) const;    computes, and stores results
 //
+// and, where another number of loads does better than kStreamUnroll's: static constexpr int kUnroll.
+//
 // stream() runs it from global memory, kernels/core/bulk_pipeline.cuh through shared memory.
 #pragma once
 
@@ -20,9 +22,12 @@ namespace noisefloor {
 inline constexpr int kStreamThreads = 256;
 // Independent loads of a thread before it needs the first: 64 to 96 bytes.
 template <class Map>
-inline constexpr int kStreamUnroll = Map::kInputs == 1  ? 4
-                                     : Map::kInputs < 4 ? 2
-                                                        : 1;
+consteval int stream_unroll() {
+  if constexpr (requires { Map::kUnroll; }) return Map::kUnroll;
+  return Map::kInputs == 1 ? 4 : Map::kInputs < 4 ? 2 : 1;
+}
+template <class Map>
+inline constexpr int kStreamUnroll = stream_unroll<Map>();
 
 template <class Map>
 __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_constant__ Map map) {

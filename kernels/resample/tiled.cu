@@ -5,7 +5,7 @@
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, multiplications in place of 64-bit
 // divisions, and nearest reads x once, not four times.
 //
-// Tile: 256 threads x 4 vectors (mean: 4). Shared memory: none.
+// Tile: 256 threads x 4 vectors (nearest and mean: 1, which is four accesses). Shared memory: none.
 //
 // Bound: memory traffic.
 //
