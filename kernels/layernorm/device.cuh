@@ -48,14 +48,6 @@ struct Moments {
   float mean, rstd;
 };
 
-// Sums of d = s - origin and of d^2, to the moments of the row.
-template <class T>
-__device__ __forceinline__ Moments finish_moments(const Arguments<T>& a, float origin, float sum, float squares) {
-  const float offset = sum * a.length_inverse;
-  const float variance = fmaxf(squares * a.length_inverse - offset * offset, 0.0f);
-  return {origin + offset, rsqrtf(variance + a.eps)};
-}
-
 // x, plus the residual where there is one.
 template <class T>
 __device__ __forceinline__ void sum_vector(const uint4& x, const uint4& residual, bool has_residual,
@@ -68,16 +60,20 @@ __device__ __forceinline__ void sum_vector(const uint4& x, const uint4& residual
   for (int i = 0; i < kVectorLanes<T>; ++i) s[i] += other[i];
 }
 
-// Normalises a vector of row `row` (below `rows`) and stores it, and the sum where that is an output.
+// Where vector `vector` of row `row` lies in x and y.
 template <class T>
-__device__ __forceinline__ void finish_vector(const Arguments<T>& a, const Moments& m, std::uint32_t row, int vector,
-                                              float (&s)[kVectorLanes<T>]) {
+__device__ __forceinline__ std::int64_t place_of(const Arguments<T>& a, std::uint32_t row, int vector) {
+  return (static_cast<std::int64_t>(row) * a.vectors + vector) * kVectorLanes<T>;
+}
+
+// From the deviations `s` of a vector of row `row` (below `rows`) to its y.
+template <class T>
+__device__ __forceinline__ void store_normalised(const Arguments<T>& a, float rstd, std::uint32_t row, int vector,
+                                                 float (&s)[kVectorLanes<T>]) {
   constexpr int kLanes = kVectorLanes<T>;
-  const std::int64_t place = (static_cast<std::int64_t>(row) * a.vectors + vector) * kLanes;
-  if (a.t.sum) store_vector<T, CacheHint::once>(static_cast<T*>(a.t.sum) + place, s);
   float first[kLanes], second[kLanes];
 #pragma unroll
-  for (int i = 0; i < kLanes; ++i) s[i] = (s[i] - m.mean) * m.rstd;
+  for (int i = 0; i < kLanes; ++i) s[i] *= rstd;
   if (a.t.gamma) {
     load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.gamma) + vector * kLanes, first);
     load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.beta) + vector * kLanes, second);
@@ -91,26 +87,37 @@ __device__ __forceinline__ void finish_vector(const Arguments<T>& a, const Momen
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) s[i] = s[i] * (1.0f + first[i]) + second[i];
   }
-  store_vector<T, CacheHint::once>(static_cast<T*>(a.t.y) + place, s);
+  store_vector<T, CacheHint::once>(static_cast<T*>(a.t.y) + place_of(a, row, vector), s);
 }
 
-// The row's first element, about which its moments are summed, so that a mean far off zero costs no bits. `load(v, s)`
-// gives vector v of the row as floats.
-template <class T, int kTeam, class Load>
-__device__ __forceinline__ Moments row_moments(const Arguments<T>& a, float origin, int lane, const Load& load) {
-  float sum = 0, squares = 0;
-#pragma unroll 1
-  for (int v = lane; v < a.vectors; v += kTeam) {
-    float s[kVectorLanes<T>];
-    load(v, s);
+// The same from x (+ residual), which leaves as well where the sum is an output.
+template <class T>
+__device__ __forceinline__ void finish_vector(const Arguments<T>& a, const Moments& m, std::uint32_t row, int vector,
+                                              float (&s)[kVectorLanes<T>]) {
+  if (a.t.sum) store_vector<T, CacheHint::once>(static_cast<T*>(a.t.sum) + place_of(a, row, vector), s);
 #pragma unroll
-    for (const float value : s) {
-      const float d = value - origin;
-      sum += d;
-      squares += d * d;
+  for (float& value : s) value -= m.mean;
+  store_normalised(a, m.rstd, row, vector, s);
+}
+
+// In two passes over the row, wherever it is: squares about any one element of it lose digits where that element is an
+// outlier. `load(v, s)` gives vector v of the row as floats.
+template <class T, int kTeam, class Load>
+__device__ __forceinline__ Moments row_moments(const Arguments<T>& a, int lane, const Load& load) {
+  const auto for_each = [&](const auto& add) {
+#pragma unroll 1
+    for (int v = lane; v < a.vectors; v += kTeam) {
+      float s[kVectorLanes<T>];
+      load(v, s);
+#pragma unroll
+      for (const float value : s) add(value);
     }
-  }
-  return finish_moments(a, origin, team_sum<kTeam>(sum), team_sum<kTeam>(squares));
+  };
+  float sum = 0, squares = 0;
+  for_each([&](float value) { sum += value; });
+  const float mean = team_sum<kTeam>(sum) * a.length_inverse;
+  for_each([&](float value) { squares += (value - mean) * (value - mean); });
+  return {mean, rsqrtf(team_sum<kTeam>(squares) * a.length_inverse + a.eps)};
 }
 
 // Calls run(integral_constant) with the team of a row.

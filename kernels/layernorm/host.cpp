@@ -1,6 +1,6 @@
 // layernorm on the host, in float on all cores: a row at a time, in chunks that stay in cache and loops that vectorise.
-// Moments are summed about the row's first element (in float within a chunk, in double across chunks), so that a mean
-// far off zero costs no bits.
+// Moments take two passes, in float within a chunk and in double across chunks: the mean, then the squares of the
+// deviations from it. (In one pass, about any element of the row, digits are lost where that element is an outlier.)
 #include <algorithm>
 #include <cmath>
 
@@ -24,29 +24,29 @@ void load_sum(DType dtype, const Tensors& t, std::int64_t begin, std::int64_t co
 
 void normalise_row(const Problem& p, DType dtype, const Tensors& t, std::int64_t row, Buffers& b) {
   const std::int64_t first = row * p.channels;
-  double sum = 0, squares = 0;
-  float origin = 0;
+  const double length = static_cast<double>(p.channels);
+  double total = 0;
   for (std::int64_t c = 0; c < p.channels; c += kHostChunk) {
     const std::int64_t count = std::min(kHostChunk, p.channels - c);
     load_sum(dtype, t, first + c, count, b);
-    if (c == 0) origin = b.s[0];
-    float part = 0, part_squares = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float d = b.s[i] - origin;
-      part += d;
-      part_squares += d * d;
-    }
-    sum += part;
-    squares += part_squares;
+    float part = 0;
+    for (std::int64_t i = 0; i < count; ++i) part += b.s[i];
+    total += part;
   }
-  const double length = static_cast<double>(p.channels);
-  const double offset = sum / length;
-  const auto mean = static_cast<float>(origin + offset);
-  const auto rstd = static_cast<float>(1 / std::sqrt(std::max(squares - sum * offset, 0.0) / length + p.eps));
+  const auto mean = static_cast<float>(total / length);
+  double squares = 0;
+  for (std::int64_t c = 0; c < p.channels; c += kHostChunk) {
+    const std::int64_t count = std::min(kHostChunk, p.channels - c);
+    if (p.channels > kHostChunk) load_sum(dtype, t, first + c, count, b);
+    float part = 0;
+    for (std::int64_t i = 0; i < count; ++i) part += (b.s[i] - mean) * (b.s[i] - mean);
+    squares += part;
+  }
+  const auto rstd = static_cast<float>(1 / std::sqrt(squares / length + p.eps));
   const std::int64_t image = row / p.rows_per_image() * p.channels;
   for (std::int64_t c = 0; c < p.channels; c += kHostChunk) {
     const std::int64_t count = std::min(kHostChunk, p.channels - c);
-    load_sum(dtype, t, first + c, count, b);
+    if (p.channels > kHostChunk) load_sum(dtype, t, first + c, count, b);
     if (t.sum != nullptr) store_floats(dtype, t.sum, first + c, count, b.s);
     for (std::int64_t i = 0; i < count; ++i) b.s[i] = (b.s[i] - mean) * rstd;
     if (p.affine) {

@@ -7,11 +7,12 @@
 // Tile: whole rows, about 16 KiB of x and as much of the residual, at least one; 256 threads in teams of 4 to 32 lanes,
 // a row each. Shared memory: 48 KiB of stages, or two stages of one row each. Registers: at most 72.
 //
-// Bound: memory traffic; about 100 instructions per 16 bytes are 60 % of the issue slots in that time.
+// Bound: memory traffic; about 110 instructions per 16 bytes are two thirds of the issue slots in that time,
+// and two reductions a row, one after the other, keep a team waiting while its tile's other rows go on.
 //
 // Requires: channels that are a multiple of 16 bytes; rows below 2^31; a row of x, and of the residual, that fit 96 KiB
 // together.
-// Numerics: fp32 sums about the row's first element.
+// Numerics: fp32; the mean, then the squares of the deviations from it, in a second pass over shared memory.
 // Source: original; PTX ISA, "cp.async.bulk".
 #include "kernels/core/bulk_pipeline.cuh"
 #include "kernels/layernorm/device.cuh"
@@ -61,9 +62,7 @@ struct RowWork {
         if (has_residual) other = ptx::load_shared_16(at + rows * row_bytes + v * 16);
         sum_vector<T>(bits, other, has_residual, s);
       };
-      float origin[kLanes];
-      load(0, origin);
-      const Moments moments = row_moments<T, kTeam>(a, origin[0], lane, load);
+      const Moments moments = row_moments<T, kTeam>(a, lane, load);
       if (base + team >= count) continue;
 #pragma unroll 1
       for (int v = lane; v < a.vectors; v += kTeam) {

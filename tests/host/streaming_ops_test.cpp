@@ -74,6 +74,18 @@ TEST(Layernorm, RowsOfAnImageShareItsScale) {
   expect_values(data, "y", {-1, 1, -1, 1, 3, 7, 3, 7});
 }
 
+// The outlier stands where a variance in one pass might take its origin.
+TEST(Layernorm, AnOutlierCostsNoDigits) {
+  for (const std::int64_t channels : {320, 9000}) {
+    HostData data = data_of("layernorm", "rows=2,channels=" + std::to_string(channels));
+    std::vector<double> x;
+    for (std::int64_t i = 0; i < 2 * channels; ++i) x.push_back(i % channels == 0 ? 1000 : data.get("x", i));
+    data.set("x", x);
+    ASSERT_TRUE(data.run_host().ok());
+    EXPECT_EQ(data.difference(), "") << channels << " channels";
+  }
+}
+
 TEST(Elementwise, FormulasByHand) {
   HostData add = data_of("elementwise", "op=add,channels=2,scale=0.5");
   add.set("a", {1, 2});
