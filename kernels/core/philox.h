@@ -44,14 +44,15 @@ NOISEFLOOR_HD std::uint64_t multiply_wide(std::uint32_t a, std::uint32_t b) {
 #endif
 }
 
-// Four 32-bit words for 128-bit counter `c`.
-NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, const PhiloxKeys& keys) {
+// Rounds kFirst to 9 on the words that those before them made.
+template <int kFirst>
+NOISEFLOOR_HD Philox4 philox4x32_rounds(Philox4 c, const PhiloxKeys& keys) {
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #elif !defined(__CUDACC__)
 #pragma GCC unroll 10
 #endif
-  for (int round = 0; round < 10; ++round) {
+  for (int round = kFirst; round < 10; ++round) {
     const std::uint64_t p0 = multiply_wide(0xD2511F53u, c.v[0]);
     const std::uint64_t p1 = multiply_wide(0xCD9E8D57u, c.v[2]);
     c = {{static_cast<std::uint32_t>(p1 >> 32) ^ c.v[1] ^ keys.k[round][0], static_cast<std::uint32_t>(p1),
@@ -60,6 +61,10 @@ NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, const PhiloxKeys& keys) {
   return c;
 }
 
+// Four 32-bit words for 128-bit counter `c`.
+NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, const PhiloxKeys& keys) {
+  return philox4x32_rounds<0>(c, keys);
+}
 NOISEFLOOR_HD Philox4 philox4x32_10(Philox4 c, std::uint64_t seed) {
   return philox4x32_10(c, philox_keys(seed));
 }

@@ -9,6 +9,8 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/core/image_noise.h"
+
 namespace noisefloor {
 namespace {
 
@@ -37,6 +39,15 @@ TEST(Normal, UniformIsInZeroToOne) {
   EXPECT_EQ(philox_uniform(0), 0x1p-33f);
   EXPECT_EQ(philox_uniform(0xffffffffu), 1.0f);
   EXPECT_EQ(philox_uniform(0x80000000u), 0.5f);
+}
+
+RC_GTEST_PROP(ImageNoise, GivesTheWordsOfTheStream,
+              (std::uint64_t seed, std::uint64_t image, std::uint32_t in_batch, std::uint32_t step,
+               std::uint32_t block)) {
+  const NoiseStream stream{philox_keys(seed), image, step};
+  const Philox4 expected = noise_words(stream, in_batch, block);
+  const Philox4 words = ImageNoise(stream, in_batch).words(stream, block);
+  for (std::size_t i = 0; i < 4; ++i) RC_ASSERT(words.v[i] == expected.v[i]);
 }
 
 void expect_near_exact(std::uint32_t word0, std::uint32_t word1) {
