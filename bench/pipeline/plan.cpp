@@ -4,16 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <tuple>
 
 #include "bench/measure/bound_case.h"
+#include "bench/measure/build_info.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/verify.h"
+#include "bench/pipeline/plan_file.h"
 #include "bench/selection.h"
-#include "reports/csv.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -21,11 +19,8 @@ namespace {
 constexpr int kTimings = 5, kRepeats = 10;
 constexpr std::uint64_t kSeed = 1;
 
-std::string key_of(const std::string& op, const std::string& dtype, const std::string& text) {
-  return op + "|" + dtype + "|" + text;
-}
 std::string key_of(const CountedProblem& problem) {
-  return key_of(problem.op->name, to_string(problem.dtype), problem.text);
+  return plan_key(problem.op->name, to_string(problem.dtype), problem.text);
 }
 
 enum class Pool { own, baseline, all, naive };
@@ -85,6 +80,7 @@ class Chooser {
 
   // nullopt when none runs the problem; `refusals` says why.
   std::optional<Chosen> choose(const CountedProblem& problem, std::vector<std::string>& refusals) {
+    out_of_memory_ = false;
     std::vector<Candidate> able;
     for (const Candidate& candidate : candidates_of(*problem.op)) {
       if (!in_pool(candidate, pool_, platform_->description().is_host)) continue;
@@ -109,6 +105,8 @@ class Chooser {
   }
 
   int measured() const { return measured_; }
+  // Whether a candidate of the last problem was out for want of memory alone: with a smaller batch it may do.
+  bool out_of_memory() const { return out_of_memory_; }
 
  private:
   KnownTimes::Entry time(const CountedProblem& problem, const Candidate& candidate, std::optional<double> to_beat,
@@ -124,7 +122,10 @@ class Chooser {
     } catch (const DeviceError& error) {
       if (error.lost()) throw;
       entry.why_not = error.what();
-    } catch (const std::exception& error) {  // a library's refusal, no memory: this candidate is out, others may do
+    } catch (const OutOfMemory& error) {  // others may do with less; and this one at another time, so nothing is known
+      out_of_memory_ = true;
+      return {std::nullopt, error.what()};
+    } catch (const std::exception& error) {  // a library's refusal: this candidate is out, others may do
       entry.why_not = error.what();
     }
     known_->add(key, entry);
@@ -135,57 +136,19 @@ class Chooser {
   Pool pool_;
   KnownTimes* known_;
   int measured_ = 0;
+  bool out_of_memory_ = false;
 };
-
-using Entries = std::map<std::string, std::string>;  // key -> variant
-
-Entries read_plan(const std::filesystem::path& file) {
-  Entries entries;
-  try {
-    const CsvFile csv = read_csv(file);
-    if (csv.header != std::vector<std::string>{"op", "dtype", "problem", "variant"})
-      throw std::runtime_error(fmt::format("its columns are {}", fmt::join(csv.header, ",")));
-    for (const CsvLine& line : csv.lines)
-      entries[key_of(line.fields[0], line.fields[1], line.fields[2])] = line.fields[3];
-  } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format(
-        "{} is no plan (own, baseline, fastest, naive, or a file with the columns op,dtype,problem,variant): {}",
-        file.string(), error.what()));
-  }
-  return entries;
-}
-
-void require_device(const std::filesystem::path& file, const PlatformDescription& description) {
-  const std::filesystem::path environment = file.parent_path() / "env.json";
-  std::ifstream stream(environment);
-  if (!stream) return;
-  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("device")) return;
-  const auto& device = json["device"];
-  const std::string name = device.is_string() ? device.get<std::string>() : device.value("name", "");
-  if (!name.empty() && name != description.name)
-    throw InvalidInput(fmt::format("{} is a plan for {}, and this is {}", file.string(), name, description.name));
-}
-
-void write_back(const std::filesystem::path& file, const Entries& entries) {
-  std::string text = "op,dtype,problem,variant\n";
-  for (const auto& [key, variant] : entries) {
-    const std::size_t first = key.find('|'), second = key.find('|', first + 1);
-    text += fmt::format("{},{},{},{}\n", key.substr(0, first), key.substr(first + 1, second - first - 1),
-                        quote_csv(key.substr(second + 1)), variant);
-  }
-  write_atomically(file, text);
-}
 
 }  // namespace
 
 Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options) {
   constexpr std::string_view kPools[] = {"own", "baseline", "fastest", "naive"};
   const bool named = std::find(std::begin(kPools), std::end(kPools), options.source) == std::end(kPools);
-  Entries entries;
+  PlanEntries entries;
   if (named) {
     entries = read_plan(options.source);
-    require_device(options.source, platform.description());
+    if (const auto doubt = check_plan_origin(options.source, platform.description().name, build_info().commit))
+      fmt::print(stderr, "{}\n", *doubt);
   }
   std::vector<std::string> wrong;
   std::vector<const CountedProblem*> open;
@@ -224,10 +187,16 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
     const CountedProblem& problem = *open[i];
     std::vector<std::string> refusals;
     std::optional<Chosen> best = chooser.choose(problem, refusals);
-    if (!best && pool == Pool::baseline) best = own.choose(problem, refusals);
-    if (!best)
-      throw InvalidInput(fmt::format("nothing here runs {} {} {}:\n  {}", problem.op->name, to_string(problem.dtype),
-                                     problem.text, fmt::join(refusals, "\n  ")));
+    if (!best && pool == Pool::baseline) {
+      best = own.choose(problem, refusals);
+      if (best) fallbacks_[problem.op->name] += problem.count;
+    }
+    if (!best) {
+      const std::string why = fmt::format("nothing here runs {} {} {}:\n  {}", problem.op->name,
+                                          to_string(problem.dtype), problem.text, fmt::join(refusals, "\n  "));
+      if (chooser.out_of_memory() || own.out_of_memory()) throw OutOfMemory(why);
+      throw InvalidInput(why);
+    }
     if (chatty)
       fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text,
                  best->candidate.name);
@@ -236,15 +205,26 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
     if (best->warm_us) warm_us_[key_of(problem)] = *best->warm_us;
   }
   measured_ = chooser.measured() + own.measured();
-  if (named && !open.empty()) write_back(options.source, entries);
+  if (named && !open.empty()) write_plan(options.source, entries);
+  if (!fallbacks_.empty()) fmt::print(stderr, "plan baseline: {}\n", fallback_text());
+}
+
+std::string Plan::fallback_text() const {
+  long nodes = 0;
+  std::vector<std::string> ops;
+  for (const auto& [op, count] : fallbacks_) {
+    nodes += count;
+    ops.push_back(fmt::format("{} {}", op, count));
+  }
+  return fmt::format("ours run {} nodes that no vendor here runs: {}", nodes, fmt::join(ops, ", "));
 }
 
 const Candidate& Plan::operator()(const Op& op, DType dtype, const std::string& text) const {
-  return choices_.at(key_of(op.name, to_string(dtype), text));
+  return choices_.at(plan_key(op.name, to_string(dtype), text));
 }
 
 std::optional<double> Plan::warm_us(const Op& op, DType dtype, const std::string& text) const {
-  const auto time = warm_us_.find(key_of(op.name, to_string(dtype), text));
+  const auto time = warm_us_.find(plan_key(op.name, to_string(dtype), text));
   return time == warm_us_.end() ? std::nullopt : std::optional(time->second);
 }
 

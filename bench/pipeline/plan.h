@@ -22,11 +22,13 @@ class Plan {
     KnownTimes* known = nullptr;  // times to take rather than measure; what is measured is added
   };
   // own, fastest: of the candidates that run here and are correct on random data, the one whose warm time is shortest;
-  // on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no vendor has the problem.
+  // on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no vendor has the problem,
+  // which is said on stderr.
   // naive: the naive variants, unmeasured; what networks are verified against. (On the host all are the host variants.)
   // A file's choices are taken as they are, those it lacks are measured (all candidates) and written back to it. Throws
-  // InvalidInput for a file that is no plan, of another device (where env.json beside it says so), or with a variant
-  // that this build or device cannot run; all of them at once.
+  // InvalidInput for a file that is no plan, of another device (env.json beside it says of which; plan_file.h), or with
+  // a variant that this build or device cannot run; all of them at once. Throws OutOfMemory where a problem has no
+  // candidate for want of memory.
   Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options);
 
   const Candidate& operator()(const Op& op, DType dtype, const std::string& text) const;
@@ -34,10 +36,14 @@ class Plan {
   std::optional<double> warm_us(const Op& op, DType dtype, const std::string& text) const;
   // How many candidates had to be measured.
   int measured() const { return measured_; }
+  // Of `baseline`: how many nodes ours run for want of a vendor's variant, by op.
+  const std::map<std::string, long>& fallbacks() const { return fallbacks_; }
+  std::string fallback_text() const;  // "ours run 12 nodes that no vendor here runs: elementwise 2, resample 10"
 
  private:
   std::map<std::string, Candidate> choices_;
   std::map<std::string, double> warm_us_;
+  std::map<std::string, long> fallbacks_;
   int measured_ = 0;
 };
 

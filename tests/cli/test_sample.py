@@ -218,7 +218,10 @@ def test_a_plan_names_what_it_cannot_run(tmp_path):
     assert result.returncode == 2 and "this build has no variant no_such_variant" in result.stderr
     (tmp_path / "plan.csv").write_text(f"op,dtype,problem,variant\n{first},host\n")
     result = run("sample", "digits", "--device", "host", "--plan", tmp_path / "plan.csv", "--strict", "--out", tmp_path / "grid.png")
-    assert result.returncode == 2 and "--strict forbids" in result.stderr
+    assert result.returncode == 2 and "--strict forbids" in result.stderr and "no env.json beside it" in result.stderr
+    (tmp_path / "env.json").write_text('{"device": 7}')
+    result = run("sample", "digits", "--device", "host", "--plan", tmp_path / "plan.csv", "--out", tmp_path / "grid.png")
+    assert result.returncode == 2 and "env.json: field 'device' is no text" in result.stderr and "json.exception" not in result.stderr
 
 
 def test_digits_are_recognised(tmp_path):

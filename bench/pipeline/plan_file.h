@@ -1,0 +1,25 @@
+// plan.csv (op,dtype,problem,variant), and whether it belongs to this device and program.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace noisefloor::pipeline {
+
+using PlanEntries = std::map<std::string, std::string>;  // plan_key() -> variant
+
+std::string plan_key(const std::string& op, const std::string& dtype, const std::string& problem);
+
+// Throws InvalidInput naming the file where it is no plan.
+PlanEntries read_plan(const std::filesystem::path& file);
+void write_plan(const std::filesystem::path& file, const PlanEntries& entries);
+
+// A plan is as good as what was measured for it: env.json beside it, as a run folder has it, names device and commit.
+// Throws InvalidInput for another device, and for an env.json that cannot be read, naming it. What remains in doubt is
+// said: no env.json, or another commit, since when variants may have changed.
+std::optional<std::string> check_plan_origin(const std::filesystem::path& plan, const std::string& device,
+                                             const std::string& commit);
+
+}  // namespace noisefloor::pipeline
