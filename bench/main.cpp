@@ -29,6 +29,7 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
   for (std::size_t i = 1; i < invocation.arguments.size(); ++i) {
     const std::string name = invocation.arguments[i].substr(0, invocation.arguments[i].find('='));
     if (message.find(name) == std::string::npos) continue;
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;  // its value is wrong, not its name
     if (const std::string hint = did_you_mean(name, known); !hint.empty()) return message + hint;
   }
   return message;

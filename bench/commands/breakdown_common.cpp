@@ -33,9 +33,9 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
       "Run folder whose warm times stand beside it (default: the folder of the plan, where it has rows)");
 }
 
-void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network) {
+void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files) {
   if (!arguments.wanted()) return;
-  if (!arguments.csv.empty()) require_writable("--breakdown-csv", arguments.csv);
+  files.add("--breakdown-csv", arguments.csv);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
     throw InvalidInput(fmt::format("--breakdown-rows {}: is no run folder, it has no sweep.csv", arguments.rows));
   std::string why;
@@ -48,7 +48,7 @@ void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments
 }
 
 void break_down(const BreakdownArguments& arguments, const NetworkArguments& network, OpenNetwork& open,
-                const Launch& enqueue, const std::string& what) {
+                const Launch& enqueue, const std::string& what, OutputFiles& files) {
   if (!arguments.wanted()) return;
   std::map<std::string, double> warm_times;
   if (const auto folder = folder_of_rows(arguments, network.plan))
@@ -56,7 +56,7 @@ void break_down(const BreakdownArguments& arguments, const NetworkArguments& net
   pipeline::Breakdown breakdown = pipeline::measure_breakdown(*open.platform, *open.executor, enqueue,
                                                               fmt::format("{}, {}", open.network->name, what));
   pipeline::use_rows(breakdown, warm_times);
-  if (!arguments.csv.empty()) write_atomically(arguments.csv, pipeline::breakdown_csv(breakdown));
+  if (!arguments.csv.empty()) write_atomically(files.partial("--breakdown-csv"), pipeline::breakdown_csv(breakdown));
   fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bench/commands/output_files.h"
 #include "bench/commands/pipeline_common.h"
 
 namespace noisefloor {
@@ -16,12 +17,13 @@ struct BreakdownArguments {
 // Adds --breakdown, --breakdown-csv and --breakdown-rows.
 void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments);
 
-// Says what would keep a breakdown from being made, before anything is loaded or measured. Throws InvalidInput; also
-// where a GPU is to be traced and there is no CUPTI.
-void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network);
+// Adds the file to `files`, and says what would keep a breakdown from being made, before anything is loaded or
+// measured. Throws InvalidInput; also where a GPU is to be traced and there is no CUPTI.
+void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files);
 
-// Measures, writes the file and prints the tables, where asked to. Throws what measure_breakdown does.
+// Measures, writes the file (which `files` puts in place) and prints the tables, where asked to. Throws what
+// measure_breakdown does.
 void break_down(const BreakdownArguments& arguments, const NetworkArguments& network, OpenNetwork& open,
-                const Launch& enqueue, const std::string& what);
+                const Launch& enqueue, const std::string& what, OutputFiles& files);
 
 }  // namespace noisefloor

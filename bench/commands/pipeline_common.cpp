@@ -1,7 +1,9 @@
 #include "bench/commands/pipeline_common.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "bench/pipeline/arena.h"
 
@@ -38,11 +40,36 @@ std::int64_t largest_batch(const NetworkInfo& info, const BuildOptions& options,
   return fits;
 }
 
+void require_plan(const std::string& source) {
+  const std::vector<std::string> named{"own", "baseline", "fastest"};
+  std::error_code error;
+  if (source == "naive" || std::find(named.begin(), named.end(), source) != named.end() ||
+      std::filesystem::exists(source, error))
+    return;
+  throw InvalidInput(fmt::format("--plan: {} is no plan: there are {}, and there is no file of that name{}", source,
+                                 fmt::join(named, ", "), did_you_mean(source, named)));
+}
+
+Network build(const NetworkInfo& info, const BuildOptions& options) {
+  try {
+    return info.build(options);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{} images at a time{} are too many for {}: {}", options.batch,
+                                   options.guided ? ", twice with guidance," : "", info.name, error.what()));
+  }
+}
+
 const char* label_weight(const std::string& network) {
   return network == "adm64" ? "label_emb.weight" : "model.map_label.weight";
 }
 
 }  // namespace
+
+void add_inputs(OutputFiles& files, const NetworkArguments& arguments) {
+  files.add_input("--weights", arguments.weights);
+  std::error_code error;
+  if (std::filesystem::is_regular_file(arguments.plan, error)) files.add_input("--plan", arguments.plan);
+}
 
 void add_network_options(CLI::App& command, NetworkArguments& arguments) {
   command
@@ -64,8 +91,10 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
       ->capture_default_str();
 }
 
-OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options) {
+OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options,
+                         const std::function<void(const Network&)>& check) {
   const NetworkInfo& info = require_network(arguments.network);
+  require_plan(arguments.plan);
   OpenNetwork open;
   open.checkpoint = std::make_unique<Checkpoint>(arguments.weights.empty() ? shipped_weights(arguments.network)
                                                                            : std::filesystem::path(arguments.weights));
@@ -75,7 +104,8 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
                                                                    : "bf16";
   options.dtype = require_dtype(require_op("conv2d"), dtype);
   options.conditional = open.checkpoint->has(label_weight(arguments.network));
-  open.network = std::make_unique<Network>(info.build(options));
+  open.network = std::make_unique<Network>(build(info, options));
+  check(*open.network);
   open.checkpoint->check(*open.network);
   const Plan plan(*open.platform, count_problems(open.network->graph), {arguments.plan, arguments.strict});
   const std::size_t free_before = open.platform->free_bytes();
@@ -91,15 +121,6 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
                     fits > 0 ? fmt::format("by its activations, a batch of {} would", fits) : "no batch would"));
   }
   return open;
-}
-
-void require_writable(const char* option, const std::filesystem::path& file) {
-  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder))
-    throw InvalidInput(fmt::format("{} {}: there is no folder {}", option, file.string(), folder.string()));
-  if (access(folder.c_str(), W_OK) != 0)
-    throw InvalidInput(fmt::format("{} {}: folder {} cannot be written to", option, file.string(), folder.string()));
-  if (std::filesystem::is_directory(file)) throw InvalidInput(fmt::format("{} {}: is a folder", option, file.string()));
 }
 
 }  // namespace noisefloor

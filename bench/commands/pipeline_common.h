@@ -1,11 +1,12 @@
 // What the commands that run networks share: opening one with its weights.
 #pragma once
 
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 
@@ -26,11 +27,12 @@ struct OpenNetwork {
   std::unique_ptr<pipeline::Network> network;
   std::unique_ptr<pipeline::Executor> executor;
 };
-// Throws InvalidInput, OutOfMemory (saying which batch would fit), DeviceError.
-OpenNetwork open_network(const NetworkArguments& arguments, pipeline::BuildOptions options);
+// `check` looks at the network, its inputs and options before anything is measured, or written into a plan. Throws what
+// it does, InvalidInput, OutOfMemory (saying which batch would fit), DeviceError.
+OpenNetwork open_network(const NetworkArguments& arguments, pipeline::BuildOptions options,
+                         const std::function<void(const pipeline::Network&)>& check);
 
-// The file to write must be in a folder that is there and can be written to; said before any work is done. Throws
-// InvalidInput.
-void require_writable(const char* option, const std::filesystem::path& file);
+// Weights and plan, so that no output is written over them.
+void add_inputs(OutputFiles& files, const NetworkArguments& arguments);
 
 }  // namespace noisefloor

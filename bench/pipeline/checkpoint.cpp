@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <set>
 
@@ -31,6 +33,23 @@ std::vector<double> values_of(const FileTensor& tensor) {
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = load_element(dtype, aligned.data(), static_cast<std::int64_t>(i));
   return values;
+}
+
+// The largest absolute value; NaN or infinite where one of them is.
+double largest_of(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) return value;
+    largest = std::max(largest, std::fabs(value));
+  }
+  return largest;
+}
+
+// As a weight of that dtype will hold it. Rounding keeps the order, so that the largest number speaks for all.
+double rounded(double value, DType dtype) {
+  alignas(std::max_align_t) char storage[sizeof(double)];
+  store_element(dtype, storage, 0, value);
+  return load_element(dtype, storage, 0);
 }
 
 // Where element `index` of a weight in the graph's layout stands in the checkpoint's.
@@ -73,11 +92,12 @@ void Checkpoint::check(const Network& network) const {
     } else if (!floating(dtype_of_safetensors(tensor->dtype))) {
       complaints.push_back(fmt::format("{} is {}, not F32, F16, BF16 or F64", source.name, tensor->dtype));
     } else {
-      for (const double number : values_of(*tensor)) {
-        if (std::isfinite(number)) continue;
+      const double largest = largest_of(values_of(*tensor));
+      if (!std::isfinite(largest))
         complaints.push_back(fmt::format("{} has numbers that are not finite", source.name));
-        break;
-      }
+      else if (!std::isfinite(rounded(largest, value.dtype)))
+        complaints.push_back(
+            fmt::format("{} has numbers that {} cannot hold: up to {}", source.name, to_string(value.dtype), largest));
     }
   }
   for (const FileTensor& tensor : file_.tensors())

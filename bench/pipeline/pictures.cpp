@@ -1,5 +1,7 @@
 #include "bench/pipeline/pictures.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -30,11 +32,21 @@ std::uint8_t shade(float value) {
 
 }  // namespace
 
+std::int64_t png_bytes(std::int64_t width, std::int64_t height, std::int64_t channels) {
+  return (width * channels + 1) * height;  // a byte before each row says how it is filtered
+}
+
+Picture grid_outline(std::int64_t count, std::int64_t size, std::int64_t channels, std::int64_t columns,
+                     std::int64_t zoom) {
+  const std::int64_t rows = (count + columns - 1) / columns, pitch = (size + 1) * zoom;
+  return {columns * pitch - zoom, rows * pitch - zoom, channels, {}};
+}
+
 Picture make_grid(std::span<const float> images, std::int64_t size, std::int64_t channels, std::int64_t columns,
                   std::int64_t zoom) {
   const auto count = static_cast<std::int64_t>(images.size()) / (size * size * channels);
-  const std::int64_t rows = (count + columns - 1) / columns, pitch = (size + 1) * zoom;
-  Picture picture{columns * pitch - zoom, rows * pitch - zoom, channels, {}};
+  const std::int64_t pitch = (size + 1) * zoom;
+  Picture picture = grid_outline(count, size, channels, columns, zoom);
   picture.pixels.assign(static_cast<std::size_t>(picture.width * picture.height * channels), 0);
   for (std::int64_t image = 0; image < count; ++image) {
     for (std::int64_t y = 0; y < size * zoom; ++y) {
@@ -51,6 +63,9 @@ Picture make_grid(std::span<const float> images, std::int64_t size, std::int64_t
 }
 
 void write_png(const std::filesystem::path& file, const Picture& picture) {
+  if (const std::int64_t size = png_bytes(picture.width, picture.height, picture.channels); size > kMostPngBytes)
+    throw std::runtime_error(fmt::format("{}: {} x {} pixels are {} bytes, more than {}", file.string(), picture.width,
+                                         picture.height, size, kMostPngBytes));
   std::string bytes;
   const auto append = [](void* context, void* data, int size) {
     static_cast<std::string*>(context)->append(static_cast<const char*>(data), static_cast<std::size_t>(size));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "kernels/core/fields.h"
 #include "kernels/q_sample/q_sample.h"
@@ -26,6 +28,14 @@ void require(bool holds, const std::string& message) {
 }
 
 void check(const SamplingOptions& options) {
+  for (const auto& [option, value] :
+       {std::pair{"--sigma-min", options.sigma_min}, std::pair{"--sigma-max", options.sigma_max},
+        std::pair{"--rho", options.rho}, std::pair{"--eta", options.eta}, std::pair{"--churn", options.churn},
+        std::pair{"--guidance", options.guidance}, std::pair{"--clamp", options.clamp}})
+    require(std::isfinite(value), fmt::format("{} {}: must be a finite number", option, value));
+  constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
+  require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
+          fmt::format("--seed {}: the range is 0 to {}", options.seed, kMostSeed));
   require(options.steps >= 1 && options.steps <= sampler_step::kTrainingSteps,
           fmt::format("--steps {}: the range is 1 to {}", options.steps, sampler_step::kTrainingSteps));
   if (options.schedule == Schedule::karras) {
@@ -39,6 +49,21 @@ void check(const SamplingOptions& options) {
   require(options.churn >= 0, fmt::format("--churn {}: must not be negative", options.churn));
   require(options.churn == 0 || options.solver == Solver::edm_euler || options.solver == Solver::edm_heun,
           "--churn is for the samplers edm_euler and edm_heun");
+}
+
+// On the device a step's numbers are floats.
+void check(const StepPlan& step, std::size_t number) {
+  const auto finite = [](double value) { return std::isfinite(static_cast<float>(value)); };
+  const auto finite_row = [&](const CoefficientRow<double>& row) {  // its limit is infinite where there is none
+    return finite(row.model_x) && finite(row.model) && finite(row.model_cond) && finite(row.x) && finite(row.x0) &&
+           finite(row.history) && finite(row.noise) && finite(row.previous) && finite(row.history_x) &&
+           finite(row.history_x0);
+  };
+  require(finite(step.sigma) && static_cast<float>(step.sigma) > 0 && finite_row(step.row) &&
+              (!step.second || finite_row(*step.second)),
+          fmt::format("step {}: noise level {}, with what follows from it, is beyond the range of fp32; change "
+                      "--sigma-min, --sigma-max or --rho",
+                      number, step.sigma));
 }
 
 std::vector<double> sigmas_of(const SamplingOptions& options) {
@@ -119,6 +144,7 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction pred
       problem.half = sampler_step::Half::second;
       step.second = coefficient_row(problem, before, now, next);
     }
+    check(step, i);
     steps.push_back(step);
   }
   return steps;

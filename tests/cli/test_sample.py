@@ -156,6 +156,13 @@ def test_forward_is_what_pytorch_computes(tmp_path):
         ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
         ({"labels": np.array([3, 10], np.int64)}, "label 10: digits has classes 0 to 9"),
         ({"labels": None}, "no tensor 'labels'"),
+        ({"labels": np.array([3, 2.7], np.float32)}, "label 2.7"),
+        ({"labels": np.array([3, -1], np.float32)}, "label -1: digits has classes 0 to 9"),
+        ({"labels": np.array([3, 1e300])}, "tensor labels has numbers that fp32 cannot hold: 1e+300"),
+        ({"labels": np.array([3, 2**62])}, "digits has classes 0 to 9"),
+        ({"x": np.full((2, 1, 8, 8), -1e39)}, "tensor x has numbers that fp32 cannot hold"),
+        ({"sigma": np.array([0.5, 1e-60])}, "sigma 1e-60 is out of range"),
+        ({"x": np.full((2, 1, 8, 8), 3e38, np.float32)}, "of 128 elements of the result are not finite"),
     ],
 )
 def test_forward_refuses(tmp_path, replaced, says):
@@ -188,12 +195,89 @@ def test_forward_refuses(tmp_path, replaced, says):
         (["sample", "digits", "--every", "3"], "--every says which steps --strip and --gif show; give one of them"),
         (["sample", "digits", "--gif", "way.gif", "--every", "1", "--count", "1000", "--columns", "1", "--zoom", "8"],
          "a grid of 64 x 71992 pixels, but a GIF's sides have 65535 at most"),
+        (["sample", "digits", "--count", "13001", "--columns", "1000", "--zoom", "64"],
+         "575936 x 8000 pixels are 4607496000 bytes, but a PNG of ours has 536870912 at most; lower --zoom or --count"),
+        (["sample", "digits", "--strip", "s.png", "--every", "1", "--steps", "1000", "--count", "64", "--zoom", "64"], "raise --every"),
+        (["sample", "digits", "--gif", "w.gif", "--every", "1", "--steps", "1000", "--count", "400", "--columns", "20", "--zoom", "30"],
+         "more than 2^32; raise --every"),
+        (["sample", "digits", "--sigma-max", "inf"], "--sigma-max inf: must be a finite number"),
+        (["sample", "digits", "--rho", "inf"], "--rho inf: must be a finite number"),
+        (["sample", "digits", "--churn", "inf"], "--churn inf: must be a finite number"),
+        (["sample", "digits", "--guidance", "nan"], "--guidance nan: must be a finite number"),
+        (["sample", "digits", "--sigma-max", "1e39"], "beyond the range of fp32"),
+        (["sample", "digits", "--schedule", "cosine", "--sigma-max", "20"], "--sigma-max is for --schedule karras"),
+        (["sample", "digits", "--seed", "18446744073709551615"], "--seed 18446744073709551615: the range is 0 to 9223372036854775807"),
+        (["sample", "digits", "--seed", "-1"], "--seed -1: the range is 0"),
+        (["sample", "digits", "--first-image", "9223372036854775807"], "--first-image"),
+        (["sample", "digits", "--labels", ","], "--labels ',': a class number is missing"),
+        (["sample", "digits", "--labels", "1,,2"], "a class number is missing"),
+        (["sample", "digits", "--plan", "fastes"], "there is no file of that name; did you mean 'fastest'"),
+        (["sample", "digits", "--batch", "65536", "--count", "65536", "--guidance", "2"], "65536 images at a time, twice with guidance, are too many"),
+        (["sample", "digits", "--weights", WEIGHTS, "--tensor", WEIGHTS], "is the same file as --weights"),
     ],
 )
 def test_sample_refuses(tmp_path, arguments, says):
     result = run(*arguments, "--device", "host", "--out", tmp_path / "grid.png")
     assert result.returncode == 2 and says in result.stderr, result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_value_of_a_known_option_gets_no_suggestion(tmp_path):
+    result = run("sample", "digits", "--batch", 0, "--out", tmp_path / "grid.png")
+    assert result.returncode == 2 and "--batch" in result.stderr and "1 to 65536" in result.stderr and "did you mean" not in result.stderr
+
+
+def test_columns_are_no_more_than_images(tmp_path):
+    sample(tmp_path, "--count", 3, "--steps", 1, "--columns", 1000, "--zoom", 1)
+    width, height = (int.from_bytes((tmp_path / "grid.png").read_bytes()[at : at + 4], "big") for at in (16, 20))
+    assert (width, height) == (3 * 9 - 1, 8)
+
+
+def test_results_that_are_not_finite_are_not_written(tmp_path):
+    tensors = load_file(WEIGHTS)
+    tensors["model.map_layer1.bias"] = np.full(256, 3e38, np.float32)  # finite itself
+    save_file(tensors, tmp_path / "weights.safetensors")
+    (tmp_path / "grid.png").write_text("mine")
+    result = run("sample", "digits", "--device", "host", "--weights", tmp_path / "weights.safetensors", "--steps", 1, "--count", 2,
+                 "--first-image", 5, "--out", tmp_path / "grid.png", "--tensor", tmp_path / "t.safetensors")
+    assert result.returncode == 2, result.stderr
+    assert "elements of the result are not finite" in result.stderr and "in 2 of 2 images, the first in image 5" in result.stderr
+    assert (tmp_path / "grid.png").read_text() == "mine" and not (tmp_path / "t.safetensors").exists()
+    result = run("sample", "digits", "--device", "host", "--dtype", "fp16", "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "grid.png")
+    assert result.returncode == 2 and "model.map_layer1.bias has numbers that fp16 cannot hold" in result.stderr
+
+
+def test_outputs_are_looked_at_first_and_written_together(tmp_path):
+    plan = tmp_path / "plan.csv"
+    plan.write_text("op,dtype,problem,variant\n")  # names nothing: a run measures, and writes what it chose
+
+    def refused(*arguments):
+        result = run("sample", "digits", "--device", "host", "--plan", plan, *arguments)
+        assert result.returncode == 2, result.stderr
+        assert [file.name for file in tmp_path.iterdir()] == ["plan.csv"] and plan.read_text().count("\n") == 1
+        return result.stderr
+
+    grid = ("--out", tmp_path / "grid.png")
+    assert "--tensor" in refused(*grid, "--tensor", tmp_path / ("x" * 250))
+    assert "--tensor" in refused(*grid, "--tensor", tmp_path) and "is the same file as --out" in refused(*grid, "--tensor", grid[1])
+    assert "is the same file as --plan" in refused("--out", plan)
+    assert "--labels 10" in refused(*grid, "--labels", 10)
+    assert "a PNG of ours" in refused(*grid, "--count", 13001, "--columns", 1000, "--zoom", 64)
+
+
+def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
+    forward_input(tmp_path, labels=np.array([3, 10], np.int64))
+    (tmp_path / "plan.csv").write_text("op,dtype,problem,variant\n")
+    result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
+    assert result.returncode == 2 and "label 10" in result.stderr
+    assert (tmp_path / "plan.csv").read_text().count("\n") == 1
+
+
+def test_guidance_says_once_what_the_weights_never_saw(tmp_path):
+    for strength, notes in ((2, 1), (1, 0), (0, 0)):
+        result = run("sample", "digits", "--device", "host", "--count", 2, "--batch", 1, "--steps", 1, "--guidance", strength, "--out", tmp_path / "grid.png")
+        assert result.returncode == 0 and result.stderr.count("never trained on") == notes, result.stderr
+    assert "also trained without labels" in " ".join(run("sample", "--help").stdout.split())
 
 
 def test_weights_that_do_not_fit_are_named_all_at_once(tmp_path):

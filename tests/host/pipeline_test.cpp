@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "bench/pipeline/arena.h"
 #include "bench/pipeline/checkpoint.h"
+#include "bench/pipeline/finite.h"
 #include "bench/pipeline/network.h"
 #include "bench/pipeline/pictures.h"
 #include "bench/pipeline/sampling.h"
@@ -191,6 +193,29 @@ TEST(Checkpoint, NamesAllThatIsWrongAtOnce) {
   }
 }
 
+TEST(Checkpoint, RefusesWhatTheDtypeCannotHold) {
+  const TemporaryFolder folder;
+  std::map<std::string, std::vector<float>> storage;
+  const auto tensors = digits_tensors(storage);
+  for (auto& [name, numbers] : storage) std::fill(numbers.begin(), numbers.end(), 1.0f);
+  const auto complaint = [&](float number, DType dtype) -> std::string {
+    storage["model.map_label.weight"][3] = number;
+    write_safetensors(folder.path() / "w.safetensors", tensors);
+    try {
+      Checkpoint(folder.path() / "w.safetensors").check(build_digits({.batch = 1, .dtype = dtype}));
+      return "";
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(complaint(-65519, DType::fp16), "");  // rounds to the largest, 65504
+  EXPECT_NE(complaint(-65520, DType::fp16).find("map_label.weight has numbers that fp16 cannot hold: up to 65520"),
+            std::string::npos);
+  EXPECT_EQ(complaint(65520, DType::bf16), "");
+  EXPECT_NE(complaint(std::numeric_limits<float>::max(), DType::bf16).find("bf16 cannot hold"), std::string::npos);
+  EXPECT_EQ(complaint(std::numeric_limits<float>::max(), DType::fp32), "");
+}
+
 TEST(Checkpoint, LaysWeightsOut) {
   const TemporaryFolder folder;
   std::vector<float> conv(3 * 2 * 2 * 2), table(4 * 3), rows(6 * 2);
@@ -307,6 +332,7 @@ TEST(Samplers, ChurnRaisesTheLevelByItsGamma) {
 }
 
 TEST(Samplers, RefuseOptionsThatMakeNoSense) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const SamplingOptions wrong[] = {{.steps = 0},
                                    {.steps = 1001},
                                    {.sigma_min = 0},
@@ -315,9 +341,20 @@ TEST(Samplers, RefuseOptionsThatMakeNoSense) {
                                    {.eta = 0.5},
                                    {.solver = Solver::ddim, .eta = 1.5},
                                    {.solver = Solver::ddim, .churn = 1},
-                                   {.churn = -1}};
+                                   {.churn = -1},
+                                   {.sigma_max = kInfinity},
+                                   {.rho = kInfinity},
+                                   {.rho = 1e-5},
+                                   {.sigma_max = 1e300},
+                                   {.sigma_min = 1e-300},
+                                   {.churn = kInfinity},
+                                   {.guidance = NAN},
+                                   {.clamp = kInfinity},
+                                   {.solver = Solver::ddim, .eta = NAN},
+                                   {.seed = std::uint64_t{1} << 63}};
   for (const SamplingOptions& options : wrong) EXPECT_THROW(plan_steps(options, Prediction::x0), InvalidInput);
   EXPECT_EQ(plan_steps({.steps = 1}, Prediction::x0).size(), 1u);
+  EXPECT_EQ(plan_steps({.seed = (std::uint64_t{1} << 63) - 1}, Prediction::x0).size(), 18u);
 }
 
 TEST(Samplers, TimestepOfALevelInvertsTheSchedule) {
@@ -345,6 +382,35 @@ TEST(Pictures, GridPutsImagesRowByRow) {
   EXPECT_EQ(at(3, 0), 128);
   EXPECT_EQ(at(4, 1), 0);  // not finite
   EXPECT_EQ(at(3, 3), 0);  // no image
+}
+
+TEST(Pictures, PngOfMoreThanAnIntCanCountIsRefused) {
+  const TemporaryFolder folder;
+  const Picture grid = grid_outline(13001, 8, 1, 1000, 64);
+  EXPECT_EQ(grid.width, 1000 * 576 - 64);
+  EXPECT_EQ(grid.height, 14 * 576 - 64);
+  EXPECT_EQ(png_bytes(grid.width, grid.height, 1), (grid.width + 1) * grid.height);
+  EXPECT_THROW(write_png(folder.path() / "grid.png", grid), std::runtime_error);  // before a pixel is read
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "grid.png"));
+}
+
+TEST(Results, NumbersThatAreNotFiniteAreCounted) {
+  const std::vector<float> good{1, -2, 3, 4, 5, 6};
+  EXPECT_NO_THROW(require_finite(good, 2, 7));
+  EXPECT_NO_THROW(require_finite({}, 2, 0));
+  std::vector<float> bad = good;
+  bad[2] = NAN;
+  bad[3] = bad[5] = -std::numeric_limits<float>::infinity();
+  try {
+    require_finite(bad, 2, 7);
+    FAIL() << "taken";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("3 of 6 elements of the result are not finite (NaN or infinite), in 2 of 3 "
+                        "images, the first in image 8"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(Pictures, PngIsWrittenWholeOrNotAtAll) {

@@ -1,0 +1,221 @@
+#include "bench/commands/sample_arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bench/pipeline/animation.h"
+#include "bench/pipeline/pictures.h"
+
+namespace noisefloor {
+namespace {
+
+using namespace pipeline;
+
+constexpr const char* kSamplers[] = {"ddpm", "ddim", "edm_euler", "edm_heun", "dpmpp_2m"};
+constexpr const char* kSchedules[] = {"linear", "scaled_linear", "cosine", "karras"};
+constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
+constexpr std::int64_t kMostFrameBytes = std::int64_t{1} << 32;    // of its pictures, all at once
+constexpr std::int64_t kMostFirstImage = std::int64_t{1} << 62;    // so that numbers of images stay below 2^63
+
+int index_of(const char* what, const std::string& name, std::span<const char* const> names) {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (name == names[i]) return static_cast<int>(i);
+  const std::vector<std::string> known(names.begin(), names.end());
+  throw InvalidInput(
+      fmt::format("unknown {} '{}'; there are {}{}", what, name, fmt::join(known, ", "), did_you_mean(name, known)));
+}
+
+std::uint64_t parse_seed(const std::string& text) {
+  try {
+    if (const std::int64_t seed = require_integer("--seed", text); seed >= 0) return static_cast<std::uint64_t>(seed);
+  } catch (const InvalidInput&) {  // no number, or one that no 64 bits hold
+  }
+  throw InvalidInput(fmt::format("--seed {}: the range is 0 to {}", text, std::numeric_limits<std::int64_t>::max()));
+}
+
+std::vector<int> labels_of(const SampleArguments& arguments, const Network& network) {
+  std::vector<int> given;
+  if (arguments.labels) {
+    const std::string& text = *arguments.labels;
+    const std::vector<std::string> items = split_list(text);
+    if (items.size() != 1 + static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')))
+      throw InvalidInput(fmt::format("--labels '{}': a class number is missing; it should be like 3 or 0,1,2", text));
+    if (network.classes == 0)
+      throw InvalidInput(fmt::format("--labels: these weights of {} have no classes", network.name));
+    for (const std::string& item : items) {
+      const auto parsed = require_integer("--labels", item);
+      if (parsed < 0 || parsed >= network.classes)
+        throw InvalidInput(
+            fmt::format("--labels {}: {} has classes 0 to {}", parsed, network.name, network.classes - 1));
+      given.push_back(static_cast<int>(parsed));
+    }
+  }
+  std::vector<int> labels;
+  for (std::int64_t i = 0; i < arguments.count; ++i)
+    labels.push_back(!given.empty()        ? given[static_cast<std::size_t>(i) % given.size()]
+                     : network.classes > 0 ? static_cast<int>(i % network.classes)
+                                           : 0);
+  return labels;
+}
+
+void require_png_fits(const char* option, const std::string& file, const Picture& picture, const char* advice) {
+  const std::int64_t bytes = png_bytes(picture.width, picture.height, picture.channels);
+  if (bytes > kMostPngBytes)
+    throw InvalidInput(fmt::format("{} {}: {} x {} pixels are {} bytes, but a PNG of ours has {} at most; {}", option,
+                                   file, picture.width, picture.height, bytes, kMostPngBytes, advice));
+}
+
+void require_gif_fits(const SampleArguments& arguments, const Network& network, const Picture& grid) {
+  if (std::max(grid.width, grid.height) > kMostGifPixels)
+    throw InvalidInput(
+        fmt::format("--gif {}: a grid of {} x {} pixels, but a GIF's sides have {} at most; lower --zoom or "
+                    "change --columns",
+                    arguments.gif, grid.width, grid.height, kMostGifPixels));
+  const std::int64_t frames = arguments.frames();
+  if (const std::int64_t bytes = grid.width * grid.height * grid.channels; bytes > kMostFrameBytes / frames)
+    throw InvalidInput(
+        fmt::format("--gif {}: {} frames of {} x {} pixels are {} bytes to keep, more than 2^32; raise --every or "
+                    "lower --zoom or --count",
+                    arguments.gif, frames, grid.width, grid.height, frames * bytes));
+  const std::int64_t numbers = arguments.count * network.pixels() * network.channels;
+  if (numbers > kMostFrameNumbers / frames)
+    throw InvalidInput(
+        fmt::format("--gif {}: {} steps of {} images are {} numbers to keep, more than 2^30; raise --every or lower "
+                    "--count",
+                    arguments.gif, frames, arguments.count, frames * numbers));
+}
+
+}  // namespace
+
+std::int64_t SampleArguments::images_at_a_time() const {
+  constexpr std::int64_t kDefault = 64;
+  return std::min(count, batch > 0 ? batch : kDefault);
+}
+
+bool SampleArguments::shown(int step) const {
+  return (step + 1) % *every == 0 || step + 1 == options.steps;
+}
+
+std::int64_t SampleArguments::frames() const {
+  std::int64_t frames = 0;
+  for (int step = -1; step < options.steps; ++step) frames += shown(step) ? 1 : 0;
+  return frames;
+}
+
+std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
+  SamplingOptions& options = arguments.options;
+  options.solver = static_cast<sampler_step::Solver>(index_of("sampler", arguments.sampler, kSamplers));
+  const NetworkInfo& info = require_network(arguments.network.network);
+  if (arguments.schedule.empty()) arguments.schedule = std::string(info.name) == "adm64" ? "cosine" : "karras";
+  options.schedule = static_cast<sampler_step::Schedule>(index_of("schedule", arguments.schedule, kSchedules));
+  const auto karras_only = [&](const char* option, const std::optional<double>& given, double& value) {
+    if (!given) return;
+    if (options.schedule != sampler_step::Schedule::karras)
+      throw InvalidInput(
+          fmt::format("{} is for --schedule karras; {} has its own noise levels", option, arguments.schedule));
+    value = *given;
+  };
+  karras_only("--sigma-min", arguments.sigma_min, options.sigma_min);
+  karras_only("--sigma-max", arguments.sigma_max, options.sigma_max);
+  karras_only("--rho", arguments.rho, options.rho);
+  options.seed = parse_seed(arguments.seed);
+  const char* option = arguments.gif.empty() ? "--strip" : "--gif";
+  if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
+  if (arguments.every && !arguments.watched())
+    throw InvalidInput("--every says which steps --strip and --gif show; give one of them");
+  if (arguments.every && *arguments.every < 1)
+    throw InvalidInput(fmt::format("--every {}: the range is 1 and more", *arguments.every));
+  plan_steps(options, sampler_step::Prediction::noise);  // whichever the network predicts
+  return plan_steps(options, sampler_step::Prediction::x0);
+}
+
+Drawing plan_drawing(const SampleArguments& arguments, const Network& network) {
+  if (arguments.options.guidance != 0 && network.classes == 0)
+    throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name));
+  Drawing drawing;
+  drawing.labels = labels_of(arguments, network);
+  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(arguments.count))));
+  const std::int64_t columns = arguments.columns > 0                            ? arguments.columns
+                               : network.classes == 10 && arguments.count >= 10 ? 10
+                                                                                : side;
+  drawing.columns = std::min(columns, arguments.count);
+  drawing.zoom = arguments.zoom > 0 ? arguments.zoom : std::max<std::int64_t>(1, 32 / network.size);
+
+  const Picture grid = grid_outline(arguments.count, network.size, network.channels, drawing.columns, drawing.zoom);
+  require_png_fits("--out", arguments.out, grid, "lower --zoom or --count");
+  if (!arguments.strip.empty()) {
+    const std::int64_t rows = arguments.images_at_a_time(), frames = arguments.frames();
+    require_png_fits("--strip", arguments.strip,
+                     grid_outline(rows * frames, network.size, network.channels, frames, drawing.zoom),
+                     "raise --every or lower --zoom or --batch");
+  }
+  if (!arguments.gif.empty()) require_gif_fits(arguments, network, grid);
+  return drawing;
+}
+
+std::string guidance_note(const std::string& network, bool shipped_weights) {
+  std::string weights;
+  if (network == "adm64") weights = "OpenAI's checkpoints of adm64";
+  if (network == "edm-cifar") weights = "NVlabs' checkpoints of edm-cifar";
+  if (network == "digits" && shipped_weights) weights = "the weights of digits that come with noisefloor";
+  if (weights.empty()) return {};
+  return fmt::format(
+      "--guidance compares with the network's prediction for a label of zeros, which {} were never trained "
+      "on: what it does to pictures is not classifier-free guidance as published",
+      weights);
+}
+
+void add_sample_options(CLI::App& command, SampleArguments& arguments) {
+  SamplingOptions& options = arguments.options;
+  add_network_options(command, arguments.network);
+  add_breakdown_options(command, arguments.breakdown);
+  command.add_option("--sampler", arguments.sampler, "ddpm, ddim, edm_euler, edm_heun or dpmpp_2m")
+      ->capture_default_str();
+  command.add_option("--schedule", arguments.schedule,
+                     "linear, scaled_linear, cosine or karras (default: cosine for adm64, else karras)");
+  command.add_option("--steps", options.steps, "1 to 1000")->capture_default_str();
+  command.add_option("--sigma-min", arguments.sigma_min,
+                     fmt::format("karras: last noise level (default: {})", options.sigma_min));
+  command.add_option("--sigma-max", arguments.sigma_max,
+                     fmt::format("karras: first noise level (default: {})", options.sigma_max));
+  command.add_option("--rho", arguments.rho,
+                     fmt::format("karras: how the levels crowd towards the last (default: {})", options.rho));
+  command.add_option("--eta", options.eta, "ddim: 0 deterministic, 1 as ddpm")->capture_default_str();
+  command.add_option("--churn", options.churn, "edm_euler, edm_heun: noise added on the way (S_churn)")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--guidance", options.guidance,
+          "Classifier-free guidance; 0: none. For weights that were also trained without labels: the originals' "
+          "of adm64 and edm-cifar, and the shipped ones of digits, were not")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command.add_option("--seed", arguments.seed, "An image is a function of seed, its number and its label")
+      ->capture_default_str();
+  command.add_option("--count", arguments.count, "Images")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  command.add_option("--first-image", arguments.first_image, "Number of the first image")
+      ->check(CLI::Range(std::int64_t{0}, kMostFirstImage))
+      ->capture_default_str();
+  command.add_option("--batch", arguments.batch, "Images at a time (default: all, at most 64)")
+      ->check(CLI::Range(1, 65536));
+  command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
+  command.add_option("--out", arguments.out, "PNG file of the grid")->required();
+  command.add_option("--columns", arguments.columns, "Of the grid; no more than there are images")
+      ->check(CLI::Range(1, 1000));
+  command.add_option("--zoom", arguments.zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
+  command.add_option("--strip", arguments.strip,
+                     "PNG file of the first batch on its way, a row an image; with --every");
+  command.add_option("--gif", arguments.gif,
+                     "Animated GIF of the grid on its way, from noise to pictures; with --every");
+  command.add_option("--every", arguments.every, "Show the noise, every K-th step and the last in strip and GIF");
+  command.add_option("--tensor", arguments.tensor, "safetensors file of images, labels and the noise they came from");
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,47 @@
+// What `noisefloor sample` was asked for, and whether that can be: everything is said before a network is measured or
+// asked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/commands/breakdown_common.h"
+#include "bench/pipeline/sampling.h"
+
+namespace noisefloor {
+
+struct SampleArguments {
+  NetworkArguments network;
+  BreakdownArguments breakdown;
+  pipeline::SamplingOptions options;
+  std::string sampler = "edm_heun", schedule, seed = "0", out, strip, gif, tensor;
+  std::optional<std::string> labels;
+  std::optional<double> sigma_min, sigma_max, rho;
+  std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
+  std::optional<int> every;
+
+  bool watched() const { return !strip.empty() || !gif.empty(); }
+  std::int64_t images_at_a_time() const;
+  // Of the steps, -1 for the noise: every k-th and the last.
+  bool shown(int step) const;
+  std::int64_t frames() const;
+};
+
+void add_sample_options(CLI::App& command, SampleArguments& arguments);
+
+// Sampler, schedule, seed and noise levels: fills arguments.options, of which the steps follow. Throws InvalidInput.
+std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments);
+
+// Pictures as they will be drawn. Throws InvalidInput where labels are none of the network's, guidance is asked of one
+// without classes, or a picture would be larger than its format.
+struct Drawing {
+  std::vector<int> labels;  // one an image
+  std::int64_t columns = 1, zoom = 1;
+};
+Drawing plan_drawing(const SampleArguments& arguments, const pipeline::Network& network);
+
+// What to know of guidance with such weights; empty where nothing is.
+std::string guidance_note(const std::string& network, bool shipped_weights);
+
+}  // namespace noisefloor
