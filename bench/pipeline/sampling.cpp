@@ -1,107 +1,17 @@
 #include "bench/pipeline/sampling.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <utility>
 
-#include "kernels/core/fields.h"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
 using sampler_step::CoefficientRow;
-using sampler_step::NoiseLevel;
 using sampler_step::Prediction;
 using sampler_step::Schedule;
 using sampler_step::Solver;
-
-bool variance_preserving(Solver solver) {
-  return solver == Solver::ddpm || solver == Solver::ddim;
-}
-
-void require(bool holds, const std::string& message) {
-  if (!holds) throw InvalidInput(message);
-}
-
-void check(const SamplingOptions& options) {
-  for (const auto& [option, value] :
-       {std::pair{"--sigma-min", options.sigma_min}, std::pair{"--sigma-max", options.sigma_max},
-        std::pair{"--rho", options.rho}, std::pair{"--eta", options.eta}, std::pair{"--churn", options.churn},
-        std::pair{"--guidance", options.guidance}, std::pair{"--clamp", options.clamp}})
-    require(std::isfinite(value), fmt::format("{} {}: must be a finite number", option, value));
-  constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
-  require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
-          fmt::format("--seed {}: the range is 0 to {}", options.seed, kMostSeed));
-  require(options.steps >= 1 && options.steps <= sampler_step::kTrainingSteps,
-          fmt::format("--steps {}: the range is 1 to {}", options.steps, sampler_step::kTrainingSteps));
-  if (options.schedule == Schedule::karras) {
-    require(options.sigma_min > 0 && options.sigma_min < options.sigma_max,
-            fmt::format("--sigma-min {} and --sigma-max {}: the first must be above 0 and below the second",
-                        options.sigma_min, options.sigma_max));
-    require(options.rho > 0, fmt::format("--rho {}: must be above 0", options.rho));
-  }
-  require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
-  require(options.eta == 0 || options.solver == Solver::ddim, "--eta is for the sampler ddim");
-  require(options.churn >= 0, fmt::format("--churn {}: must not be negative", options.churn));
-  require(options.churn == 0 || options.solver == Solver::edm_euler || options.solver == Solver::edm_heun,
-          "--churn is for the samplers edm_euler and edm_heun");
-}
-
-// On the device a step's numbers are floats.
-void check(const StepPlan& step, std::size_t number) {
-  const auto finite = [](double value) { return std::isfinite(static_cast<float>(value)); };
-  const auto finite_row = [&](const CoefficientRow<double>& row) {  // its limit is infinite where there is none
-    return finite(row.model_x) && finite(row.model) && finite(row.model_cond) && finite(row.x) && finite(row.x0) &&
-           finite(row.history) && finite(row.noise) && finite(row.previous) && finite(row.history_x) &&
-           finite(row.history_x0);
-  };
-  require(finite(step.sigma) && static_cast<float>(step.sigma) > 0 && finite_row(step.row) &&
-              (!step.second || finite_row(*step.second)),
-          fmt::format("step {}: noise level {}, with what follows from it, is beyond the range of fp32; change "
-                      "--sigma-min, --sigma-max or --rho",
-                      number, step.sigma));
-}
-
-std::vector<double> sigmas_of(const SamplingOptions& options) {
-  if (options.schedule == Schedule::karras)
-    return sampler_step::karras_sigmas(options.steps, options.sigma_min, options.sigma_max, options.rho);
-  std::vector<double> sigmas;
-  for (const NoiseLevel level :
-       sampler_step::noise_levels(options.schedule, options.steps, sampler_step::Scaling::variance_exploding))
-    sigmas.push_back(level.sigma);
-  return sigmas;
-}
-
-// The level as the solver's formulas want it.
-NoiseLevel level_of(double sigma, Solver solver) {
-  if (!variance_preserving(solver)) return {1, sigma};
-  const double alpha = 1 / std::sqrt(1 + sigma * sigma);
-  return {alpha, sigma * alpha};
-}
-
-// A row for latents x' = alpha x, as one for x: the prediction is taken at x' = alpha x, and what comes out is divided
-// by the next level's alpha. The noise that a network predicts is the same in both.
-CoefficientRow<double> carried_over(CoefficientRow<double> row, NoiseLevel now, NoiseLevel next) {
-  row.model_x *= now.alpha;
-  row.x *= now.alpha / next.alpha;
-  row.x0 /= next.alpha;
-  row.noise /= next.alpha;
-  return row;
-}
-
-sampler_step::Problem formulas(const SamplingOptions& options, Prediction prediction) {
-  sampler_step::Problem problem;
-  problem.solver = options.solver;
-  problem.prediction = prediction;
-  problem.guidance = options.guidance;
-  problem.clamp = options.clamp;
-  problem.eta = options.eta;
-  return problem;
-}
 
 std::vector<float> as_floats(const CoefficientRow<double>& row) {
   std::vector<float> numbers;
@@ -123,44 +33,6 @@ std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
 }
 
 }  // namespace
-
-std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction prediction) {
-  check(options);
-  const std::vector<double> sigmas = sigmas_of(options);
-  // Karras et al. 2022, algorithm 2: gamma = min(S_churn / N, sqrt(2) - 1).
-  const double gamma = std::min(options.churn / options.steps, std::sqrt(2.0) - 1);
-  std::vector<StepPlan> steps;
-  sampler_step::Problem problem = formulas(options, prediction);
-  for (std::size_t i = 0; i + 1 < sigmas.size(); ++i) {
-    StepPlan step;
-    step.churned_from = sigmas[i];
-    step.sigma = sigmas[i] * (1 + gamma);
-    step.sigma_next = sigmas[i + 1];
-    const NoiseLevel now = level_of(step.sigma, options.solver), next = level_of(step.sigma_next, options.solver);
-    problem.half = sampler_step::Half::first;
-    const auto before = i == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.solver));
-    step.row = carried_over(coefficient_row(problem, before, now, next), now, next);
-    if (options.solver == Solver::edm_heun && step.sigma_next > 0) {
-      problem.half = sampler_step::Half::second;
-      step.second = coefficient_row(problem, before, now, next);
-    }
-    check(step, i);
-    steps.push_back(step);
-  }
-  return steps;
-}
-
-double timestep_of(double sigma, Schedule schedule) {
-  std::vector<double> logs;
-  for (const double alpha_bar : sampler_step::cumulative_alphas(schedule))
-    logs.push_back(std::log((1 - alpha_bar) / alpha_bar) / 2);
-  const double wanted = std::log(sigma);
-  const auto above = std::lower_bound(logs.begin(), logs.end(), wanted);
-  if (above == logs.begin()) return 0;
-  if (above == logs.end()) return static_cast<double>(logs.size() - 1);
-  const auto index = static_cast<double>(above - logs.begin());
-  return index - (*above - wanted) / (*above - *(above - 1));
-}
 
 Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
     : platform_(&platform), executor_(&executor), options_(options) {
@@ -214,25 +86,64 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
   start(first_image);
   if (observer) observer(-1, latents_[current_].data());
 
-  // One recording (on a GPU: one CUDA graph) for as many steps as it can hold; step by step where someone watches.
-  const std::size_t nodes_a_step = network.graph.nodes().size() * (steps_.front().second ? 2 : 1) + 3;
-  const std::size_t at_once = observer ? 1 : std::max<std::size_t>(1, kRecordedNodes / nodes_a_step);
-  for (std::size_t begin = 0; begin < steps_.size(); begin += at_once) {
-    const std::size_t end = std::min(steps_.size(), begin + at_once);
-    const auto enqueue = [&] {
-      take_steps(begin, end, first_image);
-      return success();
-    };
-    if (observer)
-      throw_if_failed(enqueue());
-    else
-      platform_->record(enqueue)->replay();
-    platform_->synchronize();
-    if (observer) observer(static_cast<int>(begin), latents_[current_].data());
+  // Launches that draw noise have the images' numbers in them: of another batch, they are others.
+  if (draws_noise()) forget_launches();
+  if (observer) {
+    for (std::size_t step = 0; step < steps_.size(); ++step) {
+      take_steps(step, step + 1, first_image);
+      platform_->synchronize();
+      observer(static_cast<int>(step), latents_[current_].data());
+    }
+  } else {
+    replay_steps(first_image);
   }
   std::vector<float> images(latents_[current_].bytes() / sizeof(float));
   platform_->download(images.data(), latents_[current_].data(), latents_[current_].bytes());
   return images;
+}
+
+// One recording (on a GPU: one CUDA graph) for as many steps as it can hold.
+void Sampler::replay_steps(std::int64_t first_image) {
+  if (recorded_programmatic_ != executor_->programmatic() || executor_->listener() != nullptr) recordings_.clear();
+  recorded_programmatic_ = executor_->programmatic();
+  const std::size_t nodes = executor_->network().graph.nodes().size();
+  const std::size_t at_once = std::max<std::size_t>(1, kRecordedNodes / (nodes * (steps_.front().second ? 2 : 1) + 3));
+  std::size_t recording = 0;
+  for (std::size_t begin = 0; begin < steps_.size(); begin += at_once, ++recording) {
+    const std::size_t end = std::min(steps_.size(), begin + at_once);
+    if (recording == recordings_.size())
+      recordings_.push_back(platform_->record([this, begin, end, first_image] {
+        take_steps(begin, end, first_image);
+        return success();
+      }));
+    recordings_[recording]->replay();
+    platform_->synchronize();
+  }
+  go_to(steps_.size());  // a replay on a GPU leaves the host's count of steps as it is
+}
+
+bool Sampler::draws_noise() const {
+  return options_.solver == Solver::ddpm || options_.eta > 0 || options_.churn > 0;
+}
+
+void Sampler::forget_launches() {
+  recordings_.clear();
+  runners_.clear();
+}
+
+// Which buffers hold what, and which call of the network is the next, when `step` begins.
+void Sampler::go_to(std::size_t step) {
+  current_ = newest_history_ = 0;
+  call_ = 0;
+  for (std::size_t i = 0; i < step; ++i) {
+    if (steps_[i].sigma > steps_[i].churned_from) current_ = 1 - current_;
+    if (!steps_[i].second) current_ = 1 - current_;
+    for (const auto half : {sampler_step::Half::first, sampler_step::Half::second}) {
+      if (half == sampler_step::Half::second && !steps_[i].second) continue;
+      if (problem_of(i, half, 0).writes_history()) newest_history_ = 1 - newest_history_;
+      ++call_;
+    }
+  }
 }
 
 void Sampler::prepare(std::span<const int> labels) {
@@ -241,8 +152,6 @@ void Sampler::prepare(std::span<const int> labels) {
 }
 
 Status Sampler::enqueue_first_step() {
-  current_ = newest_history_ = 0;
-  call_ = 0;
   take_steps(0, 1, 0);
   return success();
 }
@@ -254,8 +163,7 @@ void Sampler::start(std::int64_t first_image) {
   // sigma^2 where a schedule was trained on latents of unit variance.
   const double sigma = steps_.front().churned_from;
   const double deviation = options_.schedule == Schedule::karras ? sigma : std::sqrt(1 + sigma * sigma);
-  current_ = newest_history_ = 0;
-  call_ = 0;
+  go_to(0);
   for (std::int64_t i = 0; i < network.batch; ++i)
     platform_->fill_normal(DType::fp32, static_cast<float*>(latents_[0].data()) + i * elements, elements, 0, deviation,
                            first_noise_seed(options_.seed, first_image + i));
@@ -265,6 +173,7 @@ void Sampler::start(std::int64_t first_image) {
 }
 
 void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_image) {
+  go_to(begin);
   for (std::size_t step = begin; step < end; ++step) {
     if (steps_[step].sigma > steps_[step].churned_from) add_churn(step, first_image);
     void* x = latents_[current_].data();
@@ -303,11 +212,7 @@ void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
 }
 
 void Sampler::update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next) {
-  sampler_step::Problem problem = step_problem(half);
-  problem.steps = static_cast<std::int64_t>(steps_.size());
-  problem.image = first_image;
-  problem.step = static_cast<std::int64_t>(step);
-
+  const sampler_step::Problem problem = problem_of(step, half, first_image);
   const Buffer& rows = half == sampler_step::Half::first ? rows_ : second_rows_;
   std::vector<void*> pointers{const_cast<void*>(x), executor_->data(executor_->network().output)};
   if (problem.reads_history()) pointers.push_back(history_[newest_history_].data());
@@ -330,11 +235,20 @@ sampler_step::Problem Sampler::step_problem(sampler_step::Half half) const {
   problem.elements = network.pixels() * network.channels;
   problem.half = half;
   problem.seed = static_cast<std::int64_t>(options_.seed);
-  const bool stochastic = options_.solver == Solver::ddpm || options_.eta > 0;
-  problem.noise = stochastic ? sampler_step::Noise::drawn : sampler_step::Noise::none;
+  const bool drawn = options_.solver == Solver::ddpm || options_.eta > 0;
+  problem.noise = drawn ? sampler_step::Noise::drawn : sampler_step::Noise::none;
   // Levels are ours, so the schedule in the problem's text stands for nothing; it must be one that goes with the
   // solver.
   problem.schedule = variance_preserving(options_.solver) ? Schedule::linear : Schedule::karras;
+  return problem;
+}
+
+// Without noise no image differs from another, so that the launches of one batch do for all.
+sampler_step::Problem Sampler::problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const {
+  sampler_step::Problem problem = step_problem(half);
+  problem.steps = static_cast<std::int64_t>(steps_.size());
+  problem.step = static_cast<std::int64_t>(step);
+  if (problem.noise == sampler_step::Noise::drawn) problem.image = first_image;
   return problem;
 }
 

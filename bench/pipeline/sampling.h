@@ -28,6 +28,11 @@ struct SamplingOptions {
   std::uint64_t seed = 0;
 };
 
+// Whether the paper of a solver has latents alpha x of unit variance.
+bool variance_preserving(sampler_step::Solver solver);
+// The solver's formulas as a problem, without sizes, step and noise.
+sampler_step::Problem formulas(const SamplingOptions& options, sampler_step::Prediction prediction);
+
 // What one step does, from host numbers alone. `sigma` is where the network is asked, after churn.
 struct StepPlan {
   double sigma = 0, sigma_next = 0;
@@ -45,7 +50,9 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::P
 // sigma that its schedule does not have.
 double timestep_of(double sigma, sampler_step::Schedule schedule);
 
-// A sampling loop over one batch, made once and run for every batch of it.
+// A sampling loop over one batch, made once and run for every batch of it. What was recorded for one batch is replayed
+// for the next where no noise is drawn on the way; launches that draw noise have the images' numbers in them, and are
+// recorded for each batch and forgotten before the next.
 class Sampler {
  public:
   // Called after a step with its number (from 0; -1 before the first) and the latents' device pointer.
@@ -53,6 +60,8 @@ class Sampler {
 
   // The solver's own launches run the fastest of our variants, measured here: a recording must find all choices made.
   Sampler(Platform& platform, Executor& executor, const SamplingOptions& options);
+  Sampler(const Sampler&) = delete;  // its recordings know where it is
+  Sampler& operator=(const Sampler&) = delete;
 
   // Pictures of `labels` (one an image; ignored by networks without classes), numbered from `first_image`: an image is
   // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, size, size,
@@ -63,15 +72,21 @@ class Sampler {
   void prepare(std::span<const int> labels);
   Status enqueue_first_step();
   const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
+  std::size_t runners() const { return runners_.size(); }             // that are kept; at most those of one batch
 
  private:
   void start(std::int64_t first_image);
+  void go_to(std::size_t step);
+  bool draws_noise() const;
+  void forget_launches();
+  void replay_steps(std::int64_t first_image);
   void take_steps(std::size_t begin, std::size_t end, std::int64_t first_image);
   void add_churn(std::size_t step, std::int64_t first_image);
   void denoise(const void* latents);
   void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
   q_sample::Problem churn_problem() const;
   sampler_step::Problem step_problem(sampler_step::Half half) const;
+  sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const;
   void choose(const Op& op, const std::string& choice, const AnyProblem& problem);
   void launch(const Op& op, const std::string& choice, const AnyProblem& problem, std::span<void* const> pointers);
 
@@ -85,6 +100,8 @@ class Sampler {
   };
   std::map<std::string, Choice> choices_;  // of solver halves and churn
   std::map<std::string, std::unique_ptr<Runner>> runners_;
+  std::vector<std::unique_ptr<Recording>> recordings_;  // of the whole loop, in order
+  bool recorded_programmatic_ = false;
   Buffer latents_[2], history_[2], rows_, second_rows_, churn_levels_, sigmas_, timesteps_;
   int current_ = 0, newest_history_ = 0;  // of the two buffers
   std::size_t call_ = 0;                  // of the network, in this loop

@@ -146,6 +146,29 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   }
 }
 
+// One recording replayed for every batch, or, with drawn noise, one for each: what a sampler of its own draws.
+TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
+  const Network network = build_digits({.batch = 4, .sampling = true});
+  const Checkpoint checkpoint(kDigits);
+  const Plan plan(device(), count_problems(network.graph), {});
+  Executor executor(device(), network, checkpoint, plan);
+  using sampler_step::Schedule, sampler_step::Solver;
+  const SamplingOptions all[] = {{.solver = Solver::edm_heun, .steps = 5},
+                                 {.solver = Solver::edm_euler, .steps = 4},
+                                 {.solver = Solver::dpmpp_2m, .steps = 7},
+                                 {.solver = Solver::edm_heun, .steps = 5, .churn = 10},
+                                 {.solver = Solver::ddpm, .schedule = Schedule::linear, .steps = 5}};
+  for (const SamplingOptions& options : all) {
+    Sampler sampler(device(), executor, options);
+    for (int batch = 0; batch < 3; ++batch) {
+      const std::vector<int> labels(4, batch + 3);
+      Sampler fresh(device(), executor, options);
+      EXPECT_EQ(sampler.run(labels, 4 * batch), fresh.run(labels, 4 * batch))
+          << "solver " << static_cast<int>(options.solver) << " batch " << batch;
+    }
+  }
+}
+
 TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
   const Network network = build_digits({.batch = 8});
   const Checkpoint checkpoint(kDigits);

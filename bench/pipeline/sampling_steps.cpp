@@ -1,0 +1,145 @@
+#include "bench/pipeline/sampling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/core/fields.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+using sampler_step::CoefficientRow;
+using sampler_step::NoiseLevel;
+using sampler_step::Prediction;
+using sampler_step::Schedule;
+using sampler_step::Solver;
+
+void require(bool holds, const std::string& message) {
+  if (!holds) throw InvalidInput(message);
+}
+
+void check(const SamplingOptions& options) {
+  for (const auto& [option, value] :
+       {std::pair{"--sigma-min", options.sigma_min}, std::pair{"--sigma-max", options.sigma_max},
+        std::pair{"--rho", options.rho}, std::pair{"--eta", options.eta}, std::pair{"--churn", options.churn},
+        std::pair{"--guidance", options.guidance}, std::pair{"--clamp", options.clamp}})
+    require(std::isfinite(value), fmt::format("{} {}: must be a finite number", option, value));
+  constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
+  require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
+          fmt::format("--seed {}: the range is 0 to {}", options.seed, kMostSeed));
+  require(options.steps >= 1 && options.steps <= sampler_step::kTrainingSteps,
+          fmt::format("--steps {}: the range is 1 to {}", options.steps, sampler_step::kTrainingSteps));
+  if (options.schedule == Schedule::karras) {
+    require(options.sigma_min > 0 && options.sigma_min < options.sigma_max,
+            fmt::format("--sigma-min {} and --sigma-max {}: the first must be above 0 and below the second",
+                        options.sigma_min, options.sigma_max));
+    require(options.rho > 0, fmt::format("--rho {}: must be above 0", options.rho));
+  }
+  require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
+  require(options.eta == 0 || options.solver == Solver::ddim, "--eta is for the sampler ddim");
+  require(options.churn >= 0, fmt::format("--churn {}: must not be negative", options.churn));
+  require(options.churn == 0 || options.solver == Solver::edm_euler || options.solver == Solver::edm_heun,
+          "--churn is for the samplers edm_euler and edm_heun");
+}
+
+// On the device a step's numbers are floats.
+void check(const StepPlan& step, std::size_t number) {
+  const auto finite = [](double value) { return std::isfinite(static_cast<float>(value)); };
+  const auto finite_row = [&](const CoefficientRow<double>& row) {  // its limit is infinite where there is none
+    return finite(row.model_x) && finite(row.model) && finite(row.model_cond) && finite(row.x) && finite(row.x0) &&
+           finite(row.history) && finite(row.noise) && finite(row.previous) && finite(row.history_x) &&
+           finite(row.history_x0);
+  };
+  require(finite(step.sigma) && static_cast<float>(step.sigma) > 0 && finite_row(step.row) &&
+              (!step.second || finite_row(*step.second)),
+          fmt::format("step {}: noise level {}, with what follows from it, is beyond the range of fp32; change "
+                      "--sigma-min, --sigma-max or --rho",
+                      number, step.sigma));
+}
+
+std::vector<double> sigmas_of(const SamplingOptions& options) {
+  if (options.schedule == Schedule::karras)
+    return sampler_step::karras_sigmas(options.steps, options.sigma_min, options.sigma_max, options.rho);
+  std::vector<double> sigmas;
+  for (const NoiseLevel level :
+       sampler_step::noise_levels(options.schedule, options.steps, sampler_step::Scaling::variance_exploding))
+    sigmas.push_back(level.sigma);
+  return sigmas;
+}
+
+// The level as the solver's formulas want it.
+NoiseLevel level_of(double sigma, Solver solver) {
+  if (!variance_preserving(solver)) return {1, sigma};
+  const double alpha = 1 / std::sqrt(1 + sigma * sigma);
+  return {alpha, sigma * alpha};
+}
+
+// A row for latents x' = alpha x, as one for x: the prediction is taken at x' = alpha x, and what comes out is divided
+// by the next level's alpha. The noise that a network predicts is the same in both.
+CoefficientRow<double> carried_over(CoefficientRow<double> row, NoiseLevel now, NoiseLevel next) {
+  row.model_x *= now.alpha;
+  row.x *= now.alpha / next.alpha;
+  row.x0 /= next.alpha;
+  row.noise /= next.alpha;
+  return row;
+}
+
+}  // namespace
+
+bool variance_preserving(Solver solver) {
+  return solver == Solver::ddpm || solver == Solver::ddim;
+}
+
+sampler_step::Problem formulas(const SamplingOptions& options, Prediction prediction) {
+  sampler_step::Problem problem;
+  problem.solver = options.solver;
+  problem.prediction = prediction;
+  problem.guidance = options.guidance;
+  problem.clamp = options.clamp;
+  problem.eta = options.eta;
+  return problem;
+}
+
+std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction prediction) {
+  check(options);
+  const std::vector<double> sigmas = sigmas_of(options);
+  // Karras et al. 2022, algorithm 2: gamma = min(S_churn / N, sqrt(2) - 1).
+  const double gamma = std::min(options.churn / options.steps, std::sqrt(2.0) - 1);
+  std::vector<StepPlan> steps;
+  sampler_step::Problem problem = formulas(options, prediction);
+  for (std::size_t i = 0; i + 1 < sigmas.size(); ++i) {
+    StepPlan step;
+    step.churned_from = sigmas[i];
+    step.sigma = sigmas[i] * (1 + gamma);
+    step.sigma_next = sigmas[i + 1];
+    const NoiseLevel now = level_of(step.sigma, options.solver), next = level_of(step.sigma_next, options.solver);
+    problem.half = sampler_step::Half::first;
+    const auto before = i == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.solver));
+    step.row = carried_over(coefficient_row(problem, before, now, next), now, next);
+    if (options.solver == Solver::edm_heun && step.sigma_next > 0) {
+      problem.half = sampler_step::Half::second;
+      step.second = coefficient_row(problem, before, now, next);
+    }
+    check(step, i);
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+double timestep_of(double sigma, Schedule schedule) {
+  std::vector<double> logs;
+  for (const double alpha_bar : sampler_step::cumulative_alphas(schedule))
+    logs.push_back(std::log((1 - alpha_bar) / alpha_bar) / 2);
+  const double wanted = std::log(sigma);
+  const auto above = std::lower_bound(logs.begin(), logs.end(), wanted);
+  if (above == logs.begin()) return 0;
+  if (above == logs.end()) return static_cast<double>(logs.size() - 1);
+  const auto index = static_cast<double>(above - logs.begin());
+  return index - (*above - wanted) / (*above - *(above - 1));
+}
+
+}  // namespace noisefloor::pipeline
