@@ -20,6 +20,7 @@ import pandas as pd
 
 STYLE = json.loads((Path(__file__).resolve().parent / "html" / "style.json").read_text())
 PROBLEMS_AN_OP = 4  # of --plot baselines
+ROOFLINES_A_ROW = 5
 TITLE_LENGTH = 46  # letters that fit above a panel of bars
 CEILING_LABELS = {"dram_copy": "DRAM", "l2": "L2", "fma_fp32": "fp32 FMA"}
 PREFIXES = "GTP"
@@ -91,8 +92,12 @@ def label_diagonals(axes, theme: Theme) -> None:
 def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _folder: Path):
     rows = rows[rows["flops"] > 0]
     ops = list(dict.fromkeys(rows["op"]))
-    figure, panels = plt.subplots(1, len(ops), figsize=(4.1 * len(ops), 3.9), squeeze=False)
-    for axes, op in zip(panels[0], ops):
+    columns = min(len(ops), ROOFLINES_A_ROW)
+    depth = -(-len(ops) // columns)
+    figure, panels = plt.subplots(depth, columns, figsize=(4.1 * columns, 3.9 * depth), squeeze=False)
+    for axes in panels.flat[len(ops):]:
+        axes.axis("off")
+    for axes, op in zip(panels.flat, ops):
         points = rows[rows["op"] == op]
         pipes = sorted(points["bound"].str.split(":").str[1].dropna().unique())
         ridge = max((ceilings["value"][name] for name in pipes), default=0) / ceilings["value"]["dram_copy"]
@@ -108,10 +113,11 @@ def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _fol
         axes.set(xscale="log", yscale="log", title=op, xlabel="FLOP per compulsory byte")
         axes.yaxis.set_major_formatter(lambda value, _: rate_text(value, "G").rstrip() if value >= 1 else f"{value:g} G")
         axes.grid(True, which="major", linewidth=0.5)
-    panels[0][0].set_ylabel("FLOP/s")
-    kinds = dict(sum((list(zip(*reversed(axes.get_legend_handles_labels()))) for axes in panels[0]), []))
+    for axes in panels[:, 0]:
+        axes.set_ylabel("FLOP/s")
+    kinds = dict(sum((list(zip(*reversed(axes.get_legend_handles_labels()))) for axes in panels.flat), []))
     figure.legend(kinds.values(), kinds.keys(), loc="lower center", ncols=len(kinds), fontsize=8, frameon=False, handletextpad=0.2)
-    return figure, "measured ceilings solid, datasheet dashed", 0.06
+    return figure, "measured ceilings solid, datasheet dashed", 0.06 / depth
 
 
 def short_problem(problem: str, problems: list[str]) -> str:

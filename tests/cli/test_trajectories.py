@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 try:
+    import numpy as np
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -52,10 +53,17 @@ def noise_of_edm(denoise, schedule):
     return predict
 
 
+def cosine_timestep(t, schedule):
+    """The timestep of the cosine schedule, which adm64 was trained with, at the noise level that `schedule` has at t: linear in log sigma."""
+    bars = sampling.alphas_bar("cosine")
+    bar = sampling.alphas_bar(schedule)[t]
+    return np.interp(np.log((1 - bar) / bar), np.log((1 - bars) / bars), np.arange(len(bars)))
+
+
 def reference(name, network, sampler, schedule, clamp, noise, labels):
     if name == "adm64":
         def predict(x, t):
-            return network(x, torch.full((len(x),), float(t), device=x.device), labels)[:, :3]
+            return network(x, torch.full((len(x),), float(cosine_timestep(t, schedule)), device=x.device), labels)[:, :3]
         return sampling.ddim(predict, noise, STEPS, schedule, clamp=clamp)
     denoise = edm_denoiser(network, labels)
     if sampler == "edm_heun":
