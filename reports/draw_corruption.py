@@ -3,6 +3,7 @@
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -20,13 +21,36 @@ SIZE = 32
 TIMES = (0, 50, 100, 200, 300, 400, 600, 800, 999)
 STEPS = {"ddpm": 1000, "ddim": 50}
 DIGITS = 20
+FORMATS = (".png", ".svg", ".pdf")
+
+
+class Refused(Exception):
+    """What was asked for cannot be done."""
 
 
 def call(program, *arguments):
-    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+    try:
+        result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+    except OSError as error:
+        raise Refused(f"--noisefloor {program}: {error.strerror}") from error
     if result.returncode != 0:
-        sys.exit(f"draw_corruption: {program} {' '.join(map(str, arguments))}:\n{result.stderr.strip()}")
+        raise Refused(f"{program} {' '.join(map(str, arguments))}:\n{result.stderr.strip()}")
     return result.stdout
+
+
+def partial_of(out):
+    """Where to draw before the file is put in its place; by making it, shows that it can be written."""
+    if out.suffix.lower() not in FORMATS:
+        raise Refused(f"--out {out}: none of {', '.join(FORMATS)}")
+    if out.exists() and not out.is_file():
+        raise Refused(f"--out {out}: is no regular file")
+    partial = out.with_name(f"{out.stem}.{os.getpid()}.partial{out.suffix}")
+    try:
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise Refused(f"--out {out}: cannot be written: {error.strerror}") from error
+    return partial
 
 
 def circle():
@@ -55,8 +79,18 @@ def main(argv):
     parser.add_argument("--noisefloor", required=True, metavar="PATH", help="the program")
     parser.add_argument("--device", default="", help="as the program's --device")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", required=True, metavar="FILE.png")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.png")
     arguments = parser.parse_args(argv)
+    try:
+        corruption(arguments)
+    except Refused as refusal:
+        print(f"draw_corruption: {refusal}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def corruption(arguments):
+    partial = partial_of(arguments.out)
     device = ("--device", arguments.device) if arguments.device else ()
     seed = ("--seed", arguments.seed)
 
@@ -76,7 +110,13 @@ def main(argv):
         call(arguments.noisefloor, "run", "q_sample", "--problem", f"noise=drawn,seed={arguments.seed}", "--counters", "off",
              "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *device)
         noisy = load_file(folder / "out.safetensors")["x_t"].reshape(len(pictures), len(TIMES), SIZE, SIZE)
-    draw(arguments.out, noisy, sampled)
+    try:
+        draw(partial, noisy, sampled)
+        os.replace(partial, arguments.out)
+    except OSError as error:
+        raise Refused(f"--out {arguments.out}: cannot be written: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
     print(f"wrote {arguments.out}; " + ", ".join(f"{sampler} {STEPS[sampler]} steps {seconds:.2f} s for {DIGITS} digits"
                                                  for sampler, (_, seconds) in sampled.items()))
 

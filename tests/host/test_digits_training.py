@@ -19,3 +19,34 @@ def test_a_tenth_of_the_labels_is_left_out_whole():
     assert torch.equal(left[~empty], labels[~empty])
     assert empty.float().mean().item() == pytest.approx(train.UNLABELLED, abs=0.01)  # five standard deviations
     assert not torch.equal(left, train.without_some(labels, torch.Generator().manual_seed(1)))
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["--steps", "0"], "--steps 0: the range is 1 and more"),
+        (["--batch", "0"], "--batch 0: the range is 1 and more"),
+        (["--rate", "nan"], "--rate nan"),
+        (["--seed", "-1"], "--seed -1"),
+        (["--device", "abacus"], "--device abacus"),
+        (["--out", "nowhere/w"], "--out nowhere/w: cannot be written: No such file or directory"),
+        (["--out", "."], "--out .: is no regular file"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_training(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "train", lambda *_: pytest.fail("trained"))
+    assert train.main(["--out", "w.safetensors", "--device", "cpu", *arguments]) == 2
+    assert says in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value, code", [(1.0, 0), (float("nan"), 2)])
+def test_weights_are_written_whole_and_finite(tmp_path, monkeypatch, value, code):
+    network = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(network.weight, value)
+    monkeypatch.setattr(train, "train", lambda *_: network)
+    (tmp_path / "w.safetensors").write_text("mine")
+    assert train.main(["--out", str(tmp_path / "w.safetensors"), "--device", "cpu"]) == code
+    assert [file.name for file in tmp_path.iterdir()] == ["w.safetensors"]
+    assert ((tmp_path / "w.safetensors").read_bytes() == b"mine") == (code == 2)

@@ -88,6 +88,24 @@ def test_plots_refuse(arguments, says):
     assert result.returncode == 2 and says in result.stderr
 
 
+@pytest.mark.parametrize(
+    "out, says",
+    [
+        ("nowhere/c.png", "cannot be written: No such file or directory"),
+        ("x" * 250 + ".png", "cannot be written: File name too long"),
+        ("c.txt", "none of .png, .svg, .pdf"),
+        ("folder.png", "is no regular file"),
+        ("c.png", "--noisefloor"),
+    ],
+)
+def test_corruption_refuses_before_it_draws(tmp_path, out, says):
+    (tmp_path / "folder.png").mkdir()
+    refused = subprocess.run([sys.executable, ROOT / "reports" / "draw_corruption.py", "--noisefloor", tmp_path / "none", "--out", tmp_path / out],
+                             capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and says in refused.stderr and "Traceback" not in refused.stderr, refused.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["folder.png"]
+
+
 @needs_program
 def test_corruption_is_drawn(tmp_path):
     drawn = subprocess.run([sys.executable, ROOT / "reports" / "draw_corruption.py", "--noisefloor", PROGRAM, "--device", "host", "--out",

@@ -7,6 +7,7 @@ without their label, as no class at all, so that the network also denoises uncon
 """
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -90,6 +91,33 @@ def train(steps, batch, rate, seed, device, compiled):
     return average
 
 
+def refusal(arguments):
+    """What is wrong with the arguments, before minutes are spent on them; None where nothing is."""
+    for name, low in (("steps", 1), ("batch", 1)):
+        if getattr(arguments, name) < low:
+            return f"--{name} {getattr(arguments, name)}: the range is {low} and more"
+    if not (math.isfinite(arguments.rate) and arguments.rate > 0):
+        return f"--rate {arguments.rate}: must be a finite number above 0"
+    if not 0 <= arguments.seed < 2**63:
+        return f"--seed {arguments.seed}: the range is 0 to {2**63 - 1}"
+    try:
+        torch.empty(1, device=arguments.device)
+    except (RuntimeError, AssertionError) as error:
+        return f"--device {arguments.device}: {str(error).splitlines()[0]}"
+    if os.path.exists(arguments.out) and not os.path.isfile(arguments.out):
+        return f"--out {arguments.out}: is no regular file"
+    try:
+        with open(partial_of(arguments.out), "xb"):
+            os.remove(partial_of(arguments.out))
+    except OSError as error:
+        return f"--out {arguments.out}: cannot be written: {error.strerror}"
+    return None
+
+
+def partial_of(out):
+    return f"{out}.{os.getpid()}.partial"
+
+
 def main(argv):
     parser = argparse.ArgumentParser(prog="scripts/train-digits", description=__doc__)
     parser.add_argument("--out", required=True, metavar="FILE", help="the safetensors file to write")
@@ -100,12 +128,27 @@ def main(argv):
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     arguments = parser.parse_args(argv)
+    if (why := refusal(arguments)) is not None:
+        print(f"train-digits: {why}", file=sys.stderr)
+        return 2
     network = train(arguments.steps, arguments.batch, arguments.rate, arguments.seed, arguments.device, arguments.compile)
     tensors = {name: tensor.detach().float().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    part = arguments.out + ".part"
-    save_file(tensors, part, metadata={"network": "digits", "steps": str(arguments.steps), "batch": str(arguments.batch),
-                                       "seed": str(arguments.seed)})
-    os.replace(part, arguments.out)
+    wrong = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if wrong:
+        print(f"train-digits: {len(wrong)} of {len(tensors)} tensors are not finite after training ({wrong[0]} is the first); nothing is "
+              "written. Lower --rate", file=sys.stderr)
+        return 2
+    part = partial_of(arguments.out)
+    try:
+        save_file(tensors, part, metadata={"network": "digits", "steps": str(arguments.steps), "batch": str(arguments.batch),
+                                           "seed": str(arguments.seed)})
+        os.replace(part, arguments.out)
+    except Exception as error:  # safetensors has its own for a full disk
+        print(f"train-digits: --out {arguments.out}: cannot be written: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
     count = sum(tensor.numel() for tensor in tensors.values())
     print(f"{arguments.out}: {len(tensors)} tensors, {count} parameters, {os.path.getsize(arguments.out)} bytes", file=sys.stderr)
     return 0
