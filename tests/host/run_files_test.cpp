@@ -82,7 +82,8 @@ TEST_F(RunFilesTest, ReadsTheRecordedRun) {
   EXPECT_GT(run.rows.size(), 500u);
   for (const SweepRow& row : run.rows)
     if (row.status == Outcome::ok) {
-      EXPECT_GE(run.samples_of(row).cold_us.size(), 20u) << row.key();
+      // A launch of a second is sampled until the time cap.
+      EXPECT_GE(run.samples_of(row).cold_us.size(), row.stop == "time_cap" ? 5u : 20u) << row.key();
     }
 }
 
