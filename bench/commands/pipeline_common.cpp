@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "bench/pipeline/arena.h"
+#include "bench/pipeline/memory_need.h"
 
 namespace noisefloor {
 namespace {
@@ -24,21 +24,9 @@ std::filesystem::path shipped_weights(const std::string& network) {
   throw InvalidInput(fmt::format("{} needs --weights FILE: only the weights of digits come with noisefloor", network));
 }
 
-std::size_t activation_bytes(const NetworkInfo& info, BuildOptions options, std::int64_t batch) {
-  options.batch = batch;
-  const Network network = info.build(options);
-  return place(activation_lifetimes(network.graph, {network.output})).bytes;
-}
-
-// The largest batch whose activations fit into what is free beside the weights; 0 when none does.
-std::int64_t largest_batch(const NetworkInfo& info, const BuildOptions& options, std::size_t free_bytes) {
-  std::int64_t fits = 0, too_many = options.batch;
-  while (too_many - fits > 1) {
-    const std::int64_t middle = fits + (too_many - fits) / 2;
-    (activation_bytes(info, options, middle) <= free_bytes ? fits : too_many) = middle;
-  }
-  return fits;
-}
+// Beside what is counted, a device holds the code of kernels, which is loaded as they are first launched, and recorded
+// graphs.
+constexpr std::size_t kDeviceReserve = std::size_t{256} << 20;
 
 void require_plan(const std::string& source) {
   const std::vector<std::string> named{"own", "baseline", "fastest"};
@@ -48,15 +36,6 @@ void require_plan(const std::string& source) {
     return;
   throw InvalidInput(fmt::format("--plan: {} is no plan: there are {}, and there is no file of that name{}", source,
                                  fmt::join(named, ", "), did_you_mean(source, named)));
-}
-
-Network build(const NetworkInfo& info, const BuildOptions& options) {
-  try {
-    return info.build(options);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{} images at a time{} are too many for {}: {}", options.batch,
-                                   options.guided ? ", twice with guidance," : "", info.name, error.what()));
-  }
 }
 
 const char* label_weight(const std::string& network) {
@@ -92,33 +71,49 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
 }
 
 OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options,
-                         const std::function<void(const Network&)>& check) {
+                         const std::function<void(const Network&)>& check, const Beside& beside,
+                         std::unique_ptr<Platform> platform) {
   const NetworkInfo& info = require_network(arguments.network);
   require_plan(arguments.plan);
   OpenNetwork open;
   open.checkpoint = std::make_unique<Checkpoint>(arguments.weights.empty() ? shipped_weights(arguments.network)
                                                                            : std::filesystem::path(arguments.weights));
-  open.platform = open_platform(arguments.device);
-  const std::string dtype = !arguments.dtype.empty()               ? arguments.dtype
-                            : open.platform->description().is_host ? "fp32"
-                                                                   : "bf16";
+  open.platform = platform ? std::move(platform) : open_platform(arguments.device);
+  const PlatformDescription& description = open.platform->description();
+  const std::string dtype = !arguments.dtype.empty() ? arguments.dtype : description.is_host ? "fp32" : "bf16";
   options.dtype = require_dtype(require_op("conv2d"), dtype);
   options.conditional = open.checkpoint->has(label_weight(arguments.network));
-  open.network = std::make_unique<Network>(build(info, options));
+  open.network = std::make_unique<Network>(build_or_say_limit(info, options));
   check(*open.network);
   open.checkpoint->check(*open.network);
-  const Plan plan(*open.platform, count_problems(open.network->graph), {arguments.plan, arguments.strict});
   const std::size_t free_before = open.platform->free_bytes();
+  std::optional<Plan> plan;
   try {
-    open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, plan);
+    plan.emplace(*open.platform, count_problems(open.network->graph), Plan::Options{arguments.plan, arguments.strict});
+    open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, *plan);
     open.executor->set_programmatic(arguments.programmatic == "on");
+    beside.make(open);
   } catch (const OutOfMemory& error) {
-    std::size_t weights = 0;
-    for (const Value& value : open.network->graph.values()) weights += value.source ? value.bytes() : 0;
-    const std::int64_t fits = free_before > weights ? largest_batch(info, options, free_before - weights) : 0;
-    throw OutOfMemory(
-        fmt::format("a batch of {} does not fit: {}; {}", options.batch, error.what(),
-                    fits > 0 ? fmt::format("by its activations, a batch of {} would", fits) : "no batch would"));
+    // A smaller batch is the same list of nodes.
+    const auto candidate_of = [&](std::size_t node) -> const Candidate* {
+      const Node& asked = open.network->graph.nodes().at(node);
+      return plan ? &(*plan)(*asked.op, asked.dtype, asked.text) : nullptr;
+    };
+    const auto bytes_of = [&](const Network& network) {
+      auto bytes = executor_bytes(network, description, [&](std::size_t node) -> const AnyVariant* {
+        const Candidate* const candidate = candidate_of(node);
+        return candidate != nullptr && candidate->baseline == nullptr ? candidate->variant : nullptr;
+      });
+      return bytes ? std::optional(*bytes + beside.bytes(network)) : bytes;
+    };
+    const std::size_t reserve = description.is_host ? 0 : std::min(kDeviceReserve, free_before);
+    const std::int64_t fits = largest_fitting_batch(info, options, free_before - reserve, bytes_of);
+    bool vendors = false;
+    for (std::size_t node = 0; node < open.network->graph.nodes().size(); ++node)
+      vendors = vendors || (candidate_of(node) != nullptr && candidate_of(node)->baseline != nullptr);
+    throw OutOfMemory(fmt::format("a batch of {} does not fit: {}; {}{}", options.batch, error.what(),
+                                  fits > 0 ? fmt::format("a batch of {} would", fits) : "no batch would",
+                                  vendors ? ", as far as vendors' libraries do not work in more" : ""));
   }
   return open;
 }

@@ -7,6 +7,8 @@
 namespace noisefloor {
 namespace {
 
+using pipeline::build_or_say_limit;
+
 struct ProblemsArguments {
   std::string network, dtype = "bf16";
   std::int64_t batch = 1;
@@ -17,7 +19,7 @@ int print_problems(const ProblemsArguments& arguments) {
   const auto& info = pipeline::require_network(arguments.network);
   const DType dtype = require_dtype(require_op("conv2d"), arguments.dtype);
   const pipeline::Network network =
-      info.build({.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional});
+      build_or_say_limit(info, {.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional});
   fmt::print("op,dtype,problem,count\n");
   for (const auto& problem : count_problems(network.graph))
     fmt::print("{},{},\"{}\",{}\n", problem.op->name, to_string(problem.dtype), problem.text, problem.count);
@@ -31,7 +33,9 @@ void add_problems_command(CLI::App& app, CommandResult result) {
       app.add_subcommand("problems", "Print the problems of one call of a network, with counts, as CSV");
   auto arguments = std::make_shared<ProblemsArguments>();
   command->add_option("network", arguments->network, "adm64, edm-cifar or digits")->required();
-  command->add_option("--batch", arguments->batch, "Images")->check(CLI::Range(1, 65536))->capture_default_str();
+  command->add_option("--batch", arguments->batch, "Images; too many for a network are refused with its range")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
   command->add_flag("--unconditional", arguments->unconditional, "Without class labels");
   command->callback([=] { *result = [=] { return print_problems(*arguments); }; });

@@ -203,7 +203,9 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   command.add_option("--first-image", arguments.first_image, "Number of the first image")
       ->check(CLI::Range(std::int64_t{0}, kMostFirstImage))
       ->capture_default_str();
-  command.add_option("--batch", arguments.batch, "Images at a time (default: all, at most 64)")
+  command
+      .add_option("--batch", arguments.batch,
+                  "Images at a time (default: all, at most 64); too many for a network are refused with its range")
       ->check(CLI::Range(1, 65536));
   command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
   command.add_option("--out", arguments.out, "PNG file of the grid")->required();

@@ -79,15 +79,19 @@ int sample(SampleArguments arguments) {
   const std::int64_t batch = arguments.images_at_a_time();
 
   Drawing drawing;
-  OpenNetwork open =
-      open_network(arguments.network, {.batch = batch, .sampling = true, .guided = options.guidance != 0},
-                   [&](const Network& network) { drawing = plan_drawing(arguments, network); });
+  OpenNetwork open;
+  std::optional<Sampler> made;  // ends before the platform does
+  const Beside beside{[&](const Network& network) { return sampler_bytes(network, options); },
+                      [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }};
+  open = open_network(
+      arguments.network, {.batch = batch, .sampling = true, .guided = options.guidance != 0},
+      [&](const Network& network) { drawing = plan_drawing(arguments, network); }, beside);
+  Sampler& sampler = *made;
   const Network& network = *open.network;
   const auto& [labels, columns, zoom] = drawing;
   if (options.guidance != 0 && options.guidance != 1)  // at 1 nothing is compared
     if (const std::string note = guidance_note(network.name, arguments.network.weights.empty()); !note.empty())
       fmt::print(stderr, "{}\n", note);
-  Sampler sampler(*open.platform, *open.executor, options);
 
   if (arguments.breakdown.wanted()) {
     std::vector<int> first_labels(static_cast<std::size_t>(batch));

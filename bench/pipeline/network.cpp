@@ -27,4 +27,28 @@ const NetworkInfo& require_network(std::string_view name) {
       fmt::format("unknown network '{}'; there are {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
+Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options) {
+  const auto builds = [&](std::int64_t batch) {
+    BuildOptions other = options;
+    other.batch = batch;
+    try {
+      (void)info.build(other);
+      return true;
+    } catch (const InvalidInput&) {
+      return false;
+    }
+  };
+  try {
+    return info.build(options);
+  } catch (const InvalidInput& error) {
+    std::int64_t takes = 0, too_many = options.batch;
+    while (too_many - takes > 1) {
+      const std::int64_t middle = takes + (too_many - takes) / 2;
+      (builds(middle) ? takes : too_many) = middle;
+    }
+    throw InvalidInput(fmt::format("{} images at a time{} are too many for {}, which takes 1 to {}: {}", options.batch,
+                                   options.guided ? ", twice with guidance," : "", info.name, takes, error.what()));
+  }
+}
+
 }  // namespace noisefloor::pipeline

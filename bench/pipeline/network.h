@@ -55,6 +55,9 @@ struct NetworkInfo {
 std::span<const NetworkInfo> networks();
 const NetworkInfo& require_network(std::string_view name);  // throws InvalidInput with "did you mean"
 
+// Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more.
+Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
+
 Network build_adm64(const BuildOptions& options);
 Network build_edm_cifar(const BuildOptions& options);
 Network build_digits(const BuildOptions& options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/pipeline/memory_need.h"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::pipeline {
@@ -32,20 +33,53 @@ std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
   return mixed ^ (mixed >> 31);
 }
 
+// The problem of any step: steps differ in number and first image alone, and share one choice of variant.
+sampler_step::Problem step_problem(const Network& network, const SamplingOptions& options, sampler_step::Half half) {
+  const bool predicts_noise = network.form == Network::Form::noise_prediction;
+  sampler_step::Problem problem = formulas(options, predicts_noise ? Prediction::noise : Prediction::x0);
+  problem.batch = network.batch;
+  problem.elements = network.pixels() * network.channels;
+  problem.half = half;
+  problem.seed = static_cast<std::int64_t>(options.seed);
+  const bool drawn = options.solver == Solver::ddpm || options.eta > 0;
+  problem.noise = drawn ? sampler_step::Noise::drawn : sampler_step::Noise::none;
+  // Levels are ours, so the schedule in the problem's text stands for nothing; it must be one that goes with the
+  // solver.
+  problem.schedule = variance_preserving(options.solver) ? Schedule::linear : Schedule::karras;
+  return problem;
+}
+
+std::size_t latents_bytes(const Network& network) {
+  return static_cast<std::size_t>(network.batch * network.pixels() * network.channels) * sizeof(float);
+}
+
 }  // namespace
+
+std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
+  const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
+  const auto told = static_cast<std::size_t>(network.graph[*network.sigma].elements());
+  const std::size_t calls = options.solver == Solver::edm_heun ? 2 * steps : steps;
+  const std::size_t row = as_floats({}).size();
+  const std::size_t tables = 2 * steps * row + 2 * batch * steps + calls * told * (network.timesteps ? 2 : 1);
+  std::size_t measuring = 0;
+  for (const auto half : {sampler_step::Half::first, sampler_step::Half::second})
+    if (half == sampler_step::Half::first || options.solver == Solver::edm_heun)
+      measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
+                                                  AnyProblem(step_problem(network, options, half)), DType::fp32));
+  return 4 * latents_bytes(network) + std::max(tables * sizeof(float), measuring);
+}
 
 Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
     : platform_(&platform), executor_(&executor), options_(options) {
   const Network& network = executor.network();
   const bool predicts_noise = network.form == Network::Form::noise_prediction;
   steps_ = plan_steps(options, predicts_noise ? Prediction::noise : Prediction::x0);
-  const std::size_t bytes =
-      static_cast<std::size_t>(network.batch * network.pixels() * network.channels) * sizeof(float);
+  const std::size_t bytes = latents_bytes(network);
   for (Buffer* buffer : {&latents_[0], &latents_[1], &history_[0], &history_[1]}) *buffer = Buffer(platform, bytes);
 
-  choose(*find_op("sampler_step"), "first", AnyProblem(step_problem(sampler_step::Half::first)));
+  choose(*find_op("sampler_step"), "first", AnyProblem(step_problem(network, options, sampler_step::Half::first)));
   if (options.solver == Solver::edm_heun)
-    choose(*find_op("sampler_step"), "second", AnyProblem(step_problem(sampler_step::Half::second)));
+    choose(*find_op("sampler_step"), "second", AnyProblem(step_problem(network, options, sampler_step::Half::second)));
   if (options.churn > 0) choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
 
   // What depends on the schedule alone is computed once: a row of coefficients a step, and what each call is told.
@@ -226,26 +260,9 @@ void Sampler::update(std::size_t step, sampler_step::Half half, std::int64_t fir
   launch(*find_op("sampler_step"), choice, AnyProblem(problem), pointers);
 }
 
-// The problem of any step: steps differ in number and first image alone, and share one choice of variant.
-sampler_step::Problem Sampler::step_problem(sampler_step::Half half) const {
-  const Network& network = executor_->network();
-  const bool predicts_noise = network.form == Network::Form::noise_prediction;
-  sampler_step::Problem problem = formulas(options_, predicts_noise ? Prediction::noise : Prediction::x0);
-  problem.batch = network.batch;
-  problem.elements = network.pixels() * network.channels;
-  problem.half = half;
-  problem.seed = static_cast<std::int64_t>(options_.seed);
-  const bool drawn = options_.solver == Solver::ddpm || options_.eta > 0;
-  problem.noise = drawn ? sampler_step::Noise::drawn : sampler_step::Noise::none;
-  // Levels are ours, so the schedule in the problem's text stands for nothing; it must be one that goes with the
-  // solver.
-  problem.schedule = variance_preserving(options_.solver) ? Schedule::linear : Schedule::karras;
-  return problem;
-}
-
 // Without noise no image differs from another, so that the launches of one batch do for all.
 sampler_step::Problem Sampler::problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const {
-  sampler_step::Problem problem = step_problem(half);
+  sampler_step::Problem problem = step_problem(executor_->network(), options_, half);
   problem.steps = static_cast<std::int64_t>(steps_.size());
   problem.step = static_cast<std::int64_t>(step);
   if (problem.noise == sampler_step::Noise::drawn) problem.image = first_image;

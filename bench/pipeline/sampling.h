@@ -50,6 +50,10 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::P
 // sigma that its schedule does not have.
 double timestep_of(double sigma, sampler_step::Schedule schedule);
 
+// The most that a Sampler of `network` allocates at once beside its executor: latents, tables, and the measurement of
+// its own launches.
+std::size_t sampler_bytes(const Network& network, const SamplingOptions& options);
+
 // A sampling loop over one batch, made once and run for every batch of it. What was recorded for one batch is replayed
 // for the next where no noise is drawn on the way; launches that draw noise have the images' numbers in them, and are
 // recorded for each batch and forgotten before the next.
@@ -85,7 +89,6 @@ class Sampler {
   void denoise(const void* latents);
   void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
   q_sample::Problem churn_problem() const;
-  sampler_step::Problem step_problem(sampler_step::Half half) const;
   sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const;
   void choose(const Op& op, const std::string& choice, const AnyProblem& problem);
   void launch(const Op& op, const std::string& choice, const AnyProblem& problem, std::span<void* const> pointers);

@@ -1,0 +1,96 @@
+#include "bench/pipeline/memory_need.h"
+
+#include <algorithm>
+#include <set>
+
+#include "bench/measure/fixture.h"
+#include "bench/pipeline/arena.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+struct Need {
+  std::size_t workspace = 0, prepared = 0;
+};
+
+bool runs(const AnyVariant& variant, const Node& node, bool host) {
+  return (variant.kind == Kind::host) == host && variant.built && variant.can_run(node.problem, node.dtype);
+}
+
+Need need_of(const AnyVariant& variant, const Node& node, const DeviceInfo& device) {
+  return {variant.workspace_bytes(node.problem, node.dtype, device), variant.prepared_bytes(node.problem, node.dtype)};
+}
+
+std::optional<Need> most_of_ours(const Node& node, const PlatformDescription& platform) {
+  std::optional<Need> most;
+  for (const AnyVariant& variant : node.op->variants) {
+    if (!runs(variant, node, platform.is_host)) continue;
+    const Need need = need_of(variant, node, platform.info);
+    if (!most) most.emplace();
+    most->workspace = std::max(most->workspace, need.workspace);
+    most->prepared = std::max(most->prepared, need.prepared);
+  }
+  return most;
+}
+
+}  // namespace
+
+std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype) {
+  std::size_t bytes = Fixture::kGuardBytes;
+  for (const TensorSpec& spec : op.tensors(problem, dtype)) {
+    bytes += aligned(spec.bytes()) + Fixture::kGuardBytes;
+    if (spec.role != Role::in) bytes += spec.bytes();
+  }
+  return bytes;
+}
+
+std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
+                                          const VariantOf& variant_of) {
+  const Graph& graph = network.graph;
+  std::size_t held = place(activation_lifetimes(graph, {network.output})).bytes, workspace = 0, measuring = 0;
+  for (const Value& value : graph.values())
+    if (value.kind != Value::Kind::activation) held += aligned(value.bytes());
+  std::set<std::string> measured;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const AnyVariant* const variant = variant_of(i);
+    const std::optional<Need> need = variant != nullptr && runs(*variant, node, platform.is_host)
+                                         ? need_of(*variant, node, platform.info)
+                                         : most_of_ours(node, platform);
+    if (!need) return std::nullopt;
+    workspace = std::max(workspace, need->workspace);
+    held += aligned(need->prepared);
+    if (measured.insert(node.op->name + "|" + to_string(node.dtype) + "|" + node.text).second)
+      measuring = std::max(measuring, trial_bytes(*node.op, node.problem, node.dtype) + need->workspace +
+                                          Fixture::kGuardBytes + need->prepared);
+  }
+  return std::max(held + aligned(workspace), measuring);
+}
+
+std::int64_t largest_fitting_batch(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
+                                   const std::function<std::optional<std::size_t>(const Network&)>& bytes_of) {
+  const auto fits = [&](std::int64_t batch) {
+    BuildOptions smaller = options;
+    smaller.batch = batch;
+    try {
+      const std::optional<std::size_t> bytes = bytes_of(info.build(smaller));
+      return bytes && *bytes <= free;
+    } catch (const InvalidInput&) {  // more than an op's problems may have
+      return false;
+    }
+  };
+  std::int64_t fitting = 0, too_many = options.batch;
+  while (too_many - fitting > 1) {
+    const std::int64_t middle = fitting + (too_many - fitting) / 2;
+    (fits(middle) ? fitting : too_many) = middle;
+  }
+  return fitting;
+}
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,33 @@
+// How much device memory a network will take at some batch, from sizes alone: so that whoever asks for too many images
+// can be told how many fit.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "bench/pipeline/network.h"
+#include "bench/pipeline/plan.h"
+#include "bench/platform/platform.h"
+
+namespace noisefloor::pipeline {
+
+// What a plan's measurement of a problem allocates at once: tensors between guard bands, and outputs once more for the
+// comparison. Without workspaces.
+std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype);
+
+// Which variant will run a node; null where it is not known yet, or a vendor's.
+using VariantOf = std::function<const AnyVariant*(std::size_t node)>;
+
+// The most that is allocated at once to make an Executor of `network`: its activations, inputs, weights, prepared
+// weights and the largest workspace; or, before that, to measure a node. Where `variant_of` knows none, or one that
+// cannot run the problem, the most that any of ours asks for stands in; what vendors' libraries work in is not known
+// beforehand. nullopt: a node that nothing of ours can run.
+std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
+                                          const VariantOf& variant_of);
+
+// The largest batch below options.batch that the network can be built with and for which `bytes_of` is at most `free`;
+// 0: none.
+std::int64_t largest_fitting_batch(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
+                                   const std::function<std::optional<std::size_t>(const Network&)>& bytes_of);
+
+}  // namespace noisefloor::pipeline
