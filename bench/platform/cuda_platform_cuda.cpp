@@ -223,17 +223,33 @@ class CudaPlatform final : public Platform {
     Graph(cudaStream_t stream, const Launch& launch, int repeats) {
       CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
       Status status = success();
-      for (int i = 0; i < repeats && status.ok(); ++i) status = launch();
+      try {
+        for (int i = 0; i < repeats && status.ok(); ++i) status = launch();
+      } catch (...) {  // a stream that is still captured would spoil all that follows
+        (void)cudaStreamEndCapture(stream, &graph);
+        (void)cudaGetLastError();
+        destroy();
+        throw;
+      }
       const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-      throw_if_failed(status);
-      CHECK(ended);
-      CHECK(cudaGraphInstantiate(&executable, graph, 0));
+      try {
+        throw_if_failed(status);
+        CHECK(ended);
+        CHECK(cudaGraphInstantiate(&executable, graph, 0));
+      } catch (...) {
+        (void)cudaGetLastError();
+        destroy();
+        throw;
+      }
     }
-    ~Graph() {
+    ~Graph() { destroy(); }
+    Graph(const Graph&) = delete;
+    void destroy() noexcept {
       if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
       if (graph != nullptr) (void)cudaGraphDestroy(graph);
+      executable = nullptr;
+      graph = nullptr;
     }
-    Graph(const Graph&) = delete;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
   };

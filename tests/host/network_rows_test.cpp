@@ -218,6 +218,16 @@ TEST(NetworkRows, AreMeasuredAsAnyOther) {
   EXPECT_FALSE(result.cold_us.empty());
 }
 
+// Naive variants and the plan's are the same there: that such a row is ok says nothing of them.
+TEST(NetworkRows, OfAHostInFp32SayThatTheyAreComparedWithThemselves) {
+  CaseRunner runner(host(), nullptr, hasty());
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const SweepRow row = runner.run(digits_case("plan_own", dtype)).row;
+    ASSERT_EQ(row.status, Outcome::ok) << row.reason;
+    EXPECT_EQ(row.reason.find("cannot come out incorrect") != std::string::npos, dtype == DType::fp32) << row.reason;
+  }
+}
+
 TEST(NetworkRows, OfPlansThatNeedAGpuSayIt) {
   CaseRunner runner(host(), nullptr, hasty());
   for (const char* name : {"plan_baseline", "plan_fastest"}) {
