@@ -176,7 +176,8 @@ class ConvolutionRun final : public BaselineRun {
       if (!tuned.status.ok()) return tuned.status;
       stage.chosen = tuned.ranking.front().index;
       if (!description_.empty()) description_ += ", then ";
-      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " + std::to_string(tuned.ran);
+      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " + std::to_string(tuned.ran) +
+                      stage.graph->cut_from();
     }
     if (shape_.upsample) description_ = std::string("resample/") + upsampler_->name + ", then " + description_;
     return success();

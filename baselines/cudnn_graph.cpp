@@ -115,6 +115,7 @@ struct Graph::State {
   std::vector<std::unique_ptr<Replica>> replicas;    // the first is there from the start
   std::vector<Plan> plans;
   std::size_t workspace = 0;
+  int offered = 0, tried = 0;  // configurations
 
   int apply(std::function<int(Replica&)> step) {
     recipe.push_back(std::move(step));
@@ -218,11 +219,14 @@ void Graph::build(double budget_seconds) {
     require(graph.build_operation_graph(replica.handle), "build_operation_graph");
     require(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}),
             "create_execution_plans");
+    if (first == 0)
+      state_->offered = static_cast<int>(graph.get_execution_plan_count());  // all replicas are offered the same
     for (std::int64_t i = first; i < graph.get_execution_plan_count(); i += threads) {
       {
         const std::lock_guard lock(mutex);
         const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
         if (elapsed.count() > budget_seconds && !built.empty()) return;
+        ++state_->tried;
       }
       auto error = graph.build_plan_at_index(i);
       State::Plan plan{&replica, i, {}, 0};
@@ -259,6 +263,10 @@ void Graph::build(double budget_seconds) {
     state_->plans.push_back(std::move(plan));
   }
   if (state_->plans.empty()) throw LibraryRefused("cuDNN has no engine for this graph: " + refusal);
+}
+
+std::string Graph::cut_from() const {
+  return state_->tried < state_->offered ? " of " + std::to_string(state_->offered) : std::string();
 }
 
 int Graph::plans() const {

@@ -60,6 +60,8 @@ class Graph {
   // in up to a second.
   void build(double budget_seconds);
   int plans() const;
+  // " of 40": how many configurations the heuristics offered, where the budget cut their list; else nothing.
+  std::string cut_from() const;
   std::string plan_name(int plan) const;
   std::size_t workspace_bytes() const;  // enough for every plan
   // `pointers`: inputs, then outputs, in the order in which they were declared; 16-byte aligned.

@@ -46,6 +46,9 @@ void Graph::build(double) {
 int Graph::plans() const {
   missing();
 }
+std::string Graph::cut_from() const {
+  missing();
+}
 std::string Graph::plan_name(int) const {
   missing();
 }

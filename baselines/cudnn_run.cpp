@@ -17,7 +17,8 @@ Status GraphRun::tune(std::span<void* const> pointers, void* workspace, const La
       graph_->plans(), [&](int plan) { return graph_->execute(plan, bound, workspace, context.stream); }, context);
   if (!tuned.status.ok()) return tuned.status;
   chosen_ = tuned.ranking.front().index;
-  description_ = "cuDNN plan " + graph_->plan_name(chosen_) + "; best of " + std::to_string(tuned.ran);
+  description_ =
+      "cuDNN plan " + graph_->plan_name(chosen_) + "; best of " + std::to_string(tuned.ran) + graph_->cut_from();
   return success();
 }
 
