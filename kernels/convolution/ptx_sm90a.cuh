@@ -30,7 +30,7 @@
 // latency of the first loads and the waves that tiles leave unfilled.
 //
 // Requires: bf16 or fp16; 16-byte aligned tensors; at most 128 taps of padding. Inputs whose channels are no multiple
-// of 8 (first layers) are gathered into rows of the product by a kernel before (gather.cu). Honours programmatic
+// of 8 (first layers) are gathered into rows of the product by a kernel before (ptx_sm90a.cu). Honours programmatic
 // dependent launch.
 //
 // Numerics: fp32 accumulation in wgmma, epilogue in fp32, one rounding.
