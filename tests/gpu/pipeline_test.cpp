@@ -146,6 +146,25 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   }
 }
 
+// The stream must be out of its capture after a launch that throws, or fails: all that follows would be captured, too.
+TEST(PipelineOnGpu, ALaunchThatThrowsEndsTheCapture) {
+  EXPECT_THROW(device().record([]() -> Status { throw std::logic_error("in the middle"); }), std::logic_error);
+  EXPECT_ANY_THROW(device().record([] { return failure(StatusCode::invalid_argument, "refused"); }));
+  Buffer to(device(), sizeof(float)), from(device(), sizeof(float));
+  const float number = 3;
+  device().upload(from.data(), &number, sizeof number);
+  device()
+      .record([&] {
+        device().copy(to.data(), from.data(), sizeof number);
+        return success();
+      })
+      ->replay();
+  device().synchronize();
+  float found = 0;
+  device().download(&found, to.data(), sizeof found);
+  EXPECT_EQ(found, number);
+}
+
 // One recording replayed for every batch, or, with drawn noise, one for each: what a sampler of its own draws.
 TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
   const Network network = build_digits({.batch = 4, .sampling = true});
