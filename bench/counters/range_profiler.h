@@ -1,7 +1,8 @@
 // Hardware counters of one launch, by CUPTI's range profiler with user replay.
 //
 // A pass collects what fits in the chip's counters at once, so the launch is repeated as often as there are passes.
-// CUPTI may slow what runs while it is enabled: never time anything while an object of this class is alive.
+// CUPTI may slow what runs while it is enabled: never time anything while an object of this class is alive. What does
+// not depend on being enabled is made for the first object of a process and used by the later ones.
 #pragma once
 
 #include <functional>
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "bench/counters/counter_status.h"
+#include "bench/counters/counting_costs.h"
 #include "bench/counters/metrics.h"
 
 namespace noisefloor {
@@ -19,8 +21,9 @@ class RangeProfiler {
  public:
   // Prepares the collection of `wanted` on the current CUDA device (its primary context is created if it is not there
   // yet). Throws CountersUnavailable: no CUPTI in this build, no permission, another profiler at work, a device that
-  // cannot be counted, a metric that the chip does not have (named).
-  explicit RangeProfiler(std::span<const Metric> wanted);
+  // cannot be counted, a metric that the chip does not have (named). `costs`, where given, gets what each step took,
+  // the destructor's too.
+  explicit RangeProfiler(std::span<const Metric> wanted, CountingCosts* costs = nullptr);
   ~RangeProfiler();  // disables profiling on the context
   RangeProfiler(const RangeProfiler&) = delete;
   RangeProfiler& operator=(const RangeProfiler&) = delete;
@@ -39,7 +42,8 @@ class RangeProfiler {
   std::unique_ptr<State> state_;
 };
 
-// Builds a profiler on the current device and lets it go: what a row's counter_status will be, and why.
+// Enables a profiler of the row's metrics on the current device and lets it go: what a row's counter_status will be,
+// and why. Really asks each time; what it makes on the way, the rows use.
 struct CounterProbe {
   CounterStatus status = CounterStatus::ok;
   std::string message;  // empty when ok

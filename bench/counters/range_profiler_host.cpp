@@ -8,7 +8,7 @@ constexpr const char* kNoCuda = "no CUDA in this build: nothing can be counted";
 
 struct RangeProfiler::State {};
 
-RangeProfiler::RangeProfiler(std::span<const Metric>) {
+RangeProfiler::RangeProfiler(std::span<const Metric>, CountingCosts*) {
   throw CountersUnavailable(CounterStatus::no_cupti, kNoCuda);
 }
 RangeProfiler::~RangeProfiler() = default;

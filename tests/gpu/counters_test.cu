@@ -2,7 +2,11 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/counters/kernel_resources.h"
@@ -76,6 +80,100 @@ TEST(Counters, CopyMovesTheBytesThatItShould) {
   EXPECT_GT(counted.at("occupancy_pct"), 30);
   EXPECT_LE(counted.at("occupancy_pct"), 100);
   EXPECT_EQ(counted.at("tensor_pipe_pct"), 0);
+}
+
+constexpr std::size_t kLarge = std::size_t{1} << 30, kSmall = std::size_t{1} << 28;  // both past any L2
+
+// A copy whose source was just written.
+std::map<std::string, double> count_copy(RangeProfiler& profiler, const Buffer& from, const Buffer& to,
+                                         std::size_t bytes) {
+  const auto blocks = static_cast<unsigned>(bytes / sizeof(uint4) / kThreads);
+  return profiler.measure([&](int) { fill_kernel<<<blocks, kThreads>>>(from.as<uint4>()); },
+                          [&] { copy_kernel<<<blocks, kThreads>>>(from.as<uint4>(), to.as<uint4>()); });
+}
+
+// What was in L2 before need not be read, and what is in it afterwards is not written yet.
+void expect_copy(const std::map<std::string, double>& counted, std::size_t bytes) {
+  int l2_bytes = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, 0), cudaSuccess);
+  ASSERT_LT(2.0 * l2_bytes, kLarge - kSmall);  // else the two copies could be taken for each other
+  EXPECT_NEAR(counted.at("dram_read_bytes"), bytes, l2_bytes);
+  EXPECT_NEAR(counted.at("dram_write_bytes"), bytes, l2_bytes);
+  EXPECT_GE(counted.at("l2_bytes"), 2.0 * static_cast<double>(bytes));
+}
+
+// As the rows of a sweep are counted: one profiler after another on what the first one made.
+TEST(Counters, EachProfilerCountsItsOwnLaunch) {
+  const CounterProbe probe = probe_counters();
+  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+  const Buffer from(kLarge), to(kLarge);
+  for (const std::size_t bytes : {kLarge, kSmall, kLarge}) {
+    RangeProfiler profiler(row_metrics());
+    expect_copy(count_copy(profiler, from, to, bytes), bytes);
+  }
+  {  // other metrics in between do not take the place of the row's
+    RangeProfiler profiler(std::span(&metric("sm_cycles_active"), 1));
+    const auto counted = count_copy(profiler, from, to, kSmall);
+    ASSERT_EQ(counted.size(), 1u);
+    EXPECT_GT(counted.at("sm_cycles_active"), 0);
+  }
+  RangeProfiler profiler(row_metrics());
+  expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
+  expect_copy(count_copy(profiler, from, to, kLarge), kLarge);  // two of one profiler, as crosscheck counts
+  expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
+}
+
+void print_costs(const char* title, const CountingCosts& costs) {
+  std::printf("%s: %.2f ms\n", title, costs.total_ms());
+  for (const CountingCost& cost : costs.steps())
+    std::printf("  %9.3f ms in %d  %s\n", cost.ms, cost.times, cost.step.c_str());
+}
+
+// What does not depend on being enabled is made for the first profiler of a set of metrics. Prints what the steps take.
+TEST(Counters, PreparationIsPaidOnce) {
+  const CounterProbe probe = probe_counters();
+  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+  const Buffer from(kSmall), to(kSmall);
+  // The row's metrics under names that nothing was counted by yet, also when this test is repeated.
+  static int repetition = 0;
+  const std::string suffix = " " + std::to_string(++repetition);
+  std::vector<std::string> names;
+  for (const Metric& each : row_metrics()) names.push_back(each.name + suffix);
+  std::vector<Metric> wanted(row_metrics().begin(), row_metrics().end());
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i].name = names[i].c_str();
+
+  CountingCosts unprepared, prepared;
+  {
+    RangeProfiler profiler(wanted, &unprepared);
+    count_copy(profiler, from, to, kSmall);
+  }
+  double one_launch = 0, two_launches = 0;
+  {
+    RangeProfiler profiler(wanted, &prepared);
+    count_copy(profiler, from, to, kSmall);
+    one_launch = prepared.total_ms();
+    count_copy(profiler, from, to, kSmall);
+    two_launches = prepared.total_ms();
+  }
+  print_costs("a launch, nothing prepared", unprepared);
+  print_costs("two launches of one profiler, prepared", prepared);
+  std::printf("of these, the second launch: %.2f ms\n", two_launches - one_launch);
+
+  const auto times = [](const CountingCosts& costs, const char* step) {
+    const CountingCost* found = costs.find(step);
+    return found == nullptr ? 0 : found->times;
+  };
+  for (const char* step : {"cuptiDeviceGetChipName", "cuptiProfilerGetCounterAvailability",
+                           "cuptiProfilerHostInitialize", "host: metric names to a configuration"}) {
+    EXPECT_GE(times(unprepared, step), 1) << step;
+    EXPECT_EQ(times(prepared, step), 0) << step;
+  }
+  for (const CountingCosts* costs : {&unprepared, &prepared}) {
+    EXPECT_EQ(times(*costs, "cuptiRangeProfilerEnable"), 1);
+    EXPECT_EQ(times(*costs, "cuptiRangeProfilerDisable"), 1);
+  }
+  EXPECT_EQ(times(unprepared, "the counted launch"), 1);  // the row's metrics are counted in one pass
+  EXPECT_EQ(times(prepared, "the counted launch"), 2);
 }
 
 TEST(Counters, ErrorsOfTheLaunchPassThrough) {
