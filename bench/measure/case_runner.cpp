@@ -238,7 +238,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     };
   }
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  launch = slowed_down(*platform_, launch, resident, NOISEFLOOR_TEST_SLOWDOWN_PERCENT);
+  launch = slowed_down(*platform_, launch, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
 #endif
   const bool host = platform_->description().is_host;
   const NvtxRange range(test_case.name());

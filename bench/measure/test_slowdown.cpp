@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
 
 #include "reports/statistics.h"
 
@@ -22,6 +26,17 @@ Status spin(Platform& platform, double nanoseconds) {
 }
 
 }  // namespace
+
+double slowdown_percent(double of_build) {
+  const char* text = std::getenv("NOISEFLOOR_TEST_SLOWDOWN_PERCENT");
+  if (text == nullptr) return of_build;
+  const std::string_view view(text);
+  double percent = 0;
+  const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), percent);
+  if (error != std::errc() || end != view.data() + view.size() || !(percent >= 0 && percent <= 100))
+    throw std::invalid_argument(fmt::format("NOISEFLOOR_TEST_SLOWDOWN_PERCENT='{}': 0 to 100", view));
+  return percent;
+}
 
 Launch slowed_down(Platform& platform, const Launch& launch, std::span<const std::pair<void*, std::size_t>> resident,
                    double percent) {
