@@ -1,7 +1,9 @@
 // Every variant and baseline of every op on every test problem and dtype: verified as the sweep verifies, on a device.
-// NOISEFLOOR_TEST_PROBLEMS=tiny,ragged keeps to problems of those kinds: under a sanitizer the large ones take minutes.
+// NOISEFLOOR_TEST_PROBLEMS=tiny,ragged keeps to problems of those kinds, NOISEFLOOR_TEST_DTYPES=bf16 to those dtypes:
+// under a sanitizer all of them take hours.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -32,6 +34,14 @@ const std::vector<ProblemEntry>& problems() {
   return chosen;
 }
 
+bool dtype_chosen(DType dtype) {
+  static const auto chosen = [] {
+    const char* names = std::getenv("NOISEFLOOR_TEST_DTYPES");
+    return names == nullptr ? std::vector<std::string>{} : split_list(names);
+  }();
+  return chosen.empty() || std::find(chosen.begin(), chosen.end(), to_string(dtype)) != chosen.end();
+}
+
 std::vector<Candidate> device_candidates() {
   std::vector<Candidate> all;
   for (const Op& op : catalogue())
@@ -56,7 +66,7 @@ TEST_P(Catalogue, MatchesTheOracle) {
   for (const ProblemEntry& entry : problems()) {
     if (entry.op != candidate.op) continue;
     for (const DType dtype : entry.op->dtypes) {
-      if (!candidate.can_run(entry.problem, dtype)) continue;
+      if (!dtype_chosen(dtype) || !candidate.can_run(entry.problem, dtype)) continue;
       // Libraries tune for a second or more per problem, and their kernels are not what is tested here.
       const bool library = candidate.kind == Kind::baseline;
       if (library && dtype != DType::bf16) continue;
