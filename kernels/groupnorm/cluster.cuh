@@ -229,7 +229,6 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     if (linear_thread() == 0) {
       ptx::mbarrier_init(arrived, 1);
       ptx::fence_mbarrier_init();
-      ptx::mbarrier_arrive_expect_tx(arrived, plan.blocks * plan.bundle * static_cast<int>(sizeof(float2)));
     }
     __syncwarp();
     ptx::cluster_arrive_relaxed();
@@ -333,6 +332,11 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     }
   }
   if (plan.blocks > 1) {
+    // The barrier's one arrival, so that its phase cannot end before all bytes are announced; those that came before
+    // have left its count of bytes below zero, as it may be. Here, behind a __syncthreads, racecheck sees it ordered
+    // after the initialisation.
+    if (thread == 0)
+      ptx::mbarrier_arrive_expect_tx(arrived, plan.blocks * plan.bundle * static_cast<int>(sizeof(float2)));
     ptx::mbarrier_wait(arrived, 0);
     if (thread < plan.threads) {
 #pragma unroll 1
