@@ -9,20 +9,13 @@ namespace {
 
 constexpr int kSharedBytesPerSm = 228 * 1024;
 constexpr int kThreadChoices[] = {64, 96, 128, 160, 192, 256, 288, 384, 480};
+constexpr int kFewestPaired = 256;  // threads of a block that shares its SM with one other
 
 // SMs that clusters of `blocks` can use: a cluster lies within one GPC, and GPCs of 16 or 18 SMs leave a rest. The
 // shares are what cudaOccupancyMaxActiveClusters says of an H200 (132, 132, 124, 120 and 112 of 132).
 double usable_sms(int blocks, int sm_count) {
   const double share = blocks <= 2 ? 1.0 : blocks == 4 ? 0.94 : blocks == 8 ? 0.91 : 0.85;
   return share * sm_count;
-}
-
-int blocks_per_sm(const ClusterPlan& plan) {
-  constexpr int kReserved = 1024;  // bytes of shared memory: the driver's, of each block
-  const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
-  return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReserved),
-                            65536 / (cluster_registers(plan.held) * whole_warps), 2048 / whole_warps, 32}),
-                  1);
 }
 
 // A guess at what a plan costs, good for comparing the plans of a problem: the coefficients were fitted to minimise
@@ -58,7 +51,26 @@ bool spans_two_groups(std::int64_t width) {
   return width + std::gcd(width, std::int64_t{kClusterLanes}) >= kClusterLanes;
 }
 
+// The plan of the same bundles and clusters whose threads hold so many rows in registers that two blocks fit an SM,
+// with as many threads as there are registers for. One block an SM loads, reduces and writes one after the other, and
+// each wave of clusters pays the latency of all three; of two, one uses the memory while the other waits.
+std::optional<ClusterPlan> paired(const Problem& p, const ClusterPlan& alone) {
+  for (int threads = max_cluster_threads(kHeldByPairs); threads >= kFewestPaired; threads -= 32) {
+    const auto plan = make_cluster_plan(p, alone.bundle, alone.blocks, threads, kHeldByPairs);
+    if (plan && blocks_per_sm(*plan) >= 2) return plan;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+int blocks_per_sm(const ClusterPlan& plan) {
+  constexpr int kReserved = 1024;  // bytes of shared memory: the driver's, of each block
+  const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
+  return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReserved),
+                            65536 / (cluster_registers(plan.held) * whole_warps), 2048 / whole_warps, 32}),
+                  1);
+}
 
 int resident_clusters(const ClusterPlan& plan, int sm_count) {
   return std::max(static_cast<int>(usable_sms(plan.blocks, sm_count) * blocks_per_sm(plan) / plan.blocks), 1);
@@ -107,7 +119,10 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
       }
     }
   }
-  return best;
+  if (!best || blocks_per_sm(*best) > 1 || p.n * (p.groups / best->bundle) <= resident_clusters(*best, sm_count))
+    return best;
+  const auto pair = paired(p, *best);
+  return pair ? pair : best;
 }
 
 }  // namespace noisefloor::groupnorm

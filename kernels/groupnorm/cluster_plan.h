@@ -11,18 +11,21 @@ namespace noisefloor::groupnorm {
 
 inline constexpr int kClusterLanes = 8;           // bf16 or fp16 elements of a 16-byte access
 inline constexpr int kHeldChoices[] = {0, 2, 4};  // rows that a thread can hold in registers
+inline constexpr int kHeldByPairs = 6;            // and so many where two blocks then fit an SM that else holds one
 inline constexpr int kMaxClusterBlocks = 16;      // more than 8 needs cudaFuncAttributeNonPortableClusterSizeAllowed
 inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
 
 // Image-bundle pairs of a problem at most; the kernel divides their numbers in float.
 inline constexpr std::int64_t kMaxClusterUnits = std::int64_t{1} << 21;
 
-// Registers of a thread that holds `held` rows, and threads of a block so that two blocks always have them.
+// Registers of a thread that holds `held` rows, and threads of a block so that two blocks always have them. Each of an
+// SM's four schedulers has a quarter of its registers, for whole warps.
 constexpr int cluster_registers(int held) {
   return 56 + 4 * held;
 }
 constexpr int max_cluster_threads(int held) {
-  return 65536 / 2 / cluster_registers(held) / 32 * 32;
+  const int warps_of_scheduler = 65536 / 4 / (32 * cluster_registers(held));
+  return 4 * warps_of_scheduler / 2 * 32;
 }
 
 struct ClusterPlan {
@@ -32,7 +35,7 @@ struct ClusterPlan {
   int columns = 1;    // 16-byte columns of a bundle
   int tile_rows = 1;  // rows that a block copies at once: thread t takes column t % columns of row t / columns
   int threads = 32;   // of the whole warps among columns * tile_rows; a last, partial warp copies, sums and writes only
-  int held = 0;       // rows that a thread, its first, holds in registers: one of kHeldChoices
+  int held = 0;       // rows that a thread, its first, holds in registers: one of kHeldChoices, or kHeldByPairs
   int shared_rows = 1;  // rows of a block, its last, that are in shared memory
   int entries = 2;  // moments that a thread leaves: of two groups, or of eight channels where those span more groups
 
@@ -48,7 +51,8 @@ struct ClusterPlan {
 // The plan with these choices, or nothing where they do not fit the problem or the SM.
 std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, int held);
 
-// Clusters that the GPU runs at once.
+// Blocks that an SM holds at once, and clusters that the GPU runs at once.
+int blocks_per_sm(const ClusterPlan&);
 int resident_clusters(const ClusterPlan&, int sm_count);
 
 // The plan that the launcher takes, or nothing where no bundle fits a cluster's shared memory (which does not depend on

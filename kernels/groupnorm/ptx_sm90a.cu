@@ -8,9 +8,9 @@
 // Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row); its rows are shared out over a
 // cluster of 1 to 16 blocks. cluster_plan.cpp chooses, as a pure function that the host tests.
 //
-// Steps: 1. Fetch: the first 0, 2 or 4 rows of each thread to registers, the others to shared memory (cp.async, in up
-// to 4 commit groups); parameters prefetched to L2. 2. Each thread sums x - shift and its squares over the 16 bytes (8
-// channels) of the rows that it has fetched itself, the first while the last travel, with no barrier between, and
+// Steps: 1. Fetch: the first 0, 2, 4 or 6 rows of each thread to registers, the others to shared memory (cp.async, in
+// up to 4 commit groups); parameters prefetched to L2. 2. Each thread sums x - shift and its squares over the 16 bytes
+// (8 channels) of the rows that it has fetched itself, the first while the last travel, with no barrier between, and
 // leaves mean and M2 of each of the two groups that 8 channels lie in. 3. 16 lanes per group merge them (Chan's
 // formula) into the block's mean and M2 and store those into every block of the cluster, on an mbarrier. 4. Each block
 // merges the moments of the blocks and writes fusion(x * a + b).
@@ -28,6 +28,8 @@
 // threads: 256 - 4 * 14 rows * 18 * 16 bytes = 56.3 KiB; moments of the threads 18 * 2 * 15 * 8 = 4320 bytes, of the
 // blocks 17 * 8 * 8 = 1088: 3 blocks an SM, where without rows in registers 2 fit.
 // Registers: 56 (16 sums, 8 shifts, 8 values; then 16 coefficients, 8 values), and 4 for each row held.
+// At n=28, hw=9216, channels=960, 4 groups of 576 rows are 135 KiB a block: with 6 * 25 rows in 80 registers, 106 KiB
+// of shared memory, 2 blocks an SM instead of 1.
 //
 // SiLU: one tanh.approx an element: silu(v) = v / 2 * (1 + tanh(v / 2)), the halves folded into a and b: one special
 // function and one multiply-add, where an exponential and a reciprocal take two and four more instructions.
@@ -114,6 +116,8 @@ Status launch_cluster(const ClusterArguments& a, int images, const LaunchContext
       return launch_held<T, kActivate, 2>(a, images, context);
     case 4:
       return launch_held<T, kActivate, 4>(a, images, context);
+    case kHeldByPairs:
+      return launch_held<T, kActivate, kHeldByPairs>(a, images, context);
     default:
       return launch_held<T, kActivate, 0>(a, images, context);
   }

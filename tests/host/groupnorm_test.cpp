@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/groupnorm/cluster_plan.h"
@@ -240,6 +241,7 @@ TEST(Groupnorm, ClusterPlansFitTheMachineAndCoverTheProblem) {
     // Rows in registers and rows in shared memory are all rows, and no thread's registers stay empty in a full block.
     RC_ASSERT(plan->shared_rows + std::min(plan->held * plan->tile_rows, plan->rows) == plan->rows);
     RC_ASSERT(plan->held == 0 || (plan->held - 1) * plan->tile_rows < plan->rows);
+    RC_ASSERT(plan->held != kHeldByPairs || blocks_per_sm(*plan) >= 2);
     RC_ASSERT(resident_clusters(*plan, 132) >= 1);
     RC_ASSERT(plan->threads >= 32 && plan->threads <= plan->columns * plan->tile_rows && plan->threads % 32 == 0);
     // Two entries per column hold all that eight channels from a multiple of 8 on can belong to, else one a channel.
@@ -255,6 +257,35 @@ TEST(Groupnorm, EveryProblemOfAdm64FitsACluster) {
        {std::pair{4096, 192}, {4096, 384}, {4096, 576}, {1024, 960}, {256, 1344}, {64, 1536}})
     for (const int n : {1, 8, 32})
       EXPECT_TRUE(choose_cluster_plan(network_problem(n, hw, channels), 132)) << n << " " << hw;
+}
+
+TEST(Groupnorm, TwoBlocksOfAnyPlanFindTheirRegistersInFourQuarters) {
+  for (const int held : {0, 2, 4, kHeldByPairs, 8}) {
+    const int warps_of_scheduler = (2 * max_cluster_threads(held) / 32 + 3) / 4;
+    EXPECT_LE(warps_of_scheduler * 32 * cluster_registers(held), 65536 / 4) << held;
+    EXPECT_GE(max_cluster_threads(held), 256) << held;
+  }
+}
+
+TEST(Groupnorm, MoreRowsAreHeldWhereThatLetsTwoBlocksShareAnSm) {
+  const auto svd = choose_cluster_plan(network_problem(28, 9216, 960), 132);
+  ASSERT_TRUE(svd);
+  EXPECT_EQ(svd->held, kHeldByPairs);
+  EXPECT_EQ(blocks_per_sm(*svd), 2);
+  EXPECT_EQ(resident_clusters(*svd, 132), 14);
+  // One image's 8 clusters do not fit 132 SMs one block each, but 264 SMs: nothing waits, so nothing is to overlap.
+  EXPECT_EQ(choose_cluster_plan(network_problem(1, 9216, 960), 132)->held, kHeldByPairs);
+  EXPECT_LE(choose_cluster_plan(network_problem(1, 9216, 960), 264)->held, 4);
+  // Two blocks or more share an SM as it is.
+  for (const auto& [n, hw, channels] : {std::tuple{28, 9216, 640}, {28, 9216, 320}, {64, 4096, 320}, {32, 4096, 576}}) {
+    const auto plan = choose_cluster_plan(network_problem(n, hw, channels), 132);
+    EXPECT_LE(plan->held, 4) << hw << " " << channels;
+    EXPECT_GE(blocks_per_sm(*plan), 2) << hw << " " << channels;
+  }
+  // Too long for two blocks, however many rows are held: as before.
+  const auto longer = choose_cluster_plan(network_problem(2, 16384, 960), 132);
+  EXPECT_LE(longer->held, 4);
+  EXPECT_EQ(blocks_per_sm(*longer), 1);
 }
 
 TEST(Groupnorm, ProblemsThatFitNoClusterHaveNoPlan) {
