@@ -21,7 +21,6 @@ Support for_tiled(const Problem& p, DType dtype) {
 
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (p.residual) return unsupported("takes no residual: its sum would be rounded to 16 bits to be an operand");
   if (p.channels < 32) return unsupported("needs 32 channels or more, to average out roundings");
   return for_tiled(p, dtype);
 }

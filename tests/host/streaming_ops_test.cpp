@@ -269,6 +269,7 @@ TEST(StreamingOps, RungsSayWhatTheyNeed) {
     EXPECT_EQ(reason_of("q_sample", variant, "batch=2,elements=9", DType::bf16),
               "needs rows that are a multiple of 16 bytes long");
     EXPECT_EQ(reason_of("layernorm", variant, "rows=2,channels=320", DType::fp16), "") << variant;
+    EXPECT_EQ(reason_of("layernorm", variant, "rows=2,channels=320,residual=1", DType::fp16), "") << variant;
   }
   EXPECT_NE(reason_of("layernorm", "ptx_sm90a", "rows=2,channels=65536", DType::bf16), "");
   EXPECT_NE(reason_of("timestep_embedding", "tensor_core_sm80", "batch=1,channels=16", DType::bf16), "");
