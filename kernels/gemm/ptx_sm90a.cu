@@ -13,6 +13,10 @@
 // Better than tensor_core_sm80: wgmma reaches the full rate of the tensor cores (mma.sync about half), operands are
 // never copied through registers, and no thread waits for a load.
 //
+// A residual comes by TMA too, through the same ring: one or two steps behind the products of its tile, in the layout
+// in which the tile is stored, so that nobody waits for DRAM in an epilogue. TMA takes every residual that `Requires`
+// allows: there is no other path. A split tile's waits where stores are staged, each block's share of it.
+//
 // Tiles: 128 x 256, 192, 160, 128 or 80 with 2 consumers, 64 x 128, 80, 64 or 32 with 1; k-steps of 64. Geglu loads a
 // tile half of value rows and half of gate rows of B, so that one thread holds both.
 //
@@ -60,7 +64,8 @@ __device__ __forceinline__ void cluster_meet() {
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                   const __grid_constant__ CUtensorMap map_d, const __grid_constant__ Arguments<T> args) {
+                   const __grid_constant__ CUtensorMap map_d, const __grid_constant__ CUtensorMap map_residual,
+                   const __grid_constant__ Arguments<T> args) {
   using L = Layout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
@@ -75,6 +80,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const std::uint32_t empty = full + args.stages * 8;
   const std::uint32_t received = empty + args.stages * 8;
   const int share_bytes = kPartialBytes<kBlockM, kBlockN> / args.splits;
+  const bool gated = args.epilogue.gated();
+  const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
+  const bool residual = args.epilogue.residual != nullptr;
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -96,8 +104,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     }
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
-    if (args.splits > 1)
-      ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>((args.splits - 1) * share_bytes));
+    if (args.splits > 1) {
+      const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
+      ptx::mbarrier_arrive_expect_tx(received,
+                                     static_cast<std::uint32_t>((args.splits - 1) * share_bytes + residual_bytes));
+    }
   }
   __syncwarp();
   if (args.multicast > 1)
@@ -112,8 +123,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int tiles = args.m_clusters * args.n_tiles;
   const int first_tile = static_cast<int>(blockIdx.x) / cluster;
   const int tile_stride = static_cast<int>(gridDim.x) / cluster;
-  const bool gated = args.epilogue.gated();
-  const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
+  const ResidualPieces pieces = L::residual(gated);
+  const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
 
   int stage = 0;
   std::uint32_t parity = 0;
@@ -126,7 +137,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   // Passes over the steps of a tile that is not this consumer's.
   const auto skip_tile = [&] {
-    const int passed = stage + steps;
+    const int passed = stage + steps + residual_stages;
     stage = passed % args.stages;
     parity ^= passed / args.stages & 1;
   };
@@ -155,6 +166,21 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             ptx::tma_load_2d(b + kHalf * kRowBytes, &map_b, barrier, column, row_b + args.second_half);
           }
         }
+        const int column_d = index.n_tile * out_n;  // of D and the residual
+#pragma unroll 1
+        for (int piece = 0; piece < pieces.count && residual_stages > 0; advance()) {
+          const std::uint32_t barrier = full + stage * 8;
+          const int end = min(piece + pieces.per_stage, pieces.count);
+          std::uint32_t to = base + stage * L::kStageBytes;
+          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
+#pragma unroll 1
+          for (; piece < end; ++piece, to += pieces.bytes)
+            ptx::tma_load_2d(to, &map_residual, barrier, column_d + piece * pieces.columns, row_a);
+        }
+        if (residual && args.splits > 1)
+          ptx::tma_load_2d(base + store_offset, &map_residual, received, column_d,
+                           row_a + split * (kBlockM / args.splits));
       }
     }
     __syncwarp();
@@ -207,6 +233,19 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         if (previous >= 0) release(previous);
         previous = stage;
       }
+      // The residual's steps: landed[i] is the stage of the i-th. In ping-pong they belong to the turn, whose end says
+      // that all phases of the tile have been seen.
+      int landed[kMaxResidualStages] = {};
+      const auto wait_for_residual = [&] {
+#pragma unroll
+        for (int i = 0; i < kMaxResidualStages; ++i) {
+          if (i >= residual_stages) break;
+          ptx::mbarrier_wait(full + stage * 8, parity);
+          landed[i] = stage;
+          advance();
+        }
+      };
+      if (kPingpong) wait_for_residual();
       if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - consumer, 2 * 128);
       ptx::wgmma_wait<0>();
 #pragma unroll
@@ -214,7 +253,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 #pragma unroll
         for (float& x : subtile) ptx::wgmma_pin(x);
       release(previous);
-      if (kPingpong) skip_tile();
+      if (kPingpong)
+        skip_tile();
+      else
+        wait_for_residual();
 
       write_bias_pair<kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
@@ -237,23 +279,31 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const auto* partial = reinterpret_cast<const float*>(aligned);
           const Partials partials{partial, partial + kBlockM * kPartialStride<kBlockN>, split, args.splits,
                                   share_bytes / 4};
-          reduce_and_store<T, kBlockM, kBlockN>(partials, bias, args.epilogue, args.d, at);
+          const auto* share_residual = reinterpret_cast<const T*>(aligned + store_offset);
+          reduce_and_store<T, kBlockM, kBlockN>(partials, bias, share_residual, args.epilogue, args.d, at);
         }
       } else {
         const auto store = [&]<Finish kFinish>() {
 #pragma unroll
           for (int sub = 0; sub < L::kSubtiles; ++sub) {
-            const TilePosition mine{at.row0 + (kPingpong ? sub : consumer) * 64, at.rows, at.column0, at.columns};
+            const int row_block = kPingpong ? sub : consumer;
+            const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns};
+            const HeldResidual held{{base + landed[0] * L::kStageBytes, base + landed[1] * L::kStageBytes}, row_block};
+            const auto read = [&](int which) {
+              if (sub + 1 == L::kSubtiles) release(landed[which]);
+            };
             store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc[sub], bias, args.epilogue, map_d, staging,
-                                                                     1 + consumer, buffer, mine);
+                                                                     1 + consumer, buffer, mine, held, read);
           }
         };
         if (gated)
           store.template operator()<Finish::gate>();
-        else if (args.epilogue.act == Activation::none && args.epilogue.residual == nullptr)
-          store.template operator()<Finish::linear>();
-        else
+        else if (args.epilogue.act != Activation::none)
           store.template operator()<Finish::activate>();
+        else if (residual)
+          store.template operator()<Finish::add>();
+        else
+          store.template operator()<Finish::linear>();
       }
     }
     if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
@@ -284,6 +334,21 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                                       store_columns(tile_columns), store_swizzled(tile_columns)});
       !status.ok())
     return status;
+  // Where the tile is split, a block reads the residual of its share of rows only, all columns of it at once.
+  CUtensorMap map_residual = map_d;
+  if (problem.residual) {
+    const MatrixMap whole{dtype,
+                          tensors.residual,
+                          problem.m,
+                          problem.n,
+                          L::kShape.block_m(),
+                          store_columns(tile_columns),
+                          store_swizzled(tile_columns)};
+    const MatrixMap share{
+        dtype, tensors.residual, problem.m, problem.n, L::kShape.block_m() / schedule.splits, tile_columns, false};
+    if (const Status status = encode_tensor_map(map_residual, schedule.splits > 1 ? share : whole); !status.ok())
+      return status;
+  }
   const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
   const Arguments<T> arguments{Epilogue<T>(problem, tensors),
                                static_cast<T*>(tensors.d),
@@ -312,7 +377,8 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
   config.stream = context.stream;
   config.attrs = attributes;
   config.numAttrs = context.programmatic_launch ? 2 : 1;
-  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_d, arguments), "gemm_ptx_sm90a");
+  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_d, map_residual, arguments),
+                     "gemm_ptx_sm90a");
 }
 
 template <class T, int... kTile>

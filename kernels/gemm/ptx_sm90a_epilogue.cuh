@@ -7,8 +7,10 @@
 
 #include "kernels/core/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/stmatrix.cuh"
 #include "kernels/ptx/tma.cuh"
 
@@ -77,43 +79,18 @@ __device__ __forceinline__ void write_bias_pair(std::uint32_t pair, std::uint32_
   if (thread * 2 < kBlockN) bias[thread] = pair;
 }
 
-// What happens to an accumulator, known at compile time so that the common case is free of branches.
-enum class Finish { linear, activate, gate };
-
-// The columns of D of one TMA store: 64 or 32, swizzled, where they divide the tile's, else all of them, unswizzled
-// (80, 40 and 16: their rows of 160, 80 and 32 bytes are at most twice in a bank).
-constexpr int store_columns(int tile_columns) {
-  return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : tile_columns;
-}
-constexpr bool store_swizzled(int tile_columns) {
-  return tile_columns % 32 == 0;
-}
-// Two buffers where a tile is stored in several pieces by a block that has its SM to itself.
-constexpr int store_buffers(int consumers, int tile_columns) {
-  return consumers == 2 && store_columns(tile_columns) < tile_columns ? 2 : 1;
-}
-constexpr int store_bytes(int consumers, int tile_columns) {
-  return store_buffers(consumers, tile_columns) * 64 * store_columns(tile_columns) * 2;
-}
+// What happens to an accumulator, known at compile time so that the common cases are free of branches. `activate` and
+// `gate` add a residual where there is one.
+enum class Finish { linear, add, activate, gate };
 
 // kBlocks 8-column blocks of an accumulator's rows `half` (0: row, 1: row + 8) of the pairs a thread holds (Wgmma),
-// finished and packed: words[i] is this lane's pair of block `first` + i. Residuals are loaded 16 bytes a lane and
-// exchanged.
+// finished and packed: words[i], in which the residual's pair arrives (or zero), is this lane's pair of block `first` +
+// i.
 template <class T, int kBlockN, Finish kFinish, int kBlocks>
 __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], int first, int half,
-                                              const std::uint32_t* bias, const Epilogue<T>& epilogue, std::int64_t row,
-                                              const TilePosition& at, std::uint32_t (&words)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int quad_lane = lane % 4;
-  std::uint32_t residual[4] = {0, 0, 0, 0};
-  if (kFinish != Finish::linear && epilogue.residual) {
-    const int column = at.column0 + 8 * (first + quad_lane);
-    uint4 loaded{0, 0, 0, 0};
-    if (quad_lane < kBlocks && column < at.columns && row < at.rows)
-      loaded = load_16_bytes<CacheHint::read_only>(epilogue.residual + row * epilogue.n + column);
-    residual[0] = loaded.x, residual[1] = loaded.y, residual[2] = loaded.z, residual[3] = loaded.w;
-    transpose_quad(residual, lane);
-  }
+                                              const std::uint32_t* bias, const Epilogue<T>& epilogue,
+                                              std::uint32_t (&words)[4]) {
+  const int quad_lane = static_cast<int>(threadIdx.x) % 4;
   float v[8];
 #pragma unroll
   for (int i = 0; i < kBlocks; ++i) {
@@ -134,60 +111,79 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], i
   for (int i = 0; i < kBlocks; ++i) {
     float low = 0;
     float high = 0;
-    if (kFinish != Finish::linear && epilogue.residual) unpack_pair<T>(residual[i], low, high);
+    if constexpr (kFinish != Finish::linear) unpack_pair<T>(words[i], low, high);
     words[i] = pack_pair<T>(v[2 * i] + low, v[2 * i + 1] + high);
   }
 }
 
+// The residual of a warpgroup's 64 rows, where it waits in the ring (ResidualPieces).
+struct HeldResidual {
+  std::uint32_t stage[kMaxResidualStages];  // addresses
+  int row_block;                            // which 64 of the tile's rows
+};
+
 // Stores a warpgroup's 64 x kBlockN accumulator through shared memory, in pieces of 64 rows x store_columns: stmatrix
 // puts a piece into a buffer at `staging` in the layout of map_d, one thread hands it to TMA, and the next piece (or
-// tile) goes on while it drains. `barrier` is a hardware barrier for the warpgroup alone.
-template <class T, int kBlockN, Finish kFinish, int kConsumers>
+// tile) goes on while it drains. ldmatrix reads the residual's piece, which has the same layout; read(i) is called when
+// the whole warpgroup has read what it needs of the i-th stage that holds it. `barrier` is a hardware barrier for the
+// warpgroup alone.
+template <class T, int kBlockN, Finish kFinish, int kConsumers, class Read>
 __device__ __forceinline__ void store_accumulator(const float (&acc)[kBlockN / 2], const std::uint32_t* bias,
                                                   const Epilogue<T>& epilogue, const CUtensorMap& map_d,
                                                   std::uint32_t staging, std::uint32_t barrier, int& buffer,
-                                                  const TilePosition& at) {
+                                                  const TilePosition& at, const HeldResidual& held, const Read& read) {
   constexpr int kTileColumns = kFinish == Finish::gate ? kBlockN / 2 : kBlockN;
   constexpr int kColumns = store_columns(kTileColumns);
   constexpr int kBlocks = kColumns / 8;
   constexpr int kRowBytes = kColumns * 2;
   constexpr int kBuffers = store_buffers(kConsumers, kTileColumns);
+  constexpr ResidualPieces kResidual = residual_pieces(kConsumers, kBlockN, kFinish == Finish::gate);
+  const bool add = kFinish == Finish::add || (kFinish != Finish::linear && epilogue.residual);
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32;
-  const std::int64_t row = at.row0 + thread / 32 * 16 + lane / 4;
-  // stmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a block, 2 and 3
-  // those of the next block.
+  // stmatrix and ldmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a
+  // block, 2 and 3 those of the next block.
   const int matrix_row = thread / 32 * 16 + lane % 16;
   const int swizzle = store_swizzled(kTileColumns) ? matrix_row / (128 / kRowBytes) % (kRowBytes / 16) : 0;
+  const auto offset = [&](int block) {
+    return static_cast<std::uint32_t>(matrix_row * kRowBytes + ((block + lane / 16) ^ swizzle) * 16);
+  };
 #pragma unroll
-  for (int piece = 0; piece < kTileColumns / kColumns; ++piece) {
+  for (int piece = 0; piece < kResidual.count; ++piece) {
     if (thread == 0) ptx::tma_store_wait_read<kBuffers - 1>();
     ptx::named_barrier_sync(barrier, 128);
     const std::uint32_t target = staging + static_cast<std::uint32_t>(buffer * 64 * kRowBytes);
-    const auto address = [&](int block) {
-      return target + static_cast<std::uint32_t>(matrix_row * kRowBytes + ((block + lane / 16) ^ swizzle) * 16);
-    };
+    const std::uint32_t residual =
+        held.stage[piece / kResidual.per_stage] +
+        static_cast<std::uint32_t>(piece % kResidual.per_stage * kResidual.bytes + held.row_block * 64 * kRowBytes);
     const auto write = [&]<int kCount>(int block, std::integral_constant<int, kCount>) {
-      std::uint32_t words[2][4];
+      std::uint32_t words[2][4] = {};
+      if (add) {
+#pragma unroll
+        for (int i = 0; i + 1 < kCount; i += 2)
+          ptx::ldmatrix_x4(words[0][i], words[1][i], words[0][i + 1], words[1][i + 1], residual + offset(block + i));
+        if constexpr (kCount % 2 == 1)
+          ptx::ldmatrix_x2(words[0][kCount - 1], words[1][kCount - 1], residual + offset(block + kCount - 1));
+      }
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        finish_blocks<T, kBlockN, kFinish, kCount>(acc, piece * kBlocks + block, half, bias, epilogue, row + 8 * half,
-                                                   at, words[half]);
+        finish_blocks<T, kBlockN, kFinish, kCount>(acc, piece * kBlocks + block, half, bias, epilogue, words[half]);
 #pragma unroll
       for (int i = 0; i + 1 < kCount; i += 2)
-        ptx::stmatrix_x4(address(block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
+        ptx::stmatrix_x4(target + offset(block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
       if constexpr (kCount % 2 == 1)
-        ptx::stmatrix_x2(address(block + kCount - 1), words[0][kCount - 1], words[1][kCount - 1]);
+        ptx::stmatrix_x2(target + offset(block + kCount - 1), words[0][kCount - 1], words[1][kCount - 1]);
     };
 #pragma unroll
     for (int block = 0; block + 4 <= kBlocks; block += 4) write(block, std::integral_constant<int, 4>{});
     if constexpr (kBlocks % 4 != 0) write(kBlocks / 4 * 4, std::integral_constant<int, kBlocks % 4>{});
-    ptx::fence_proxy_async_shared();
+    ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
     ptx::named_barrier_sync(barrier, 128);
     if (thread == 0) {
       ptx::tma_store_2d(&map_d, target, at.column0 + piece * kColumns, static_cast<int>(at.row0));
       ptx::tma_store_commit();
     }
+    if (add && kResidual.last_of_stage(piece)) read(piece / kResidual.per_stage);
     buffer = (buffer + 1) % kBuffers;
   }
 }
@@ -244,9 +240,9 @@ __device__ __forceinline__ void scale_and_bias(float scale, const std::uint32_t*
   for (int i = 0; i < 8; ++i) v[i] = fmaf(scale, v[i], add[i]);
 }
 
-// Reduces and stores this block's share of the tile.
+// Reduces and stores this block's share of the tile. `residual`: that of the share, its rows one after the other.
 template <class T, int kBlockM, int kBlockN>
-__device__ __forceinline__ void reduce_and_store(const Partials& partials, const std::uint32_t* bias,
+__device__ __forceinline__ void reduce_and_store(const Partials& partials, const std::uint32_t* bias, const T* residual,
                                                  const Epilogue<T>& epilogue, T* d, const TilePosition& at) {
   const int rows = kBlockM / partials.splits;
   const int chunks = kBlockN / 8 / (epilogue.gated() ? 2 : 1);
@@ -270,10 +266,10 @@ __device__ __forceinline__ void reduce_and_store(const Partials& partials, const
       activate_8<T>(epilogue.act, v);
     }
     if (epilogue.residual) {
-      float residual[8];
-      load_vector<T, CacheHint::read_only>(epilogue.residual + row * epilogue.n + column, residual);
+      float add[8];
+      unpack_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), add);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] += residual[i];
+      for (int i = 0; i < 8; ++i) v[i] += add[i];
     }
     store_vector<T>(d + row * epilogue.n + column, v);
   }

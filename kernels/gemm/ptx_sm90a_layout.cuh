@@ -6,13 +6,13 @@
 
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
 
 namespace noisefloor::gemm {
 
-inline constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
-inline constexpr int kSwizzleAtom = 1024;      // 8 rows: the alignment of a swizzled tile
-inline constexpr int kGroupM = 8;              // clusters along m that are walked before the next tile along n
+inline constexpr int kSwizzleAtom = 1024;  // 8 rows: the alignment of a swizzled tile
+inline constexpr int kGroupM = 8;          // clusters along m that are walked before the next tile along n
 
 template <class T>
 struct Arguments {
@@ -51,6 +51,17 @@ struct Layout {
   static constexpr bool kCanSplit = can_split(kShape);
   static_assert(!kCanSplit || 2 * kPartialBytes<kShape.block_m(), kShape.block_n> <= kShape.stages * kStageBytes,
                 "room to reduce");
+  // Where the tile is split nothing is staged for a store, and the residual of a block's share waits there.
+  static_assert(!kCanSplit || kShape.block_m() / 2 * kShape.block_n * 2 <= kShape.consumers * kStoreBytes,
+                "room for a share's residual");
+  static constexpr __host__ __device__ ResidualPieces residual(bool gated) {
+    constexpr ResidualPieces kPlain = residual_pieces(kShape.consumers, kShape.block_n, false);
+    constexpr ResidualPieces kGated = residual_pieces(kShape.consumers, kShape.block_n, true);
+    return gated ? kGated : kPlain;
+  }
+  static_assert(std::max(residual(false).stages(), residual(true).stages()) <= kMaxResidualStages &&
+                    kMaxResidualStages + 1 < kShape.stages,
+                "room for a residual in the ring");
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
   static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");

@@ -4,6 +4,11 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "kernels/gemm/ptx_sm90a_pieces.h"
+#include "tests/support/test_problems.h"
 
 namespace noisefloor::gemm {
 namespace {
@@ -121,6 +126,53 @@ TEST(GemmSchedule, ClustersThatDoNotFitAreNotCountedAsResident) {
   ASSERT_EQ(blocks_of(s), 128);
   const Schedule half = make_schedule(p, 2, 1, 2, kSms);
   EXPECT_GT(modelled_cycles(p, s, kSms), modelled_cycles(p, half, kSms));
+}
+
+// A tile's residual is whole pieces in whole stages, and leaves the ring a stage to load the next tile into.
+TEST(GemmResidual, PiecesCoverTheTileAndFitTheRing) {
+  for (const Tile& tile : kTiles) {
+    for (const bool gated : {false, true}) {
+      SCOPED_TRACE(testing::Message() << tile.block_m() << " x " << tile.block_n << (gated ? " gated" : ""));
+      const ResidualPieces pieces = residual_pieces(tile.consumers, tile.block_n, gated);
+      EXPECT_EQ(pieces.count * pieces.columns, gated ? tile.block_n / 2 : tile.block_n);
+      EXPECT_EQ(pieces.bytes, tile.block_m() * pieces.columns * 2);
+      EXPECT_EQ(pieces.bytes % 1024, 0);  // the next piece begins on a swizzle atom
+      EXPECT_LE(pieces.per_stage * pieces.bytes, (tile.block_m() + tile.block_n) * kBlockK * 2);
+      EXPECT_LE(pieces.stages(), kMaxResidualStages);
+      EXPECT_LT(pieces.stages() + 1, tile.stages);  // the last step of k is held until the residual has come
+      int stages = 0;
+      for (int piece = 0; piece < pieces.count; ++piece) {
+        EXPECT_EQ(piece / pieces.per_stage, stages);
+        stages += pieces.last_of_stage(piece);
+      }
+      EXPECT_EQ(stages, pieces.stages());
+    }
+  }
+}
+
+// The GPU's tests take every way that a residual can go: each tile's (256 to 32 columns), ping-pong's with blocks that
+// have several tiles, pairs that share B, split k.
+TEST(GemmResidual, TestProblemsTakeEveryWay) {
+  std::set<int> widths;
+  std::set<std::tuple<bool, bool, bool>> ways;  // ping-pong, multicast, split
+  bool turns_gated = false, splits_gated = false;
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
+    if (entry.op->name != Definition::name) continue;
+    const auto& p = entry.problem.as<Problem>();
+    if (!p.residual || p.n % 8 != 0 || p.k % 8 != 0) continue;
+    const Schedule s = choose(p, kSms);
+    widths.insert(tile_of(s).block_n);
+    ways.insert({tile_of(s).pingpong && blocks_of(s) > 2 * s.grid, s.multicast > 1, s.splits > 1});
+    turns_gated |= tile_of(s).pingpong && p.gated();
+    splits_gated |= s.splits > 1 && p.gated();
+  }
+  for (const Tile& tile : kTiles) EXPECT_TRUE(widths.contains(tile.block_n)) << tile.block_n;
+  EXPECT_TRUE(ways.contains({true, false, false}));
+  EXPECT_TRUE(ways.contains({true, true, false}));
+  EXPECT_TRUE(ways.contains({false, true, false}));
+  EXPECT_TRUE(ways.contains({false, false, true}));
+  EXPECT_TRUE(turns_gated);
+  EXPECT_TRUE(splits_gated);
 }
 
 }  // namespace

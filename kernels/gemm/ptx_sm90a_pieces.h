@@ -1,0 +1,50 @@
+// The pieces in which ptx_sm90a moves D and the residual by TMA, and where the residual's lie in the ring of stages.
+// Pure functions: testable without a GPU.
+#pragma once
+
+#include "kernels/gemm/schedule.h"
+
+namespace noisefloor::gemm {
+
+inline constexpr int kRowBytes = kBlockK * 2;  // of a stage's tiles of A and B, of a 16-bit type
+
+// The columns of D of one TMA store: 64 or 32, swizzled, where they divide the tile's, else all of them, unswizzled
+// (80, 40 and 16: their rows of 160, 80 and 32 bytes are at most twice in a bank).
+constexpr int store_columns(int tile_columns) {
+  return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : tile_columns;
+}
+constexpr bool store_swizzled(int tile_columns) {
+  return tile_columns % 32 == 0;
+}
+// Two buffers where a tile is stored in several pieces by a block that has its SM to itself.
+constexpr int store_buffers(int consumers, int tile_columns) {
+  return consumers == 2 && store_columns(tile_columns) < tile_columns ? 2 : 1;
+}
+constexpr int store_bytes(int consumers, int tile_columns) {
+  return store_buffers(consumers, tile_columns) * 64 * store_columns(tile_columns) * 2;
+}
+
+// A tile's residual goes through the ring of stages as A and B do, as one or two steps behind the products': pieces of
+// block_m rows x store_columns in the layout of the stores' pieces (so that ldmatrix reads what stmatrix will write),
+// as many to a stage as fit.
+struct ResidualPieces {
+  int columns;  // of a piece
+  int bytes;
+  int count;      // of a tile
+  int per_stage;  // at most
+
+  constexpr int stages() const { return (count + per_stage - 1) / per_stage; }
+  constexpr bool last_of_stage(int piece) const { return piece + 1 == count || (piece + 1) % per_stage == 0; }
+};
+
+constexpr ResidualPieces residual_pieces(int consumers, int block_n, bool gated) {
+  const int tile_columns = gated ? block_n / 2 : block_n;
+  const int block_m = 64 * consumers;
+  const int columns = store_columns(tile_columns);
+  const int bytes = block_m * columns * 2;
+  return {columns, bytes, tile_columns / columns, (block_m + block_n) * kRowBytes / bytes};
+}
+
+inline constexpr int kMaxResidualStages = 2;
+
+}  // namespace noisefloor::gemm
