@@ -72,6 +72,8 @@ constexpr std::size_t kFewestBatches = 4;
 constexpr double kSettleSeconds = 0.5;
 constexpr double kClockStep = 0.01;
 
+constexpr int kClockedLaunches = 4;  // behind a batch, where they are asked for
+
 }  // namespace
 
 struct CaseRunner::Clocks {
@@ -223,6 +225,26 @@ void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
   result.row.reason = "after the timed launches: " + verdict.reason;
 }
 
+// The mean clock of each of a few cold launches, in launches of their own: the marks would count in a timed one.
+std::vector<double> CaseRunner::clock_in_launches(const Launch& launch,
+                                                  std::span<const std::pair<void*, std::size_t>> resident) {
+  ClockSampler& sampler = clocks_->sampler;
+  const Stream stream = platform_->context().stream;
+  std::vector<int> samples;
+  const auto marked = [&] {
+    samples.push_back(sampler.begin(stream));
+    const Status status = launch();
+    sampler.end(samples.back(), stream);
+    return status;
+  };
+  platform_->time_cold(marked, kClockedLaunches, resident);
+  platform_->synchronize();
+  std::vector<double> found;
+  for (const int sample : samples)
+    if (const double mhz = sampler.mhz(sample); mhz > 0) found.push_back(mhz);
+  return found;
+}
+
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
   SweepRow& row = result.row;
   const auto resident = bound.resident();
@@ -255,6 +277,8 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     const auto samples = platform_->time_cold(launch, batch, resident);
     if (clocks_) {
       clocks_->sampler.clear();
+      const std::vector<double> launch_mhz =
+          options_.clock_in_launches ? clock_in_launches(launch, resident) : std::vector<double>{};
       const int index = clocks_->sampler.enqueue(platform_->context().stream);
       platform_->synchronize();
       const auto read = clocks_->monitor.read().clock_event_reasons;
@@ -272,10 +296,12 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
         result.cold_us.clear();
         result.cold_batches.clear();
         result.cold_mhz.clear();
+        result.launch_mhz.clear();
         start = Clock::now();
         continue;
       }
       result.cold_mhz.push_back(mhz);
+      result.launch_mhz.insert(result.launch_mhz.end(), launch_mhz.begin(), launch_mhz.end());
     }
     result.cold_batches.push_back(samples.size());
     result.cold_us.insert(result.cold_us.end(), samples.begin(), samples.end());

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct RunnerOptions {
   // Called where a candidate's outputs were found right, before anything is timed.
   std::function<void(const Case&, Fixture&)> on_verified;
   double throttle_retry_seconds = 5;
+  bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch
 };
 
 struct CaseResult {
@@ -38,6 +40,7 @@ struct CaseResult {
   std::string note;                         // for the log: a baseline's chosen algorithm
   std::vector<std::size_t> cold_batches{};  // samples per batch, in order
   std::vector<double> cold_mhz{};           // the SM clock behind each batch; empty on the host
+  std::vector<double> launch_mhz{};         // with clock_in_launches: the SM clock during launches
   Verdict verdict{};                        // of the launch before the timed ones
 };
 
@@ -61,6 +64,7 @@ class CaseRunner {
   struct Clocks;
   CaseResult measure(const Case& test_case);
   void time(const Case&, BoundCase&, CaseResult&);
+  std::vector<double> clock_in_launches(const Launch&, std::span<const std::pair<void*, std::size_t>> resident);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
   void judge_timed_launches(BoundCase&, CaseResult&);

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <span>
@@ -252,6 +253,19 @@ TEST(Clocks, AgreeWithNvml) {
   EXPECT_NEAR(clocks.mhz(33) / *state.sm_clock_mhz, 1, 0.03);
   ASSERT_TRUE(state.clock_event_reasons);
   ASSERT_TRUE(state.compute_processes);
+}
+
+TEST(Clocks, SpanWhatRunsBetweenTheirMarks) {
+  ClockSampler clocks(8, 20000);
+  clocks.enqueue(nullptr);  // brings the clock up
+  const int around = clocks.begin(nullptr);
+  const int inside = clocks.enqueue(nullptr);
+  clocks.end(around, nullptr);
+  const int open = clocks.begin(nullptr);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_NEAR(clocks.mhz(around) / clocks.mhz(inside), 1, 0.01);
+  EXPECT_TRUE(std::isnan(clocks.mhz(open)));
+  EXPECT_THROW(clocks.end(open + 1, nullptr), std::runtime_error);
 }
 
 TEST(Ceilings, AreWithinReachOfTheDatasheet) {
