@@ -21,13 +21,18 @@ struct Unit {
   std::string_view name;
   double factor;
 };
-// ncu's names, old and new; microseconds, bytes and percent are 1.
+// ncu's names, old and new; microseconds, bytes, percent and MHz are 1.
 constexpr std::array kTimeUnits = {Unit{"ns", 1e-3},     Unit{"us", 1},         Unit{"ms", 1e3},
                                    Unit{"s", 1e6},       Unit{"nsecond", 1e-3}, Unit{"usecond", 1},
                                    Unit{"msecond", 1e3}, Unit{"second", 1e6}};
 constexpr std::array kByteUnits = {Unit{"byte", 1}, Unit{"Kbyte", 1e3}, Unit{"Mbyte", 1e6}, Unit{"Gbyte", 1e9},
                                    Unit{"Tbyte", 1e12}};
 constexpr std::array kPercent = {Unit{"%", 1}};
+constexpr std::array kClockUnits = {
+    Unit{"hz", 1e-6},           Unit{"Khz", 1e-3},           Unit{"Mhz", 1},           Unit{"Ghz", 1e3},
+    Unit{"Hz", 1e-6},           Unit{"KHz", 1e-3},           Unit{"MHz", 1},           Unit{"GHz", 1e3},
+    Unit{"cycle/second", 1e-6}, Unit{"cycle/msecond", 1e-3}, Unit{"cycle/usecond", 1}, Unit{"cycle/nsecond", 1e3},
+    Unit{"cycle/s", 1e-6},      Unit{"cycle/ms", 1e-3},      Unit{"cycle/us", 1},      Unit{"cycle/ns", 1e3}};
 
 // A capture with sections has some hundreds: one for each metric.
 constexpr std::size_t kMostColumns = 2048;
@@ -36,12 +41,14 @@ struct Wanted {
   const char* column;
   std::span<const Unit> units;
   double NcuLaunch::*value;
+  bool required = true;
 };
-const std::array kWanted = {
+constexpr std::array kWanted = {
     Wanted{"gpu__time_duration.sum", kTimeUnits, &NcuLaunch::time_us},
     Wanted{"dram__bytes_read.sum", kByteUnits, &NcuLaunch::dram_read_bytes},
     Wanted{"dram__bytes_write.sum", kByteUnits, &NcuLaunch::dram_write_bytes},
     Wanted{"sm__warps_active.avg.pct_of_peak_sustained_active", kPercent, &NcuLaunch::occupancy_pct},
+    Wanted{"gpc__cycles_elapsed.avg.per_second", kClockUnits, &NcuLaunch::sm_clock_mhz, false},
 };
 
 // "1,234,567.89": groups of three digits, as ncu writes numbers, or no groups at all.
@@ -76,8 +83,8 @@ template <class... Arguments>
 struct Columns {
   std::size_t count = 0, kernel = 0;
   std::optional<std::size_t> range;
-  std::array<std::size_t, 4> metrics{};
-  std::array<double, 4> factors{};
+  std::array<std::optional<std::size_t>, kWanted.size()> metrics{};
+  std::array<double, kWanted.size()> factors{};
 };
 
 Columns read_header(const std::vector<std::string>& header, std::size_t line) {
@@ -91,7 +98,9 @@ Columns read_header(const std::vector<std::string>& header, std::size_t line) {
   };
   find("ID");
   columns.kernel = find("Kernel Name");
-  for (std::size_t i = 0; i < kWanted.size(); ++i) columns.metrics[i] = find(kWanted[i].column);
+  for (std::size_t i = 0; i < kWanted.size(); ++i)
+    if (kWanted[i].required || std::find(header.begin(), header.end(), kWanted[i].column) != header.end())
+      columns.metrics[i] = find(kWanted[i].column);
   for (std::size_t i = 0; i < header.size() && !columns.range; ++i)
     if (header[i].find("Push/Pop_Range") != std::string::npos) columns.range = i;
   return columns;
@@ -100,7 +109,8 @@ Columns read_header(const std::vector<std::string>& header, std::size_t line) {
 void read_units(const std::vector<std::string>& units, std::size_t line, Columns& columns) {
   if (!units[columns.kernel].empty()) refuse(line, "the second line should give the columns' units");
   for (std::size_t i = 0; i < kWanted.size(); ++i) {
-    const std::string& name = units[columns.metrics[i]];
+    if (!columns.metrics[i]) continue;
+    const std::string& name = units[*columns.metrics[i]];
     const auto found = std::find_if(kWanted[i].units.begin(), kWanted[i].units.end(),
                                     [&](const Unit& unit) { return unit.name == name; });
     if (found == kWanted[i].units.end()) refuse(line, "column '{}': unknown unit '{}'", kWanted[i].column, shown(name));
@@ -113,7 +123,8 @@ NcuLaunch read_launch(const std::vector<std::string>& fields, std::size_t line, 
   launch.kernel = fields[columns.kernel];
   if (columns.range) launch.range = fields[*columns.range];
   for (std::size_t i = 0; i < kWanted.size(); ++i) {
-    const std::string& text = fields[columns.metrics[i]];
+    if (!columns.metrics[i]) continue;
+    const std::string& text = fields[*columns.metrics[i]];
     const auto value = parse_number(text);
     if (!value || !std::isfinite(*value * columns.factors[i]))
       refuse(line, "column '{}': '{}' is not a number from 0", kWanted[i].column, shown(text));

@@ -117,7 +117,7 @@ capture_with_ncu() {
   # The range's name holds slashes, which ncu takes for nesting, unless it is a regular expression and they are left out of it. The clocks
   # are left alone: the harness does not lock them either. The metrics are those of `noisefloor crosscheck`.
   "$profiler" --nvtx --nvtx-include "regex:.*${case_name##*/}/" --clock-control none "${sections[@]}" \
-    --metrics gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,sm__warps_active.avg.pct_of_peak_sustained_active \
+    --metrics gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,sm__warps_active.avg.pct_of_peak_sustained_active,gpc__cycles_elapsed.avg.per_second \
     --force-overwrite --export "$stage/$name" "${tool_flags[@]}" \
     "$binary" run "$case_name" --profile "${program_flags[@]}" </dev/null >"$log" 2>&1 || code=$?
   ! grep -q ERR_NVGPUCTRPERM "$log" || explain_permission

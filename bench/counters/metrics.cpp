@@ -20,6 +20,8 @@ constexpr std::array kMetrics = {
            "cycles in which the tensor pipe was busy, while an SM had work"},
     Metric{"gpu_time", "gpu__time_duration.sum", "ns",
            "time under the profiler; for comparing with ncu, never for a row"},
+    Metric{"sm_clock", "gpc__cycles_elapsed.avg.per_second", "Hz",
+           "SM clock during the launch, under the profiler; for comparing with ncu, never for a row"},
     Metric{"sm_cycles_active", "sm__cycles_active.avg", "1", "cycles in which an SM had work, averaged over SMs"},
     Metric{"fp32_add", "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum", "1",
            "fp32 additions executed by threads"},

@@ -14,7 +14,8 @@ void ncu_csv(Input input) {
     const auto launches = parse_ncu_csv({reinterpret_cast<const char*>(input.data()), input.size()});
     if (launches.empty()) std::abort();
     for (const NcuLaunch& launch : launches)
-      for (const double value : {launch.time_us, launch.dram_read_bytes, launch.dram_write_bytes, launch.occupancy_pct})
+      for (const double value :
+           {launch.time_us, launch.dram_read_bytes, launch.dram_write_bytes, launch.occupancy_pct, launch.sm_clock_mhz})
         if (!std::isfinite(value) || value < 0) std::abort();
   } catch (const std::runtime_error&) {
   }

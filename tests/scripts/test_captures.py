@@ -82,7 +82,8 @@ def test_ncu_captures_the_timed_launch_alone(captures, words):
     capture, page = captures.called()
     assert has(capture, "--nvtx", "--nvtx-include", "regex:.*ptx_sm90a/")
     assert has(capture, "--clock-control", "none") and has(capture, "--set", "full")
-    assert "dram__bytes_read.sum" in capture[capture.index("--metrics") + 1]
+    metrics = capture[capture.index("--metrics") + 1].split(",")
+    assert "dram__bytes_read.sum" in metrics and "gpc__cycles_elapsed.avg.per_second" in metrics
     assert capture[-4:] == [str(captures.program), "run", CASE, "--profile"]
     assert page[0] == "--import" and has(page, "--csv", "--page", "raw")
     assert captures.files() == [f"{NAME}.csv", f"{NAME}.ncu-rep"]
