@@ -40,10 +40,59 @@ CrosscheckLine relative(const char* name, const char* unit, std::optional<double
   return line;
 }
 
+// Mean by time; 0 where a kernel has no clock.
+double mean_clock_mhz(const std::vector<NcuLaunch>& launches, double time_us) {
+  double cycles = 0;
+  for (const NcuLaunch& launch : launches) {
+    if (!(launch.sm_clock_mhz > 0) && launch.time_us > 0) return 0;
+    cycles += launch.sm_clock_mhz * launch.time_us;
+  }
+  return cycles / time_us;
+}
+
+// What a launch that computes takes is a number of cycles: its times are compared at equal clocks. Memory has a clock
+// of its own.
+CrosscheckLine time_line(const SweepRow& row, double ncu_us, std::optional<double> ours_mhz, double ncu_mhz,
+                         const CrosscheckLimits& limits) {
+  const double raw_us = *row.time_cold_us;
+  CrosscheckLine line = relative("time", "us", raw_us, ncu_us, limits.time_pct, 0, "");
+  if (ncu_us < limits.shortest_us) {
+    line.verdict = Verdict::not_judged;
+    line.limit = fmt::format("not judged below {:g} us", limits.shortest_us);
+  } else if (row.bound.empty()) {
+    line.limit += ", raw: what bounds the row is not known";
+  } else if (!row.bound.starts_with("compute")) {
+    line.limit += ", raw: not bound by compute";
+  } else if (!(ncu_mhz > 0)) {
+    line.limit += ", raw: the report has no SM clock";
+  } else if (!ours_mhz) {
+    line.limit += ", raw: no SM clock during the row's launches";
+  } else if (std::abs(*ours_mhz - ncu_mhz) <= limits.clock_pct / 100 * ncu_mhz) {
+    line.limit += ", raw: the clocks are equal";
+  } else {
+    const double equal_us = raw_us * *ours_mhz / ncu_mhz;
+    const std::string raw = line.difference;
+    line = relative("time", "us", equal_us, ncu_us, limits.time_pct, 0, "");
+    line.ours = raw_us;
+    line.limit += fmt::format(" at equal clocks: {:.2f} x {:.0f} / {:.0f} MHz = {:.2f} us (raw {})", raw_us, *ours_mhz,
+                              ncu_mhz, equal_us, raw);
+  }
+  return line;
+}
+
+CrosscheckLine clock_line(const SweepRow& row, std::optional<double> ours_mhz, double ncu_mhz) {
+  CrosscheckLine line{"SM clock", "MHz", ours_mhz, {}, "", "", Verdict::not_judged};
+  if (ncu_mhz > 0) line.theirs = ncu_mhz;
+  if (line.ours && line.theirs) line.difference = fmt::format("{:+.1f} %", 100 * (*ours_mhz - ncu_mhz) / ncu_mhz);
+  line.limit = "during launches";
+  if (row.sm_clock_mhz) line.limit += fmt::format("; between them the row has {:.0f}", *row.sm_clock_mhz);
+  return line;
+}
+
 }  // namespace
 
 std::vector<CrosscheckLine> crosscheck(const SweepRow& row, const std::vector<NcuLaunch>& launches,
-                                       const CrosscheckLimits& limits) {
+                                       std::optional<double> launch_mhz, const CrosscheckLimits& limits) {
   if (row.status != Outcome::ok)
     throw std::runtime_error(fmt::format("the row of {} is {}{}: there is nothing to compare", case_name(row),
                                          to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")"));
@@ -61,11 +110,9 @@ std::vector<CrosscheckLine> crosscheck(const SweepRow& row, const std::vector<Nc
   constexpr double kMega = 1e6;
   const std::string no_counters = "the row has no counters: " + row.counter_status;
   std::vector<CrosscheckLine> lines;
-  lines.push_back(relative("time", "us", row.time_cold_us, sum.time_us, limits.time_pct, 0, ""));
-  if (sum.time_us < limits.shortest_us) {
-    lines.back().verdict = Verdict::not_judged;
-    lines.back().limit = fmt::format("not judged below {:g} us", limits.shortest_us);
-  }
+  const double ncu_mhz = mean_clock_mhz(launches, sum.time_us);
+  lines.push_back(time_line(row, sum.time_us, launch_mhz, ncu_mhz, limits));
+  lines.push_back(clock_line(row, launch_mhz, ncu_mhz));
   const auto mega = [](std::optional<double> bytes) { return bytes ? std::optional(*bytes / kMega) : std::nullopt; };
   lines.push_back(relative("DRAM read", "MB", mega(row.dram_read_bytes), sum.dram_read_bytes / kMega, limits.bytes_pct,
                            limits.bytes / kMega, no_counters));
@@ -88,6 +135,11 @@ std::vector<CrosscheckLine> crosscheck(const SweepRow& row, const std::vector<Nc
     occupancy.difference = fmt::format("{:+.1f} points", points);
     occupancy.limit = fmt::format("{:g} points", limits.occupancy_points);
     occupancy.verdict = std::abs(points) <= limits.occupancy_points ? Verdict::agrees : Verdict::differs;
+    // A library that tunes in each process may run another of its nearly equally fast kernels under ncu.
+    if (row.kind == "baseline") {
+      occupancy.verdict = Verdict::not_judged;
+      occupancy.limit = "a baseline's library chooses its kernel anew in each process";
+    }
   }
   lines.push_back(occupancy);
   return lines;

@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
+#include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
 #include "bench/counters/range_profiler.h"
+#include "bench/measure/build_info.h"
 #include "bench/measure/case_runner.h"
 #include "reports/compare.h"
 #include "reports/crosscheck.h"
@@ -36,22 +39,24 @@ void print_between(Platform& platform, const Case& test_case) {
   constexpr int kSamples = 15;
   const double events_us = median(platform.time_cold([] { return success(); }, kSamples, bound.resident()));
   try {
-    RangeProfiler profiler(std::span(&metric("gpu_time"), 1));
-    std::vector<double> samples;
-    for (int i = 0; i < kSamples; ++i)
-      samples.push_back(1e-3 * profiler
-                                   .measure(
-                                       [&](int) {
-                                         fixture.reset_outputs();
-                                         platform.flush_cache();
-                                       },
-                                       [&] { throw_if_failed(launch()); })
-                                   .at("gpu_time"));
+    const std::array wanted = {metric("gpu_time"), metric("sm_clock")};
+    RangeProfiler profiler(wanted);
+    std::vector<double> samples, mhz;
+    for (int i = 0; i < kSamples; ++i) {
+      const auto counted = profiler.measure(
+          [&](int) {
+            fixture.reset_outputs();
+            platform.flush_cache();
+          },
+          [&] { throw_if_failed(launch()); });
+      samples.push_back(1e-3 * counted.at("gpu_time"));
+      mhz.push_back(1e-6 * counted.at("sm_clock"));
+    }
     fmt::print(
-        "gpu__time_duration by CUPTI behind the harness's flush: {:.2f} us (median of {}, {:.2f} to {:.2f}); the "
-        "harness's events alone: {:.2f} us\n",
+        "gpu__time_duration by CUPTI behind the harness's flush: {:.2f} us (median of {}, {:.2f} to {:.2f}) at "
+        "{:.0f} MHz; the harness's events alone: {:.2f} us\n",
         median(samples), kSamples, *std::min_element(samples.begin(), samples.end()),
-        *std::max_element(samples.begin(), samples.end()), events_us);
+        *std::max_element(samples.begin(), samples.end()), median(mhz), events_us);
   } catch (const CountersUnavailable& error) {
     fmt::print(stderr, "counters: {}\n", error.what());
   }
@@ -62,18 +67,25 @@ int crosscheck_case(const CrosscheckArguments& arguments) {
     throw InvalidInput("--device is for a row that is measured now; with --run it is read");
   const auto launches = read_ncu_csv(arguments.report);
   SweepRow row;
+  std::optional<double> launch_mhz;  // a run folder has none
   if (!arguments.run.empty()) {
     row = row_of_run(arguments.run, arguments.name);
   } else {
     const Case test_case = require_case(arguments.name);
     const auto platform = open_platform(arguments.device);
-    CaseRunner runner(*platform, nullptr, {});
+    const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+    const int index = platform->description().is_host ? kHostDevice : platform->description().index;
+    const Ceilings ceilings = load_or_measure(index, false, build_info().commit, log);  // they say what bounds the row
+    RunnerOptions options;
+    options.clock_in_launches = true;
+    CaseRunner runner(*platform, &ceilings, options);
     const CaseResult result = runner.run(test_case);
     if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
     row = result.row;
+    if (!result.launch_mhz.empty()) launch_mhz = median(result.launch_mhz);
     if (row.status == Outcome::ok && !platform->description().is_host) print_between(*platform, test_case);
   }
-  const auto lines = crosscheck(row, launches);
+  const auto lines = crosscheck(row, launches, launch_mhz);
   fmt::print("{}\n{}", case_name(row), crosscheck_table(lines));
   for (const NcuLaunch& launch : launches) fmt::print("kernel: {} ({:.2f} us)\n", launch.kernel, launch.time_us);
   using Verdict = CrosscheckLine::Verdict;
@@ -99,9 +111,12 @@ void add_crosscheck_command(CLI::App& app, CommandResult result) {
   command->add_option("--device", arguments->device, "CUDA device number (default: 0)");
   const CrosscheckLimits limits;
   command->footer(fmt::format(
-      "Limits: time {:g} % (of kernels of {:g} us and more), DRAM bytes {:g} % or {:g} MB, occupancy {:g} points.\n"
+      "Limits: time {:g} % (of kernels of {:g} us and more; at equal clocks where the row is bound by compute, is "
+      "measured now, and its SM clock during launches is more than {:g} % from ncu's), DRAM bytes {:g} % or {:g} MB, "
+      "occupancy {:g} points (not of baselines).\n"
       "Exit code: 0 all that could be judged agrees, 1 something does not, 2 nothing could be judged.",
-      limits.time_pct, limits.shortest_us, limits.bytes_pct, limits.bytes * 1e-6, limits.occupancy_points));
+      limits.time_pct, limits.shortest_us, limits.clock_pct, limits.bytes_pct, limits.bytes * 1e-6,
+      limits.occupancy_points));
   command->callback([=] { *result = [=] { return crosscheck_case(*arguments); }; });
 }
 

@@ -370,6 +370,7 @@ def test_crosscheck_puts_a_report_beside_a_row(problems, tmp_path):
     (out / "sweep.csv").write_text(text.replace(f",{row['time_cold_us']},", ",100,", 1))
     agrees, differs, short = check(98), check(90), check(20)
     assert agrees.returncode == 0 and "+2.0 %" in agrees.stdout, agrees
+    assert "SM clock, MHz" in agrees.stdout and "3 %, raw: " in agrees.stdout, agrees
     assert differs.returncode == 1 and "DIFFERS" in differs.stdout
     assert short.returncode == 2 and "nothing could be judged" in short.stderr and "not judged below 50 us" in short.stdout
     for result, says in (

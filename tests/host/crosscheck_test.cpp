@@ -84,6 +84,29 @@ TEST(NcuCsv, TakesEveryUnit) {
   EXPECT_DOUBLE_EQ(launches[0].occupancy_pct, 10);
 }
 
+// The header, units and kernels of a capture that has the clock too: kLaunch's with a field more each.
+std::string clocked(const std::string& unit, const std::vector<std::string>& launches,
+                    const std::vector<std::string>& clocks) {
+  const auto widened = [](const std::string& line, const std::string& field) {
+    return line.substr(0, line.size() - 1) + ",\"" + field + "\"\n";
+  };
+  std::string text = widened(kHeader, "gpc__cycles_elapsed.avg.per_second") + widened(kUnits, unit);
+  for (std::size_t i = 0; i < launches.size(); ++i) text += widened(launches[i], clocks[i]);
+  return text;
+}
+
+TEST(NcuCsv, ReadsTheClockWhereThereIsOne) {
+  EXPECT_EQ(parse_ncu_csv(kHeader + kUnits + kLaunch)[0].sm_clock_mhz, 0);
+  const std::pair<const char*, const char*> readings[] = {
+      {"hz", "1,617,250,000.50"}, {"Mhz", "1617.2500005"}, {"Ghz", "1.6172500005"}, {"cycle/nsecond", "1.6172500005"}};
+  for (const auto& [unit, value] : readings)
+    EXPECT_NEAR(parse_ncu_csv(clocked(unit, {kLaunch}, {value}))[0].sm_clock_mhz, 1617.25, 1e-5) << unit;
+  EXPECT_NE(refusal(clocked("rpm", {kLaunch}, {"1"})).find("2: column 'gpc__cycles_elapsed.avg.per_second': unknown"),
+            std::string::npos);
+  EXPECT_NE(refusal(clocked("hz", {kLaunch}, {"n/a"})).find("3: column 'gpc__cycles_elapsed.avg.per_second': 'n/a'"),
+            std::string::npos);
+}
+
 TEST(NcuCsv, RefusesEverythingElse) {
   const auto with = [](std::string text, const std::string& from, const std::string& to) {
     return text.replace(text.find(from), from.size(), to);
@@ -127,7 +150,7 @@ TEST(NcuCsv, RefusesEverythingElse) {
 }
 
 TEST(NcuCsv, MutatedTextIsReadOrRefused) {
-  const std::string good = kHeader + kUnits + kLaunch + kLaunch;
+  const std::string good = clocked("hz", {kLaunch, kLaunch}, {"1,980,000,000", "1,617,000,000"});
   std::mt19937 random(3);
   int read = 0, refused = 0;
   for (int round = 0; round < 20000; ++round) {
@@ -157,23 +180,110 @@ TEST(Crosscheck, JudgesAgainstTheLimits) {
   const std::string text =
       kHeader + kUnits + launch("f", "400,000,000", "100,000,000", "100,000", "40");  // 100 us, 500 MB
   using All = std::vector<Verdict>;
-  EXPECT_EQ(verdicts(row(102.9, 419e6, 81e6, 42.9), text), (All{yes, yes, open, yes, yes}));
-  EXPECT_EQ(verdicts(row(97.1, 381e6, 119e6, 37.1), text), (All{yes, yes, open, yes, yes}));
-  EXPECT_EQ(verdicts(row(103.1, 421e6, 105e6, 43.1), text), (All{no, no, open, no, no}));
-  EXPECT_EQ(verdicts(row(96.9, 379e6, 95e6, 36.9), text), (All{no, no, open, no, no}));
-  EXPECT_EQ(verdicts(row(100, std::nullopt, std::nullopt, std::nullopt), text), (All{yes, open, open, open, open}));
+  EXPECT_EQ(verdicts(row(102.9, 419e6, 81e6, 42.9), text), (All{yes, open, yes, open, yes, yes}));
+  EXPECT_EQ(verdicts(row(97.1, 381e6, 119e6, 37.1), text), (All{yes, open, yes, open, yes, yes}));
+  EXPECT_EQ(verdicts(row(103.1, 421e6, 105e6, 43.1), text), (All{no, open, no, open, no, no}));
+  EXPECT_EQ(verdicts(row(96.9, 379e6, 95e6, 36.9), text), (All{no, open, no, open, no, no}));
+  EXPECT_EQ(verdicts(row(100, std::nullopt, std::nullopt, std::nullopt), text),
+            (All{yes, open, open, open, open, open}));
   const std::string small = kHeader + kUnits + launch("f", "2,000", "0", "49,000", "40");
-  EXPECT_EQ(verdicts(row(90, 1e6, 0, 40), small), (All{open, yes, open, yes, yes}));  // 1 MB is no difference
+  EXPECT_EQ(verdicts(row(90, 1e6, 0, 40), small), (All{open, open, yes, open, yes, yes}));  // 1 MB is no difference
 }
 
 TEST(Crosscheck, SumsTheKernelsOfALaunch) {
   const std::string text = kHeader + kUnits + launch("f", "100,000,000", "0", "75,000", "20") +
                            launch("g", "100,000,000", "50,000,000", "25,000", "60");
   const auto lines = crosscheck(row(100, 200e6, 50e6, 30), parse_ncu_csv(text));
-  for (const CrosscheckLine& line : lines) EXPECT_DOUBLE_EQ(*line.ours, *line.theirs) << line.name;
+  int compared = 0;
+  for (const CrosscheckLine& line : lines)
+    if (line.name != "SM clock") {
+      EXPECT_DOUBLE_EQ(*line.ours, *line.theirs) << line.name;
+      ++compared;
+    }
+  EXPECT_EQ(compared, 5);
   const std::string table = crosscheck_table(lines);
   EXPECT_NE(table.find("+0.0 %"), std::string::npos) << table;
   EXPECT_EQ(table.find("DIFFERS"), std::string::npos);
+}
+
+// 100 us at 1800 MHz by ncu.
+const std::string kClocked =
+    clocked("hz", {launch("f", "400,000,000", "100,000,000", "100,000", "40")}, {"1,800,000,000"});
+
+CrosscheckLine time_of(double time_us, const std::string& bound, std::optional<double> launch_mhz,
+                       const std::string& text = kClocked) {
+  SweepRow ours = row(time_us, 400e6, 100e6, 40);
+  ours.bound = bound;
+  ours.sm_clock_mhz = 1980;  // read between launches: has no part in it
+  return crosscheck(ours, parse_ncu_csv(text), launch_mhz).front();
+}
+
+TEST(Crosscheck, ComparesLaunchesThatComputeAtEqualClocks) {
+  const std::string bound = "compute:tensor_bf16";
+  const auto slow = time_of(105, bound, 1710);  // as 99.75 us at 1800 MHz
+  EXPECT_EQ(slow.verdict, Verdict::agrees);
+  EXPECT_EQ(slow.ours, 105);
+  EXPECT_EQ(slow.theirs, 100);
+  EXPECT_EQ(slow.difference, "-0.2 %");
+  EXPECT_NE(slow.limit.find("3 % at equal clocks: 105.00 x 1710 / 1800 MHz = 99.75 us (raw +5.0 %)"), std::string::npos)
+      << slow.limit;
+  EXPECT_EQ(time_of(100, bound, 1700).verdict, Verdict::differs);  // equal times at other clocks are a difference
+  EXPECT_EQ(time_of(102.9, bound, 1890).verdict, Verdict::differs);
+  EXPECT_EQ(time_of(98, bound, 1890).verdict, Verdict::agrees);  // 102.9 us
+}
+
+TEST(Crosscheck, SaysWhyTimesAreComparedRaw) {
+  const std::string compute = "compute:tensor_bf16";
+  const std::string unclocked = kHeader + kUnits + launch("f", "400,000,000", "100,000,000", "100,000", "40");
+  const struct {
+    CrosscheckLine line;
+    const char* says;
+  } cases[] = {
+      {time_of(105, "memory:fma_fp32", 1710), "raw: not bound by compute"},
+      {time_of(105, "", 1710), "raw: what bounds the row is not known"},
+      {time_of(105, compute, std::nullopt), "raw: no SM clock during the row's launches"},
+      {time_of(105, compute, 1710, unclocked), "raw: the report has no SM clock"},
+      {time_of(105, compute, 1783), "raw: the clocks are equal"},
+  };
+  for (const auto& test : cases) {
+    EXPECT_EQ(test.line.verdict, Verdict::differs) << test.says;
+    EXPECT_EQ(test.line.difference, "+5.0 %") << test.says;
+    EXPECT_NE(test.line.limit.find(test.says), std::string::npos) << test.line.limit;
+  }
+  EXPECT_NE(time_of(105, compute, 1781).limit.find("at equal clocks"), std::string::npos);
+}
+
+TEST(Crosscheck, ShowsTheClocksWithoutJudgingThem) {
+  SweepRow ours = row(100, 200e6, 50e6, 30);
+  ours.sm_clock_mhz = 1980;
+  const auto kernels = std::vector{launch("f", "100,000,000", "0", "75,000", "20"),
+                                   launch("g", "100,000,000", "50,000,000", "25,000", "60")};
+  const auto line = crosscheck(ours, parse_ncu_csv(clocked("Mhz", kernels, {"1600", "2000"})), 1870)[1];
+  EXPECT_EQ(line.name, "SM clock");
+  EXPECT_EQ(line.ours, 1870);
+  EXPECT_EQ(line.theirs, 1700);  // by time
+  EXPECT_EQ(line.difference, "+10.0 %");
+  EXPECT_EQ(line.verdict, Verdict::not_judged);
+  EXPECT_NE(line.limit.find("between them the row has 1980"), std::string::npos) << line.limit;
+  const auto half = crosscheck(ours, parse_ncu_csv(clocked("Mhz", kernels, {"1600", "0"})))[1];
+  EXPECT_FALSE(half.ours || half.theirs);  // a kernel without a clock leaves the launch without one
+}
+
+TEST(Crosscheck, DoesNotJudgeABaselinesOccupancy) {
+  SweepRow ours = row(100, 400e6, 100e6, 20);
+  EXPECT_EQ(crosscheck(ours, parse_ncu_csv(kClocked)).back().verdict, Verdict::differs);
+  ours.kind = "baseline";
+  const auto lines = crosscheck(ours, parse_ncu_csv(kClocked));
+  EXPECT_EQ(lines.back().name, "occupancy");
+  EXPECT_EQ(lines.back().verdict, Verdict::not_judged);
+  EXPECT_EQ(lines.back().difference, "-20.0 points");
+  EXPECT_NE(lines.back().limit.find("anew in each process"), std::string::npos);
+  EXPECT_EQ(lines.front().verdict, Verdict::agrees);
+  ours.time_cold_us = 104;  // the rest is judged as ever
+  ours.dram_read_bytes = 500e6;
+  const auto off = crosscheck(ours, parse_ncu_csv(kClocked));
+  EXPECT_EQ(off[0].verdict, Verdict::differs);
+  EXPECT_EQ(off[2].verdict, Verdict::differs);
 }
 
 TEST(Crosscheck, RefusesAnotherCaseAndARowWithoutTime) {
