@@ -6,7 +6,7 @@
 //
 //   std::uint32_t tiles;
 //   std::uint32_t stage_bytes;   multiple of 128
-//   __device__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier, std::uint64_t policy) const;
+//   __device__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const;
 //       by the producer: arrives at `barrier` with the tile's bytes (mbarrier_arrive_expect_tx), and starts the copies
 //   __device__ void consume(std::uint32_t tile, const Wait& wait) const;
 //       by each consumer, threadIdx.x below 256; wait() returns the stage's address once the tile is there
@@ -63,10 +63,9 @@ __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
   ptx::Ring ring;
   if (threadIdx.x >= kBulkConsumers) {
     if (threadIdx.x != kBulkConsumers) return;
-    const std::uint64_t policy = ptx::streaming_policy();
     for (std::uint32_t tile = first; tile < last; ++tile, ring.advance(stages)) {
       ptx::mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);  // free at first
-      work.fetch(tile, base + ring.stage * work.stage_bytes, full + 8 * ring.stage, policy);
+      work.fetch(tile, base + ring.stage * work.stage_bytes, full + 8 * ring.stage);
     }
     return;
   }
@@ -112,14 +111,13 @@ struct FlatWork {
 
   explicit FlatWork(const Map& the_map) : map(the_map), tiles((map.vectors + kTileVectors - 1) / kTileVectors) {}
 
-  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier,
-                                        std::uint64_t policy) const {
+  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
     const std::uint32_t first = tile * kTileVectors;
     const std::uint32_t bytes = min(kTileVectors, map.vectors - first) * 16;
     ptx::mbarrier_arrive_expect_tx(barrier, bytes * Map::kInputs);
 #pragma unroll
     for (int input = 0; input < Map::kInputs; ++input)
-      ptx::bulk_load(stage + input * kTileBytes, map.at(input, first), bytes, barrier, policy);
+      ptx::bulk_load(stage + input * kTileBytes, map.at(input, first), bytes, barrier);
   }
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {

@@ -26,9 +26,9 @@ __global__ void __launch_bounds__(kDiagonalThreads)
   const DiagonalCoefficients<T, 3> coefficients(scale.x, scale.f);
   for_each_warp_vector(per_image, [&](std::uint32_t within, bool valid) {
     const std::int64_t i = static_cast<std::int64_t>(begin + within) * 8;
-    const uint4 x = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.x) + i);
+    const uint4 x = load_16_bytes(static_cast<const T*>(t.x) + i);
     uint4 f{};
-    if (t.f) f = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.f) + i);
+    if (t.f) f = load_16_bytes(static_cast<const T*>(t.f) + i);
     float out[8] = {};
     diagonal_product(coefficients, x, f, out);
     if (!valid) return;

@@ -147,7 +147,7 @@ struct CastMap : FlatInputs<1> {
     } else {
 #pragma unroll
       for (int part = 0; part < kIn; part += kOut)
-        store_vector<U, CacheHint::once>(out + part, reinterpret_cast<float(&)[kOut]>(v[part]));
+        store_vector<U>(out + part, reinterpret_cast<float(&)[kOut]>(v[part]));
     }
   }
 };

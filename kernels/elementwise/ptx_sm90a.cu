@@ -45,21 +45,20 @@ struct GegluWork {
     tiles = (all_rows + rows - 1) / rows * pieces.divisor;
     stage_bytes = (rows * width * 32 + 127) / 128 * 128;
   }
-  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier,
-                                        std::uint64_t policy) const {
+  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
     const std::uint32_t group = pieces.quotient(tile), piece = tile - group * pieces.divisor;
     const std::uint32_t per_row = map.per_row.divisor;
     const std::uint32_t first = group * rows * per_row + piece * width;
     if (pieces.divisor == 1) {
       const std::uint32_t bytes = min(rows * per_row, map.vectors - first) * 32;
       ptx::mbarrier_arrive_expect_tx(barrier, bytes);
-      ptx::bulk_load(stage, map.at(0, first), bytes, barrier, policy);
+      ptx::bulk_load(stage, map.at(0, first), bytes, barrier);
       return;
     }
     const std::uint32_t bytes = min(width, per_row - piece * width) * 16;
     ptx::mbarrier_arrive_expect_tx(barrier, 2 * bytes);
-    ptx::bulk_load(stage, map.at(0, first), bytes, barrier, policy);
-    ptx::bulk_load(stage + width * 16, map.at(1, first), bytes, barrier, policy);
+    ptx::bulk_load(stage, map.at(0, first), bytes, barrier);
+    ptx::bulk_load(stage + width * 16, map.at(1, first), bytes, barrier);
   }
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {
@@ -94,8 +93,7 @@ struct TransposeWork {
     image = down.quotient(line);
     row = (line - image * down.divisor) * kTile;
   }
-  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier,
-                                        std::uint64_t) const {
+  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
     std::uint32_t image, row, column;
     place(tile, image, row, column);
     ptx::mbarrier_arrive_expect_tx(barrier, stage_bytes);  // what lies outside the tensor arrives as zeros
@@ -116,8 +114,8 @@ struct TransposeWork {
       ptx::ldmatrix_x4_trans(v, stage + source * 128 + (warp ^ (source % 8)) * 16);
       const std::uint32_t r = row + half * 32 + 8 * (lane % 4), c = column + 8 * warp + lane / 4;
       if (r < rows && c < columns)
-        store_16_bytes<CacheHint::once>(to + (static_cast<std::int64_t>(image) * columns + c) * rows + r,
-                                        make_uint4(v[0], v[1], v[2], v[3]));
+        store_16_bytes(to + (static_cast<std::int64_t>(image) * columns + c) * rows + r,
+                       make_uint4(v[0], v[1], v[2], v[3]));
     }
   }
 };

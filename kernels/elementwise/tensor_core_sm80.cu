@@ -27,7 +27,7 @@ constexpr unsigned kBlocksPerSm = 8;
 
 template <class T>
 __device__ __forceinline__ uint4 load(const void* base, std::int64_t vector) {
-  return load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(base) + vector * 8);
+  return load_16_bytes(static_cast<const T*>(base) + vector * 8);
 }
 
 template <class T, Operation kOperation>
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kThreads) broadcast_kernel(const Tensors t, in
     const int low = first + g, high = low + 8;
     const auto place = [&](int pixel) { return (image * hw + pixel) * channels + channel; };
     uint4 x{}, y{};
-    if (inside && low < hw) x = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.b) + place(low));
-    if (inside && high < hw) y = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.b) + place(high));
+    if (inside && low < hw) x = load_16_bytes(static_cast<const T*>(t.b) + place(low));
+    if (inside && high < hw) y = load_16_bytes(static_cast<const T*>(t.b) + place(high));
     const std::uint32_t words[2][4] = {{x.x, x.y, x.z, x.w}, {y.x, y.y, y.z, y.w}};
     float out[2][8];
 #pragma unroll
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(kThreads) broadcast_kernel(const Tensors t, in
       out[1][2 * w] = silu<T>(d[2]);
       out[1][2 * w + 1] = silu<T>(d[3]);
     }
-    if (inside && low < hw) store_vector<T, CacheHint::once>(static_cast<T*>(t.y) + place(low), out[0]);
-    if (inside && high < hw) store_vector<T, CacheHint::once>(static_cast<T*>(t.y) + place(high), out[1]);
+    if (inside && low < hw) store_vector<T>(static_cast<T*>(t.y) + place(low), out[0]);
+    if (inside && high < hw) store_vector<T>(static_cast<T*>(t.y) + place(high), out[1]);
   }
 }
 

@@ -28,14 +28,6 @@ constexpr int kThreads = 256;
 constexpr int kRowBytes = 128;
 constexpr int kWidened = 2;  // loads of 8 bytes that a thread has in flight
 
-__device__ __forceinline__ uint2 load_8_bytes_once(const uint2* pointer) {
-  uint2 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-               : "=r"(v.x), "=r"(v.y)
-               : "l"(__cvta_generic_to_global(pointer)));
-  return v;
-}
-
 // From 16-bit T to fp32; `quads` of four elements.
 template <class T>
 __global__ void __launch_bounds__(kThreads) widen_kernel(const uint2* from, uint4* to, std::uint32_t quads) {
@@ -43,14 +35,14 @@ __global__ void __launch_bounds__(kThreads) widen_kernel(const uint2* from, uint
   uint2 bits[kWidened];
 #pragma unroll
   for (int u = 0; u < kWidened; ++u)
-    if (first + u * kThreads < quads) bits[u] = load_8_bytes_once(from + first + u * kThreads);
+    if (first + u * kThreads < quads) bits[u] = from[first + u * kThreads];
 #pragma unroll
   for (int u = 0; u < kWidened; ++u) {
     if (first + u * kThreads >= quads) return;
     float v[4];
     unpack_pair<T>(bits[u].x, v[0], v[1]);
     unpack_pair<T>(bits[u].y, v[2], v[3]);
-    store_16_bytes<CacheHint::once>(to + first + u * kThreads, pack_vector<float>(v));
+    store_16_bytes(to + first + u * kThreads, pack_vector<float>(v));
   }
 }
 
@@ -65,8 +57,8 @@ Status widen(const Problem& p, DType dtype, const Tensors& t, const LaunchContex
 }
 
 // From each image's [rows, columns] to [columns, rows]. Bits has the elements' size. kWide: both extents are multiples
-// of 16 bytes.
-template <class Bits, bool kWide>
+// of 16 bytes. kAlongRows: neighbouring blocks take tiles one below the other.
+template <class Bits, bool kWide, bool kAlongRows>
 __global__ void __launch_bounds__(kThreads)
     transpose_kernel(const Bits* from, Bits* to, int rows, int columns, std::int64_t image_elements) {
   constexpr int kTile = kRowBytes / static_cast<int>(sizeof(Bits));  // rows, and columns
@@ -76,15 +68,15 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ Bits tile[kTile * kPitch];
   const Bits* const in = from + blockIdx.z * image_elements;
   Bits* const out = to + blockIdx.z * image_elements;
-  const int row0 = static_cast<int>(blockIdx.y) * kTile, column0 = static_cast<int>(blockIdx.x) * kTile;
+  const int row0 = static_cast<int>(kAlongRows ? blockIdx.x : blockIdx.y) * kTile;
+  const int column0 = static_cast<int>(kAlongRows ? blockIdx.y : blockIdx.x) * kTile;
 
   if constexpr (kWide) {
 #pragma unroll
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kVectors; i += kThreads) {
       const int r = i / kVectors, c = i % kVectors * kLanes;
       if (row0 + r >= rows || column0 + c >= columns) continue;
-      const uint4 v =
-          load_16_bytes<CacheHint::read_only_once>(in + static_cast<std::int64_t>(row0 + r) * columns + column0 + c);
+      const uint4 v = load_16_bytes(in + static_cast<std::int64_t>(row0 + r) * columns + column0 + c);
       auto* const words = reinterpret_cast<std::uint32_t*>(tile + r * kPitch + c);
       words[0] = v.x;
       words[1] = v.y;
@@ -102,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
       } v;
 #pragma unroll
       for (int k = 0; k < kLanes; ++k) v.lanes[k] = tile[(r + k) * kPitch + c];
-      store_16_bytes<CacheHint::once>(out + static_cast<std::int64_t>(column0 + c) * rows + row0 + r, v.bits);
+      store_16_bytes(out + static_cast<std::int64_t>(column0 + c) * rows + row0 + r, v.bits);
     }
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile; i += kThreads) {
@@ -119,21 +111,25 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Bits>
+template <class Bits, bool kToNhwc>
 Status transpose(const Problem& p, const Tensors& t, const LaunchContext& context) {
   constexpr std::int64_t kTile = kRowBytes / sizeof(Bits), kLanes = 16 / sizeof(Bits);
-  const bool to_nhwc = p.op == Operation::nchw_to_nhwc;
-  const std::int64_t rows = to_nhwc ? p.channels : p.hw, columns = to_nhwc ? p.hw : p.channels;
-  const dim3 grid(static_cast<unsigned>((columns + kTile - 1) / kTile),
-                  static_cast<unsigned>((rows + kTile - 1) / kTile), static_cast<unsigned>(p.n));
+  const std::int64_t rows = kToNhwc ? p.channels : p.hw, columns = kToNhwc ? p.hw : p.channels;
+  const auto tiles = [](std::int64_t extent) { return static_cast<unsigned>((extent + kTile - 1) / kTile); };
+  const dim3 grid(tiles(p.hw), tiles(p.channels), static_cast<unsigned>(p.n));  // along pixels either way
   const auto* from = static_cast<const Bits*>(t.a);
   auto* to = static_cast<Bits*>(t.y);
   const auto r = static_cast<int>(rows), c = static_cast<int>(columns);
   if (rows % kLanes == 0 && columns % kLanes == 0)
-    transpose_kernel<Bits, true><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
+    transpose_kernel<Bits, true, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
   else
-    transpose_kernel<Bits, false><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
+    transpose_kernel<Bits, false, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
   return launch_status("elementwise transpose_kernel");
+}
+
+template <class Bits>
+Status transpose(const Problem& p, const Tensors& t, const LaunchContext& context) {
+  return p.op == Operation::nchw_to_nhwc ? transpose<Bits, true>(p, t, context) : transpose<Bits, false>(p, t, context);
 }
 
 }  // namespace

@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     const T* source = static_cast<const T*>(a.t.x) + offset;
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
-      if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes<CacheHint::once>(source + k * step);
+      if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes(source + k * step);
     }
     source += kHeld * step;
     std::uint32_t destination = ptx::shared_address(tile) + tile_offset;
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     for (int stage = 0; stage < a.stages; ++stage) {
 #pragma unroll 4
       for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
-        ptx::cp_async_16(destination, source, true);
+        ptx::cp_async_16_alone(destination, source);
         source += step;
         destination += tile_step;
       }

@@ -67,7 +67,7 @@ __device__ __forceinline__ std::int64_t place_of(const Arguments<T>& a, std::uin
 }
 
 // From the deviations `s` of a vector of row `row` (below `rows`) to its y.
-template <class T>
+template <CacheHint kStore = CacheHint::keep, class T>
 __device__ __forceinline__ void store_normalised(const Arguments<T>& a, float rstd, std::uint32_t row, int vector,
                                                  float (&s)[kVectorLanes<T>]) {
   constexpr int kLanes = kVectorLanes<T>;
@@ -87,14 +87,14 @@ __device__ __forceinline__ void store_normalised(const Arguments<T>& a, float rs
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) s[i] = s[i] * (1.0f + first[i]) + second[i];
   }
-  store_vector<T, CacheHint::once>(static_cast<T*>(a.t.y) + place_of(a, row, vector), s);
+  store_vector<T, kStore>(static_cast<T*>(a.t.y) + place_of(a, row, vector), s);
 }
 
 // The same from x (+ residual), which leaves as well where the sum is an output.
 template <class T>
 __device__ __forceinline__ void finish_vector(const Arguments<T>& a, const Moments& m, std::uint32_t row, int vector,
                                               float (&s)[kVectorLanes<T>]) {
-  if (a.t.sum) store_vector<T, CacheHint::once>(static_cast<T*>(a.t.sum) + place_of(a, row, vector), s);
+  if (a.t.sum) store_vector<T>(static_cast<T*>(a.t.sum) + place_of(a, row, vector), s);
 #pragma unroll
   for (float& value : s) value -= m.mean;
   store_normalised(a, m.rstd, row, vector, s);

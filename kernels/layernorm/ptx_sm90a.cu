@@ -35,14 +35,13 @@ struct RowWork {
     tiles = (a.rows + rows - 1) / rows;
     stage_bytes = (streams * rows * row_bytes + 127) / 128 * 128;
   }
-  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier,
-                                        std::uint64_t policy) const {
+  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
     const std::uint32_t first = tile * rows, bytes = min(rows, a.rows - first) * row_bytes;
     const std::int64_t place = static_cast<std::int64_t>(first) * row_bytes;
     ptx::mbarrier_arrive_expect_tx(barrier, a.t.residual ? 2 * bytes : bytes);
-    ptx::bulk_load(stage, static_cast<const char*>(a.t.x) + place, bytes, barrier, policy);
+    ptx::bulk_load(stage, static_cast<const char*>(a.t.x) + place, bytes, barrier);
     if (a.t.residual)
-      ptx::bulk_load(stage + rows * row_bytes, static_cast<const char*>(a.t.residual) + place, bytes, barrier, policy);
+      ptx::bulk_load(stage + rows * row_bytes, static_cast<const char*>(a.t.residual) + place, bytes, barrier);
   }
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {

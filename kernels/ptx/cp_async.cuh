@@ -6,11 +6,17 @@
 
 namespace noisefloor::ptx {
 
-// 16 bytes, cached in L2 only; both addresses 16-byte aligned. Where `valid` is false, zeros are written and nothing is
-// read.
+// 16 bytes, cached in L2 only, the 128 bytes around them fetched to L2; both addresses 16-byte aligned. Where `valid`
+// is false, zeros are written and nothing is read.
 __device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* global, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
                "l"(__cvta_generic_to_global(global)), "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// The same without a prefetch of the 128 bytes around: for rows that end within them.
+__device__ __forceinline__ void cp_async_16_alone(std::uint32_t shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(__cvta_generic_to_global(global))
                : "memory");
 }
 

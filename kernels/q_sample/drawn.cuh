@@ -53,8 +53,7 @@ __global__ void __launch_bounds__(kDrawnThreads, 4) drawn_kernel(const __grid_co
   uint4 bits[kU];
 #pragma unroll
   for (int u = 0; u < kU; ++u)
-    if (first + u * kDrawnThreads < a.vectors)
-      bits[u] = load_16_bytes<CacheHint::read_only_once>(a.x0 + (base + first + u * kDrawnThreads) * 16);
+    if (first + u * kDrawnThreads < a.vectors) bits[u] = load_16_bytes(a.x0 + (base + first + u * kDrawnThreads) * 16);
   const float2 level = __ldg(a.levels + image);
   const ImageNoise noise(a.noise, image);
   // sqrt(-2 ln u) = sqrt(2 ln 2) sqrt(-log2 u); sigma goes in with it where z itself is no output.

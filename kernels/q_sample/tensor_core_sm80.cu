@@ -26,9 +26,9 @@ __global__ void __launch_bounds__(kDiagonalThreads)
   const DiagonalCoefficients<T, 3> coefficients(alpha, sigma);
   for_each_warp_vector(per_image.divisor, [&](std::uint32_t within, bool valid) {
     const std::int64_t i = static_cast<std::int64_t>(begin + within) * 8;
-    const uint4 x0 = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.x0) + i);
+    const uint4 x0 = load_16_bytes(static_cast<const T*>(t.x0) + i);
     uint4 z{};
-    if (t.noise) z = load_16_bytes<CacheHint::read_only_once>(static_cast<const T*>(t.noise) + i);
+    if (t.noise) z = load_16_bytes(static_cast<const T*>(t.noise) + i);
     float out[8] = {};
     diagonal_product(coefficients, x0, z, out);
     float drawn[8];

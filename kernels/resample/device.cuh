@@ -56,10 +56,10 @@ struct UpMap : FlatInputs<1> {
 
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
     uint4* const out = y + shape.up(vector);
-    store_16_bytes<CacheHint::once>(out, bits[0]);
-    store_16_bytes<CacheHint::once>(out + shape.pixel.divisor, bits[0]);
-    store_16_bytes<CacheHint::once>(out + shape.next_row(), bits[0]);
-    store_16_bytes<CacheHint::once>(out + shape.next_row() + shape.pixel.divisor, bits[0]);
+    store_16_bytes(out, bits[0]);
+    store_16_bytes(out + shape.pixel.divisor, bits[0]);
+    store_16_bytes(out + shape.next_row(), bits[0]);
+    store_16_bytes(out + shape.next_row() + shape.pixel.divisor, bits[0]);
   }
 };
 
@@ -95,7 +95,7 @@ struct ConcatMap {
                          : skip + static_cast<std::int64_t>(pixel) * shape.skip + place - first;
   }
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
-    store_16_bytes<CacheHint::once>(y + vector, bits[0]);
+    store_16_bytes(y + vector, bits[0]);
   }
 };
 

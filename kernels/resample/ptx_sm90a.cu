@@ -49,18 +49,17 @@ struct DownWork {
     return {(row * width + column) * pixel + piece * run, min(pixels, width - column), min(run, pixel - piece * run)};
   }
   // In the stage: the runs of the upper row's pixels, even and odd by turns, then those of the lower one's.
-  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier,
-                                        std::uint64_t policy) const {
+  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
     const Place at = place(tile);
     const std::uint32_t bytes = at.run * 16;
     ptx::mbarrier_arrive_expect_tx(barrier, 4 * at.pixels * bytes);
     for (int row = 0; row < 2; ++row) {
       const std::uint32_t to = stage + row * 2 * pixels * run * 16;
       if (pieces.divisor == 1) {
-        ptx::bulk_load(to, map.at(2 * row, at.first), 2 * at.pixels * bytes, barrier, policy);
+        ptx::bulk_load(to, map.at(2 * row, at.first), 2 * at.pixels * bytes, barrier);
       } else {
-        ptx::bulk_load(to, map.at(2 * row, at.first), bytes, barrier, policy);
-        ptx::bulk_load(to + run * 16, map.at(2 * row + 1, at.first), bytes, barrier, policy);
+        ptx::bulk_load(to, map.at(2 * row, at.first), bytes, barrier);
+        ptx::bulk_load(to + run * 16, map.at(2 * row + 1, at.first), bytes, barrier);
       }
     }
   }
@@ -94,14 +93,13 @@ struct ConcatWork {
     tiles = (all_pixels + pixels - 1) / pixels;
     stage_bytes = (pixels * pixel * 16 + 127) / 128 * 128;
   }
-  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier,
-                                        std::uint64_t policy) const {
+  __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
     const std::uint32_t first = tile * pixels, count = min(pixels, all_pixels - first);
     ptx::mbarrier_arrive_expect_tx(barrier, count * (first_bytes + skip_bytes));
     const auto* x = reinterpret_cast<const char*>(map.x) + static_cast<std::int64_t>(first) * first_bytes;
     const auto* skip = reinterpret_cast<const char*>(map.skip) + static_cast<std::int64_t>(first) * skip_bytes;
-    ptx::bulk_load(stage, x, count * first_bytes, barrier, policy);
-    ptx::bulk_load(stage + pixels * first_bytes, skip, count * skip_bytes, barrier, policy);
+    ptx::bulk_load(stage, x, count * first_bytes, barrier);
+    ptx::bulk_load(stage + pixels * first_bytes, skip, count * skip_bytes, barrier);
   }
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {

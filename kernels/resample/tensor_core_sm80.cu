@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kDiagonalThreads) average_kernel(const DownMap
   for_each_warp_vector(map.vectors, [&](std::uint32_t vector, bool valid) {
     uint4 corners[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) corners[i] = load_16_bytes<CacheHint::read_only_once>(map.at(i, vector));
+    for (int i = 0; i < 4; ++i) corners[i] = load_16_bytes(map.at(i, vector));
     float mean[8] = {};
     diagonal_product(quarter, corners[0], corners[1], mean);
     diagonal_product(quarter, corners[2], corners[3], mean);

@@ -68,7 +68,6 @@ __device__ __forceinline__ std::uint32_t last_tile(const Pipeline& p) {
 
 __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, std::uint32_t full,
                                         std::uint32_t empty) {
-  const std::uint64_t policy = ptx::streaming_policy();
   const std::uint32_t stage_bytes = static_cast<std::uint32_t>(p.inputs) * kTileBytes;
   ptx::Ring ring;
   const std::uint32_t last = last_tile(p);
@@ -82,7 +81,7 @@ __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, s
       if (input == p.inputs) break;
       ptx::bulk_load(base + ring.stage * stage_bytes + input * kTileBytes,
                      static_cast<const char*>(p.source[input]) + static_cast<std::int64_t>(first) * 16, bytes,
-                     full + 8 * ring.stage, policy);
+                     full + 8 * ring.stage);
     }
   }
 }

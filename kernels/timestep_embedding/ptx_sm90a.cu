@@ -59,8 +59,7 @@ __global__ void __launch_bounds__(kThreads) layer_kernel(const Layer a) {
     ptx::mbarrier_arrive_expect_tx(full, bytes);
     // The second layer's weights are nothing that the first writes.
     ptx::bulk_load(ptx::shared_address(weights),
-                   static_cast<const T*>(a.w) + static_cast<std::int64_t>(first_output) * a.inputs, bytes, full,
-                   ptx::streaming_policy());
+                   static_cast<const T*>(a.w) + static_cast<std::int64_t>(first_output) * a.inputs, bytes, full);
   }
   if constexpr (!kFirst) ptx::griddepcontrol_wait();
   if constexpr (kFirst) {
