@@ -67,7 +67,7 @@ __device__ __forceinline__ std::int64_t place_of(const Arguments<T>& a, std::uin
 }
 
 // From the deviations `s` of a vector of row `row` (below `rows`) to its y.
-template <CacheHint kStore = CacheHint::keep, class T>
+template <CacheHint kStore = CacheHint::once, class T>
 __device__ __forceinline__ void store_normalised(const Arguments<T>& a, float rstd, std::uint32_t row, int vector,
                                                  float (&s)[kVectorLanes<T>]) {
   constexpr int kLanes = kVectorLanes<T>;
@@ -91,13 +91,13 @@ __device__ __forceinline__ void store_normalised(const Arguments<T>& a, float rs
 }
 
 // The same from x (+ residual), which leaves as well where the sum is an output.
-template <class T>
+template <CacheHint kStore = CacheHint::once, class T>
 __device__ __forceinline__ void finish_vector(const Arguments<T>& a, const Moments& m, std::uint32_t row, int vector,
                                               float (&s)[kVectorLanes<T>]) {
-  if (a.t.sum) store_vector<T>(static_cast<T*>(a.t.sum) + place_of(a, row, vector), s);
+  if (a.t.sum) store_vector<T, kStore>(static_cast<T*>(a.t.sum) + place_of(a, row, vector), s);
 #pragma unroll
   for (float& value : s) value -= m.mean;
-  store_normalised(a, m.rstd, row, vector, s);
+  store_normalised<kStore>(a, m.rstd, row, vector, s);
 }
 
 // In two passes over the row, wherever it is: squares about any one element of it lose digits where that element is an

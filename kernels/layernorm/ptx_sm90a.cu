@@ -67,7 +67,7 @@ struct RowWork {
       for (int v = lane; v < a.vectors; v += kTeam) {
         float s[kLanes];
         load(v, s);
-        finish_vector(a, moments, tile * rows + r, v, s);
+        finish_vector<CacheHint::keep>(a, moments, tile * rows + r, v, s);
       }
     }
   }

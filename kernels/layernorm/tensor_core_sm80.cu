@@ -13,7 +13,8 @@
 //
 // Tile: 4 warps of 16 rows. Shared memory: none. Registers: 12 accumulators.
 //
-// Bound: memory; rows, and those of the residual, are read three times: long ones probably from DRAM each time (README.md).
+// Bound: memory; rows, and those of the residual, are read three times: long ones probably from DRAM each time
+// (README.md).
 //
 // Requires: bf16 or fp16; channels a multiple of 8, 32 or more.
 // Numerics: sums of the elements themselves, exact products; x + residual in fp32; deviations from the mean are rounded
