@@ -1,0 +1,96 @@
+// The DRAM traffic of the streaming problems against their compulsory bytes. A launch ends with 20 to 50 MB of its
+// results still dirty in L2, which its own counters lack: here they are counted until a read of other memory has driven
+// them out.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "bench/counters/range_profiler.h"
+#include "bench/measure/bound_case.h"
+#include "bench/problems/problem_files.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::size_t kEvicting = std::size_t{256} << 20;  // four times the largest L2
+
+__global__ void __launch_bounds__(kThreads) read_kernel(const uint4* data, unsigned* sink) {
+  const uint4 v = data[std::size_t{blockIdx.x} * kThreads + threadIdx.x];
+  if ((v.x ^ v.y ^ v.z ^ v.w) == 0x9e3779b9u) *sink = v.x;  // never with zeros, but the compiler cannot know
+}
+
+class Evictor {
+ public:
+  Evictor() {
+    EXPECT_EQ(cudaMalloc(&data_, kEvicting), cudaSuccess);
+    EXPECT_EQ(cudaMemset(data_, 0, kEvicting), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&sink_, sizeof(unsigned)), cudaSuccess);
+  }
+  ~Evictor() {
+    cudaFree(data_);
+    cudaFree(sink_);
+  }
+  Evictor(const Evictor&) = delete;
+  Evictor& operator=(const Evictor&) = delete;
+  void read(cudaStream_t stream) const {
+    read_kernel<<<kEvicting / sizeof(uint4) / kThreads, kThreads, 0, stream>>>(static_cast<const uint4*>(data_),
+                                                                               static_cast<unsigned*>(sink_));
+  }
+
+ private:
+  void* data_ = nullptr;
+  void* sink_ = nullptr;
+};
+
+// Rungs that read their inputs once. The two-pass group norms do not, and the mma ones of layernorm neither.
+bool reads_once(const std::string& op, const Candidate& candidate) {
+  return candidate.kind == Kind::ptx || (candidate.kind == Kind::tiled && op != "groupnorm");
+}
+
+TEST(StreamedBytes, AreTheCompulsoryOnes) {
+  const CounterProbe probe = probe_counters();
+  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+  const std::unique_ptr<Platform> device = make_cuda_platform(0);
+  const Evictor evictor;
+  int counted = 0;
+  for (const ProblemEntry& entry : in_networks(load_problems(default_problem_folder()), {"stream"})) {
+    const DType dtype = DType::bf16;
+    const double compulsory = entry.op->cost(entry.problem, dtype).bytes;
+    ASSERT_GE(compulsory, 1e8) << entry.text;
+    Fixture fixture(*device, *entry.op, entry.problem, dtype, 1);
+    for (const Candidate& candidate : candidates_of(*entry.op)) {
+      if (!reads_once(entry.op->name, candidate) || !candidate.built() ||
+          !runs_on(candidate.arch, device->description().info.compute_capability) ||
+          !candidate.can_run(entry.problem, dtype))
+        continue;
+      SCOPED_TRACE(entry.op->name + " " + entry.text + " " + candidate.name);
+      BoundCase bound(fixture, candidate);
+      const Launch launch = bound.launch();
+      throw_if_failed(launch());
+      device->synchronize();
+      const cudaStream_t stream = device->context().stream;
+      RangeProfiler profiler(row_metrics());
+      const std::map<std::string, double> values = profiler.measure([&](int) { evictor.read(stream); },
+                                                                    [&] {
+                                                                      throw_if_failed(launch());
+                                                                      evictor.read(stream);
+                                                                    });
+      const double moved =
+          values.at("dram_read_bytes") + values.at("dram_write_bytes") - static_cast<double>(kEvicting);
+      EXPECT_NEAR(moved / compulsory, 1, 0.05);
+      RecordProperty(entry.op->name + "/" + entry.text + "/" + candidate.name, std::to_string(moved / compulsory));
+      std::printf("%-12s %-64s %-10s %.3f of the compulsory bytes\n", entry.op->name.c_str(), entry.text.c_str(),
+                  candidate.name.c_str(), moved / compulsory);
+      ++counted;
+    }
+  }
+  EXPECT_GT(counted, 0);
+}
+
+}  // namespace
+}  // namespace noisefloor
