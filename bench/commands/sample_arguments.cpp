@@ -157,11 +157,10 @@ Drawing plan_drawing(const SampleArguments& arguments, const Network& network) {
   return drawing;
 }
 
-std::string guidance_note(const std::string& network, bool shipped_weights) {
+std::string guidance_note(const std::string& network) {
   std::string weights;
   if (network == "adm64") weights = "OpenAI's checkpoints of adm64";
   if (network == "edm-cifar") weights = "NVlabs' checkpoints of edm-cifar";
-  if (network == "digits" && shipped_weights) weights = "the weights of digits that come with noisefloor";
   if (weights.empty()) return {};
   return fmt::format(
       "--guidance compares with the network's prediction for a label of zeros, which {} were never trained "
@@ -188,10 +187,10 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   command.add_option("--churn", options.churn, "edm_euler, edm_heun: noise added on the way (S_churn)")
       ->capture_default_str();
   command
-      .add_option(
-          "--guidance", options.guidance,
-          "Classifier-free guidance; 0: none. For weights that were also trained without labels: the originals' "
-          "of adm64 and edm-cifar, and the shipped ones of digits, were not")
+      .add_option("--guidance", options.guidance,
+                  "Classifier-free guidance; 0: none. For weights that were also trained without labels, as the "
+                  "shipped ones of "
+                  "digits were; the originals' of adm64 and edm-cifar were not")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")

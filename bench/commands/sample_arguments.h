@@ -41,7 +41,7 @@ struct Drawing {
 };
 Drawing plan_drawing(const SampleArguments& arguments, const pipeline::Network& network);
 
-// What to know of guidance with such weights; empty where nothing is.
-std::string guidance_note(const std::string& network, bool shipped_weights);
+// What to know of guidance with the checkpoints of such a network; empty where nothing is.
+std::string guidance_note(const std::string& network);
 
 }  // namespace noisefloor

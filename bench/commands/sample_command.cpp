@@ -90,8 +90,7 @@ int sample(SampleArguments arguments) {
   const Network& network = *open.network;
   const auto& [labels, columns, zoom] = drawing;
   if (options.guidance != 0 && options.guidance != 1)  // at 1 nothing is compared
-    if (const std::string note = guidance_note(network.name, arguments.network.weights.empty()); !note.empty())
-      fmt::print(stderr, "{}\n", note);
+    if (const std::string note = guidance_note(network.name); !note.empty()) fmt::print(stderr, "{}\n", note);
 
   if (arguments.breakdown.wanted()) {
     std::vector<int> first_labels(static_cast<std::size_t>(batch));

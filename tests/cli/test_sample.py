@@ -273,10 +273,16 @@ def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
     assert (tmp_path / "plan.csv").read_text().count("\n") == 1
 
 
-def test_guidance_says_once_what_the_weights_never_saw(tmp_path):
-    for strength, notes in ((2, 1), (1, 0), (0, 0)):
-        result = run("sample", "digits", "--device", "host", "--count", 2, "--batch", 1, "--steps", 1, "--guidance", strength, "--out", tmp_path / "grid.png")
-        assert result.returncode == 0 and result.stderr.count("never trained on") == notes, result.stderr
+# The shipped weights were trained without labels too: nothing is to be said of them, and 1 is the network's own prediction.
+def test_guidance_needs_no_note_with_the_shipped_digits(tmp_path):
+    drawn = {}
+    for strength in (0, 1, 2):
+        result = run("sample", "digits", "--device", "host", "--count", 2, "--batch", 1, "--steps", 1, "--guidance", strength, "--out",
+                     tmp_path / "grid.png", "--tensor", tmp_path / f"{strength}.safetensors")
+        assert result.returncode == 0 and "never trained on" not in result.stderr, result.stderr
+        drawn[strength] = load_file(tmp_path / f"{strength}.safetensors")["images"]
+    np.testing.assert_allclose(drawn[1], drawn[0], atol=1e-4)
+    assert np.abs(drawn[2] - drawn[0]).mean() > 1e-3
     assert "also trained without labels" in " ".join(run("sample", "--help").stdout.split())
 
 
