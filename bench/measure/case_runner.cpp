@@ -107,6 +107,9 @@ std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription
 
 CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
     : platform_(&platform), ceilings_(ceilings), options_(options) {
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+  (void)slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT);  // a wrong one ends the run here
+#endif
   if (platform.description().is_host) {
     counter_status_ = "host";
     if (options_.counters == CounterMode::require)

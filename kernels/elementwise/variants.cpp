@@ -7,6 +7,7 @@ namespace {
 
 // Tiles of a layout's grid, and extents that a kernel holds in 32 bits.
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 21;
+constexpr std::int64_t kMaxTransposedChannels = 65535 * 32;
 
 Support can_run_any(const Problem&, DType) {
   return supported();
@@ -20,7 +21,9 @@ Support can_stream(const Problem& p, DType dtype) {
 
 Support for_tiled(const Problem& p, DType dtype) {
   if (!p.transposes()) return can_stream(p, dtype);
-  if (p.hw > kMaxExtent || p.channels > kMaxExtent) return unsupported("needs hw and channels of at most 2^21");
+  // Tiles along channels are blocks along y, of 32 channels in fp32.
+  if (p.hw > kMaxExtent || p.channels > kMaxTransposedChannels)
+    return unsupported("needs hw of at most 2^21 and at most 65535 * 32 channels");
   return supported();
 }
 
