@@ -68,11 +68,14 @@ class Attention(nn.Module):
 
     def forward(self, x, embedding):
         n, channels, height, width = x.shape
-        flat = x.reshape(n, channels, height * width)
+        # As tokens of all channels: where x lies channels-last nothing moves, while Conv1d would have every attention transpose it twice.
+        tokens = self.norm(x).permute(0, 2, 3, 1).reshape(n, height * width, channels)
         # The "new" order of attention: all queries, all keys, all values.
-        q, k, v = self.qkv(self.norm(flat)).reshape(n, 3, self.heads, channels // self.heads, -1).transpose(3, 4).unbind(1)
-        h = F.scaled_dot_product_attention(q, k, v).transpose(2, 3).reshape(n, channels, -1)
-        return (flat + self.proj_out(h)).reshape(n, channels, height, width)
+        qkv = F.linear(tokens, self.qkv.weight[:, :, 0], self.qkv.bias).reshape(n, -1, 3, self.heads, channels // self.heads)
+        q, k, v = qkv.transpose(1, 3).unbind(2)
+        h = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, -1, channels)
+        h = F.linear(h, self.proj_out.weight[:, :, 0], self.proj_out.bias)
+        return x + h.reshape(n, height, width, channels).permute(0, 3, 1, 2)
 
 
 class Plain(nn.Conv2d):
