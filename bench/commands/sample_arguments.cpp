@@ -189,8 +189,7 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   command
       .add_option("--guidance", options.guidance,
                   "Classifier-free guidance; 0: none. For weights that were also trained without labels, as the "
-                  "shipped ones of "
-                  "digits were; the originals' of adm64 and edm-cifar were not")
+                  "shipped ones of digits were; the originals' of adm64 and edm-cifar were not")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
