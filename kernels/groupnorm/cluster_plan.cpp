@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
+
+#include "kernels/groupnorm/measured_plans.h"
 
 namespace noisefloor::groupnorm {
 namespace {
@@ -100,7 +103,7 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int b
   return plan;
 }
 
-std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
+std::optional<ClusterPlan> estimated_cluster_plan(const Problem& p, int sm_count) {
   std::optional<ClusterPlan> best;
   double least = 0;
   for (int bundle = 1; bundle <= p.groups; ++bundle) {
@@ -123,6 +126,16 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
     return best;
   const auto pair = paired(p, *best);
   return pair ? pair : best;
+}
+
+std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
+  const MeasuredPlans measured = measured_plans();
+  if (sm_count != measured.sm_count) return estimated_cluster_plan(p, sm_count);
+  const auto shape = [](const auto& of) { return std::tuple(of.n, of.hw, of.channels, of.groups); };
+  const auto row = std::lower_bound(measured.plans.begin(), measured.plans.end(), shape(p),
+                                    [&](const MeasuredPlan& plan, const auto& wanted) { return shape(plan) < wanted; });
+  if (row == measured.plans.end() || shape(*row) != shape(p)) return estimated_cluster_plan(p, sm_count);
+  return make_cluster_plan(p, row->bundle, row->blocks, row->threads, row->held);
 }
 
 }  // namespace noisefloor::groupnorm

@@ -11,7 +11,7 @@ namespace noisefloor::groupnorm {
 
 inline constexpr int kClusterLanes = 8;           // bf16 or fp16 elements of a 16-byte access
 inline constexpr int kHeldChoices[] = {0, 2, 4};  // rows that a thread can hold in registers
-inline constexpr int kHeldByPairs = 6;            // and so many where two blocks then fit an SM that else holds one
+inline constexpr int kHeldByPairs = 6;            // and so many where that was timed, or lets two blocks share an SM
 inline constexpr int kMaxClusterBlocks = 16;      // more than 8 needs cudaFuncAttributeNonPortableClusterSizeAllowed
 inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
 
@@ -55,8 +55,12 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blo
 int blocks_per_sm(const ClusterPlan&);
 int resident_clusters(const ClusterPlan&, int sm_count);
 
-// The plan that the launcher takes, or nothing where no bundle fits a cluster's shared memory (which does not depend on
-// `sm_count`).
+// The plan of the least estimated cost, or nothing where no bundle fits a cluster's shared memory (which does not
+// depend on `sm_count`).
+std::optional<ClusterPlan> estimated_cluster_plan(const Problem&, int sm_count);
+
+// The plan that the launcher takes: the measured one (measured_plans.h) where a GPU of as many SMs was timed with the
+// problem's shape, else the estimated one.
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 
 }  // namespace noisefloor::groupnorm

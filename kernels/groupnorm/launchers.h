@@ -8,6 +8,8 @@
 
 namespace noisefloor::groupnorm {
 
+struct ClusterPlan;  // cluster_plan.h
+
 // With `shift` where it stands in a packed tensor: behind the scale of the same image. Rows of either are
 // scale_shift_stride apart.
 inline Tensors unpacked(const Problem& p, DType dtype, Tensors t) {
@@ -28,5 +30,7 @@ std::size_t tensor_core_sm80_workspace_bytes(const Problem&, DType, const Device
 Status launch_tensor_core_sm80(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
 
 Status launch_ptx_sm90a(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+// The same by a plan of the caller's, which make_cluster_plan made for this problem: for timing plans.
+Status launch_cluster_plan(const Problem&, DType, const Tensors&, const ClusterPlan&, const LaunchContext&);
 
 }  // namespace noisefloor::groupnorm

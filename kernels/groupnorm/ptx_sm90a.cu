@@ -6,7 +6,8 @@
 // one launch latency.
 //
 // Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row); its rows are shared out over a
-// cluster of 1 to 16 blocks. cluster_plan.cpp chooses, as a pure function that the host tests.
+// cluster of 1 to 16 blocks. cluster_plan.cpp chooses, as a pure function that the host tests: by a table of plans that
+// were timed (measured_plans.cpp), else by an estimate.
 //
 // Steps: 1. Fetch: the first 0, 2, 4 or 6 rows of each thread to registers, the others to shared memory (cp.async, in
 // up to 4 commit groups); parameters prefetched to L2. 2. Each thread sums x - shift and its squares over the 16 bytes
@@ -128,7 +129,12 @@ Status launch_cluster(const ClusterArguments& a, int images, const LaunchContext
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   const auto plan = choose_cluster_plan(p, context.device->sm_count);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
-  const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, context.device->sm_count);
+  return launch_cluster_plan(p, dtype, t, *plan, context);
+}
+
+Status launch_cluster_plan(const Problem& p, DType dtype, const Tensors& t, const ClusterPlan& plan,
+                           const LaunchContext& context) {
+  const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), plan, context.device->sm_count);
   const auto images = static_cast<int>(p.n);
   if (p.fusion == Fusion::none)
     return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, images, context)
