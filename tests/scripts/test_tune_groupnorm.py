@@ -1,0 +1,97 @@
+"""The choice of groupnorm's measured plans from timings, and what the script refuses."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = "device,sm_count,commit,n,hw,channels,groups,fusion,packed,bundle,blocks,threads,held,estimated,warm_us,cold_us"
+PROBLEMS = """network,n,hw,channels,groups,fusion,packed,eps,count
+one,1,64,128,32,silu,,,1
+one,1,64,128,32,,,,9
+two,2,64,128,32,silu,,,1
+"""
+
+
+def table(folder, *rows, problems=PROBLEMS, header=HEADER):
+    """What the script says and the rows of the table that it writes; rows are without device, SMs and commit."""
+    (folder / "problems.csv").write_text(problems)
+    (folder / "timings.csv").write_text("\n".join([header, *("GPU,132,abc," + row for row in rows)]) + "\n")
+    out = folder / "table.cpp"
+    result = subprocess.run([sys.executable, ROOT / "bench/tuning/groupnorm_table.py", folder / "timings.csv", "--problems", folder / "problems.csv",
+                             "--out", out], capture_output=True, text=True, timeout=60)
+    text = out.read_text() if out.exists() else ""
+    return result, [tuple(map(int, row.split(", "))) for row in re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)]
+
+
+ESTIMATE = "1,64,128,32,silu,0,2,1,64,0,1,10,20"
+
+
+def test_takes_the_least_sum_of_warm_and_cold(tmp_path):
+    result, rows = table(tmp_path, ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,9,19", "1,64,128,32,silu,0,8,2,128,6,0,9.5,18")
+    assert result.returncode == 0, result.stderr
+    assert rows == [(1, 64, 128, 32, 8, 2, 128, 6)]
+    assert "plans of 1 of 1 shapes, for 132 SMs" in result.stdout
+    assert "return {132, kPlans};" in (tmp_path / "table.cpp").read_text()
+
+
+@pytest.mark.parametrize("warm, cold, taken", [(9.7, 20, True), (9.8, 20, False), (10.0, 20, False), (8, 20.2, False), (10.06, 15, False), (10.04, 15, True)])
+def test_an_entry_wins_one_percent_and_neither_time_gets_worse(tmp_path, warm, cold, taken):
+    other = "2,64,128,32,silu,0,2,1,64,0,1,10,20", "2,64,128,32,silu,0,4,1,64,0,0,5,10"  # so that there is a table in any case
+    result, rows = table(tmp_path, *other, ESTIMATE, f"1,64,128,32,silu,0,4,1,96,2,0,{warm},{cold}")
+    assert result.returncode == 0, result.stderr
+    assert ((1, 64, 128, 32, 4, 1, 96, 2) in rows) == taken
+    assert (2, 64, 128, 32, 4, 1, 64, 0) in rows and rows == sorted(rows)
+
+
+def test_one_plan_serves_all_fusions_weighted_by_their_counts(tmp_path):
+    # The first is better with SiLU (once in a pass), the second without (nine times); the third was not timed with both.
+    rows = [ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,5,10", "1,64,128,32,silu,0,8,1,96,2,0,9.9,19.9", "1,64,128,32,silu,0,16,1,96,2,0,1,1",
+            "1,64,128,32,none,0,2,1,64,0,1,10,20", "1,64,128,32,none,0,4,1,96,2,0,9.9,19.9", "1,64,128,32,none,0,8,1,96,2,0,9,18"]
+    result, chosen = table(tmp_path, *rows)
+    assert result.returncode == 0, result.stderr
+    assert chosen == [(1, 64, 128, 32, 8, 1, 96, 2)]
+    one = next(line.split() for line in result.stdout.splitlines() if line.startswith("one"))
+    assert [float(cell) for cell in one[1:6]] == [82.0, 100.0, 21.95, 90.9, 10.85]
+
+
+@pytest.mark.parametrize("rows, message", [
+    ((), "has no timings"),
+    ((ESTIMATE,), "nothing is written"),
+    ((ESTIMATE, ESTIMATE), "twice"),
+    ((ESTIMATE.replace(",10,20", ",0,20"),), ":2: warm_us is '0'; it must be a number above 0"),
+    ((ESTIMATE.replace(",10,20", ",10,nan"),), "cold_us is 'nan'"),
+    ((ESTIMATE.replace("1,64", "-1,64", 1),), "n is '-1'; it must be a whole number, 1 or more"),
+    ((ESTIMATE.replace(",1,10,", ",2,10,"),), "estimated is '2'; it must be 0 or 1"),
+    ((ESTIMATE.replace(",1,10,", ",0,10,"),), "no time of the estimate's plan"),
+    ((ESTIMATE, "1,64,128,32,none,0,4,1,64,0,1,10,20"), "it is one for a shape"),
+    ((ESTIMATE, "1,64,128"), ":3: "),
+])
+def test_bad_timings_are_refused_and_write_nothing(tmp_path, rows, message):
+    result, _ = table(tmp_path, *rows)
+    assert result.returncode == 2 and message in result.stderr, result.stderr
+    assert not (tmp_path / "table.cpp").exists() and "Traceback" not in result.stderr
+
+
+def test_timings_of_two_gpus_and_missing_columns_are_refused(tmp_path):
+    result, _ = table(tmp_path, ESTIMATE, header=HEADER + "\nOther,114,abc,1,64,128,32,silu,0,4,1,64,0,0,5,10")
+    assert result.returncode == 2 and "one GPU and one commit" in result.stderr
+    result, _ = table(tmp_path, ESTIMATE, header=HEADER.replace("held,", "kept,"))
+    assert result.returncode == 2 and "has no column held" in result.stderr
+    result, _ = table(tmp_path, ESTIMATE, problems="network,n\n")
+    assert result.returncode == 2 and "has no column hw" in result.stderr
+
+
+@pytest.mark.parametrize("arguments, code, message", [
+    (["--help"], 0, "usage: scripts/tune-groupnorm"),
+    (["--timings"], 2, "needs one file"),
+    (["--timings", "a", "b"], 2, "needs one file"),
+    (["--timings", "/nowhere/times.csv"], 2, "/nowhere/times.csv"),
+    (["--networks", "adm64-b1"], 2, "all problems"),
+])
+def test_script(arguments, code, message):
+    result = subprocess.run([ROOT / "scripts/tune-groupnorm", *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert result.returncode == code and message in result.stdout + result.stderr, result.stderr
