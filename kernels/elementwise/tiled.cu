@@ -8,17 +8,21 @@
 // writes half of every sector and 60 % of the time of a copy's bandwidth is lost to it. With 8 bytes in, the store of a
 // warp is 512 contiguous bytes.
 //
-// Tile of a layout: 128 x 128 bytes' worth of elements (64 x 64 of 16 bits, 32 x 32 of fp32), 256 threads; a row in
-// shared memory is 132 bytes, so that neither rows nor columns collide in a bank (33 words: a column's rows lie in
-// banks of their own). Vectors are taken apart into 4-byte stores on the way in and put together from elements on the
-// way out. Extents that are no multiple of 16 bytes go by element. Shared memory: 64 * 132 bytes = 8.3 KiB.
+// A layout of 16-bit elements with extents that are multiples of 8 goes by blocks that are turned in registers
+// (layout_blocks.cuh). Others by the tile below: 128 x 128 bytes' worth of elements (64 x 64 of 16 bits, 32 x 32 of
+// fp32), 256 threads; a row in shared memory is 132 bytes, so that neither rows nor columns collide in a bank (33
+// words: in fp32 a column's rows lie in banks of their own, and so do those of 16-bit elements that go one by one).
+// Vectors of fp32 are taken apart into 4-byte stores on the way in and put together from elements on the way out.
+// Extents that are no multiple of 16 bytes go by element. Shared memory: 64 * 132 bytes = 8.3 KiB; by blocks 32 KiB,
+// or 8.
 //
-// Bound: memory traffic; limited by loads in flight and by blocks that load, compute and end; a layout by
-// shared-memory instructions too, 12 per 16 bytes.
+// Bound: memory traffic; limited by loads in flight and by blocks that load, compute and end; a layout of fp32 by
+// shared-memory instructions too, 8 per 16 bytes.
 //
 // Requires: streams of a multiple of 16 bytes (broadcast, geglu: rows); layouts anything.
 // Numerics: fp32, one rounding at the end; layouts move bits.
 // Source: original.
+#include "kernels/elementwise/layout_blocks.cuh"
 #include "kernels/elementwise/map.cuh"
 
 namespace noisefloor::elementwise {
@@ -120,10 +124,16 @@ Status transpose(const Problem& p, const Tensors& t, const LaunchContext& contex
   const auto* from = static_cast<const Bits*>(t.a);
   auto* to = static_cast<Bits*>(t.y);
   const auto r = static_cast<int>(rows), c = static_cast<int>(columns);
-  if (rows % kLanes == 0 && columns % kLanes == 0)
-    transpose_kernel<Bits, true, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
-  else
-    transpose_kernel<Bits, false, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
+  const bool wide = rows % kLanes == 0 && columns % kLanes == 0;
+  if constexpr (sizeof(Bits) == 2) {
+    if (wide) return block_transpose(t, p.n, rows, columns, context);
+  } else {
+    if (wide) {
+      transpose_kernel<Bits, true, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
+      return launch_status("elementwise transpose_kernel");
+    }
+  }
+  transpose_kernel<Bits, false, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
   return launch_status("elementwise transpose_kernel");
 }
 
