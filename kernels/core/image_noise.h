@@ -25,14 +25,24 @@ class ImageNoise {
 
   // noise_words(stream, image_in_batch, block), of the same stream.
   NOISEFLOOR_HD Philox4 words(const NoiseStream& stream, std::uint32_t block) const {
-    const std::uint64_t p0 = multiply_wide(0xD2511F53u, block);
+    return words_of(stream, multiply_wide(kBlockFactor, block));
+  }
+  // Of block 2 pair + 1.
+  NOISEFLOOR_HD Philox4 odd_words(const NoiseStream& stream, std::uint32_t pair) const {
+    return words_of(stream, multiply_add_wide(2 * pair, kBlockFactor, kBlockFactor));
+  }
+
+ private:
+  static constexpr std::uint32_t kBlockFactor = 0xD2511F53u;
+
+  // `p0` is the block's number times kBlockFactor.
+  NOISEFLOOR_HD Philox4 words_of(const NoiseStream& stream, std::uint64_t p0) const {
     const std::uint64_t p1 = multiply_wide(0xCD9E8D57u, static_cast<std::uint32_t>(p0 >> 32) ^ round0_);
     const Philox4 c = {{static_cast<std::uint32_t>(p1 >> 32) ^ round1_[0], static_cast<std::uint32_t>(p1),
                         static_cast<std::uint32_t>(p0) ^ round1_[1], round1_[2]}};
     return philox4x32_rounds<2>(c, stream.keys);
   }
 
- private:
   std::uint32_t round0_, round1_[3];
 };
 

@@ -44,6 +44,17 @@ NOISEFLOOR_HD std::uint64_t multiply_wide(std::uint32_t a, std::uint32_t b) {
 #endif
 }
 
+// a b + c, below 2^64: one instruction.
+NOISEFLOOR_HD std::uint64_t multiply_add_wide(std::uint32_t a, std::uint32_t b, std::uint64_t c) {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t sum;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(sum) : "r"(a), "r"(b), "l"(c));
+  return sum;
+#else
+  return std::uint64_t{a} * b + c;
+#endif
+}
+
 // Rounds kFirst to 9 on the words that those before them made.
 template <int kFirst>
 NOISEFLOOR_HD Philox4 philox4x32_rounds(Philox4 c, const PhiloxKeys& keys) {

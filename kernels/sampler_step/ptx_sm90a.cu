@@ -13,16 +13,18 @@
 // 40 KiB). Registers: 3 blocks of 288 threads per SM: at most 72.
 //
 // Bound: memory traffic. By Little's law 4.25 TB/s over 1 us of latency ask for 32 KiB in flight per SM; 96 KiB can be.
-// Drawn noise (philox.h) costs about 180 instructions and 16 of the MUFU pipe per 8 elements; a bf16 update without
-// clamp takes about 260 in all. At batch=64,elements=1048576,solver=ddpm,noise=drawn in bf16 that is 3/4 of the issue
-// slots in the time of its traffic (6 bytes an element): expected limiters there are issue slots and DRAM together,
-// else DRAM.
+// Drawn noise costs about 150 instructions and 16 of the MUFU pipe per 8 elements (fp32, by philox.h alone: 180); a
+// bf16 update without clamp takes about 230 in all. At batch=64,elements=1048576,solver=ddpm,noise=drawn in bf16 that
+// is 2/3 of the issue slots in the time of its traffic (6 bytes an element): expected limiters there are issue slots
+// and DRAM together, else DRAM.
 //
 // Requires: an image's length that is a multiple of 16 bytes (bulk copies, and vectors that do not cross images).
-// Numerics: fp32, one rounding at the end.
+// Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
 // Source: original; PTX ISA 9.0: "cp.async.bulk", "mbarrier", "griddepcontrol".
 #include <algorithm>
+#include <type_traits>
 
+#include "kernels/core/short_normals.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -86,23 +88,49 @@ __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, s
   }
 }
 
-template <int kLanes>
 __device__ __forceinline__ void draw(const NoiseStream& stream, const Divider& per_image, std::uint32_t vector,
-                                     float (&noise)[kLanes]) {
+                                     float (&noise)[kNormalsPerBlock]) {
   const std::uint32_t image = per_image.quotient(vector);
-  const std::uint32_t first = (vector - image * per_image.divisor) * (kLanes / kNormalsPerBlock);
+  const Normal4 normal = box_muller4(noise_words(stream, image, vector - image * per_image.divisor));
 #pragma unroll
-  for (int block = 0; block < kLanes / kNormalsPerBlock; ++block) {
-    const Normal4 normal = box_muller4(noise_words(stream, image, first + block));
-#pragma unroll
-    for (int i = 0; i < kNormalsPerBlock; ++i) noise[block * kNormalsPerBlock + i] = normal.v[i];
-  }
+  for (int i = 0; i < kNormalsPerBlock; ++i) noise[i] = normal.v[i];
 }
+
+// In 16 bits by fewer instructions (short_normals.cuh); what an image's words share is kept from tile to tile.
+class ImageDraw {
+ public:
+  __device__ __forceinline__ ImageDraw(const NoiseStream& stream, const Divider& per_image, std::uint32_t vector)
+      : image_(per_image.quotient(vector)), noise_(stream, image_) {}
+
+  // Of a vector of this image or of a later one, times `scale`.
+  __device__ __forceinline__ NormalPairs draw(const NoiseStream& stream, const Divider& per_image, std::uint32_t vector,
+                                              float scale) {
+    const std::uint32_t image = per_image.quotient(vector);
+    if (image != image_) {
+      image_ = image;
+      noise_ = ImageNoise(stream, image);
+    }
+    return short_normals(eight_words(stream, noise_, vector - image * per_image.divisor), scale * kRootTwoLn2);
+  }
+
+ private:
+  std::uint32_t image_;
+  ImageNoise noise_;
+};
+
+// The noise of a vector between drawing and use; in 16 bits it has its coefficient already.
+template <class T>
+inline constexpr bool kShort = sizeof(T) == 2;
+struct PlainNormals {
+  float v[4];
+};
+template <class T>
+using Drawn = std::conditional_t<kShort<T>, NormalPairs, PlainNormals>;
 
 // One vector: `at` is its place in the stage's first tile.
 template <class T, bool kDrawn>
 __device__ __forceinline__ void update(const Arguments<T>& a, const Pipeline& p, const Coefficients& c,
-                                       std::uint32_t at, std::uint32_t vector, const float (&drawn)[kVectorLanes<T>]) {
+                                       std::uint32_t at, std::uint32_t vector, const Drawn<T>& drawn) {
   constexpr int kLanes = kVectorLanes<T>;
   Lanes<kLanes> lanes;
   float term[kLanes];
@@ -126,7 +154,10 @@ __device__ __forceinline__ void update(const Arguments<T>& a, const Pipeline& p,
     unpack_vector<T>(ptx::load_shared_16(at + p.previous * kTileBytes), term);
     lanes.add(c.previous, term);
   }
-  if constexpr (kDrawn) lanes.add(c.noise, drawn);
+  if constexpr (kDrawn && kShort<T>)
+    drawn.add_to(lanes.x_next);
+  else if constexpr (kDrawn)
+    lanes.add(c.noise, drawn.v);
   const std::int64_t i = static_cast<std::int64_t>(vector) * kLanes;
   store_vector<T, CacheHint::once>(a.x_next + i, lanes.x_next);
   if (!a.history_out) return;
@@ -137,7 +168,6 @@ __device__ __forceinline__ void update(const Arguments<T>& a, const Pipeline& p,
 template <class T, bool kDrawn>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     ptx_kernel(const __grid_constant__ Arguments<T> a, const __grid_constant__ Pipeline p) {
-  constexpr int kLanes = kVectorLanes<T>;
   extern __shared__ __align__(128) unsigned char stages[];
   __shared__ std::uint64_t barriers[2 * kMaxStages];
   const std::uint32_t full = ptx::shared_address(barriers);
@@ -159,12 +189,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
   const Coefficients c = load_coefficients(a.row);
   const std::uint32_t stage_bytes = static_cast<std::uint32_t>(p.inputs) * kTileBytes;
+  [[maybe_unused]] ImageDraw images(a.stream, p.vectors_per_image, first_tile(p) * kTileVectors + threadIdx.x);
   ptx::Ring ring;
   const std::uint32_t last = last_tile(p);
+#pragma unroll 1
   for (std::uint32_t tile = first_tile(p); tile < last; ++tile, ring.advance(p.stages)) {
     const std::uint32_t vector = tile * kTileVectors + threadIdx.x;
-    float noise[kLanes];
-    if constexpr (kDrawn) draw(a.stream, p.vectors_per_image, vector, noise);
+    Drawn<T> noise;
+    if constexpr (kDrawn && kShort<T>)
+      noise = images.draw(a.stream, p.vectors_per_image, vector, c.noise);
+    else if constexpr (kDrawn)
+      draw(a.stream, p.vectors_per_image, vector, noise.v);
     ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
     const std::uint32_t at = ptx::shared_address(stages) + ring.stage * stage_bytes + threadIdx.x * 16;
     if (vector < p.vectors) update<T, kDrawn>(a, p, c, at, vector, noise);

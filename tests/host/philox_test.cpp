@@ -48,6 +48,9 @@ RC_GTEST_PROP(ImageNoise, GivesTheWordsOfTheStream,
   const Philox4 expected = noise_words(stream, in_batch, block);
   const Philox4 words = ImageNoise(stream, in_batch).words(stream, block);
   for (std::size_t i = 0; i < 4; ++i) RC_ASSERT(words.v[i] == expected.v[i]);
+  const Philox4 odd = ImageNoise(stream, in_batch).odd_words(stream, block / 2);
+  const Philox4 expected_odd = noise_words(stream, in_batch, block | 1);
+  for (std::size_t i = 0; i < 4; ++i) RC_ASSERT(odd.v[i] == expected_odd.v[i]);
 }
 
 void expect_near_exact(std::uint32_t word0, std::uint32_t word1) {
