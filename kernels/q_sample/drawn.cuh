@@ -21,6 +21,24 @@ struct DrawnArguments {
   std::uint32_t vectors, tiles;  // of an image
 };
 
+// x: eight elements of x0. kKeep: `normals` are z itself, else sigma z.
+template <class T, bool kKeep>
+__device__ __forceinline__ void finish_drawn(const NormalPairs& normals, float2 level, float (&x)[8], void* x_t,
+                                             [[maybe_unused]] void* noise_out) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] *= level.x;
+  if constexpr (kKeep) {
+    float z[8];
+    normals.write(z);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = fmaf(level.y, z[i], x[i]);
+    store_16_bytes(noise_out, pack_vector<T>(z));
+  } else {
+    normals.add_to(x);
+  }
+  store_16_bytes(x_t, pack_vector<T>(x));
+}
+
 template <class T, bool kKeep>
 __global__ void __launch_bounds__(kDrawnThreads, 4) drawn_kernel(const __grid_constant__ DrawnArguments a) {
   constexpr int kU = kDrawnVectors;
@@ -39,20 +57,11 @@ __global__ void __launch_bounds__(kDrawnThreads, 4) drawn_kernel(const __grid_co
   for (int u = 0; u < kU; ++u) {
     const std::uint32_t vector = first + u * kDrawnThreads;
     if (vector >= a.vectors) return;
-    float x[8], z[8];
     const NormalPairs normals = short_normals(eight_words(a.noise, noise, vector), scale);
+    float x[8];
     unpack_vector<T>(bits[u], x);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] *= level.x;
-    if constexpr (kKeep) {
-      normals.write(z);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) x[i] = fmaf(level.y, z[i], x[i]);
-      store_stream<T>(a.noise_out + base * 16, vector, z);
-    } else {
-      normals.add_to(x);
-    }
-    store_stream<T>(a.x_t + base * 16, vector, x);
+    const std::int64_t at = (base + vector) * 16;
+    finish_drawn<T, kKeep>(normals, level, x, a.x_t + at, kKeep ? a.noise_out + at : nullptr);
   }
 }
 
@@ -61,17 +70,24 @@ inline bool fills_blocks(const Problem& p) {
   return p.elements / 8 >= kDrawnThreads;
 }
 
+// All but the tiles.
+inline DrawnArguments drawn_arguments(const Problem& p, const Tensors& t) {
+  DrawnArguments a;
+  a.x0 = static_cast<const char*>(t.x0);
+  a.levels = reinterpret_cast<const float2*>(t.levels);
+  a.x_t = static_cast<char*>(t.x_t);
+  a.noise_out = static_cast<char*>(t.noise_out);
+  a.noise = noise_stream(p);
+  a.vectors = static_cast<std::uint32_t>(p.elements / 8);
+  a.tiles = 0;
+  return a;
+}
+
 inline Status launch_drawn(const Problem& p, DType dtype, const Tensors& t, const LaunchContext& context) {
   return with_half_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     constexpr std::uint32_t kTile = kDrawnThreads * kDrawnVectors;
-    DrawnArguments a;
-    a.x0 = static_cast<const char*>(t.x0);
-    a.levels = reinterpret_cast<const float2*>(t.levels);
-    a.x_t = static_cast<char*>(t.x_t);
-    a.noise_out = static_cast<char*>(t.noise_out);
-    a.noise = noise_stream(p);
-    a.vectors = static_cast<std::uint32_t>(p.elements / 8);
+    DrawnArguments a = drawn_arguments(p, t);
     a.tiles = (a.vectors + kTile - 1) / kTile;
     const std::uint32_t blocks = a.tiles * static_cast<std::uint32_t>(p.batch);
     if (t.noise_out)

@@ -1,22 +1,49 @@
-// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/core/bulk_pipeline.cuh).
+// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/core/bulk_pipeline.cuh); noise drawn in 16 bits by
+// copies that each thread makes for itself (drawn_ring.cuh).
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
 // several tiles. Honours programmatic dependent launch.
 //
-// Tile: 512 vectors of each input, 8 KiB; 6 stages of one input or 3 of two in 48 KiB. Registers: at most 72.
+// Tile: 512 vectors of each input, 8 KiB; 6 stages of one input or 3 of two in 48 KiB. Registers: at most 72. Drawn in
+// 16 bits: 256 threads x 16 vectors, fewer of small batches, four in flight; 16 KiB, 64 registers.
 //
-// Bound: memory traffic, 6 bytes an element (bf16, noise given) or 4 (drawn). Drawn noise costs about 180 instructions
-// per 8 elements (kernels/sampler_step/README.md), 3/4 to 1.1 times the time of a bf16 update's traffic: expected
-// limiters there are issue slots and DRAM together.
+// Bound: memory traffic, 6 bytes an element (bf16, noise given) or 4 (drawn). Noise drawn in 16 bits and not kept:
+// about 160 instructions per 8 elements, 1.03 times the time of a copy alone.
 //
-// Requires: as tiled. Numerics: fp32, one rounding at the end.
-// Source: original.
+// Requires: as tiled. Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
+// Source: original; PTX ISA, "cp.async", "griddepcontrol".
 #include "kernels/core/bulk_pipeline.cuh"
+#include "kernels/q_sample/drawn_ring.cuh"
 #include "kernels/q_sample/map.cuh"
 
 namespace noisefloor::q_sample {
+namespace {
+
+Status launch_ring(const Problem& p, DType dtype, const Tensors& t, const LaunchContext& context) {
+  return with_half_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    DrawnArguments a = drawn_arguments(p, t);
+    const std::uint32_t steps = ring_steps(a.vectors, p.batch, context.device->sm_count);
+    a.tiles = ring_tiles(a.vectors, steps);
+    cudaLaunchAttribute programmatic{};
+    programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    programmatic.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = a.tiles * static_cast<std::uint32_t>(p.batch);
+    config.blockDim = kDrawnThreads;
+    config.stream = context.stream;
+    config.attrs = &programmatic;
+    config.numAttrs = context.programmatic_launch ? 1 : 0;
+    const auto kernel = t.noise_out ? ring_kernel<T, true> : ring_kernel<T, false>;
+    NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, kernel, a, steps));
+    return success();
+  });
+}
+
+}  // namespace
 
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  if (p.noise == Noise::drawn && size_of(dtype) == 2 && fills_blocks(p)) return launch_ring(p, dtype, t, context);
   return with_map(p, dtype, t, [&](const auto& map) { return launch_bulk(FlatWork(map), context); });
 }
 

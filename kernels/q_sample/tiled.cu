@@ -7,7 +7,7 @@
 // Shared memory: none.
 //
 // Bound: memory traffic; limited by loads in flight and by blocks that load, compute and end. Noise drawn in 16 bits
-// and not kept: issue slots, 175 instructions per 8 elements.
+// and not kept: instructions, about 165 per 8 elements.
 //
 // Requires: an image's length that is a multiple of 16 bytes, so that vectors do not cross images; below 2^31 vectors.
 // Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.

@@ -9,6 +9,7 @@
 
 #include "kernels/catalogue.h"
 #include "kernels/core/noise_stream.h"
+#include "kernels/q_sample/ring_steps.h"
 #include "tests/support/host_data.h"
 
 namespace noisefloor {
@@ -193,6 +194,19 @@ TEST(TimestepEmbedding, AThousandStepsLoseNoDigits) {
   HostData data = data_of("timestep_embedding", "batch=1,channels=2");
   data.set("t", {999});
   expect_values(data, "y", {std::cos(999.0), std::sin(999.0)});
+}
+
+// An H200 keeps 528 blocks of 256 threads.
+TEST(QSample, RingTakesAsManyStepsAsFillTheRounds) {
+  EXPECT_EQ(q_sample::ring_steps(131072, 64, 132), 16u);  // 2048 blocks, 4 rounds of 17; with 8 steps 8 of 9
+  EXPECT_EQ(q_sample::ring_steps(131072, 8, 132), 8u);    // 512 blocks, one round
+  EXPECT_EQ(q_sample::ring_steps(1536, 32, 132), 1u);     // 192 blocks even so
+  EXPECT_EQ(q_sample::ring_steps(256, 1, 132), 1u);
+  // Those of tests/problems.
+  EXPECT_EQ(q_sample::ring_steps(622600 / 8, 2, 132), 2u);
+  EXPECT_EQ(q_sample::ring_steps(1047560 / 8, 16, 132), 16u);
+  EXPECT_EQ(q_sample::ring_tiles(4097, 16), 2u);
+  EXPECT_EQ(q_sample::ring_tiles(4096, 16), 1u);
 }
 
 TEST(QSample, EachImageHasItsLevel) {
