@@ -49,11 +49,6 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   return waves * per_wave + last + waste * traffic_us;
 }
 
-// Whether eight channels from a multiple of 8 on lie in two groups at most.
-bool spans_two_groups(std::int64_t width) {
-  return width + std::gcd(width, std::int64_t{kClusterLanes}) >= kClusterLanes;
-}
-
 // The plan of the same bundles and clusters whose threads hold so many rows in registers that two blocks fit an SM,
 // with as many threads as there are registers for. One block an SM loads, reduces and writes one after the other, and
 // each wave of clusters pays the latency of all three; of two, one uses the memory while the other waits.
@@ -66,6 +61,10 @@ std::optional<ClusterPlan> paired(const Problem& p, const ClusterPlan& alone) {
 }
 
 }  // namespace
+
+bool spans_two_groups(std::int64_t channels_per_group) {
+  return channels_per_group + std::gcd(channels_per_group, std::int64_t{kClusterLanes}) >= kClusterLanes;
+}
 
 int blocks_per_sm(const ClusterPlan& plan) {
   constexpr int kReserved = 1024;  // bytes of shared memory: the driver's, of each block

@@ -48,6 +48,9 @@ struct ClusterPlan {
   }
 };
 
+// Whether eight channels from a multiple of 8 on lie in two groups at most.
+bool spans_two_groups(std::int64_t channels_per_group);
+
 // The plan with these choices, or nothing where they do not fit the problem or the SM.
 std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, int held);
 

@@ -33,4 +33,7 @@ Status launch_ptx_sm90a(const Problem&, DType, const Tensors&, const Scratch&, c
 // The same by a plan of the caller's, which make_cluster_plan made for this problem: for timing plans.
 Status launch_cluster_plan(const Problem&, DType, const Tensors&, const ClusterPlan&, const LaunchContext&);
 
+std::size_t ptx_sm90a_grid_workspace_bytes(const Problem&, DType, const DeviceInfo&);
+Status launch_ptx_sm90a_grid(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+
 }  // namespace noisefloor::groupnorm

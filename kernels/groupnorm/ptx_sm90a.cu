@@ -54,32 +54,14 @@
 namespace noisefloor::groupnorm {
 namespace {
 
-// What an H200's memory delivers in an SM cycle, rounded: 4.25 TB/s at 1.98 GHz. Elsewhere staggering is merely not
-// ideal.
-constexpr float kBytesPerCycle = 2048;
-
 ClusterArguments make_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, int sm_count) {
   ClusterArguments a{};
-  a.t = t;
-  a.hw = static_cast<int>(p.hw);
-  a.channels = static_cast<int>(p.channels);
-  a.scale_shift_stride = static_cast<int>(p.scale_shift_stride());
-  a.bundles = static_cast<int>(p.groups) / plan.bundle;
-  a.width = static_cast<int>(p.channels_per_group());
-  const int accesses = (plan.shared_rows + plan.tile_rows - 1) / plan.tile_rows;
-  a.stages = accesses >= 2 * kStages ? kStages : 1;
-  a.stage_accesses = (accesses + a.stages - 1) / a.stages;
-  a.eps = static_cast<float>(p.eps);
-  a.size_inverse = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
-  a.bundles_inverse = 1.0f / static_cast<float>(a.bundles);
-  a.width_inverse = 1.0f / static_cast<float>(a.width);
-  a.tile_rows_inverse = 1.0f / static_cast<float>(plan.tile_rows);
+  static_cast<StripeArguments&>(a) = make_stripe_arguments(p, t, plan);
   const auto units = static_cast<int>(p.n) * a.bundles;
   const int resident = resident_clusters(plan, sm_count);
   a.early = 2 * units <= resident;  // where the next launch fits beside this one, it need not wait for its blocks
   a.staggered = units > resident ? resident : 0;
   a.stagger_cycles = static_cast<float>(p.hw * plan.columns * 16) / kBytesPerCycle;
-  a.plan = plan;
   return a;
 }
 

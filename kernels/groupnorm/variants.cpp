@@ -1,5 +1,6 @@
 // The ladder, best last.
 #include "kernels/groupnorm/cluster_plan.h"
+#include "kernels/groupnorm/grid_plan.h"
 #include "kernels/groupnorm/launchers.h"
 
 namespace noisefloor::groupnorm {
@@ -19,16 +20,31 @@ Support for_tensor_core_sm80(const Problem& p, DType dtype) {
   return supported();
 }
 
-Support for_ptx_sm90a(const Problem& p, DType dtype) {
+// What both kernels that hold an image's bundle on chip ask for.
+Support for_one_read(const Problem& p, DType dtype) {
   if (p.given()) return unsupported(kGivenReason);
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (p.channels % kClusterLanes != 0) return unsupported("needs channels divisible by 8");
-  if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
   if (p.n * p.scale_shift_stride() > INT32_MAX)
     return unsupported(p.packed ? "needs 2 * n * channels < 2^31" : "needs n * channels < 2^31");
+  return supported();
+}
+
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (const Support support = for_one_read(p, dtype); !support) return support;
+  if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
   if (!choose_cluster_plan(p, 1))
     return unsupported(
         "needs hw rows of some groups, a multiple of 16 bytes wide, to fit 16 blocks' shared memory and registers");
+  return supported();
+}
+
+Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
+  if (const Support support = for_one_read(p, dtype); !support) return support;
+  if (p.n * p.groups > kMaxGridUnits) return unsupported("needs n * groups <= 2^16");
+  if (!choose_grid_plan(p, kFewestGridSms))
+    return unsupported(
+        "needs hw rows of some groups, a multiple of 16 bytes wide, to fit the shared memory and registers of 78 SMs");
   return supported();
 }
 
@@ -40,9 +56,16 @@ const Variant<Definition> kVariants[] = {
     {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
      for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)},
     {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
+    {"ptx_sm90a_grid", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid,
+     ptx_sm90a_grid_workspace_bytes},
 };
 
 }  // namespace
+
+std::size_t ptx_sm90a_grid_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
+  const auto plan = choose_grid_plan(p, device.sm_count);
+  return plan ? grid_workspace_bytes(p, *plan) : 0;
+}
 
 std::span<const Variant<Definition>> Definition::variants() {
   return kVariants;

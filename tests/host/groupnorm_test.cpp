@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/groupnorm/cluster_plan.h"
+#include "kernels/groupnorm/grid_plan.h"
 #include "kernels/groupnorm/launchers.h"
 #include "kernels/groupnorm/measured_plans.h"
 #include "kernels/groupnorm/slabs.h"
@@ -396,6 +397,60 @@ TEST(Groupnorm, ProblemsThatFitNoClusterHaveNoPlan) {
   EXPECT_FALSE(choose_cluster_plan(ragged, 132));
 }
 
+// What is wrong with a plan of the problem for so many SMs; nothing where it fits them and covers the rows.
+std::string fault_of(const Problem& p, const GridPlan& plan, int sm_count) {
+  const ClusterPlan& stripe = plan.stripe;
+  if (p.groups % stripe.bundle != 0) return "the bundle divides no image";
+  if (stripe.bundle * p.channels_per_group() != stripe.columns * kClusterLanes) return "columns are not the bundle's";
+  if (static_cast<std::int64_t>(stripe.rows) * stripe.blocks < p.hw) return "rows are left out";
+  if (plan.teams < 1 || stripe.blocks < 1 || plan.blocks() > sm_count) return "blocks that would wait for an SM";
+  if (plan.teams > p.n * (p.groups / stripe.bundle)) return "a team without work";
+  const int threads = stripe.columns * stripe.tile_rows;
+  if (threads > kGridThreads) return "more threads than registers";
+  if (stripe.held != kGridHeld) return "no such kernel";
+  if (stripe.shared_rows + std::min(kGridHeld * stripe.tile_rows, stripe.rows) != stripe.rows)
+    return "rows are nowhere";
+  if (stripe.threads < 32 || stripe.threads > threads || stripe.threads % 32 != 0) return "no whole warps";
+  if (plan.shared_bytes() > kSharedBytesPerBlock) return "more shared memory than there is";
+  const std::size_t words = static_cast<std::size_t>(p.n * p.groups);
+  if (grid_part_words(p, plan) < words * static_cast<std::size_t>(stripe.blocks)) return "moments overlap the results";
+  return grid_workspace_bytes(p, plan) >= 8 * (grid_part_words(p, plan) + words) ? "" : "results overrun the workspace";
+}
+
+TEST(Groupnorm, GridPlansFitTheMachineAndCoverTheProblem) {
+  EXPECT_TRUE(rc::check([] {
+    Problem p;
+    p.n = *rc::gen::inRange<int>(1, 100);
+    p.hw = *rc::gen::oneOf(rc::gen::inRange<int>(1, 100), rc::gen::inRange<int>(1, 200000));
+    p.groups = *rc::gen::inRange<int>(1, 65);
+    p.channels = p.groups * *rc::gen::inRange<int>(1, 100);
+    const int sms = *rc::gen::inRange<int>(1, 200);
+    const auto plan = choose_grid_plan(p, sms);
+    // What fits some SMs fits more: variants.cpp asks for the fewest that a GPU has.
+    RC_ASSERT(!plan || choose_grid_plan(p, sms + *rc::gen::inRange<int>(0, 60)));
+    RC_PRE(plan.has_value());
+    RC_ASSERT(fault_of(p, *plan, sms) == "");
+  }));
+}
+
+TEST(Groupnorm, GridPlansTakeWhatNoClusterHolds) {
+  const auto longest = choose_grid_plan(network_problem(2, 129024, 320), 132);
+  ASSERT_TRUE(longest);
+  EXPECT_EQ(longest->teams, 2);
+  EXPECT_EQ(longest->stripe.bundle, 8);
+  EXPECT_TRUE(choose_grid_plan(network_problem(2, 129024, 320), kFewestGridSms));
+  // The choice that the room's README has: 9 teams of 14 blocks, 126 of 132 SMs.
+  const auto svd = choose_grid_plan(network_problem(28, 9216, 960), 132);
+  ASSERT_TRUE(svd);
+  EXPECT_EQ(svd->teams, 9);
+  EXPECT_EQ(svd->stripe.blocks, 14);
+  EXPECT_EQ(svd->stripe.bundle, 8);
+  EXPECT_FALSE(choose_grid_plan(network_problem(1, 4000000, 320), 132));
+  Problem ragged = network_problem(1, 64, 20);
+  ragged.groups = 4;
+  EXPECT_FALSE(choose_grid_plan(ragged, 132));
+}
+
 TEST(Groupnorm, VariantsRefuseWhatTheyCannotRun) {
   const auto reason = [](const char* variant, const char* text, DType dtype) -> std::string {
     for (const AnyVariant& v : op().variants) {
@@ -406,7 +461,7 @@ TEST(Groupnorm, VariantsRefuseWhatTheyCannotRun) {
     return "no such variant";
   };
   const char* plain = "n=1,hw=64,channels=192,groups=32";
-  for (const char* variant : {"host", "naive", "tiled", "tensor_core_sm80", "ptx_sm90a"})
+  for (const char* variant : {"host", "naive", "tiled", "tensor_core_sm80", "ptx_sm90a", "ptx_sm90a_grid"})
     EXPECT_EQ(reason(variant, plain, DType::bf16), "") << variant;
   EXPECT_EQ(reason("tiled", "n=1,hw=5,channels=7,groups=7", DType::fp32), "");
   EXPECT_EQ(reason("tensor_core_sm80", plain, DType::fp32), "needs bf16 or fp16");
@@ -414,6 +469,10 @@ TEST(Groupnorm, VariantsRefuseWhatTheyCannotRun) {
   EXPECT_NE(reason("tensor_core_sm80", "n=1,hw=5,channels=24,groups=8", DType::bf16), "");
   EXPECT_NE(reason("ptx_sm90a", "n=1,hw=5,channels=20,groups=4", DType::bf16), "");
   EXPECT_NE(reason("ptx_sm90a", "n=2,hw=129024,channels=320,groups=32", DType::bf16), "");
+  EXPECT_EQ(reason("ptx_sm90a_grid", "n=2,hw=129024,channels=320,groups=32", DType::bf16), "");
+  EXPECT_NE(reason("ptx_sm90a_grid", "n=1,hw=4000000,channels=320,groups=32", DType::bf16), "");
+  EXPECT_EQ(reason("ptx_sm90a_grid", "n=2049,hw=4,channels=320,groups=32", DType::bf16), "needs n * groups <= 2^16");
+  EXPECT_EQ(reason("ptx_sm90a_grid", plain, DType::fp32), "needs bf16 or fp16");
   // Offsets of scale and shift are 32 bits wide there.
   const std::string wide = "n=32767,hw=1,channels=65536,groups=64,fusion=silu+ss";
   EXPECT_EQ(reason("ptx_sm90a", wide.c_str(), DType::bf16), "");
