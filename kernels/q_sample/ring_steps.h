@@ -22,7 +22,7 @@ inline std::uint32_t ring_steps(std::uint32_t vectors, std::int64_t images, int 
     return (blocks + resident - 1) / resident * (steps + 1);
   };
   std::uint32_t best = 1;
-  for (const std::uint32_t steps : {2u, 4u, 8u, 16u})
+  for (std::uint32_t steps = 2; steps <= 16; steps *= 2)
     if (time(steps) < time(best)) best = steps;
   return best;
 }
