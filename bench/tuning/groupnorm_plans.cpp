@@ -10,6 +10,7 @@
 #include <chrono>
 #include <fstream>
 #include <set>
+#include <string>
 #include <tuple>
 
 #include "bench/commands/commands.h"
@@ -186,6 +187,13 @@ std::vector<Trial*> Tuner::time_warm(std::vector<Trial>& trials, BoundCase& boun
   return timed;
 }
 
+// The columns of a problem.
+std::string key_of(const groupnorm::Problem& p) {
+  constexpr const char* kFusions[] = {"none", "silu", "silu+ss"};
+  return fmt::format("{},{},{},{},{},{:d}", p.n, p.hw, p.channels, p.groups, kFusions[static_cast<int>(p.fusion)],
+                     p.packed);
+}
+
 struct Options {
   std::string device = "0", folder, networks = "all", out;
 };
@@ -205,31 +213,33 @@ int tune(const Options& options) {
   Tuner tuner(*platform, op);
 
   std::ofstream out(outputs.partial("--out"));
-  out << "device,sm_count,commit,n,hw,channels,groups,fusion,packed,bundle,blocks,threads,held,estimated,warm_us,cold_"
-         "us"
-         "\n";
+  out << "device,sm_count,commit,n,hw,channels,groups,fusion,packed,"
+         "bundle,blocks,threads,held,estimated,warm_us,cold_us\n";
   const auto start = std::chrono::steady_clock::now();
+  std::set<std::string> tuned;
   for (const ProblemEntry& entry : problems) {
     if (entry.op != &op) continue;
+    // Problems that differ in eps alone (or in stats) are one to the table, and take the same time.
+    const std::string key = key_of(entry.problem.as<groupnorm::Problem>());
+    if (tuned.contains(key)) continue;
     const auto best = tuner.tune(entry);
     if (best.empty()) {
       fmt::print(stderr, "{}: no plan\n", entry.text);
       continue;
     }
-    const auto& p = entry.problem.as<groupnorm::Problem>();
-    const char* fusions[] = {"none", "silu", "silu+ss"};
+    tuned.insert(key);
     for (const Trial& trial : best) {
       const ClusterPlan& plan = trial.plan;
-      out << fmt::format("{},{},{},{},{},{},{},{},{:d},{},{},{},{},{:d},{:.4f},{:.4f}\n", gpu.name, gpu.info.sm_count,
-                         build_info().commit, p.n, p.hw, p.channels, p.groups, fusions[static_cast<int>(p.fusion)],
-                         p.packed, plan.bundle, plan.blocks, plan.columns * plan.tile_rows, plan.held, trial.estimated,
-                         trial.warm_us(), median(trial.cold));
+      out << fmt::format("{},{},{},{},{},{},{},{},{:d},{:.4f},{:.4f}\n", gpu.name, gpu.info.sm_count,
+                         build_info().commit, key, plan.bundle, plan.blocks, plan.columns * plan.tile_rows, plan.held,
+                         trial.estimated, trial.warm_us(), median(trial.cold));
     }
     const auto estimated = std::find_if(best.begin(), best.end(), [](const Trial& trial) { return trial.estimated; });
     fmt::print(stderr, "{:6.1f} s  {}: best {:.2f} us by {}; the estimate's {:.2f}\n",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), entry.text,
                best.front().warm_us(), name_of(best.front().plan), estimated->warm_us());
   }
+  if (tuned.empty()) throw InvalidInput("these networks have no groupnorm that ptx_sm90a runs; nothing was timed");
   out.close();
   if (!out) throw std::runtime_error(fmt::format("cannot write {}", options.out));
   outputs.commit();
