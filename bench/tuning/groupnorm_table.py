@@ -40,8 +40,7 @@ def read_rows(path, columns):
                 raise Refused(f"{path}: has no column {', '.join(missing)}")
             for row in reader:
                 if None in row or None in row.values():
-                    raise Refused(f"{path}:{reader.line_num}: has {len(row) - (None in row)} columns or fewer, or more; "
-                                  f"the header has {len(reader.fieldnames)}")
+                    raise Refused(f"{path}:{reader.line_num}: has too {'many' if None in row else 'few'} columns; the header has {len(reader.fieldnames)}")
                 yield reader.line_num, row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise Refused(f"{path}: {error}") from error
@@ -163,12 +162,16 @@ def losses(times, estimated, table, networks):
 
 
 def write(path, text):
+    part = None
     try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8") as part:
-            part.write(text)
-        os.chmod(part.name, 0o644)
-        os.replace(part.name, path)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8") as file:
+            part = file.name
+            file.write(text)
+        os.chmod(part, 0o644)
+        os.replace(part, path)
     except OSError as error:
+        if part is not None:
+            os.unlink(part)
         raise Refused(f"cannot write {path}: {error}") from error
 
 

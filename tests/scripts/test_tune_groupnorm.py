@@ -1,5 +1,6 @@
 """The choice of groupnorm's measured plans from timings, and what the script refuses."""
 
+import os
 import re
 import subprocess
 import sys
@@ -68,12 +69,23 @@ def test_one_plan_serves_all_fusions_weighted_by_their_counts(tmp_path):
     ((ESTIMATE.replace(",1,10,", ",2,10,"),), "estimated is '2'; it must be 0 or 1"),
     ((ESTIMATE.replace(",1,10,", ",0,10,"),), "no time of the estimate's plan"),
     ((ESTIMATE, "1,64,128,32,none,0,4,1,64,0,1,10,20"), "it is one for a shape"),
-    ((ESTIMATE, "1,64,128"), ":3: "),
+    ((ESTIMATE, "1,64,128"), ":3: has too few columns; the header has 16"),
+    ((ESTIMATE, ESTIMATE + ",5"), ":3: has too many columns"),
 ])
 def test_bad_timings_are_refused_and_write_nothing(tmp_path, rows, message):
     result, _ = table(tmp_path, *rows)
     assert result.returncode == 2 and message in result.stderr, result.stderr
     assert not (tmp_path / "table.cpp").exists() and "Traceback" not in result.stderr
+
+
+def test_a_table_that_cannot_be_put_in_place_leaves_nothing(tmp_path):
+    (tmp_path / "table.cpp").mkdir()
+    (tmp_path / "problems.csv").write_text(PROBLEMS)
+    (tmp_path / "timings.csv").write_text("\n".join([HEADER, *("GPU,132,abc," + row for row in (ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,5,10"))]) + "\n")
+    result = subprocess.run([sys.executable, ROOT / "bench/tuning/groupnorm_table.py", tmp_path / "timings.csv", "--problems", tmp_path / "problems.csv",
+                             "--out", tmp_path / "table.cpp"], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and "cannot write" in result.stderr and "Traceback" not in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["problems.csv", "table.cpp", "timings.csv"]
 
 
 def test_timings_of_two_gpus_and_missing_columns_are_refused(tmp_path):
@@ -89,9 +101,21 @@ def test_timings_of_two_gpus_and_missing_columns_are_refused(tmp_path):
     (["--help"], 0, "usage: scripts/tune-groupnorm"),
     (["--timings"], 2, "needs one file"),
     (["--timings", "a", "b"], 2, "needs one file"),
+    (["--timings=a"], 2, "goes first and alone"),
+    (["--device", "1", "--timings", "a"], 2, "goes first and alone"),
     (["--timings", "/nowhere/times.csv"], 2, "/nowhere/times.csv"),
     (["--networks", "adm64-b1"], 2, "all problems"),
 ])
 def test_script(arguments, code, message):
     result = subprocess.run([ROOT / "scripts/tune-groupnorm", *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert result.returncode == code and message in result.stdout + result.stderr, result.stderr
+
+
+def test_script_needs_a_gpu_that_runs_the_kernel(tmp_path):
+    """Before anything is installed or built."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text('#!/bin/sh\ncase "$*" in *compute_cap*) echo 8.9 ;; *) echo "NVIDIA L40S" ;; esac\n')
+    smi.chmod(0o755)
+    result = subprocess.run([ROOT / "scripts/tune-groupnorm"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert result.returncode == 2 and "looking for a GPU: ptx_sm90a runs on GPUs of compute capability 9.0 alone" in result.stderr, result.stderr
