@@ -1,0 +1,258 @@
+// The plans of groupnorm's ptx_sm90a and ptx_sm90a_grid: that they fit the machine and cover the problem, which is
+// taken, and the table of the measured ones.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "kernels/groupnorm/cluster_plan.h"
+#include "kernels/groupnorm/grid_plan.h"
+#include "kernels/groupnorm/measured_plans.h"
+
+namespace noisefloor::groupnorm {
+namespace {
+
+std::string text_of(const Problem& p) {
+  static const Op op = make_op<Definition>();
+  return op.print(AnyProblem(p));
+}
+
+Problem network_problem(std::int64_t n, std::int64_t hw, std::int64_t channels) {
+  Problem p;
+  p.n = n;
+  p.hw = hw;
+  p.channels = channels;
+  p.groups = 32;
+  p.fusion = Fusion::silu;
+  return p;
+}
+
+// What is wrong with a plan of the problem; nothing where it fits the SM and covers the rows.
+std::string fault_of(const Problem& p, const ClusterPlan& plan) {
+  const auto& [bundle, blocks, held] = std::tie(plan.bundle, plan.blocks, plan.held);
+  if (p.groups % bundle != 0) return "the bundle divides no image";
+  if (bundle * p.channels_per_group() != plan.columns * kClusterLanes) return "columns are not the bundle's";
+  if (static_cast<std::int64_t>(plan.rows) * blocks < p.hw) return "rows are left out";
+  if (blocks < 1 || blocks > kMaxClusterBlocks || (blocks & (blocks - 1)) != 0) return "no such cluster";
+  if (std::ranges::find(kHeldChoices, held) == std::end(kHeldChoices) && held != kHeldByPairs) return "no such kernel";
+  if (plan.columns * plan.tile_rows > max_cluster_threads(held)) return "more threads than registers";
+  // Rows in registers and rows in shared memory are all rows, and no thread's registers stay empty in a full block.
+  if (plan.shared_rows + std::min(held * plan.tile_rows, plan.rows) != plan.rows) return "rows are nowhere";
+  if (held != 0 && (held - 1) * plan.tile_rows >= plan.rows) return "registers stay empty";
+  if (resident_clusters(plan, 132) < 1) return "nothing runs";
+  if (plan.threads < 32 || plan.threads > plan.columns * plan.tile_rows || plan.threads % 32 != 0)
+    return "no whole warps";
+  // Two entries per column hold all that eight channels from a multiple of 8 on can belong to, else one a channel.
+  const std::int64_t per_group = p.channels_per_group();
+  for (std::int64_t c = 0; c < plan.columns * kClusterLanes; c += kClusterLanes)
+    if (plan.entries != kClusterLanes && (c + kClusterLanes - 1) / per_group - c / per_group > 1) return "few entries";
+  return plan.shared_bytes() <= kSharedBytesPerBlock ? "" : "more shared memory than there is";
+}
+
+TEST(GroupnormPlans, ClusterPlansFitTheMachineAndCoverTheProblem) {
+  EXPECT_TRUE(rc::check([] {
+    Problem p;
+    p.n = *rc::gen::inRange<int>(1, 100);
+    p.hw = *rc::gen::oneOf(rc::gen::inRange<int>(1, 100), rc::gen::inRange<int>(1, 20000));
+    p.groups = *rc::gen::inRange<int>(1, 65);
+    p.channels = p.groups * *rc::gen::inRange<int>(1, 100);
+    const auto plan = estimated_cluster_plan(p, *rc::gen::inRange<int>(1, 200));
+    RC_PRE(plan.has_value());
+    RC_ASSERT(fault_of(p, *plan) == "");
+    RC_ASSERT(plan->held != kHeldByPairs || blocks_per_sm(*plan) >= 2);
+  }));
+}
+
+std::tuple<int, int, int, int> numbers_of(const ClusterPlan& plan) {
+  return {plan.bundle, plan.blocks, plan.tile_rows, plan.held};
+}
+
+Problem problem_of(const MeasuredPlan& row) {
+  Problem p;
+  p.n = row.n;
+  p.hw = row.hw;
+  p.channels = row.channels;
+  p.groups = row.groups;
+  return p;
+}
+
+std::string text_of(const MeasuredPlan& row) {
+  return text_of(problem_of(row));
+}
+
+TEST(GroupnormPlans, MeasuredPlansAreSortedWithEveryShapeOnce) {
+  const auto plans = measured_plans().plans;
+  ASSERT_FALSE(plans.empty());
+  EXPECT_GT(measured_plans().sm_count, 0);
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    const auto shape = [&](std::size_t at) {
+      return std::tuple(plans[at].n, plans[at].hw, plans[at].channels, plans[at].groups);
+    };
+    EXPECT_LT(shape(i - 1), shape(i)) << text_of(plans[i]);
+  }
+}
+
+TEST(GroupnormPlans, EveryMeasuredPlanIsAPlanOfItsProblem) {
+  for (const MeasuredPlan& row : measured_plans().plans) {
+    const Problem p = problem_of(row);
+    ASSERT_NO_THROW(Definition::check(p)) << text_of(row);
+    const auto plan = make_cluster_plan(p, row.bundle, row.blocks, row.threads, row.held);
+    ASSERT_TRUE(plan) << text_of(row);
+    EXPECT_EQ(fault_of(p, *plan), "") << text_of(row);
+    // As it was timed, and not a smaller one that the numbers were cut down to.
+    EXPECT_EQ(plan->columns * plan->tile_rows, row.threads) << text_of(row);
+    const auto estimated = estimated_cluster_plan(p, measured_plans().sm_count);
+    ASSERT_TRUE(estimated) << text_of(row);  // can_run asks the estimate, which has no GPU
+    EXPECT_NE(numbers_of(*plan), numbers_of(*estimated)) << text_of(row) << ": the row says nothing new";
+  }
+}
+
+TEST(GroupnormPlans, MeasuredPlansAreTakenOnGpusOfAsManySms) {
+  const int sms = measured_plans().sm_count;
+  for (const MeasuredPlan& row : measured_plans().plans) {
+    Problem p = problem_of(row);
+    for (const Fusion fusion : {Fusion::none, Fusion::silu, Fusion::silu_scale_shift}) {
+      p.fusion = fusion;
+      EXPECT_EQ(numbers_of(*choose_cluster_plan(p, sms)),
+                numbers_of(*make_cluster_plan(p, row.bundle, row.blocks, row.threads, row.held)))
+          << text_of(row);
+    }
+    for (const int others : {sms - 1, sms + 1, 78})
+      EXPECT_EQ(numbers_of(*choose_cluster_plan(p, others)), numbers_of(*estimated_cluster_plan(p, others)))
+          << text_of(row) << " " << others;
+  }
+}
+
+TEST(GroupnormPlans, ShapesThatWereNotMeasuredTakeTheEstimate) {
+  const int sms = measured_plans().sm_count;
+  const auto plans = measured_plans().plans;
+  const auto measured = [&](const Problem& p) {
+    return std::ranges::any_of(plans, [&](const MeasuredPlan& row) {
+      return std::tuple(row.n, row.hw, row.channels, row.groups) == std::tuple(p.n, p.hw, p.channels, p.groups);
+    });
+  };
+  int compared = 0;
+  const auto compare = [&](const Problem& p) {
+    if (measured(p)) return;
+    const auto chosen = choose_cluster_plan(p, sms), estimated = estimated_cluster_plan(p, sms);
+    ASSERT_EQ(chosen.has_value(), estimated.has_value()) << text_of(p);
+    if (!chosen) return;
+    EXPECT_EQ(numbers_of(*chosen), numbers_of(*estimated)) << text_of(p);
+    ++compared;
+  };
+  // Beside every row, one field at a time: a look-up that took a near one would show; then before the first and behind
+  // the last.
+  for (const MeasuredPlan& row : plans) {
+    for (const auto change : {+[](Problem& p) { ++p.n; }, +[](Problem& p) { --p.hw; },
+                              +[](Problem& p) { p.channels *= 2; }, +[](Problem& p) { p.groups /= 2; }}) {
+      Problem p = problem_of(row);
+      change(p);
+      compare(p);
+    }
+  }
+  compare(network_problem(1, 1, 32));
+  compare(network_problem(5000, 64, 320));
+  EXPECT_GT(compared, static_cast<int>(plans.size()));
+}
+
+TEST(GroupnormPlans, EveryProblemOfAdm64FitsACluster) {
+  for (const auto& [hw, channels] :
+       {std::pair{4096, 192}, {4096, 384}, {4096, 576}, {1024, 960}, {256, 1344}, {64, 1536}})
+    for (const int n : {1, 8, 32})
+      EXPECT_TRUE(choose_cluster_plan(network_problem(n, hw, channels), 132)) << n << " " << hw;
+}
+
+TEST(GroupnormPlans, TwoBlocksOfAnyPlanFindTheirRegistersInFourQuarters) {
+  for (const int held : {0, 2, 4, kHeldByPairs, 8}) {
+    const int warps_of_scheduler = (2 * max_cluster_threads(held) / 32 + 3) / 4;
+    EXPECT_LE(warps_of_scheduler * 32 * cluster_registers(held), 65536 / 4) << held;
+    EXPECT_GE(max_cluster_threads(held), 256) << held;
+  }
+}
+
+TEST(GroupnormPlans, MoreRowsAreHeldWhereThatLetsTwoBlocksShareAnSm) {
+  const auto svd = estimated_cluster_plan(network_problem(28, 9216, 960), 132);
+  ASSERT_TRUE(svd);
+  EXPECT_EQ(svd->held, kHeldByPairs);
+  EXPECT_EQ(blocks_per_sm(*svd), 2);
+  EXPECT_EQ(resident_clusters(*svd, 132), 14);
+  // One image's 8 clusters do not fit 132 SMs one block each, but 264 SMs: nothing waits, so nothing is to overlap.
+  EXPECT_EQ(estimated_cluster_plan(network_problem(1, 9216, 960), 132)->held, kHeldByPairs);
+  EXPECT_LE(estimated_cluster_plan(network_problem(1, 9216, 960), 264)->held, 4);
+  // Two blocks or more share an SM as it is.
+  for (const auto& [n, hw, channels] : {std::tuple{28, 9216, 640}, {28, 9216, 320}, {64, 4096, 320}, {32, 4096, 576}}) {
+    const auto plan = estimated_cluster_plan(network_problem(n, hw, channels), 132);
+    EXPECT_LE(plan->held, 4) << hw << " " << channels;
+    EXPECT_GE(blocks_per_sm(*plan), 2) << hw << " " << channels;
+  }
+  // Too long for two blocks, however many rows are held: as before.
+  const auto longer = estimated_cluster_plan(network_problem(2, 16384, 960), 132);
+  EXPECT_LE(longer->held, 4);
+  EXPECT_EQ(blocks_per_sm(*longer), 1);
+}
+
+TEST(GroupnormPlans, ProblemsThatFitNoClusterHaveNoPlan) {
+  EXPECT_FALSE(choose_cluster_plan(network_problem(2, 129024, 320), 132));  // 80 bytes * 129024 rows, of 16 * 227 KiB
+  Problem ragged = network_problem(1, 64, 20);  // no bundle of its 4 groups of 5 is a multiple of 8 channels wide
+  ragged.groups = 4;
+  EXPECT_FALSE(choose_cluster_plan(ragged, 132));
+}
+
+// What is wrong with a plan of the problem for so many SMs; nothing where it fits them and covers the rows.
+std::string fault_of(const Problem& p, const GridPlan& plan, int sm_count) {
+  const ClusterPlan& stripe = plan.stripe;
+  if (p.groups % stripe.bundle != 0) return "the bundle divides no image";
+  if (stripe.bundle * p.channels_per_group() != stripe.columns * kClusterLanes) return "columns are not the bundle's";
+  if (static_cast<std::int64_t>(stripe.rows) * stripe.blocks < p.hw) return "rows are left out";
+  if (plan.teams < 1 || stripe.blocks < 1 || plan.blocks() > sm_count) return "blocks that would wait for an SM";
+  if (plan.teams > p.n * (p.groups / stripe.bundle)) return "a team without work";
+  const int threads = stripe.columns * stripe.tile_rows;
+  if (threads > kGridThreads) return "more threads than registers";
+  if (stripe.held != kGridHeld) return "no such kernel";
+  if (stripe.shared_rows + std::min(kGridHeld * stripe.tile_rows, stripe.rows) != stripe.rows)
+    return "rows are nowhere";
+  if (stripe.threads < 32 || stripe.threads > threads || stripe.threads % 32 != 0) return "no whole warps";
+  if (plan.shared_bytes() > kSharedBytesPerBlock) return "more shared memory than there is";
+  const std::size_t words = static_cast<std::size_t>(p.n * p.groups);
+  if (grid_part_words(p, plan) < words * static_cast<std::size_t>(stripe.blocks)) return "moments overlap the results";
+  return grid_workspace_bytes(p, plan) >= 8 * (grid_part_words(p, plan) + words) ? "" : "results overrun the workspace";
+}
+
+TEST(GroupnormPlans, GridPlansFitTheMachineAndCoverTheProblem) {
+  EXPECT_TRUE(rc::check([] {
+    Problem p;
+    p.n = *rc::gen::inRange<int>(1, 100);
+    p.hw = *rc::gen::oneOf(rc::gen::inRange<int>(1, 100), rc::gen::inRange<int>(1, 200000));
+    p.groups = *rc::gen::inRange<int>(1, 65);
+    p.channels = p.groups * *rc::gen::inRange<int>(1, 100);
+    const int sms = *rc::gen::inRange<int>(1, 200);
+    const auto plan = choose_grid_plan(p, sms);
+    // What fits some SMs fits more: variants.cpp asks for the fewest that a GPU has.
+    RC_ASSERT(!plan || choose_grid_plan(p, sms + *rc::gen::inRange<int>(0, 60)));
+    RC_PRE(plan.has_value());
+    RC_ASSERT(fault_of(p, *plan, sms) == "");
+  }));
+}
+
+TEST(GroupnormPlans, GridPlansTakeWhatNoClusterHolds) {
+  const auto longest = choose_grid_plan(network_problem(2, 129024, 320), 132);
+  ASSERT_TRUE(longest);
+  EXPECT_EQ(longest->teams, 2);
+  EXPECT_EQ(longest->stripe.bundle, 8);
+  EXPECT_TRUE(choose_grid_plan(network_problem(2, 129024, 320), kFewestGridSms));
+  // The choice that the room's README has: 9 teams of 14 blocks, 126 of 132 SMs.
+  const auto svd = choose_grid_plan(network_problem(28, 9216, 960), 132);
+  ASSERT_TRUE(svd);
+  EXPECT_EQ(svd->teams, 9);
+  EXPECT_EQ(svd->stripe.blocks, 14);
+  EXPECT_EQ(svd->stripe.bundle, 8);
+  EXPECT_FALSE(choose_grid_plan(network_problem(1, 4000000, 320), 132));
+  Problem ragged = network_problem(1, 64, 20);
+  ragged.groups = 4;
+  EXPECT_FALSE(choose_grid_plan(ragged, 132));
+}
+
+}  // namespace
+}  // namespace noisefloor::groupnorm
