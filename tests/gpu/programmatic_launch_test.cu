@@ -8,6 +8,7 @@
 
 #include "bench/measure/verify.h"
 #include "kernels/catalogue.h"
+#include "kernels/core/cuda_status.h"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "tests/support/test_problems.h"
 
@@ -48,6 +49,13 @@ __global__ void copy_kernel(const unsigned char* from, unsigned char* to, bool w
   if (wait) ptx::griddepcontrol_wait();
 #endif
   to[threadIdx.x] = *reinterpret_cast<const volatile unsigned char*>(from + threadIdx.x);
+}
+
+__global__ void copy_all_kernel(const unsigned char* from, unsigned char* to, std::size_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_wait();
+#endif
+  for (std::size_t i = blockIdx.x * kThreads + threadIdx.x; i < bytes; i += kBlocks * kThreads) to[i] = from[i];
 }
 
 Platform& device() {
@@ -187,6 +195,25 @@ std::vector<Candidate> own_candidates() {
   return all;
 }
 
+// Leaves stale bytes in all tensors, and returns what the late kernel restores from `saved`; nothing where it would
+// take the late kernel's few blocks long.
+std::vector<Restored> take_away(Fixture& fixture, std::vector<Buffer>& saved) {
+  constexpr std::size_t kLargest = std::size_t{16} << 20;
+  std::vector<Restored> tensors;
+  for (const TensorSpec& spec : fixture.specs())
+    if (spec.bytes() > kLargest) return tensors;
+  for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
+    const std::size_t bytes = fixture.specs()[i].bytes();
+    if (bytes == 0) continue;
+    saved.emplace_back(device(), bytes);
+    device().copy(saved.back().data(), fixture.pointers()[i], bytes);
+    device().fill_bytes(fixture.pointers()[i], kStale, bytes);
+    tensors.push_back({static_cast<unsigned char*>(fixture.pointers()[i]),
+                       static_cast<const unsigned char*>(saved.back().data()), bytes});
+  }
+  return tensors;
+}
+
 class ProgrammaticVariant : public testing::TestWithParam<Candidate> {};
 INSTANTIATE_TEST_SUITE_P(Gpu, ProgrammaticVariant, testing::ValuesIn(own_candidates()),
                          [](const testing::TestParamInfo<Candidate>& info) {
@@ -197,7 +224,6 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
   const Candidate& candidate = GetParam();
   if (!candidate.built() || !runs_on(candidate.arch, device().description().info.compute_capability))
     GTEST_SKIP() << "not built, or not for this device";
-  constexpr std::size_t kLargest = std::size_t{16} << 20;  // of a tensor that 16 blocks still write in no time
   int ran = 0;
   for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
     if (entry.op != candidate.op) continue;
@@ -216,19 +242,8 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
     ASSERT_TRUE(alone.correct) << alone.reason;
     fixture.reset_outputs();
     std::vector<Buffer> saved;
-    std::vector<Restored> tensors;
-    bool small = true;
-    for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
-      const std::size_t bytes = fixture.specs()[i].bytes();
-      small = small && bytes <= kLargest;
-      if (bytes == 0 || !small) continue;
-      saved.emplace_back(device(), bytes);
-      device().copy(saved.back().data(), fixture.pointers()[i], bytes);
-      device().fill_bytes(fixture.pointers()[i], kStale, bytes);
-      tensors.push_back({static_cast<unsigned char*>(fixture.pointers()[i]),
-                         static_cast<const unsigned char*>(saved.back().data()), bytes});
-    }
-    if (!small) continue;
+    const std::vector<Restored> tensors = take_away(fixture, saved);
+    if (tensors.empty()) continue;
     const Buffer table(device(), tensors.size() * sizeof(Restored));
     device().synchronize();
     launch_late(tensors, table);
@@ -236,6 +251,66 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
     device().synchronize();
     const Verdict verdict = verifier.judge(bound);
     EXPECT_TRUE(verdict.correct) << verdict.reason;
+    ++ran;
+  }
+  EXPECT_GT(ran, 0);
+}
+
+// As a pipeline has it: in one CUDA graph, between launches that are programmatic. A variant that is launched another
+// way (cooperatively, by an ordinary edge) must be whole for what stands behind it, too.
+TEST_P(ProgrammaticVariant, IsWholeForTheLaunchBehindItInAGraph) {
+  const Candidate& candidate = GetParam();
+  if (!candidate.built() || !runs_on(candidate.arch, device().description().info.compute_capability))
+    GTEST_SKIP() << "not built, or not for this device";
+  if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
+  int ran = 0;
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
+    const auto& dtypes = entry.op->dtypes;
+    const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](DType dtype) {
+      return entry.op == candidate.op && static_cast<bool>(candidate.can_run(entry.problem, dtype));
+    });
+    if (found == dtypes.end()) continue;
+    SCOPED_TRACE(entry.text);
+    Fixture fixture(device(), *entry.op, entry.problem, *found, 1);
+    BoundCase bound(fixture, candidate);
+    Verifier verifier(fixture, 2e7);
+    const Verdict alone = verifier.verify(bound);
+    ASSERT_TRUE(alone.correct) << alone.reason;
+    fixture.reset_outputs();
+    std::vector<Buffer> saved;
+    const std::vector<Restored> tensors = take_away(fixture, saved);
+    if (tensors.empty()) continue;
+    const Buffer table(device(), tensors.size() * sizeof(Restored));
+    device().upload(table.data(), tensors.data(), tensors.size() * sizeof(Restored));
+    std::size_t output = 0;
+    while (fixture.specs()[output].role == Role::in) ++output;
+    const std::size_t bytes = fixture.specs()[output].bytes();
+    const auto* from = static_cast<const unsigned char*>(fixture.pointers()[output]);
+    const Buffer seen(device(), bytes);
+    auto* to = static_cast<unsigned char*>(seen.data());
+    copy_all_kernel<<<kBlocks, kThreads, 0, device().context().stream>>>(from, to, bytes);  // loads it
+    device().synchronize();
+    const Launch overlapping = bound.launch(/*overlapping=*/true);
+    const auto recording = device().record([&]() -> Status {
+      late_kernel<<<kBlocks, kThreads, 0, device().context().stream>>>(static_cast<const Restored*>(table.data()),
+                                                                       static_cast<int>(tensors.size()));
+      if (const Status status = overlapping(); !status.ok()) return status;
+      cudaLaunchAttribute attribute{};
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+      cudaLaunchConfig_t config{};
+      config.gridDim = dim3(kBlocks);
+      config.blockDim = dim3(kThreads);
+      config.stream = device().context().stream;
+      config.attrs = &attribute;
+      config.numAttrs = 1;
+      return cuda_status(cudaLaunchKernelEx(&config, copy_all_kernel, from, to, bytes), "copy_all_kernel");
+    });
+    for (int replay = 0; replay < 3; ++replay) recording->replay();
+    device().synchronize();
+    const Verdict verdict = verifier.judge(bound);
+    EXPECT_TRUE(verdict.correct) << verdict.reason;
+    EXPECT_EQ(device().checksum(to, bytes), device().checksum(from, bytes)) << "the launch behind saw older bytes";
     ++ran;
   }
   EXPECT_GT(ran, 0);
