@@ -195,7 +195,8 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
     fold_coefficients<T, kActivate>(a, parameters, column, finals, ca, cb);
 
     // What is written makes room for the team's next unit: a thread touches only what it has fetched itself, so this
-    // needs no barrier.
+    // needs no barrier. (A thread's accesses of shared memory are carried out in the order of issue; a copy writes its
+    // slot when the row has come from memory, long after the read before it.)
     T* destination = static_cast<T*>(a.t.y) + offset_of(unit);
     const bool more = unit + a.teams < a.units;
     const T* source = static_cast<const T*>(a.t.x) + (more ? offset_of(unit + a.teams) : 0);

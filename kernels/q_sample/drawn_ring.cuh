@@ -42,7 +42,8 @@ __device__ __forceinline__ void draw_ring(const DrawnArguments& a, std::uint32_t
       float x[8];
       unpack_vector<T>(ptx::load_shared_16(slots + u * kStride), x);
       finish_drawn<T, kKeep>(normals, level, x, to + u * kStride, noise_to + (kKeep ? u * kStride : 0));
-      // The slot has been read: what was stored depends on it.
+      // The slot has been read: what was stored depends on it, and a thread's accesses of shared memory are carried out
+      // in the order of issue.
       if (kWhole ? step + kRingSlots < steps : vector + (u + kRingSlots) * kDrawnThreads < end)
         ptx::cp_async_16_alone(slots + u * kStride, from + (u + kRingSlots) * kStride);
       ptx::cp_async_commit();
