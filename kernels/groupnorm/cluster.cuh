@@ -99,19 +99,8 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     for (int k = 0; k < kHeld; ++k) {
       if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes(source + k * step);
     }
-    source += kHeld * step;
-    std::uint32_t destination = ptx::shared_address(tile) + tile_offset;
-    int r = first + kHeld * plan.tile_rows;
-#pragma unroll 1
-    for (int stage = 0; stage < a.stages; ++stage) {
-#pragma unroll 4
-      for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
-        ptx::cp_async_16_alone(destination, source);
-        source += step;
-        destination += tile_step;
-      }
-      ptx::cp_async_commit();
-    }
+    fetch_stages(a, source + kHeld * step, step, ptx::shared_address(tile) + tile_offset, tile_step,
+                 first + kHeld * plan.tile_rows, rows);
   }
   ChannelSums seen{};
   const int split = channels_in_first(a, column);

@@ -122,19 +122,8 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
     for (int k = 0; k < kGridHeld; ++k) {
       if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes(source + k * step);
     }
-    source += kGridHeld * step;
-    std::uint32_t destination = ptx::shared_address(own_tile);
-    int r = first + kGridHeld * plan.tile_rows;
-#pragma unroll 1
-    for (int stage = 0; stage < a.stages; ++stage) {
-#pragma unroll 4
-      for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
-        ptx::cp_async_16_alone(destination, source);
-        source += step;
-        destination += tile_step;
-      }
-      ptx::cp_async_commit();
-    }
+    fetch_stages(a, source + kGridHeld * step, step, ptx::shared_address(own_tile), tile_step,
+                 first + kGridHeld * plan.tile_rows, rows);
   }
   cooperative_groups::this_grid().barrier_wait(std::move(cleared));
 

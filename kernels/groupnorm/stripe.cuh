@@ -68,6 +68,23 @@ __device__ __forceinline__ float team_sum(float value) {
   return value;
 }
 
+// Starts copying the thread's rows from `r` on, in a.stages groups; `source` and `destination` are of the first of
+// them.
+template <class T, class Step>
+__device__ __forceinline__ void fetch_stages(const StripeArguments& a, const T* source, Step step,
+                                             std::uint32_t destination, int tile_step, int r, int rows) {
+#pragma unroll 1
+  for (int stage = 0; stage < a.stages; ++stage) {
+#pragma unroll 4
+    for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += a.plan.tile_rows) {
+      ptx::cp_async_16_alone(destination, source);
+      source += step;
+      destination += tile_step;
+    }
+    ptx::cp_async_commit();
+  }
+}
+
 // Until all but the last `later` groups of the thread's copies have arrived; 0 to kStages - 1.
 __device__ __forceinline__ void wait_groups(int later) {
   switch (later) {
