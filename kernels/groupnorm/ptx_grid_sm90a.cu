@@ -2,9 +2,9 @@
 // number of blocks, and one launch takes all images.
 //
 // Better than ptx_sm90a on images whose groups fill 16 blocks or do not fit them: a team is not bound to the 16 blocks
-// of one GPC, so that no SM stays idle (clusters of 16 reach 112 of 132), its blocks hold more (227 KiB of shared
-// memory and 128 of registers, against 276 KiB of two blocks in 112 SMs), and its rows are as wide as can be, whole
-// lines where the problem lets them.
+// of one GPC, so that few SMs stay idle (6 of 132 at 9 teams of 14; clusters of 16 reach 112), its blocks hold more
+// (227 KiB of shared memory and 128 of registers, against 276 KiB of two blocks in 112 SMs), and its rows are as wide
+// as can be, whole lines where the problem lets them.
 //
 // Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row), its rows shared out over the blocks
 // of one team; team t takes units t, t + teams, ... grid_plan.cpp chooses, as a pure function that the host tests.
