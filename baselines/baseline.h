@@ -9,15 +9,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/core/dynamic_library.h"
 #include "kernels/core/op.h"
 
 namespace noisefloor {
-
-// The vendor's library is not in this build, or not on this machine. Such a row's status is `not_built`.
-class LibraryMissing : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // The library is there and says no to this problem. Such a row's status is `unsupported_problem`.
 class LibraryRefused : public std::runtime_error {

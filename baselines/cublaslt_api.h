@@ -3,7 +3,7 @@
 
 #include <cublasLt.h>
 
-#include "baselines/dynamic_library.h"
+#include "kernels/core/dynamic_library.h"
 
 namespace noisefloor::cublaslt {
 

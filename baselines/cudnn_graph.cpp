@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "baselines/baseline.h"
-#include "baselines/dynamic_library.h"
+#include "kernels/core/dynamic_library.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // cudnn-frontend resolves cuDNN's functions through it

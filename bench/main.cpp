@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "bench/commands/commands.h"
-#include "bench/measure/build_info.h"
+#include "bench/platform/build_info.h"
 #include "kernels/core/fields.h"
 
 namespace {

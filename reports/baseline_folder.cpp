@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "reports/folder_lock.h"
+#include "reports/run/folder_lock.h"
 
 namespace noisefloor {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reports/roofline.h"
-#include "reports/run_files.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 

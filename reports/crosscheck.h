@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reports/ncu_csv.h"
-#include "reports/sweep_csv.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "reports/run_files.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 

@@ -9,7 +9,7 @@
 
 #include "reports/change_points.h"
 #include "reports/network_problems.h"
-#include "reports/run_files.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "reports/csv.h"
 #include "reports/history.h"
 #include "reports/html_page.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

@@ -12,7 +12,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

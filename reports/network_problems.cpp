@@ -7,7 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

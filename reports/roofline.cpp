@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "reports/csv.h"
 #include "reports/html_page.h"
+#include "reports/run/csv.h"
 #include "reports/selected_cases.h"
 
 namespace noisefloor {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reports/network_problems.h"
-#include "reports/sweep_csv.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 

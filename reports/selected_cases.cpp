@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <unordered_set>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/sweep_csv.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 

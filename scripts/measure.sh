@@ -46,7 +46,7 @@ sweep_and_report() {
     fi
     set -- "$@" --out "$out"
   fi
-  # Held to the end of the script, between its programs too; each of them locks the folder itself (reports/folder_lock.h).
+  # Held to the end of the script, between its programs too; each of them locks the folder itself (reports/run/folder_lock.h).
   { mkdir -p "$out" && exec {session}>>"$out/.session"; } 2>/dev/null || die "cannot write the run folder $out"
   ! have flock || flock -n "$session" || die "another sweep is writing to $out"
   printf '%s\n' "$command" >"$out/.unfinished" || die "cannot write the run folder $out"

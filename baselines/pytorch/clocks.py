@@ -3,7 +3,7 @@
 import ctypes
 
 CLOCK_SM = 1
-# Bits of nvmlClocksEventReason* in the NVML API reference, named as bench/measure/nvml.cpp names them.
+# Bits of nvmlClocksEventReason* in the NVML API reference, named as bench/platform/nvml.cpp names them.
 REASONS = {
     0x001: "gpu_idle",
     0x002: "applications_clocks",
@@ -15,7 +15,7 @@ REASONS = {
     0x080: "hw_power_brake",
     0x100: "display_clocks",
 }
-# kClockThrottle of bench/measure/nvml.h: power and heat. Being idle, or held at a clock that someone asked for, is no throttling.
+# kClockThrottle of bench/platform/nvml.h: power and heat. Being idle, or held at a clock that someone asked for, is no throttling.
 THROTTLE = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
 # A power cap is part of what a dense product can do, so it does not disqualify (bench/measure/case_runner.cpp).
 DISQUALIFYING = THROTTLE & ~0x004

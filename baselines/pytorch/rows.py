@@ -123,7 +123,7 @@ class RunFolder:
         return file
 
     def _take_lock(self):
-        """The lock of reports/folder_lock.h. It goes with the process that holds it; the file says who that is."""
+        """The lock of reports/run/folder_lock.h. It goes with the process that holds it; the file says who that is."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

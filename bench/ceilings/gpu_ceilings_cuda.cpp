@@ -13,8 +13,8 @@
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/ceilings/gpu_rates.h"
-#include "bench/measure/clocks.h"
-#include "bench/measure/nvml.h"
+#include "bench/platform/clocks.h"
+#include "bench/platform/nvml.h"
 
 namespace noisefloor {
 namespace ceilings {

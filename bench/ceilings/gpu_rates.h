@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "bench/measure/clocks.h"
+#include "bench/platform/clocks.h"
 
 namespace noisefloor::ceilings {
 

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

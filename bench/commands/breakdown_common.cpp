@@ -6,7 +6,7 @@
 
 #include "bench/counters/kernel_trace.h"
 #include "bench/pipeline/breakdown_run.h"
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
-#include "bench/measure/build_info.h"
+#include "bench/platform/build_info.h"
 
 namespace noisefloor {
 namespace {

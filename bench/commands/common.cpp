@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "bench/commands/commands.h"
-#include "bench/ops.h"
+#include "bench/sweep/ops.h"
 
 namespace noisefloor {
 

@@ -3,8 +3,8 @@
 
 #include "bench/commands/commands.h"
 #include "bench/counters/range_profiler.h"
-#include "bench/measure/build_info.h"
-#include "bench/measure/nvml.h"
+#include "bench/platform/build_info.h"
+#include "bench/platform/nvml.h"
 
 namespace noisefloor {
 namespace {

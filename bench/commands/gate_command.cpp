@@ -7,8 +7,8 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/resources_gate.h"
 #include "reports/baseline_folder.h"
-#include "reports/csv.h"
 #include "reports/gate_report.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

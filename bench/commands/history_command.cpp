@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "bench/commands/commands.h"
-#include "reports/csv.h"
 #include "reports/history.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "bench/commands/commands.h"
 #include "bench/measure/candidate.h"
-#include "bench/ops.h"
-#include "bench/problems/problem_files.h"
+#include "bench/sweep/ops.h"
+#include "bench/sweep/problem_files.h"
 
 namespace noisefloor {
 namespace {

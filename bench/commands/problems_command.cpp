@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "bench/commands/commands.h"
-#include "bench/pipeline/network.h"
+#include "networks/network.h"
 
 namespace noisefloor {
 namespace {

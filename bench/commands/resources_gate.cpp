@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
-#include "bench/measure/build_info.h"
-#include "reports/csv.h"
+#include "bench/platform/build_info.h"
 #include "reports/kernel_usage.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {

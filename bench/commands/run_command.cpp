@@ -8,9 +8,9 @@
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
 #include "bench/counters/nvtx.h"
-#include "bench/measure/build_info.h"
 #include "bench/measure/case_runner.h"
-#include "bench/user_tensors.h"
+#include "bench/platform/build_info.h"
+#include "bench/tensors/user_tensors.h"
 #include "reports/roofline.h"
 
 namespace noisefloor {

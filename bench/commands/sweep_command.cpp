@@ -5,15 +5,15 @@
 
 #include <algorithm>
 
-#include "bench/all_devices.h"
 #include "bench/ceilings/store.h"
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
-#include "bench/measure/build_info.h"
-#include "bench/measure/nvml.h"
-#include "bench/selection.h"
-#include "bench/shard.h"
-#include "bench/sweep.h"
+#include "bench/platform/build_info.h"
+#include "bench/platform/nvml.h"
+#include "bench/sweep/all_devices.h"
+#include "bench/sweep/selection.h"
+#include "bench/sweep/shard.h"
+#include "bench/sweep/sweep.h"
 #include "reports/roofline.h"
 #include "reports/selected_cases.h"
 

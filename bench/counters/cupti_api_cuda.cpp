@@ -5,9 +5,8 @@
 
 #include <string>
 
-#include "baselines/baseline.h"
-#include "baselines/dynamic_library.h"
 #include "bench/counters/counter_status.h"
+#include "kernels/core/dynamic_library.h"
 
 namespace noisefloor::cupti {
 namespace {

@@ -9,9 +9,9 @@
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
-#include "bench/measure/build_info.h"
-#include "bench/measure/clocks.h"
-#include "bench/measure/nvml.h"
+#include "bench/platform/build_info.h"
+#include "bench/platform/clocks.h"
+#include "bench/platform/nvml.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
 #endif

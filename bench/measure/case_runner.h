@@ -14,7 +14,7 @@
 #include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
-#include "reports/sweep_csv.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 

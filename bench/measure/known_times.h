@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "reports/sweep_csv.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 

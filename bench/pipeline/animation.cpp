@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor::pipeline {
 namespace {

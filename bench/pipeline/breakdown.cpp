@@ -6,7 +6,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "reports/csv.h"
+#include "reports/run/csv.h"
 #include "reports/statistics.h"
 
 namespace noisefloor::pipeline {

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
+#include "reports/run/sweep_csv.h"
 #include "reports/statistics.h"
-#include "reports/sweep_csv.h"
 
 namespace noisefloor::pipeline {
 namespace {

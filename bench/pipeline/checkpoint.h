@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/pipeline/weights.h"
-#include "bench/safetensors.h"
+#include "bench/tensors/safetensors.h"
 
 namespace noisefloor::pipeline {
 

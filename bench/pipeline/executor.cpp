@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/pipeline/arena.h"
+#include "networks/arena.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "bench/pipeline/launch_listener.h"
-#include "bench/pipeline/network.h"
 #include "bench/pipeline/plan.h"
 #include "bench/pipeline/weights.h"
 #include "bench/platform/platform.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 

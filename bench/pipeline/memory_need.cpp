@@ -4,7 +4,7 @@
 #include <set>
 
 #include "bench/measure/fixture.h"
-#include "bench/pipeline/arena.h"
+#include "networks/arena.h"
 
 namespace noisefloor::pipeline {
 namespace {

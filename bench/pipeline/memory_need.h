@@ -5,9 +5,9 @@
 #include <functional>
 #include <optional>
 
-#include "bench/pipeline/network.h"
 #include "bench/pipeline/plan.h"
 #include "bench/platform/platform.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 

@@ -6,7 +6,7 @@
 
 #include "bench/measure/candidate.h"
 #include "bench/measure/fixture.h"
-#include "bench/pipeline/network.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 

@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "bench/measure/bound_case.h"
-#include "bench/measure/build_info.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/verify.h"
 #include "bench/pipeline/plan_file.h"
-#include "bench/selection.h"
+#include "bench/platform/build_info.h"
+#include "bench/sweep/selection.h"
 
 namespace noisefloor::pipeline {
 namespace {

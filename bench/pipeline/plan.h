@@ -7,8 +7,8 @@
 #include <string>
 
 #include "bench/measure/candidate.h"
-#include "bench/pipeline/graph.h"
 #include "bench/platform/platform.h"
+#include "networks/graph.h"
 
 namespace noisefloor::pipeline {
 

@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include "kernels/core/fields.h"
-#include "reports/csv.h"
-#include "reports/run_files.h"
+#include "reports/run/csv.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor::pipeline {
 

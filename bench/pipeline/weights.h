@@ -1,8 +1,8 @@
 // Where a network's weights come from: a checkpoint, or chance.
 #pragma once
 
-#include "bench/pipeline/network.h"
 #include "bench/platform/platform.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 

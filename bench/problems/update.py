@@ -2,7 +2,7 @@
 
 usage: python3 bench/problems/update.py [PROGRAM]      (default: scripts/noisefloor)
 
-After a change to a network's builder: tests/host/pipeline_test.cpp holds the files to the builders. Rows of other networks stay as they
+After a change to a network's builder: tests/bench/pipeline/pipeline_test.cpp holds the files to the builders. Rows of other networks stay as they
 are, and so do those of ops that a forward pass does not have (sampler_step, q_sample, network).
 """
 

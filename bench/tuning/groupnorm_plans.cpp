@@ -15,9 +15,9 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
-#include "bench/measure/build_info.h"
 #include "bench/measure/verify.h"
-#include "bench/problems/problem_files.h"
+#include "bench/platform/build_info.h"
+#include "bench/sweep/problem_files.h"
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/launchers.h"
 #include "reports/statistics.h"

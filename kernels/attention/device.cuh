@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/core/status.h"
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 
 namespace noisefloor::attention {
 

@@ -4,7 +4,7 @@
 #include <cfloat>
 
 #include "kernels/attention/strided.h"
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 
 namespace noisefloor::attention {
 

@@ -4,7 +4,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
-#include "kernels/core/tensor_map.h"
+#include "kernels/device/tensor_map.h"
 
 namespace noisefloor::attention {
 

@@ -9,7 +9,7 @@
 #include <cfloat>
 #include <cstdint>
 
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/special_functions.cuh"
 #include "kernels/ptx/stmatrix.cuh"

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "kernels/convolution/convolution.h"
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 
 namespace noisefloor::convolution {
 

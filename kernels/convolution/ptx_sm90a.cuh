@@ -45,7 +45,7 @@
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/convolution/schedule.h"
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/tensor_map.h"
+#include "kernels/device/tensor_map.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"

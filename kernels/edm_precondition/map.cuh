@@ -1,9 +1,9 @@
-// The stream of edm_precondition (kernels/core/stream.cuh): one vector of x, and of f, of one image.
+// The stream of edm_precondition (kernels/device/stream.cuh): one vector of x, and of f, of one image.
 #pragma once
 
-#include "kernels/core/dispatch.cuh"
-#include "kernels/core/divider.cuh"
-#include "kernels/core/stream.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/divider.cuh"
+#include "kernels/device/stream.cuh"
 #include "kernels/edm_precondition/element.h"
 #include "kernels/edm_precondition/launchers.h"
 

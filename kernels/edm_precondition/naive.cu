@@ -8,7 +8,7 @@
 // Numerics: fp32, one rounding at the end.
 // Source: original.
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/edm_precondition/element.h"
 #include "kernels/edm_precondition/launchers.h"
 

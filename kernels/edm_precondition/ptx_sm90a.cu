@@ -1,4 +1,4 @@
-// edm_precondition for sm_90a: blocks fed by the bulk copy engine (kernels/core/bulk_pipeline.cuh).
+// edm_precondition for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh).
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
 // several tiles. Honours programmatic dependent launch.
@@ -9,7 +9,7 @@
 //
 // Requires: as tiled. Numerics: fp32, one rounding at the end.
 // Source: original.
-#include "kernels/core/bulk_pipeline.cuh"
+#include "kernels/device/bulk_pipeline.cuh"
 #include "kernels/edm_precondition/map.cuh"
 
 namespace noisefloor::edm_precondition {

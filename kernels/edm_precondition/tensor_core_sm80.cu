@@ -1,5 +1,5 @@
 // edm_precondition, tensor cores: c_skip x + c_out f, or c_in x, as a product with a matrix that holds the coefficients
-// on its diagonals (kernels/core/diagonal_mma.cuh), one image a block row.
+// on its diagonals (kernels/device/diagonal_mma.cuh), one image a block row.
 //
 // What differs from tiled: the multiply-adds. README.md: why it does not win.
 //
@@ -10,7 +10,7 @@
 // Requires: bf16 or fp16; an image's length that is a multiple of 8; batch of at most 65535.
 // Numerics: exact products, fp32 sums; coefficients split into terms of the row's type (24 bits).
 // Source: original.
-#include "kernels/core/diagonal_mma.cuh"
+#include "kernels/device/diagonal_mma.cuh"
 #include "kernels/edm_precondition/map.cuh"
 
 namespace noisefloor::edm_precondition {

@@ -1,4 +1,4 @@
-// edm_precondition, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/core/stream.cuh).
+// edm_precondition, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/device/stream.cuh).
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, and one set of coefficients, with a
 // multiplication in place of the 64-bit division, per vector.

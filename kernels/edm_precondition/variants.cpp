@@ -1,5 +1,5 @@
 // The ladder of edm_precondition. What each rung does better than the one below is in README.md.
-#include "kernels/core/stream_limits.h"
+#include "kernels/device/stream_limits.h"
 #include "kernels/edm_precondition/launchers.h"
 
 namespace noisefloor::edm_precondition {

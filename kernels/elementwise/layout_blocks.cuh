@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 #include "kernels/elementwise/launchers.h"
 
 namespace noisefloor::elementwise {

@@ -1,10 +1,10 @@
-// The streams of elementwise (kernels/core/stream.cuh), one Map per operation that is no change of layout.
+// The streams of elementwise (kernels/device/stream.cuh), one Map per operation that is no change of layout.
 #pragma once
 
-#include "kernels/core/activations.cuh"
-#include "kernels/core/dispatch.cuh"
-#include "kernels/core/divider.cuh"
-#include "kernels/core/stream.cuh"
+#include "kernels/device/activations.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/divider.cuh"
+#include "kernels/device/stream.cuh"
 #include "kernels/elementwise/launchers.h"
 
 namespace noisefloor::elementwise {

@@ -8,9 +8,9 @@
 // Requires: nothing.
 // Numerics: fp32, one rounding at the end; layouts move bits.
 // Source: original.
-#include "kernels/core/activations.cuh"
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
+#include "kernels/device/activations.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/elementwise/launchers.h"
 
 namespace noisefloor::elementwise {

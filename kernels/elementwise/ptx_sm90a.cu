@@ -1,5 +1,5 @@
-// elementwise for sm_90a: blocks fed by the bulk copy engine (kernels/core/bulk_pipeline.cuh); layouts by TMA boxes and
-// transposing reads of shared memory.
+// elementwise for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh); layouts by TMA boxes
+// and transposing reads of shared memory.
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
 // several tiles; a change of layout takes one ldmatrix per 16 bytes and lane where tiled takes 12 shared-memory
@@ -18,8 +18,8 @@
 // Requires: streams of a multiple of 16 bytes (broadcast, geglu: rows); layouts bf16 or fp16 with both extents
 // multiples of 8 elements. Numerics: fp32, one rounding at the end; layouts move bits. Source: original; PTX ISA,
 // "cp.async.bulk.tensor", "ldmatrix".
-#include "kernels/core/bulk_pipeline.cuh"
-#include "kernels/core/tensor_map.h"
+#include "kernels/device/bulk_pipeline.cuh"
+#include "kernels/device/tensor_map.h"
 #include "kernels/elementwise/map.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/tma.cuh"

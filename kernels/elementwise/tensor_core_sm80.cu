@@ -1,5 +1,5 @@
 // elementwise, tensor cores: sums, and what activations are applied to, as products with diagonal matrices
-// (kernels/core/diagonal_mma.cuh); the products of silu_fma as what they are, diag(c) times rows of b.
+// (kernels/device/diagonal_mma.cuh); the products of silu_fma as what they are, diag(c) times rows of b.
 //
 // What differs from tiled: the arithmetic. README.md: why it does not win.
 //
@@ -16,7 +16,7 @@
 // Requires: bf16 or fp16; streams of a multiple of 16 bytes (broadcast, geglu: rows); broadcast: batch of at most
 // 65535. Numerics: exact products, fp32 sums; the scale of add split into terms of the row's type (24 bits). Source:
 // original.
-#include "kernels/core/diagonal_mma.cuh"
+#include "kernels/device/diagonal_mma.cuh"
 #include "kernels/elementwise/map.cuh"
 
 namespace noisefloor::elementwise {

@@ -1,4 +1,4 @@
-// elementwise, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/core/stream.cuh); layouts
+// elementwise, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/device/stream.cuh); layouts
 // change through tiles in shared memory, and a cast from 16 bits to fp32 reads 8 bytes for the 16 that it writes.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, no 64-bit division, and of a change of

@@ -1,5 +1,5 @@
 // The ladder of elementwise. What each rung does better than the one below is in README.md.
-#include "kernels/core/stream_limits.h"
+#include "kernels/device/stream_limits.h"
 #include "kernels/elementwise/launchers.h"
 
 namespace noisefloor::elementwise {

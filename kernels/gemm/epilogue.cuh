@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/core/activations.cuh"
-#include "kernels/core/vector.cuh"
+#include "kernels/device/activations.cuh"
+#include "kernels/device/vector.cuh"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::gemm {

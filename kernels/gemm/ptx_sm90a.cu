@@ -39,7 +39,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/tensor_map.h"
+#include "kernels/device/tensor_map.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_layout.cuh"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/ptx/cluster.cuh"

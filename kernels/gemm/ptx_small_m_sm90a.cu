@@ -18,7 +18,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
 #include "kernels/ptx/griddepcontrol.cuh"

@@ -2,7 +2,7 @@
 // to.
 #pragma once
 
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 #include "kernels/groupnorm/groupnorm.h"
 #include "kernels/ptx/special_functions.cuh"
 

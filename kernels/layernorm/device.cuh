@@ -1,9 +1,9 @@
 // What the fast GPU variants of layernorm share: teams of lanes that own a row, its moments, and its way out.
 #pragma once
 
-#include "kernels/core/dispatch.cuh"
-#include "kernels/core/divider.cuh"
-#include "kernels/core/stream.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/divider.cuh"
+#include "kernels/device/stream.cuh"
 #include "kernels/layernorm/launchers.h"
 
 namespace noisefloor::layernorm {

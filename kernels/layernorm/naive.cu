@@ -9,7 +9,7 @@
 // Numerics: fp32, two passes (deviations from the mean are squared).
 // Source: original.
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/layernorm/launchers.h"
 
 namespace noisefloor::layernorm {

@@ -1,4 +1,4 @@
-// layernorm for sm_90a: rows fetched by the bulk copy engine (kernels/core/bulk_pipeline.cuh), and read from shared
+// layernorm for sm_90a: rows fetched by the bulk copy engine (kernels/device/bulk_pipeline.cuh), and read from shared
 // memory as often as it takes.
 //
 // Better than tiled: the loads in flight do not depend on how far the rows before them have come, which the latency of
@@ -14,7 +14,7 @@
 // together.
 // Numerics: fp32; the mean, then the squares of the deviations from it, in a second pass over shared memory.
 // Source: original; PTX ISA, "cp.async.bulk".
-#include "kernels/core/bulk_pipeline.cuh"
+#include "kernels/device/bulk_pipeline.cuh"
 #include "kernels/layernorm/device.cuh"
 
 namespace noisefloor::layernorm {

@@ -1,4 +1,4 @@
-// TMA: bulk tensor copies between global and shared memory, driven by a descriptor (kernels/core/tensor_map.h). PTX
+// TMA: bulk tensor copies between global and shared memory, driven by a descriptor (kernels/device/tensor_map.h). PTX
 // ISA, "Data Movement and Conversion Instructions: Tensor copy". Issued by one thread. sm_90.
 #pragma once
 

@@ -3,9 +3,9 @@
 // than box_muller's (short_normals.cuh).
 #pragma once
 
-#include "kernels/core/dispatch.cuh"
-#include "kernels/core/short_normals.cuh"
-#include "kernels/core/stream.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/short_normals.cuh"
+#include "kernels/device/stream.cuh"
 #include "kernels/q_sample/launchers.h"
 
 namespace noisefloor::q_sample {

@@ -1,10 +1,10 @@
-// The stream of q_sample (kernels/core/stream.cuh): one vector of x0, and of given noise, of one image.
+// The stream of q_sample (kernels/device/stream.cuh): one vector of x0, and of given noise, of one image.
 #pragma once
 
-#include "kernels/core/dispatch.cuh"
-#include "kernels/core/divider.cuh"
 #include "kernels/core/noise_stream.h"
-#include "kernels/core/stream.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/divider.cuh"
+#include "kernels/device/stream.cuh"
 #include "kernels/q_sample/launchers.h"
 
 namespace noisefloor::q_sample {

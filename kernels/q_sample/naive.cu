@@ -9,8 +9,8 @@
 // Numerics: fp32, one rounding at the end.
 // Source: original.
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
 #include "kernels/core/noise_stream.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/q_sample/launchers.h"
 
 namespace noisefloor::q_sample {

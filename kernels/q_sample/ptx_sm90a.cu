@@ -1,4 +1,4 @@
-// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/core/bulk_pipeline.cuh); noise drawn in 16 bits by
+// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh); noise drawn in 16 bits by
 // copies that each thread makes for itself (drawn_ring.cuh).
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
@@ -12,7 +12,7 @@
 //
 // Requires: as tiled. Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
 // Source: original; PTX ISA, "cp.async", "griddepcontrol".
-#include "kernels/core/bulk_pipeline.cuh"
+#include "kernels/device/bulk_pipeline.cuh"
 #include "kernels/q_sample/drawn_ring.cuh"
 #include "kernels/q_sample/map.cuh"
 

@@ -1,5 +1,5 @@
 // q_sample, tensor cores: alpha x0 + sigma z as a product with a matrix that holds alpha and sigma on its diagonals
-// (kernels/core/diagonal_mma.cuh), one image a block row.
+// (kernels/device/diagonal_mma.cuh), one image a block row.
 //
 // What differs from tiled: the multiply-adds. README.md: why it does not win.
 //
@@ -11,7 +11,7 @@
 // Requires: bf16 or fp16; an image's length that is a multiple of 8; batch of at most 65535.
 // Numerics: exact products, fp32 sums; coefficients split into terms of the row's type (24 bits).
 // Source: original.
-#include "kernels/core/diagonal_mma.cuh"
+#include "kernels/device/diagonal_mma.cuh"
 #include "kernels/q_sample/map.cuh"
 
 namespace noisefloor::q_sample {

@@ -1,4 +1,4 @@
-// q_sample, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/core/stream.cuh).
+// q_sample, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/device/stream.cuh).
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, a multiplication in place of the 64-bit
 // division, and every number of a Philox block is used.

@@ -1,5 +1,5 @@
 // The ladder of q_sample. What each rung does better than the one below is in README.md.
-#include "kernels/core/stream_limits.h"
+#include "kernels/device/stream_limits.h"
 #include "kernels/q_sample/launchers.h"
 
 namespace noisefloor::q_sample {

@@ -1,9 +1,9 @@
 // What the GPU variants of resample share: places, in vectors of 16 bytes, and the mean of four vectors.
 #pragma once
 
-#include "kernels/core/dispatch.cuh"
-#include "kernels/core/divider.cuh"
-#include "kernels/core/stream.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/divider.cuh"
+#include "kernels/device/stream.cuh"
 #include "kernels/resample/launchers.h"
 
 namespace noisefloor::resample {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void mean_of_four(const uint4 (&corners)[4], float (&
   for (float& value : mean) value *= 0.25f;
 }
 
-// Maps for kernels/core/stream.cuh.
+// Maps for kernels/device/stream.cuh.
 struct UpMap : FlatInputs<1> {
   static constexpr int kUnroll = 1;  // with four stores a load, more loads a thread are slower (README.md)
   uint4* y;

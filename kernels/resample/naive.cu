@@ -8,7 +8,7 @@
 // Numerics: the mean in fp32, one rounding at the end; all else moves bits.
 // Source: original.
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/resample/launchers.h"
 
 namespace noisefloor::resample {

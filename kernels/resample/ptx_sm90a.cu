@@ -1,4 +1,4 @@
-// resample for sm_90a: blocks fed by the bulk copy engine (kernels/core/bulk_pipeline.cuh).
+// resample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh).
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, a block lives for
 // several tiles, and places are found by 32-bit arithmetic within a tile. Honours programmatic dependent launch.
@@ -14,7 +14,7 @@
 // Requires: as tiled; pixels of concat of at most 96 KiB.
 // Numerics: the mean in fp32, one rounding at the end; all else moves bits.
 // Source: original; PTX ISA, "cp.async.bulk".
-#include "kernels/core/bulk_pipeline.cuh"
+#include "kernels/device/bulk_pipeline.cuh"
 #include "kernels/resample/device.cuh"
 
 namespace noisefloor::resample {

@@ -1,4 +1,4 @@
-// resample, tensor cores: the mean of four pixels as products with diagonals of 1/4 (kernels/core/diagonal_mma.cuh),
+// resample, tensor cores: the mean of four pixels as products with diagonals of 1/4 (kernels/device/diagonal_mma.cuh),
 // two pixels a product.
 //
 // What differs from tiled: the arithmetic. README.md: why it does not win.
@@ -10,7 +10,7 @@
 // Requires: average_down2 (nothing else computes); bf16 or fp16; pixels of a multiple of 16 bytes.
 // Numerics: exact products (1/4 is a power of two), fp32 sums, one rounding at the end.
 // Source: original.
-#include "kernels/core/diagonal_mma.cuh"
+#include "kernels/device/diagonal_mma.cuh"
 #include "kernels/resample/device.cuh"
 
 namespace noisefloor::resample {

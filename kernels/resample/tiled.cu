@@ -1,6 +1,6 @@
-// resample, tiled: 16 bytes per thread, several of them in flight (kernels/core/stream.cuh). A vector of x is read once
-// and written four times (nearest), or four are read and their mean is written; neighbouring threads are neighbouring
-// channels, so that every access is coalesced.
+// resample, tiled: 16 bytes per thread, several of them in flight (kernels/device/stream.cuh). A vector of x is read
+// once and written four times (nearest), or four are read and their mean is written; neighbouring threads are
+// neighbouring channels, so that every access is coalesced.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, multiplications in place of 64-bit
 // divisions, and nearest reads x once, not four times.

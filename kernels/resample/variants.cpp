@@ -1,5 +1,5 @@
 // The ladder of resample. What each rung does better than the one below is in README.md.
-#include "kernels/core/stream_limits.h"
+#include "kernels/device/stream_limits.h"
 #include "kernels/resample/launchers.h"
 
 namespace noisefloor::resample {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
-#include "kernels/core/divider.cuh"
-#include "kernels/core/vector.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/divider.cuh"
+#include "kernels/device/vector.cuh"
 #include "kernels/sampler_step/element.h"
 #include "kernels/sampler_step/launchers.h"
 

@@ -24,7 +24,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/core/short_normals.cuh"
+#include "kernels/device/short_normals.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"

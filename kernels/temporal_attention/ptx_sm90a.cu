@@ -25,7 +25,7 @@
 
 #include "kernels/attention/device.cuh"
 #include "kernels/attention/ptx_sm90a_launch.cuh"
-#include "kernels/core/tensor_map.h"
+#include "kernels/device/tensor_map.h"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/ldmatrix.cuh"

@@ -5,7 +5,7 @@
 #include <cfloat>
 #include <cstdint>
 
-#include "kernels/core/vector.cuh"
+#include "kernels/device/vector.cuh"
 
 namespace noisefloor::temporal_attention {
 

@@ -1,9 +1,9 @@
 // What the fast GPU variants of timestep_embedding share: the embedding in 16-byte vectors.
 #pragma once
 
-#include "kernels/core/activations.cuh"
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
+#include "kernels/device/activations.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/timestep_embedding/element.h"
 #include "kernels/timestep_embedding/launchers.h"

@@ -9,9 +9,9 @@
 // Requires: nothing.
 // Numerics: angles in double, all else fp32, one rounding at the end.
 // Source: original.
-#include "kernels/core/activations.cuh"
 #include "kernels/core/cuda_status.h"
-#include "kernels/core/dispatch.cuh"
+#include "kernels/device/activations.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/timestep_embedding/element.h"
 #include "kernels/timestep_embedding/launchers.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "bench/problems/problem_files.h"
+#include "bench/sweep/problem_files.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/support/temporary_folder.h"
 

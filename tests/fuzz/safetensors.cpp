@@ -1,5 +1,5 @@
 // A user's tensors.
-#include "bench/safetensors.h"
+#include "bench/tensors/safetensors.h"
 
 #include <cstdlib>
 

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "reports/run_files.h"
+#include "reports/run/run_files.h"
 #include "tests/fuzz/input_file.h"
 
 namespace noisefloor::fuzz {

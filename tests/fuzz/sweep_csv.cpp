@@ -1,5 +1,5 @@
 // sweep.csv.
-#include "reports/sweep_csv.h"
+#include "reports/run/sweep_csv.h"
 
 #include <cstdlib>
 #include <stdexcept>

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "bench/problems/problem_files.h"
+#include "bench/sweep/problem_files.h"
 #include "reports/ncu_csv.h"
-#include "reports/sweep_csv.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor::fuzz {
 

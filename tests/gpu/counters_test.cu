@@ -12,8 +12,8 @@
 #include "bench/ceilings/ceilings.h"
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/range_profiler.h"
-#include "bench/measure/clocks.h"
-#include "bench/measure/nvml.h"
+#include "bench/platform/clocks.h"
+#include "bench/platform/nvml.h"
 
 namespace noisefloor {
 namespace {

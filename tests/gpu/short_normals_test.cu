@@ -1,4 +1,4 @@
-// The short transform of kernels/core/short_normals.cuh against the definition in double: every word as a length, and
+// The short transform of kernels/device/short_normals.cuh against the definition in double: every word as a length, and
 // every word as a turn.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/core/short_normals.cuh"
+#include "kernels/device/short_normals.cuh"
 
 namespace noisefloor {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
-#include "bench/problems/problem_files.h"
+#include "bench/sweep/problem_files.h"
 
 namespace noisefloor {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "reports/csv.h"
-#include "reports/run_files.h"
+#include "reports/run/csv.h"
+#include "reports/run/run_files.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {

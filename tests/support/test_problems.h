@@ -1,7 +1,7 @@
 // Where the tests' problems are: found from the program, as the shipped ones are, in a checkout and in a bundle.
 #pragma once
 
-#include "bench/problems/problem_files.h"
+#include "bench/sweep/problem_files.h"
 
 namespace noisefloor {
 

@@ -1,0 +1,325 @@
+#include "bench/sweep/merge_runs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <list>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "bench/ceilings/store.h"
+#include "bench/sweep/shard.h"
+#include "reports/network_problems.h"
+#include "reports/run/csv.h"
+#include "reports/run/folder_lock.h"
+#include "reports/run/run_files.h"
+#include "reports/run/samples_line.h"
+#include "reports/run/sweep_csv.h"
+#include "reports/selected_cases.h"
+#include "reports/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Part {
+  fs::path folder;
+  std::vector<SweepRow> rows;
+  std::map<std::string, std::string> samples;  // key -> its line
+  Ceilings ceilings;
+  Json environment, pytorch;  // pytorch: null where its rows were not swept
+  std::optional<ShardRecord> shard;
+};
+
+[[noreturn]] void fail(const fs::path& place, const std::string& what) {
+  throw std::runtime_error(fmt::format("{}: {}", place.string(), what));
+}
+
+Json read_json(const fs::path& file) {
+  std::ifstream stream(file);
+  if (!stream) fail(file, "cannot be read");
+  try {
+    Json json = Json::parse(stream);
+    if (!json.is_object()) fail(file, "not a JSON object");
+    return json;
+  } catch (const Json::exception& error) {
+    fail(file, error.what());
+  }
+}
+
+std::string text_of(const Part& part, const char* name) {
+  const auto found = part.environment.find(name);
+  if (found == part.environment.end() || !found->is_string())
+    fail(part.folder / "env.json", fmt::format("'{}' is missing or no text", name));
+  return found->get<std::string>();
+}
+
+std::map<std::string, std::string> read_sample_lines(const fs::path& file) {
+  std::map<std::string, std::string> lines;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);)
+    if (!line.empty()) lines.emplace(parse_samples_line(line).key, line);
+  return lines;
+}
+
+Part read_part(const fs::path& folder) {
+  RunFiles run = read_run(folder);  // with all its checks
+  Part part;
+  part.folder = folder;
+  part.rows = std::move(run.rows);
+  part.samples = read_sample_lines(folder / "samples.jsonl");
+  part.ceilings = read_ceilings(folder / "ceilings.csv");
+  part.environment = read_json(folder / "env.json");
+  if (fs::exists(folder / "env_pytorch.json")) part.pytorch = read_json(folder / "env_pytorch.json");
+  part.shard = read_shard_record(folder);
+  for (const SweepRow& row : part.rows)
+    if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row.key()))
+      fail(folder, fmt::format("samples.jsonl lacks the samples of {}", row.key()));
+  return part;
+}
+
+void require_same(const Part& part, const char* what, const std::string& value, const std::string& first) {
+  if (value != first)
+    fail(part.folder, fmt::format("is of {} '{}', the folders before it of '{}'", what, value, first));
+}
+
+// PyTorch's versions, without what is this part's alone.
+Json pytorch_versions(const Part& part) {
+  Json versions = part.pytorch;
+  versions.erase("shard");
+  versions.erase("cases");
+  return versions;
+}
+
+void require_one_origin(const std::vector<Part>& parts) {
+  const Part& first = parts.front();
+  const Part* first_pytorch = nullptr;
+  for (const Part& part : parts) {
+    for (const char* name : {"device", "driver", "commit"})
+      require_same(part, name, text_of(part, name), text_of(first, name));
+    require_same(part, "schema", part.environment.value("schema", Json()).dump(),
+                 first.environment.value("schema", Json()).dump());
+    require_same(part, "ceilings of device", part.ceilings.device, first.ceilings.device);
+    require_same(part, "ceilings of driver", part.ceilings.driver, first.ceilings.driver);
+    for (const SweepRow& row : part.rows) {
+      require_same(part, "rows of device", row.device, text_of(first, "device"));
+      require_same(part, "rows of commit", row.commit, text_of(first, "commit"));
+    }
+    if (part.pytorch.is_null()) continue;
+    if (first_pytorch == nullptr) first_pytorch = &part;
+    require_same(part, "PyTorch", pytorch_versions(part).dump(), pytorch_versions(*first_pytorch).dump());
+  }
+}
+
+bool is_pytorch(const SweepRow& row) {
+  return row.variant.starts_with("torch_");
+}
+
+// What a split sweep lacks, in words.
+std::vector<std::string> missing_of(const std::vector<Part>& parts) {
+  std::vector<std::string> missing;
+  const auto split = std::count_if(parts.begin(), parts.end(), [](const Part& part) { return part.shard.has_value(); });
+  if (split == 0) return missing;
+  const bool with_pytorch =
+      std::any_of(parts.begin(), parts.end(), [](const Part& part) { return !part.pytorch.is_null(); });
+  const ShardRecord* first = nullptr;
+  std::set<int> seen;
+  for (const Part& part : parts) {
+    if (!part.shard) fail(part.folder, "is no part of a split sweep, as others are");
+    const ShardRecord& record = *part.shard;
+    if (first == nullptr) first = &record;
+    if (record.shard.count != first->shard.count || record.selection != first->selection)
+      fail(part.folder,
+           "is part of another split sweep than the folders before it (another number of parts, or another "
+           "choice of cases)");
+    if (!seen.insert(record.shard.index).second)
+      fail(part.folder, fmt::format("part {} is there twice", record.shard.text()));
+    std::set<std::string> keys;
+    std::int64_t pytorch_rows = 0;
+    const std::set<std::string> own(record.cases.begin(), record.cases.end());
+    for (const SweepRow& row : part.rows) {
+      pytorch_rows += is_pytorch(row);
+      if (!is_pytorch(row) && !own.contains(row.key()))
+        fail(part.folder, fmt::format("holds {}, which is not of part {}", row.key(), record.shard.text()));
+      keys.insert(row.key());
+    }
+    const auto lacking = std::count_if(own.begin(), own.end(), [&](const auto& key) { return !keys.contains(key); });
+    if (lacking > 0)
+      missing.push_back(fmt::format("{} of the {} cases of part {}", lacking, own.size(), record.shard.text()));
+    if (with_pytorch && part.pytorch.value("cases", std::int64_t{-1}) != pytorch_rows)
+      missing.push_back(fmt::format("rows of PyTorch in part {}", record.shard.text()));
+  }
+  std::vector<std::string> absent;
+  for (int index = 1; index <= first->shard.count; ++index)
+    if (!seen.contains(index)) absent.push_back(std::to_string(index));
+  if (!absent.empty())
+    missing.insert(missing.begin(), fmt::format("part {} of {}", fmt::join(absent, ", "), first->shard.count));
+  return missing;
+}
+
+struct PlacedRow {
+  std::size_t place;  // in the sweep before it was split; PyTorch's rows come after all others
+  const SweepRow* row;
+  const std::string* samples;  // null: none
+};
+
+std::vector<PlacedRow> place_rows(const std::vector<Part>& parts) {
+  constexpr std::size_t kBehind = std::size_t{1} << 40;
+  std::vector<PlacedRow> placed;
+  std::map<std::string, const Part*> owner;
+  for (const Part& part : parts) {
+    std::map<std::string, std::size_t> own;
+    if (part.shard)
+      for (std::size_t i = 0; i < part.shard->cases.size(); ++i)
+        own[part.shard->cases[i]] = i * static_cast<std::size_t>(part.shard->shard.count) +
+                                    static_cast<std::size_t>(part.shard->shard.index - 1);
+    for (const SweepRow& row : part.rows) {
+      const auto [other, is_new] = owner.emplace(row.key(), &part);
+      if (!is_new) fail(part.folder, fmt::format("{} is in {} too", row.key(), other->second->folder.string()));
+      const auto place = own.find(row.key());
+      const auto samples = part.samples.find(row.key());
+      placed.push_back({place != own.end() ? place->second : (is_pytorch(row) ? 2 : 1) * kBehind, &row,
+                        samples == part.samples.end() ? nullptr : &samples->second});
+    }
+  }
+  std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
+  return placed;
+}
+
+Ceilings median_ceilings(const std::vector<Part>& parts) {
+  Ceilings merged = parts.front().ceilings;
+  for (Ceiling& ceiling : merged.rows) {
+    std::vector<double> values, clocks;
+    for (const Part& part : parts) {
+      const Ceiling* found = part.ceilings.find(ceiling.name);
+      if (found == nullptr) fail(part.folder / "ceilings.csv", fmt::format("has no '{}'", ceiling.name));
+      values.push_back(found->value);
+      clocks.push_back(found->sm_clock_mhz);
+    }
+    ceiling.value = median(values);
+    ceiling.sm_clock_mhz = median(clocks);
+  }
+  return merged;
+}
+
+Json merged_environment(const std::vector<Part>& parts) {
+  Json merged = parts.front().environment;
+  Json hosts = Json::array(), command_lines = Json::array(), folders = Json::array();
+  std::string latest;
+  for (const Part& part : parts) {
+    if (const std::string host = text_of(part, "host"); std::find(hosts.begin(), hosts.end(), host) == hosts.end())
+      hosts.push_back(host);
+    for (const Json& line : part.environment.value("command_lines", Json::array())) command_lines.push_back(line);
+    folders.push_back(fs::absolute(part.folder).lexically_normal().string());
+    latest = std::max(latest, text_of(part, "time_utc"));
+  }
+  merged["host"] = hosts.size() == 1 ? hosts.front() : Json(fmt::format("{} hosts", hosts.size()));
+  merged["hosts"] = hosts;
+  if (command_lines.size() > kMaxCommandLines)
+    command_lines.erase(command_lines.begin(), command_lines.end() - static_cast<std::ptrdiff_t>(kMaxCommandLines));
+  merged["command_lines"] = command_lines;
+  merged["time_utc"] = latest;
+  merged["merged_from"] = folders;
+  return merged;
+}
+
+void write_run(const fs::path& folder, const std::vector<Part>& parts, const std::vector<PlacedRow>& rows) {
+  std::string sweep = sweep_csv_header(), samples;
+  for (const PlacedRow& placed : rows) {
+    sweep += to_csv(*placed.row);
+    if (placed.samples != nullptr) samples += *placed.samples + "\n";
+  }
+  write_atomically(folder / "samples.jsonl", samples);
+  write_ceilings(folder / "ceilings.csv", median_ceilings(parts));
+  for (const Part& part : parts) {
+    merge_network_problems(folder, read_network_problems(part.folder, part.rows));
+    merge_selected_cases(folder, read_selected_cases(part.folder));
+  }
+  write_atomically(folder / "env.json", merged_environment(parts).dump(2) + "\n");
+  for (const Part& part : parts)
+    if (!part.pytorch.is_null()) {
+      write_atomically(folder / "env_pytorch.json", pytorch_versions(part).dump(2) + "\n");
+      break;
+    }
+  write_atomically(folder / "sweep.csv", sweep);
+}
+
+// What merging and reporting write; all else in a folder that is replaced stays there.
+const std::set<std::string> kWritten = {"sweep.csv",    "samples.jsonl", "env.json",    "env_pytorch.json",
+                                        "ceilings.csv", "networks.csv",  "cases.csv",   "crosscheck.csv",
+                                        "roofline.csv", "plan.csv",      "report.html", "roofline.png",
+                                        "roofline.svg", "shard.json",    ".lock"};
+
+void carry_over(const fs::path& old, const fs::path& target) {
+  for (const auto& entry : fs::directory_iterator(old))
+    if (!kWritten.contains(entry.path().filename().string()))
+      fs::rename(entry.path(), target / entry.path().filename());
+}
+
+void require_free(const fs::path& out, bool replace) {
+  if (!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out))) return;
+  const bool merged = fs::exists(out / "env.json") && read_json(out / "env.json").contains("merged_from");
+  if (!merged) fail(out, "is there already, and not from a merge; give another --out");
+  if (!replace) fail(out, "is there already; give another --out, or --replace");
+}
+
+}  // namespace
+
+MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out, const MergeOptions& options) {
+  if (folders.empty()) throw std::runtime_error("no folders to merge");
+  std::set<fs::path> distinct;
+  for (const fs::path& folder : folders) {
+    const fs::path real = fs::weakly_canonical(folder);
+    if (!distinct.insert(real).second) fail(folder, "is given twice");
+    const fs::path target = fs::weakly_canonical(out);
+    if (real == target) fail(out, "is --out, and to be merged too");
+    if (std::mismatch(target.begin(), target.end(), real.begin(), real.end()).first == target.end())
+      fail(folder, "lies within --out, which --replace would remove");
+  }
+  require_free(out, options.replace);
+
+  std::list<FolderLock> locks;
+  std::vector<Part> parts;
+  for (const fs::path& folder : folders) {
+    if (fs::is_directory(folder)) locks.emplace_back(folder, FolderLock::Mode::reading);
+    parts.push_back(read_part(folder));
+  }
+  require_one_origin(parts);
+  MergeResult result;
+  const auto missing = missing_of(parts);
+  if (!missing.empty() && !options.partial)
+    throw std::runtime_error(
+        fmt::format("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(missing, "; ")));
+  result.missing = missing;
+  const auto rows = place_rows(parts);
+  result.rows = rows.size();
+  for (const PlacedRow& placed : rows)
+    result.failed += placed.row->status == Outcome::incorrect || placed.row->status == Outcome::cuda_error;
+
+  // Beside its place, then renamed: a reader never meets half of it.
+  const fs::path target = out.has_filename() ? out : out.parent_path();
+  const fs::path partial = target.string() + fmt::format(".{}.partial", getpid());
+  const fs::path old = target.string() + fmt::format(".{}.old", getpid());
+  std::error_code ignored;
+  try {
+    fs::create_directories(partial);
+    write_run(partial, parts, rows);
+    if (fs::exists(target)) fs::rename(target, old);
+    fs::rename(partial, target);
+    if (fs::exists(old)) carry_over(old, target);
+  } catch (...) {
+    fs::remove_all(partial, ignored);
+    if (!fs::exists(target) && fs::exists(old)) fs::rename(old, target, ignored);
+    throw;
+  }
+  fs::remove_all(old, ignored);
+  return result;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,153 @@
+#include "bench/sweep/problem_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "bench/sweep/ops.h"
+#include "reports/run/csv.h"
+#include "reports/run/sweep_csv.h"
+
+namespace noisefloor {
+namespace {
+
+long parse_count(const std::string& text) {
+  long count = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || count < 1 || count > kMaxNetworkCount)
+    throw InvalidInput(fmt::format("column 'count' is '{}', not a whole number from 1 to {}", text, kMaxNetworkCount));
+  return count;
+}
+
+DType parse_dtype(const Op& op, const std::string& text) {
+  std::vector<std::string> names;
+  for (const DType dtype : op.dtypes) {
+    if (text == to_string(dtype)) return dtype;
+    names.emplace_back(to_string(dtype));
+  }
+  throw InvalidInput(
+      fmt::format("column 'dtype' is '{}', none of {}'s dtypes {}", text, op.name, fmt::join(names, ", ")));
+}
+
+void load_file(const std::filesystem::path& file, const Op& op, std::vector<ProblemEntry>& problems) {
+  CsvFile csv;
+  try {
+    csv = read_csv(file);
+  } catch (const std::runtime_error& error) {
+    throw InvalidInput(error.what());
+  }
+  for (const char* required : {"network", "count"})
+    if (std::count(csv.header.begin(), csv.header.end(), required) != 1)
+      throw InvalidInput(fmt::format("{}:1: needs one column '{}'", file.string(), required));
+
+  std::map<std::string, std::size_t> known;
+  for (const CsvLine& line : csv.lines) {
+    try {
+      std::vector<KeyValue> pairs;
+      ProblemEntry::Use use{"", 0, {}};
+      for (std::size_t i = 0; i < csv.header.size(); ++i) {
+        if (csv.header[i] == "network")
+          use.network = line.fields[i];
+        else if (csv.header[i] == "count")
+          use.count = parse_count(line.fields[i]);
+        else if (line.fields[i].empty())  // the field's default; the network's dtype
+          continue;
+        else if (csv.header[i] == "dtype")
+          use.dtype = parse_dtype(op, line.fields[i]);
+        else
+          pairs.push_back({csv.header[i], line.fields[i]});
+      }
+      if (use.network.empty() || use.network.find_first_of(";:,") != std::string::npos)
+        throw InvalidInput(fmt::format("column 'network' is '{}', not a name without ; : ,", use.network));
+      AnyProblem problem = op.parse_pairs(std::move(pairs));
+      const std::string text = op.print(problem);
+      const auto [place, is_new] = known.try_emplace(text, problems.size());
+      if (is_new) problems.push_back({&op, std::move(problem), text, {}});
+      auto& uses = problems[place->second].uses;
+      const auto same = std::find_if(uses.begin(), uses.end(),
+                                     [&](const auto& u) { return u.network == use.network && u.dtype == use.dtype; });
+      if (same == uses.end()) {
+        uses.push_back(use);
+        continue;
+      }
+      same->count += use.count;
+      if (same->count > kMaxNetworkCount)
+        throw InvalidInput(fmt::format("column 'count': with the lines above '{}' has this problem more than {} times",
+                                       use.network, kMaxNetworkCount));
+    } catch (const InvalidInput& error) {
+      throw InvalidInput(fmt::format("{}:{}: {}", file.string(), line.number, error.what()));
+    }
+  }
+}
+
+}  // namespace
+
+std::string ProblemEntry::networks() const {
+  std::string list;
+  for (const Use& use : uses) list += fmt::format("{}{}:{}", list.empty() ? "" : ";", use.network, use.count);
+  return list;
+}
+
+ProblemEntry ProblemEntry::in(DType dtype, bool swept) const {
+  ProblemEntry cut = *this;
+  std::erase_if(cut.uses, [&](const Use& use) { return use.dtype ? *use.dtype != dtype : !swept; });
+  return cut;
+}
+
+std::filesystem::path default_problem_folder() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  for (auto folder = program.parent_path(); !error; folder = folder.parent_path()) {
+    if (std::filesystem::is_directory(folder / "bench" / "problems")) return folder / "bench" / "problems";
+    if (folder == folder.root_path()) break;
+  }
+  throw InvalidInput("no folder bench/problems beside or above the program; name one with --problems DIR");
+}
+
+std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
+  std::vector<std::string> op_names;
+  for (const Op* op : swept_ops()) op_names.push_back(op->name);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() == ".csv" && find_swept_op(name) == nullptr)
+      throw InvalidInput(
+          fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
+  }
+  std::vector<ProblemEntry> problems;
+  for (const Op* op : swept_ops())
+    if (const auto file = folder / (op->name + ".csv"); std::filesystem::exists(file)) load_file(file, *op, problems);
+  return problems;
+}
+
+std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems) {
+  std::vector<std::string> names;
+  for (const ProblemEntry& entry : problems)
+    for (const auto& use : entry.uses)
+      if (std::find(names.begin(), names.end(), use.network) == names.end()) names.push_back(use.network);
+  return names;
+}
+
+std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
+                                      const std::vector<std::string>& networks) {
+  const auto known = network_names(problems);
+  for (const std::string& name : networks)
+    if (name != "all" && std::find(known.begin(), known.end(), name) == known.end())
+      throw InvalidInput(
+          fmt::format("unknown network '{}'{} (noisefloor list networks)", name, did_you_mean(name, known)));
+  if (std::find(networks.begin(), networks.end(), "all") != networks.end()) return problems;
+  std::vector<ProblemEntry> selected;
+  for (const ProblemEntry& entry : problems) {
+    ProblemEntry cut = entry;
+    std::erase_if(cut.uses, [&](const auto& use) {
+      return std::find(networks.begin(), networks.end(), use.network) == networks.end();
+    });
+    if (!cut.uses.empty()) selected.push_back(std::move(cut));
+  }
+  return selected;
+}
+
+}  // namespace noisefloor

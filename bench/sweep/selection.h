@@ -1,0 +1,31 @@
+// Which cases a sweep runs: problems x dtypes x candidates, cut down by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/measure/candidate.h"
+#include "bench/sweep/problem_files.h"
+
+namespace noisefloor {
+
+struct Selection {
+  std::vector<std::string> ops;       // empty: all
+  std::vector<std::string> networks;  // {"all"}, or names
+  std::vector<std::string> variants;  // empty: all
+  std::vector<std::string> kinds;     // empty: those of the platform
+  std::vector<std::string> dtypes;    // of the networks; problems with a dtype of their own are swept in that
+  std::vector<std::string> whole_networks = {};  // of the op `network`, instead of `networks`; empty: as those
+};
+
+// The problems of the selection's networks, of all ops. Throws InvalidInput on names that nothing has.
+std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& problems, const Selection& selection);
+
+// In the order of the catalogue, then of the problems, then of the ladder. Throws InvalidInput with "did you mean" on
+// any name that nothing has.
+std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host);
+
+// The key of the case's row, SweepRow::key().
+std::string row_key(const Case& test_case);
+
+}  // namespace noisefloor

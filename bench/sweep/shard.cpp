@@ -1,0 +1,96 @@
+#include "bench/sweep/shard.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string_view>
+
+#include "kernels/core/fields.h"
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kFile = "shard.json";
+
+// FNV-1a, 64 bits.
+std::string hash_of(const std::vector<std::string>& keys) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  };
+  for (const std::string& key : keys) {
+    add(key);
+    add("\n");
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+bool parse_int(std::string_view text, int& value) {
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+}
+
+}  // namespace
+
+std::string Shard::text() const {
+  return fmt::format("{}/{}", index, count);
+}
+
+bool ShardRecord::operator==(const ShardRecord& other) const {
+  return shard.index == other.shard.index && shard.count == other.shard.count && selection == other.selection &&
+         cases == other.cases;
+}
+
+Shard parse_shard(const std::string& text) {
+  Shard shard;
+  const std::size_t slash = text.find('/');
+  const std::string_view view = text;
+  if (slash == std::string::npos || !parse_int(view.substr(0, slash), shard.index) ||
+      !parse_int(view.substr(slash + 1), shard.count) || shard.count < 1 || shard.count > kMaxShards ||
+      shard.index < 1 || shard.index > shard.count)
+    throw InvalidInput(fmt::format("--shard is '{}', not I/N with I from 1 to N and N up to {}", text, kMaxShards));
+  return shard;
+}
+
+ShardRecord make_shard_record(const Shard& shard, const std::vector<std::string>& all_keys) {
+  return {shard, hash_of(all_keys), shard.of(all_keys)};
+}
+
+std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder) {
+  const auto file = folder / kFile;
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  std::ifstream stream(file);
+  try {
+    const auto json = nlohmann::json::parse(stream);
+    ShardRecord record;
+    record.shard = parse_shard(json.at("shard").get<std::string>());
+    record.selection = json.at("selection").get<std::string>();
+    record.cases = json.at("cases").get<std::vector<std::string>>();
+    return record;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("{}: not the shard.json of a sweep: {}", file.string(), error.what()));
+  }
+}
+
+void claim_shard(const std::filesystem::path& folder, const std::optional<ShardRecord>& record, bool has_rows) {
+  const auto known = read_shard_record(folder);
+  const auto refuse = [&](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: {}; give another --out, or --fresh", folder.string(), what));
+  };
+  if (known && !record) refuse(fmt::format("is part {} of a sweep that was split (--shard)", known->shard.text()));
+  if (!record || (known && *known == *record)) return;
+  if (known && (known->shard.index != record->shard.index || known->shard.count != record->shard.count))
+    refuse(fmt::format("is part {}, this is {}", known->shard.text(), record->shard.text()));
+  if (known) refuse(fmt::format("is part {} of another choice of cases", known->shard.text()));
+  if (has_rows) refuse("holds rows of a sweep that was not split");
+  const nlohmann::ordered_json json = {
+      {"shard", record->shard.text()}, {"selection", record->selection}, {"cases", record->cases}};
+  write_atomically(folder / kFile, json.dump(1) + "\n");
+}
+
+}  // namespace noisefloor

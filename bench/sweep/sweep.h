@@ -1,0 +1,47 @@
+// The cases of a sweep as Google Benchmark runs them, each through the case runner, with progress and the time left.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "bench/measure/case_runner.h"
+#include "bench/sweep/run_folder.h"
+
+namespace noisefloor {
+
+class Sweep {
+ public:
+  struct Options {
+    double budget_seconds = 0;  // 0: none
+    bool repetitions = false;   // --benchmark_repetitions was given
+  };
+  Sweep(CaseRunner& runner, RunFolder& folder, Options options);
+
+  // Registers the cases that the run folder has no row for.
+  void register_cases(const std::vector<Case>& cases);
+  // Runs all of them through Google Benchmark, with its own reporters when not `own_display`.
+  void run(bool own_display);
+
+  std::size_t already_done() const { return already_done_; }
+  std::size_t left_by_budget() const { return left_by_budget_; }
+  // Of cases whose first repetition is the one in the run folder.
+  int failed_repetitions() const { return failed_repetitions_; }
+  bool device_lost() const { return device_lost_; }
+
+ private:
+  void run_case(const Case& test_case, benchmark::State& state);
+  void report_progress(const SweepRow& row);
+
+  CaseRunner* runner_;
+  RunFolder* folder_;
+  Options options_;
+  std::chrono::steady_clock::time_point start_;
+  std::size_t already_done_ = 0, total_ = 0, done_ = 0, left_by_budget_ = 0;
+  int failed_repetitions_ = 0;
+  bool device_lost_ = false;
+};
+
+}  // namespace noisefloor

@@ -1,0 +1,125 @@
+// safetensors on the disk: files mapped to be read, and written beside and renamed.
+#include "bench/tensors/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+namespace noisefloor {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
+  throw SafetensorsError(fmt::format("{}: {}", path.string(), what));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::filesystem::path& path) : value_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (value_ < 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+  }
+  ~Descriptor() { close(value_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return value_; }
+
+ private:
+  int value_;
+};
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
+  // Before it is opened: opening a pipe waits for its other end.
+  std::error_code error;
+  if (const auto status = std::filesystem::status(path, error);
+      !error && std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    refuse(path, std::filesystem::is_directory(status) ? "is a folder" : "is not a regular file");
+  const Descriptor file(path);
+  struct stat status {};
+  if (fstat(file, &status) != 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+  bytes_ = static_cast<std::size_t>(status.st_size);
+  if (bytes_ == 0) refuse(path, "is empty");
+  void* mapping = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
+  if (mapping == MAP_FAILED) refuse(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
+  try {
+    tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_});
+  } catch (const SafetensorsError& problem) {
+    munmap(mapping, bytes_);
+    refuse(path, problem.what());
+  } catch (...) {
+    munmap(mapping, bytes_);
+    throw;
+  }
+  mapping_ = mapping;
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (mapping_ != nullptr) munmap(mapping_, bytes_);
+}
+
+const FileTensor* SafetensorsFile::find(std::string_view name) const {
+  const auto found =
+      std::find_if(tensors_.begin(), tensors_.end(), [&](const FileTensor& tensor) { return tensor.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const FileTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<const FileTensor*> order;
+  for (const FileTensor& tensor : tensors) order.push_back(&tensor);
+  const auto element_bytes = [](const FileTensor* tensor) {
+    const auto dtype = dtype_of_safetensors(tensor->dtype);
+    return dtype ? size_of(*dtype) : 0;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const FileTensor* a, const FileTensor* b) { return element_bytes(a) > element_bytes(b); });
+
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::size_t end = 0;
+  for (const FileTensor* tensor : order) {
+    if (header.contains(tensor->name)) refuse(path, fmt::format("tensor '{}' is to be written twice", tensor->name));
+    const std::size_t begin = end;
+    end += tensor->data.size();
+    header[tensor->name] = {{"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {begin, end}}};
+  }
+  std::string text = header.dump();
+  constexpr std::size_t kAlignment = 8;  // of the largest element
+  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  const std::uint64_t length = text.size();
+
+  const std::filesystem::path partial = path.string() + fmt::format(".{}.partial", getpid());
+  std::ofstream stream(partial, std::ios::binary | std::ios::trunc);
+  stream.write(reinterpret_cast<const char*>(&length), sizeof length);
+  stream << text;
+  for (const FileTensor* tensor : order)
+    stream.write(reinterpret_cast<const char*>(tensor->data.data()), static_cast<std::streamsize>(tensor->data.size()));
+  stream.close();
+  std::string why = stream ? "" : "folder missing or not writable, or disk full";
+  std::error_code error;
+  if (why.empty()) {
+    try {
+      const SafetensorsFile written(partial);  // what was asked for was a file that can be read
+    } catch (const SafetensorsError& problem) {
+      why = problem.what();
+    }
+  }
+  if (why.empty()) {
+    std::filesystem::rename(partial, path, error);
+    if (!error) return;
+    why = error.message();
+  }
+  std::filesystem::remove(partial, error);
+  refuse(path, "cannot be written: " + why);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,112 @@
+#include "bench/tensors/user_tensors.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "bench/tensors/problem_inference.h"
+
+namespace noisefloor {
+namespace {
+
+std::vector<TensorSpec> input_specs(const Op& op, const AnyProblem& problem, DType dtype) {
+  std::vector<TensorSpec> specs = op.tensors(problem, dtype);
+  std::erase_if(specs, [](const TensorSpec& spec) { return spec.role == Role::out; });
+  return specs;
+}
+
+// The tensors whose element type is not the one that the op takes in `dtype`.
+std::vector<std::string> wrong_types(const Op& op, const AnyProblem& problem, DType dtype,
+                                     const SafetensorsFile& file) {
+  std::vector<std::string> wrong;
+  for (const TensorSpec& spec : input_specs(op, problem, dtype)) {
+    const FileTensor* tensor = file.find(spec.name);
+    if (tensor != nullptr && tensor->dtype != safetensors_name(spec.dtype))
+      wrong.push_back(fmt::format("'{}' is {}, not {}", spec.name, tensor->dtype, safetensors_name(spec.dtype)));
+  }
+  return wrong;
+}
+
+DType infer_dtype(const Op& op, const AnyProblem& problem, std::optional<DType> dtype, const SafetensorsFile& file) {
+  std::vector<std::string> reasons, fits;
+  std::optional<DType> found;
+  for (const DType candidate : op.dtypes) {
+    if (dtype && candidate != *dtype) continue;
+    const auto wrong = wrong_types(op, problem, candidate, file);
+    if (!wrong.empty()) {
+      reasons.push_back(fmt::format("{} {}: {}", op.name, to_string(candidate), fmt::join(wrong, ", ")));
+      continue;
+    }
+    if (!found) found = candidate;
+    fits.emplace_back(to_string(candidate));
+  }
+  if (fits.size() > 1) throw InvalidInput(fmt::format("the tensors fit {}; give --dtype", fmt::join(fits, ", ")));
+  if (!found) throw InvalidInput(fmt::format("no dtype fits the tensors ({})", fmt::join(reasons, "; ")));
+  return *found;
+}
+
+// The oracle says nothing about what becomes of NaN and infinity.
+void require_finite(const FileTensor& tensor, DType dtype) {
+  if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) return;
+  constexpr std::size_t kChunk = 4096;
+  std::array<std::uint32_t, kChunk> aligned;  // the file need not be
+  std::array<float, kChunk> values;
+  const std::size_t size = size_of(dtype), total = tensor.data.size() / size;
+  for (std::size_t begin = 0; begin < total; begin += kChunk) {
+    const std::size_t count = std::min(kChunk, total - begin);
+    std::memcpy(aligned.data(), tensor.data.data() + begin * size, count * size);
+    load_floats(dtype, aligned.data(), 0, static_cast<std::int64_t>(count), values.data());
+    for (std::size_t i = 0; i < count; ++i)
+      if (!std::isfinite(values[i]))
+        throw InvalidInput(fmt::format("tensor '{}': element {} is {}; every input must be finite", tensor.name,
+                                       begin + i, values[i]));
+  }
+}
+
+UserTensors bind(const Op& op, const SafetensorsFile& file, const std::vector<KeyValue>& fields,
+                 std::optional<DType> dtype, const std::vector<std::string>& random) {
+  KnownShapes shapes;
+  for (const FileTensor& tensor : file.tensors()) shapes[tensor.name] = tensor.shape;
+  for (const std::string& name : random)
+    if (!shapes.emplace(name, std::nullopt).second)
+      throw InvalidInput(fmt::format("tensor '{}' is in the file, and in --random too", name));
+  UserTensors user;
+  user.problem = infer_problem(op, fields, shapes);
+  user.dtype = infer_dtype(op, user.problem, dtype, file);
+  for (const TensorSpec& spec : input_specs(op, user.problem, user.dtype)) {
+    const FileTensor* tensor = file.find(spec.name);
+    if (tensor == nullptr) continue;
+    require_finite(*tensor, spec.dtype);
+    user.given[spec.name] = tensor->data;
+  }
+  return user;
+}
+
+}  // namespace
+
+UserTensors bind_user_tensors(const Op& op, const SafetensorsFile& file, const std::string& file_name,
+                              const std::vector<KeyValue>& fields, std::optional<DType> dtype,
+                              const std::vector<std::string>& random) {
+  try {
+    return bind(op, file, fields, dtype, random);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{}: {}", file_name, error.what()));
+  }
+}
+
+std::vector<FileTensor> download_outputs(Fixture& fixture, std::vector<std::vector<std::byte>>& bytes) {
+  std::vector<FileTensor> tensors;
+  bytes.clear();
+  for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
+    const TensorSpec& spec = fixture.specs()[i];
+    if (spec.role == Role::in) continue;
+    std::vector<std::byte>& data = bytes.emplace_back(spec.bytes());
+    fixture.platform().download(data.data(), fixture.pointers()[i], data.size());
+    tensors.push_back({spec.name, safetensors_name(spec.dtype), spec.shape, data});
+  }
+  return tensors;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,30 @@
+// A user's own tensors as the inputs of an op: which problem they are, and whether they can be it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/measure/fixture.h"
+#include "bench/tensors/safetensors.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor {
+
+struct UserTensors {
+  AnyProblem problem;
+  DType dtype = DType::bf16;
+  GivenTensors given;  // in the file's memory
+};
+
+// Finds problem and dtype of the file's tensors, which must be the op's inputs, all of them and no others; those named
+// in `random` are left to the harness. `fields` and `dtype` are what the user said of them. Throws InvalidInput naming
+// the file, the tensors and what is wrong: another shape or dtype, missing, too many, a value that is not finite.
+UserTensors bind_user_tensors(const Op& op, const SafetensorsFile& file, const std::string& file_name,
+                              const std::vector<KeyValue>& fields, std::optional<DType> dtype,
+                              const std::vector<std::string>& random);
+
+// The outputs of a fixture as they are now, as tensors to be written; `bytes` holds what they point to.
+std::vector<FileTensor> download_outputs(Fixture& fixture, std::vector<std::vector<std::byte>>& bytes);
+
+}  // namespace noisefloor

@@ -1,0 +1,36 @@
+// Shared libraries opened at run time, so that the program starts where a vendor's library is absent.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace noisefloor {
+
+// The vendor's library is not in this build, not on this machine, or too old. Such a row's status is `not_built`.
+class LibraryMissing : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class DynamicLibrary {
+ public:
+  // Opens `name` where the loader finds it (run path, LD_LIBRARY_PATH, system), else in `directory`. It stays open for
+  // the life of the process. Throws LibraryMissing with the loader's words.
+  DynamicLibrary(const char* name, const char* directory);
+
+  // Throws LibraryMissing when the library is too old to have it.
+  template <class Function>
+  void load(const char* symbol, Function*& function) const {
+    function = reinterpret_cast<Function*>(find(symbol));
+  }
+
+  void* handle() const { return handle_; }  // as dlopen gave it
+
+ private:
+  void* find(const char* symbol) const;
+
+  std::string name_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace noisefloor

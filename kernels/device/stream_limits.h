@@ -1,0 +1,23 @@
+// What the streaming kernels of kernels/device/stream.cuh can take; host code, for can_run.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/dtype.h"
+#include "kernels/core/variant.h"
+
+namespace noisefloor {
+
+// Below 2^31, with room for the grid to round up.
+inline constexpr std::int64_t kMaxStreamVectors = (std::int64_t{1} << 31) - (1 << 16);
+
+// Whether `rows` rows of `elements` each can be taken in vectors of 16 bytes that do not cross rows.
+inline Support streams(std::int64_t rows, std::int64_t elements, DType dtype) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  if (elements * size % 16 != 0) return unsupported("needs rows that are a multiple of 16 bytes long");
+  if (rows * (elements * size / 16) > kMaxStreamVectors)
+    return unsupported("needs fewer than 2^31 vectors of 16 bytes");
+  return supported();
+}
+
+}  // namespace noisefloor

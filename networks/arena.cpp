@@ -1,0 +1,59 @@
+#include "networks/arena.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+Placement place(const std::vector<Lifetime>& lifetimes) {
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+
+  Placement placement;
+  placement.offsets.assign(lifetimes.size(), 0);
+  std::vector<std::size_t> placed;  // by offset
+  for (const std::size_t index : order) {
+    const Lifetime& life = lifetimes[index];
+    if (life.bytes == 0) continue;
+    std::size_t offset = 0;
+    for (const std::size_t other : placed) {
+      const Lifetime& neighbour = lifetimes[other];
+      if (neighbour.last < life.first || life.last < neighbour.first) continue;
+      if (offset + aligned(life.bytes) <= placement.offsets[other]) break;  // fits in the gap before it
+      offset = std::max(offset, placement.offsets[other] + aligned(neighbour.bytes));
+    }
+    placement.offsets[index] = offset;
+    placement.bytes = std::max(placement.bytes, offset + aligned(life.bytes));
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), index,
+                         [&](std::size_t a, std::size_t b) { return placement.offsets[a] < placement.offsets[b]; }),
+        index);
+  }
+  return placement;
+}
+
+std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept) {
+  std::vector<Lifetime> lifetimes(graph.values().size());
+  for (std::size_t step = 0; step < graph.nodes().size(); ++step) {
+    for (const ValueId id : graph.nodes()[step].values) {
+      if (graph[id].kind != Value::Kind::activation) continue;
+      if (lifetimes[id].bytes == 0) lifetimes[id] = {graph[id].bytes(), step, step};
+      lifetimes[id].last = step;
+    }
+  }
+  for (const ValueId id : kept) lifetimes[id].last = graph.nodes().size();
+  return lifetimes;
+}
+
+}  // namespace noisefloor::pipeline

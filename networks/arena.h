@@ -1,0 +1,29 @@
+// Places values of limited lifetime in one block of memory, so that those alive together do not overlap.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "networks/graph.h"
+
+namespace noisefloor::pipeline {
+
+// Bytes needed from step `first` (that writes it) to step `last` (that reads it last), both included.
+struct Lifetime {
+  std::size_t bytes = 0;
+  std::size_t first = 0, last = 0;
+};
+
+struct Placement {
+  std::vector<std::size_t> offsets;  // of each lifetime; multiples of 256, as launchers ask of every pointer
+  std::size_t bytes = 0;             // of the whole block
+};
+
+// Largest first, each at the lowest place that is free for its whole life: within a quarter of the largest sum alive at
+// once for our networks.
+Placement place(const std::vector<Lifetime>& lifetimes);
+
+// The lifetimes of a graph's activations, by value; values of other kinds get no bytes. `kept` live to the end.
+std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept);
+
+}  // namespace noisefloor::pipeline

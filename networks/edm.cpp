@@ -1,0 +1,168 @@
+// The DDPM++ U-Net as Karras et al. use it, "Elucidating the Design Space of Diffusion-Based Generative Models"
+// (NeurIPS 2022), with their preconditioning around it, as NVlabs' EDM builds it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "networks/layers.h"
+#include "networks/network.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+struct Configuration {
+  const char* name;
+  std::int64_t size, image_channels, channels;
+  std::vector<std::int64_t> multipliers;
+  int blocks;
+  std::int64_t attention_size;  // the height at which attention (one head) stands
+  std::int64_t classes;
+  double sigma_data;
+};
+
+// The sum of two branches of equal variance keeps that variance.
+const double kSkipScale = std::sqrt(0.5);
+
+enum class Resample { none, up, down };
+
+class Builder {
+ public:
+  Builder(Network& network, std::int64_t n, DType dtype) : layers_(network.graph, n, dtype) {}
+
+  void embed(const Configuration& c, const Network& network, ValueId c_noise) {
+    const std::int64_t n = layers_.batch(), width = 4 * c.channels;
+    ValueId embedding = layers_.graph()
+                            .add("map_noise", "timestep_embedding",
+                                 fmt::format("batch={},channels={},order=sin_cos,endpoint=1", n, c.channels),
+                                 layers_.dtype(), {{"t", c_noise}})
+                            .at(0);
+    if (network.classes > 0)
+      embedding = layers_.linear("model.map_label", network.labels, n, c.classes, c.channels,
+                                 {.scale = std::sqrt(static_cast<double>(c.classes)), .residual = embedding});
+    embedding = layers_.linear("model.map_layer0", embedding, n, c.channels, width, {.act = "silu"});
+    embedding_ = layers_.linear("model.map_layer1", embedding, n, width, width, {.act = "silu"});
+    embedding_width_ = width;
+  }
+
+  Image norm(const std::string& name, const Image& x, bool silu) {
+    return layers_.norm(
+        name, x, {.groups = static_cast<int>(std::min<std::int64_t>(32, x.channels / 4)), .eps = 1e-6, .silu = silu});
+  }
+
+  Image block(const std::string& name, const Image& x, std::int64_t cout, Resample resample = Resample::none,
+              bool attention = false) {
+    Image h = norm(name + ".norm0", x, true);
+    Image skip = x;
+    if (resample == Resample::down) {
+      h = layers_.downsample(name + ".conv0.down", h);
+      skip = layers_.downsample(name + ".skip.down", x);
+    } else if (resample == Resample::up) {
+      skip = layers_.upsample(name + ".skip.up", x);
+    }
+    const ValueId shift = layers_.linear(name + ".affine", embedding_, layers_.batch(), embedding_width_, cout);
+    h = layers_.conv(name + ".conv0", h, cout, 3, {.upsample = resample == Resample::up, .image_shift = shift});
+    h = norm(name + ".norm1", h, true);
+    if (resample != Resample::none || skip.channels != cout) skip = layers_.conv(name + ".skip", skip, cout, 1);
+    h = layers_.conv(name + ".conv1", h, cout, 3, {.residual = skip.id, .gain = kSkipScale});
+    if (!attention) return h;
+    const ValueId qkv =
+        layers_.linear(name + ".qkv", norm(name + ".norm2", h, false).id, layers_.batch() * h.pixels(), cout, 3 * cout,
+                       {.layout = WeightSource::Layout::hd3_to_3hd, .file_shape_suffix = {1, 1}});
+    const Image mixed = layers_.attention(name + ".attention", qkv, h, 1);
+    return layers_.conv(name + ".proj", mixed, cout, 1, {.residual = h.id, .gain = kSkipScale});
+  }
+
+  Layers& layers() { return layers_; }
+
+ private:
+  Layers layers_;
+  ValueId embedding_ = 0;
+  std::int64_t embedding_width_ = 0;
+};
+
+Image u_net(Builder& builder, const Configuration& c, Image h) {
+  Layers& layers = builder.layers();
+  const int levels = static_cast<int>(c.multipliers.size());
+  const auto level_name = [](const char* half, std::int64_t size, const std::string& part) {
+    return fmt::format("model.{}.{}x{}_{}", half, size, size, part);
+  };
+  std::vector<Image> skips;
+  for (int level = 0; level < levels; ++level) {
+    const std::int64_t size = c.size >> level;
+    h = level == 0 ? layers.conv(level_name("enc", size, "conv"), h, c.channels, 3)
+                   : builder.block(level_name("enc", size, "down"), h, h.channels, Resample::down);
+    skips.push_back(h);
+    for (int index = 0; index < c.blocks; ++index) {
+      h = builder.block(level_name("enc", size, fmt::format("block{}", index)), h,
+                        c.multipliers[static_cast<std::size_t>(level)] * c.channels, Resample::none,
+                        size == c.attention_size);
+      skips.push_back(h);
+    }
+  }
+  for (int level = levels - 1; level >= 0; --level) {
+    const std::int64_t size = c.size >> level;
+    if (level + 1 == levels) {
+      h = builder.block(level_name("dec", size, "in0"), h, h.channels, Resample::none, true);
+      h = builder.block(level_name("dec", size, "in1"), h, h.channels);
+    } else {
+      h = builder.block(level_name("dec", size, "up"), h, h.channels, Resample::up);
+    }
+    for (int index = 0; index <= c.blocks; ++index) {
+      const std::string name = level_name("dec", size, fmt::format("block{}", index));
+      h = layers.concat(name + ".cat", h, skips.back());
+      skips.pop_back();
+      h = builder.block(name, h, c.multipliers[static_cast<std::size_t>(level)] * c.channels, Resample::none,
+                        index == c.blocks && size == c.attention_size);
+    }
+  }
+  h = builder.norm(level_name("dec", c.size, "aux_norm"), h, true);
+  return layers.conv(level_name("dec", c.size, "aux_conv"), h, c.image_channels, 3);
+}
+
+Network build(const Configuration& c, const BuildOptions& options) {
+  Network network;
+  network.name = c.name;
+  network.form = Network::Form::denoiser;
+  network.batch = options.batch;
+  network.size = c.size;
+  network.channels = network.out_channels = c.image_channels;
+  network.classes = options.conditional ? c.classes : 0;
+  const std::int64_t n = options.guided ? 2 * options.batch : options.batch;
+  Graph& graph = network.graph;
+  network.x = graph.input("x", {options.batch, c.size, c.size, c.image_channels}, DType::fp32);
+  network.sigma = graph.input("sigma", {n}, DType::fp32);
+  if (options.conditional) network.labels = graph.input("labels", {n, c.classes}, options.dtype);
+
+  const ValueId x = options.guided ? twice(graph, network.x) : network.x;
+  const auto precondition = [&](const char* side) {
+    return fmt::format("side={},batch={},elements={},sigma_data={}", side, n, c.size * c.size * c.image_channels,
+                       c.sigma_data);
+  };
+  const auto scaled = graph.add("precondition.input", "edm_precondition", precondition("input"), DType::fp32,
+                                {{"x", x}, {"sigma", *network.sigma}});
+  Builder builder(network, n, options.dtype);
+  builder.embed(c, network, scaled.at(1));
+  const Image inner = u_net(
+      builder, c, {builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype), c.size, c.image_channels});
+  const ValueId f = builder.layers().cast("output", inner.id, options.dtype, DType::fp32);
+  network.output = graph
+                       .add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
+                            {{"x", x}, {"f", f}, {"sigma", *network.sigma}})
+                       .at(0);
+  return network;
+}
+
+}  // namespace
+
+Network build_edm_cifar(const BuildOptions& options) {
+  return build({"edm-cifar", 32, 3, 128, {2, 2, 2}, 4, 16, 10, 0.5}, options);
+}
+
+Network build_digits(const BuildOptions& options) {
+  return build({"digits", 8, 1, 64, {1, 1}, 1, 4, 10, 0.75}, options);
+}
+
+}  // namespace noisefloor::pipeline

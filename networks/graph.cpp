@@ -1,0 +1,95 @@
+#include "networks/graph.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace noisefloor::pipeline {
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+std::int64_t Value::elements() const {
+  return product(shape);
+}
+
+ValueId Graph::input(std::string name, std::vector<std::int64_t> shape, DType dtype) {
+  values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::input, {}});
+  return values_.size() - 1;
+}
+
+ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype) {
+  const std::int64_t rows = source.rows == 0 ? source.file.at(0) : source.rows;
+  if (product(shape) * source.file.at(0) != product(source.file) * rows)
+    throw std::logic_error(
+        fmt::format("weight {}: [{}] of [{}]", source.name, fmt::join(shape, ", "), fmt::join(source.file, ", ")));
+  const std::string key = fmt::format("{}|{}|{}|{}|{}", source.name, static_cast<int>(source.layout), source.first_row,
+                                      source.rows, to_string(dtype));
+  const auto [place, added] = weights_.emplace(key, values_.size());
+  if (added) {
+    std::string name = source.name;
+    values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::weight, std::move(source)});
+  }
+  return place->second;
+}
+
+std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, const std::string& text, DType dtype,
+                                const std::map<std::string, ValueId>& inputs) {
+  const Op* op = find_op(op_name);
+  if (op == nullptr) throw std::logic_error(fmt::format("node {}: there is no op {}", name, op_name));
+  Node node{std::move(name), op, {}, {}, dtype, {}};
+  try {
+    node.problem = op->parse(text);
+  } catch (const InvalidInput& error) {  // a batch beyond what the op takes
+    throw InvalidInput(fmt::format("node {}: {} {}: {}", node.name, op_name, text, error.what()));
+  }
+  node.text = op->print(node.problem);
+  std::vector<ValueId> outputs;
+  std::size_t used = 0;
+  for (const TensorSpec& spec : op->tensors(node.problem, dtype)) {
+    const auto bound = inputs.find(spec.name);
+    if (spec.role == Role::out) {
+      values_.push_back({node.name + "." + spec.name, spec.shape, spec.dtype, Value::Kind::activation, {}});
+      node.values.push_back(values_.size() - 1);
+      outputs.push_back(values_.size() - 1);
+      continue;
+    }
+    if (bound == inputs.end())
+      throw std::logic_error(fmt::format("node {}: {} {} needs a tensor {}", node.name, op_name, node.text, spec.name));
+    const Value& value = values_.at(bound->second);
+    if (value.elements() != spec.elements() || value.dtype != spec.dtype)
+      throw std::logic_error(fmt::format("node {}: {} {} takes {} {} [{}], not {} {} [{}]", node.name, op_name,
+                                         node.text, spec.name, to_string(spec.dtype), fmt::join(spec.shape, ", "),
+                                         value.name, to_string(value.dtype), fmt::join(value.shape, ", ")));
+    node.values.push_back(bound->second);
+    ++used;
+  }
+  if (used != inputs.size())
+    throw std::logic_error(
+        fmt::format("node {}: {} {} has no tensor for one of its bindings", node.name, op_name, node.text));
+  nodes_.push_back(std::move(node));
+  return outputs;
+}
+
+std::vector<CountedProblem> count_problems(const Graph& graph) {
+  std::vector<CountedProblem> counted;
+  for (const Node& node : graph.nodes()) {
+    const auto known = std::find_if(counted.begin(), counted.end(), [&](const CountedProblem& entry) {
+      return entry.op == node.op && entry.text == node.text && entry.dtype == node.dtype;
+    });
+    if (known != counted.end())
+      ++known->count;
+    else
+      counted.push_back({node.op, node.text, node.dtype, 1});
+  }
+  return counted;
+}
+
+}  // namespace noisefloor::pipeline

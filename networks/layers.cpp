@@ -1,0 +1,116 @@
+#include "networks/layers.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace noisefloor::pipeline {
+
+using Bindings = std::map<std::string, ValueId>;
+
+Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options) {
+  std::string problem = fmt::format("n={},h={},w={},cin={},cout={},kernel={},pad={},gain={}", batch_, x.size, x.size,
+                                    x.channels, cout, kernel, kernel / 2, options.gain);
+  Bindings inputs{{"x", x.id}};
+  const std::int64_t file_cout = options.file_cout == 0 ? cout : options.file_cout;
+  inputs["w"] =
+      graph_->weight({name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, 0, cout},
+                     {cout, kernel, kernel, x.channels}, dtype_);
+  inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, 0, cout}, {cout}, dtype_);
+  if (options.upsample) problem += ",upsample=1";
+  if (options.image_shift) {
+    problem += ",image_shift=1";
+    inputs["image_shift"] = *options.image_shift;
+  }
+  if (options.residual) {
+    problem += ",residual=1";
+    inputs["residual"] = *options.residual;
+  }
+  const auto outputs = graph_->add(name, "conv2d", problem, dtype_, inputs);
+  return {outputs.at(0), options.upsample ? 2 * x.size : x.size, cout};
+}
+
+Image Layers::norm(const std::string& name, const Image& x, const NormOptions& options) {
+  const char* fusion = options.scale_shift ? "silu+ss" : options.silu ? "silu" : "none";
+  Bindings inputs{{"x", x.id}};
+  inputs["gamma"] = graph_->weight({name + ".weight", {x.channels}}, {x.channels}, dtype_);
+  inputs["beta"] = graph_->weight({name + ".bias", {x.channels}}, {x.channels}, dtype_);
+  if (options.scale_shift) inputs["scale_shift"] = *options.scale_shift;
+  const auto outputs =
+      graph_->add(name, "groupnorm",
+                  fmt::format("n={},hw={},channels={},groups={},fusion={},eps={},packed={}", batch_, x.pixels(),
+                              x.channels, options.groups, fusion, options.eps, options.scale_shift ? 1 : 0),
+                  dtype_, inputs);
+  return {outputs.at(0), x.size, x.channels};
+}
+
+ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,
+                       const LinearOptions& options) {
+  const bool transposed = options.layout == WeightSource::Layout::transposed;
+  std::vector<std::int64_t> file = transposed ? std::vector<std::int64_t>{k, n} : std::vector<std::int64_t>{n, k};
+  file.insert(file.end(), options.file_shape_suffix.begin(), options.file_shape_suffix.end());
+  Bindings inputs{{"a", x}};
+  inputs["b"] = graph_->weight({name + ".weight", file, options.layout}, {n, k}, dtype_);
+  if (options.bias) {
+    const auto layout =
+        options.layout == WeightSource::Layout::hd3_to_3hd ? options.layout : WeightSource::Layout::plain;
+    inputs["bias"] = graph_->weight({name + ".bias", {n}, layout}, {n}, dtype_);
+  }
+  if (options.residual) inputs["residual"] = *options.residual;
+  return graph_
+      ->add(name, "gemm",
+            fmt::format("m={},n={},k={},act={},scale={},bias={},residual={}", m, n, k, options.act, options.scale,
+                        options.bias ? 1 : 0, options.residual ? 1 : 0),
+            dtype_, inputs)
+      .at(0);
+}
+
+Image Layers::attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads) {
+  const auto outputs = graph_->add(name, "attention",
+                                   fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},layout=packed_3hd", batch_,
+                                               heads, like.pixels(), like.pixels(), like.channels / heads),
+                                   dtype_, {{"qkv", qkv}});
+  return {outputs.at(0), like.size, like.channels};
+}
+
+Image Layers::upsample(const std::string& name, const Image& x) {
+  const auto outputs = graph_->add(
+      name, "resample", fmt::format("op=nearest_up2,n={},h={},w={},channels={}", batch_, x.size, x.size, x.channels),
+      dtype_, {{"x", x.id}});
+  return {outputs.at(0), 2 * x.size, x.channels};
+}
+
+Image Layers::downsample(const std::string& name, const Image& x) {
+  const auto outputs = graph_->add(
+      name, "resample", fmt::format("op=average_down2,n={},h={},w={},channels={}", batch_, x.size, x.size, x.channels),
+      dtype_, {{"x", x.id}});
+  return {outputs.at(0), x.size / 2, x.channels};
+}
+
+Image Layers::concat(const std::string& name, const Image& x, const Image& skip) {
+  const auto outputs = graph_->add(name, "resample",
+                                   fmt::format("op=concat,n={},h={},w={},channels={},skip_channels={}", batch_, x.size,
+                                               x.size, x.channels, skip.channels),
+                                   dtype_, {{"x", x.id}, {"skip", skip.id}});
+  return {outputs.at(0), x.size, x.channels + skip.channels};
+}
+
+ValueId twice(Graph& graph, ValueId x) {
+  const std::int64_t elements = graph[x].elements();  // of a single pixel, concatenated with itself
+  return graph
+      .add("twice", "resample", fmt::format("op=concat,n=1,h=1,w=1,channels={},skip_channels={}", elements, elements),
+           graph[x].dtype, {{"x", x}, {"skip", x}})
+      .at(0);
+}
+
+ValueId Layers::cast(const std::string& name, ValueId x, DType from, DType to) {
+  if (from == to) return x;
+  const Value& value = (*graph_)[x];
+  const std::int64_t inner = value.elements() / batch_;
+  return graph_
+      ->add(name, "elementwise", fmt::format("op=cast,n={},hw={},channels=1,to={}", batch_, inner, to_string(to)), from,
+            {{"x", x}})
+      .at(0);
+}
+
+}  // namespace noisefloor::pipeline

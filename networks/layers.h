@@ -1,0 +1,73 @@
+// The layers that U-Nets are built of, each a node or two of a graph, with weights by their names in the checkpoint.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "networks/graph.h"
+
+namespace noisefloor::pipeline {
+
+// An activation [n, size, size, channels].
+struct Image {
+  ValueId id = 0;
+  std::int64_t size = 0, channels = 0;
+  std::int64_t pixels() const { return size * size; }
+};
+
+struct ConvOptions {
+  bool upsample = false;                    // nearest x2 before it
+  std::optional<ValueId> image_shift = {};  // [n, cout]
+  std::optional<ValueId> residual = {};     // as the output
+  double gain = 1;                          // of everything, residual included
+  std::int64_t file_cout = 0;               // of the checkpoint, where only its first channels are wanted
+};
+
+struct NormOptions {
+  int groups = 32;
+  double eps = 1e-5;
+  bool silu = true;
+  std::optional<ValueId> scale_shift = {};  // [n, 2 channels], scale first
+};
+
+struct LinearOptions {
+  const char* act = "none";
+  double scale = 1;
+  bool bias = true;
+  std::optional<ValueId> residual = {};
+  WeightSource::Layout layout = WeightSource::Layout::plain;
+  std::vector<std::int64_t> file_shape_suffix =
+      {};  // behind [n, k]: {1} or {1, 1} where the checkpoint has a convolution
+};
+
+// x, and x once more behind it: the two halves of classifier-free guidance.
+ValueId twice(Graph& graph, ValueId x);
+
+class Layers {
+ public:
+  Layers(Graph& graph, std::int64_t batch, DType dtype) : graph_(&graph), batch_(batch), dtype_(dtype) {}
+
+  // `name` is the module's: name.weight [cout, cin, kernel, kernel], name.bias [cout].
+  Image conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options = {});
+  Image norm(const std::string& name, const Image& x, const NormOptions& options);
+  // Rows of `x` [m, k] times name.weight [n, k].
+  ValueId linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,
+                 const LinearOptions& options = {});
+  // From a projection [n, pixels, 3, heads, dim] to [n, pixels, heads, dim].
+  Image attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads);
+  Image upsample(const std::string& name, const Image& x);
+  Image downsample(const std::string& name, const Image& x);
+  Image concat(const std::string& name, const Image& x, const Image& skip);
+  ValueId cast(const std::string& name, ValueId x, DType from, DType to);  // x itself where nothing is to be done
+
+  std::int64_t batch() const { return batch_; }
+  DType dtype() const { return dtype_; }
+  Graph& graph() { return *graph_; }
+
+ private:
+  Graph* graph_;
+  std::int64_t batch_;
+  DType dtype_;
+};
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,150 @@
+// env.json of a run folder, read as it is parsed: a tree of a hostile file would take many times its size.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "reports/run/run_files.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kMaxArguments = 1024;  // of one command line
+
+class Reader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  RunEnvironment environment;
+
+  bool key(string_t& name) override {
+    if (depth_ == 1) field_ = std::move(name);
+    return true;
+  }
+  bool start_object(std::size_t) override {
+    if (depth_ > 0) refuse_if_known();
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    constexpr int kLineDepth = 2;
+    if (depth_ == 0 || !is_command_lines() || depth_ > kLineDepth) refuse_if_known();
+    if (is_command_lines() && depth_ == 1) environment.command_lines.clear();
+    if (is_command_lines() && depth_ == kLineDepth) {
+      if (environment.command_lines.size() == kMaxCommandLines)
+        throw std::runtime_error(fmt::format("field 'command_lines' has over {} lines", kMaxCommandLines));
+      environment.command_lines.emplace_back();
+    }
+    ++depth_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool string(string_t& text) override {
+    constexpr int kArgumentDepth = 3;
+    if (std::string* const member = depth_ == 1 ? text_field() : nullptr) {
+      *member = std::move(text);
+      seen_device_ = seen_device_ || field_ == "device";
+      seen_commit_ = seen_commit_ || field_ == "commit";
+    } else if (is_command_lines() && depth_ == kArgumentDepth) {
+      auto& line = environment.command_lines.back();
+      if (line.size() == kMaxArguments)
+        throw std::runtime_error(fmt::format("field 'command_lines' has over {} texts in a line", kMaxArguments));
+      line.push_back(std::move(text));
+    } else {
+      refuse_if_known();
+    }
+    return true;
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (depth_ != 1 || field_ != "schema" || value == 0) return other();
+    if (value > static_cast<number_unsigned_t>(kRunSchema))
+      throw std::runtime_error(
+          fmt::format("schema {} is newer than this program, which knows 1 to {}", value, kRunSchema));
+    environment.schema = static_cast<int>(value);
+    return true;
+  }
+  bool number_integer(number_integer_t) override { return other(); }
+  bool number_float(number_float_t, const string_t&) override { return other(); }
+  bool null() override { return other(); }
+  bool boolean(bool) override { return other(); }
+  bool binary(binary_t&) override { return other(); }
+  bool parse_error(std::size_t place, const std::string&, const nlohmann::json::exception&) override {
+    error_place = place;
+    return false;
+  }
+
+  void require_all() const {
+    if (!seen_device_) throw std::runtime_error("field 'device' is missing");
+    if (!seen_commit_) throw std::runtime_error("field 'commit' is missing");
+  }
+  std::size_t error_place = 0;
+
+ private:
+  bool is_command_lines() const { return field_ == "command_lines"; }
+  bool other() {
+    refuse_if_known();
+    return true;
+  }
+  void refuse_if_known() {
+    if (depth_ == 0) throw std::runtime_error("is no JSON object");
+    if (is_command_lines()) throw std::runtime_error("field 'command_lines' is no list of lists of texts");
+    if (depth_ != 1) return;
+    if (field_ == "schema") throw std::runtime_error("field 'schema' is no whole number from 1");
+    if (text_field() != nullptr) throw std::runtime_error(fmt::format("field '{}' is no text", field_));
+  }
+  std::string* text_field() {
+    const std::pair<const char*, std::string*> fields[] = {
+        {"device", &environment.device},
+        {"commit", &environment.commit},
+        {"driver", &environment.driver},
+        {"cuda_toolkit", &environment.cuda_toolkit},
+        {"cuda_architectures", &environment.cuda_architectures},
+        {"compiler", &environment.compiler},
+        {"host_arch", &environment.host_arch},
+        {"build_type", &environment.build_type},
+        {"version", &environment.version},
+        {"host", &environment.host},
+        {"time_utc", &environment.time_utc},
+    };
+    for (const auto& [name, value] : fields)
+      if (field_ == name) return value;
+    return nullptr;
+  }
+
+  int depth_ = 0;
+  std::string field_;
+  bool seen_device_ = false, seen_commit_ = false;
+};
+
+}  // namespace
+
+RunEnvironment read_environment(const std::filesystem::path& file) {
+  const std::string text = read_whole_file(file);
+  const auto refuse = [&](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
+  };
+  Reader reader;
+  try {
+    if (nlohmann::json::sax_parse(text, &reader)) {
+      reader.require_all();
+      return std::move(reader.environment);
+    }
+  } catch (const std::runtime_error& error) {
+    refuse(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    refuse(error.what());
+  }
+  const auto place = std::min(reader.error_place, text.size());
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(place), '\n');
+  throw std::runtime_error(fmt::format("{}:{}: not JSON, or cut off there", file.string(), line));
+}
+
+}  // namespace noisefloor

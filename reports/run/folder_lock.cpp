@@ -1,0 +1,129 @@
+#include "reports/run/folder_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace noisefloor {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  (void)gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string read_owner(int descriptor) {
+  std::array<char, 512> text{};
+  const ssize_t count = pread(descriptor, text.data(), text.size(), 0);
+  std::string owner(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  return owner.substr(0, owner.find('\n'));
+}
+
+bool is_still(const std::filesystem::path& file, int descriptor) {
+  struct stat here {
+  }, held{};
+  return stat(file.c_str(), &here) == 0 && fstat(descriptor, &held) == 0 && here.st_ino == held.st_ino &&
+         here.st_dev == held.st_dev;
+}
+
+// The mount point of a line is escaped: a space is \040.
+std::string unescaped(const std::string& text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size()) {
+      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+bool lies_below(const std::string& path, const std::string& mount) {
+  if (mount == "/") return true;
+  return path.starts_with(mount) && (path.size() == mount.size() || path[mount.size()] == '/');
+}
+
+}  // namespace
+
+bool locks_stay_on_this_machine(const std::string& mountinfo, const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::string path = std::filesystem::weakly_canonical(folder, error).string();
+  std::size_t longest = 0;
+  bool local = false;
+  std::istringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string id, parent, device, root, mount;
+    words >> id >> parent >> device >> root >> mount;
+    mount = unescaped(mount);
+    // The latest of those with the longest mount point is the one on top.
+    if (mount.empty() || mount.size() < longest || !lies_below(path, mount)) continue;
+    longest = mount.size();
+    local = false;
+    for (std::string word; words >> word;)
+      for (const char* option : {"nolock", "local_lock=all", "local_lock=flock", "localflock"})
+        if (("," + word + ",").find("," + std::string(option) + ",") != std::string::npos) local = true;
+  }
+  return local;
+}
+
+FolderLock::FolderLock(std::filesystem::path folder, Mode mode) {
+  const auto file = folder / ".lock";
+  const bool writing = mode == Mode::writing;
+  while (true) {
+    descriptor_ = open(file.c_str(), (writing ? O_CREAT | O_RDWR : O_RDONLY) | O_CLOEXEC, 0644);
+    if (descriptor_ < 0 && !writing) return;
+    if (descriptor_ < 0)
+      throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
+    if (flock(descriptor_, (writing ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+      const int why = errno;
+      const std::string owner = read_owner(descriptor_);
+      close(descriptor_);
+      if (why == EINTR) continue;
+      if (why != EWOULDBLOCK)
+        throw std::runtime_error(fmt::format("{}: cannot be locked: {}; put the run folder on a file system with locks",
+                                             file.string(), std::strerror(why)));
+      throw std::runtime_error(fmt::format("{}: another sweep is writing there{}", folder.string(),
+                                           owner.empty() ? "" : " (" + owner + ")"));
+    }
+    if (is_still(file, descriptor_)) break;
+    close(descriptor_);  // removed between opening and locking: no longer the one that others see
+  }
+  const std::string us = "host " + host_name() + ",";
+  const std::string owner = read_owner(descriptor_);
+  if (!owner.empty() && !owner.starts_with(us)) {
+    std::ifstream mounts("/proc/self/mountinfo");
+    const std::string text((std::istreambuf_iterator<char>(mounts)), std::istreambuf_iterator<char>());
+    if (locks_stay_on_this_machine(text, folder)) {
+      close(descriptor_);
+      throw std::runtime_error(
+          fmt::format("{}: {} was writing there, and locks of this mount do not reach other machines; when that sweep "
+                      "has ended, remove {}",
+                      folder.string(), owner, file.string()));
+    }
+  }
+  if (!writing) return;
+  const std::string text = fmt::format("{} process {}\n", us, getpid());
+  names_us_ = ftruncate(descriptor_, 0) == 0 &&
+              pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  // A full disk: the lock holds without the name, and writing rows says what is wrong.
+}
+
+FolderLock::~FolderLock() {
+  if (names_us_) (void)!ftruncate(descriptor_, 0);
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+}  // namespace noisefloor

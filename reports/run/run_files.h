@@ -1,0 +1,53 @@
+// A run folder as its readers meet it: env.json, the rows of sweep.csv and the raw samples of samples.jsonl, checked.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "reports/run/sweep_csv.h"
+
+namespace noisefloor {
+
+// env.json's `schema`. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
+inline constexpr int kRunSchema = 2;
+
+// A folder may be gone on with more often: the latest are kept.
+inline constexpr std::size_t kMaxCommandLines = 1000;
+
+struct RunEnvironment {
+  int schema = 1;
+  std::string device, commit;  // always there
+  std::string driver, cuda_toolkit, cuda_architectures, compiler, host_arch, build_type, version, host, time_utc;
+  std::vector<std::vector<std::string>> command_lines;
+};
+
+// The raw samples of one row, in the order in which they were taken.
+struct RowSamples {
+  std::size_t line = 0;                   // of samples.jsonl, from 1
+  std::vector<double> cold_us, warm_us;   // each above 0
+  std::vector<std::size_t> cold_batches;  // samples per batch; their sum is cold_us.size(); empty in schema 1
+  std::vector<double> cold_mhz;           // SM clock behind each batch; NaN where it could not be read; empty: no clock
+};
+
+struct RunFiles {
+  std::filesystem::path folder;
+  RunEnvironment environment;
+  std::vector<SweepRow> rows;                 // no two of one key
+  std::map<std::string, RowSamples> samples;  // by SweepRow::key(); also rows that are not ok may have some
+
+  // Throws std::runtime_error naming file and row where there are none.
+  const RowSamples& samples_of(const SweepRow& row) const;
+};
+
+// Each throws std::runtime_error naming file, line and field for what is missing, cut off, of a newer schema, twice
+// there, or no time (NaN, 0, negative, infinite).
+RunEnvironment read_environment(const std::filesystem::path& file);
+std::map<std::string, RowSamples> read_samples(const std::filesystem::path& file);
+// Throws std::runtime_error naming the file.
+std::string read_whole_file(const std::filesystem::path& file);
+// All of a folder. Samples without a row (of a case that a killed sweep was about to write) are left out.
+RunFiles read_run(const std::filesystem::path& folder);
+
+}  // namespace noisefloor

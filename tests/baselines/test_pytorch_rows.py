@@ -1,0 +1,559 @@
+"""baselines/pytorch without a GPU: problems, run folders, the stopping rule, and, where PyTorch is there, the ops on the CPU.
+
+Run from the root of the repository: python3 -m unittest tests/baselines/test_pytorch_rows.py
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import math
+import os
+import re
+import tempfile
+import unittest
+from unittest import mock
+
+from baselines.pytorch import cli, clocks, stopping
+from baselines.pytorch.errors import CannotRun, Unsupported
+from baselines.pytorch.problems import in_networks, parse_problem, parse_problems
+from baselines.pytorch.rows import COLUMNS, RunFolder
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+TOLERANCE = {"bf16": 2.0**-8 + 1e-5, "fp16": 2.0**-11 + 1e-5, "fp32": 2.0**-24 + 1e-5}
+# A row of ordinary size, in the order of kernels/sampler_step/coefficients.h: model_x model model_cond limit | x x0 history noise |
+# previous history_x history_x0 unused.
+COEFFICIENTS = [1.1, -0.6, -0.4, None, 0.7, 0.4, -0.2, 0.3, 0.25, 0.8, -0.5, 0]
+
+
+def coefficient_table(row, step=10, steps=50):
+    """NaN in every other step's row: only the problem's own may be read."""
+    return [*[math.nan] * 12 * step, *row, *[math.nan] * 12 * (steps - step - 1)]
+
+
+def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fields):
+    base = {
+        "gemm": {"m": 3, "n": 4, "k": 5, "act": "none", "scale": 1, "bias": 1, "residual": 0},
+        "attention": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8, "layout": "separate", "scale": 0, "lse": 0},
+        "temporal_attention": {"batch": 2, "frames": 5, "hw": 3, "heads": 2, "dim": 8, "layout": "separate", "scale": 0},
+        "conv2d": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10, "kernel": 3, "stride": 1, "pad": 1, "upsample": 0, "act": "none", "bias": 1,
+                   "affine": 0, "image_shift": 0, "residual": 0, "gain": 1, "stats": 0},
+        "conv_transpose2d": {"n": 2, "h": 5, "w": 3, "cin": 12, "cout": 10, "kernel": 4, "act": "none", "bias": 1},
+        "conv3d_temporal": {"batch": 2, "frames": 5, "hw": 6, "cin": 12, "cout": 10, "bias": 1, "residual": 0},
+        "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4, "fusion": "none", "eps": 1e-5, "stats": 0,
+                      "slab_stats": "none", "packed": 0},
+        "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm", "prediction": "noise", "guidance": 0, "clamp": 0, "noise": "none",
+                         "blend": 0, "steps": 50, "step": 10, "half": "first"},
+        "layernorm": {"rows": 6, "channels": 40, "images": 1, "fusion": "none", "residual": 0, "affine": 1, "eps": 1e-5},
+        "elementwise": {"op": "silu", "n": 2, "hw": 12, "channels": 8, "broadcast": 0, "scale": 1, "to": "bf16"},
+        "resample": {"op": "nearest_up2", "n": 2, "h": 4, "w": 6, "channels": 8, "skip_channels": 0},
+        "timestep_embedding": {"batch": 3, "channels": 16, "kind": "sinusoidal", "order": "cos_sin", "endpoint": 0, "max_period": 10000, "hidden": 0,
+                               "final_silu": 0},
+        "q_sample": {"batch": 2, "elements": 1000, "noise": "given", "keep": 0},
+        "edm_precondition": {"side": "input", "batch": 2, "elements": 100, "sigma_data": 0.5},
+        "network": {"name": "digits", "batch": 2},
+    }[op]
+    fields = {**base, **fields}
+    extra = 4 if "attention" in op or op == "timestep_embedding" else 1  # these ops' own tolerances foresee more than one rounding
+    costs = {name: {"flops": 2e6, "bytes": 1e6, "max_error": extra * error, "l2_error": min(extra, 2) * error}
+             for name, error in TOLERANCE.items()}
+    if op == "network":
+        for name, cost in costs.items():
+            l2 = 1e-4 if name == "fp32" else 2e-2
+            cost.update(max_error=10 * l2, l2_error=l2)
+    result = {"op": op, "problem": text, "networks": networks, "fields": fields, "dtypes": costs}
+    if op == "sampler_step":
+        row = list(COEFFICIENTS)
+        row[3] = fields["clamp"] or None
+        if fields["prediction"] == "x0":
+            row[:2] = [0, 1]
+        if fields["solver"] == "dpmpp_2m":
+            row[9:11] = [0, 1]
+        if not fields["guidance"]:
+            row[2] = 0
+        result["filled"] = {"coefficients": coefficient_table(row)}
+        result["normal"] = {"x": [0, 1.5]}
+    if op == "q_sample":
+        result["filled"] = {"levels": [0.8, 0.6, 0.3, 0.95]}
+    if op == "network":
+        result["filled"] = {"sigma": [0.7, 1.4]}
+    if op == "edm_precondition":
+        result["filled"] = {"sigma": [40.0, 0.1]}
+    if op == "timestep_embedding":  # angles small enough for fp32
+        result["normal"] = {"t": [3, 1], "freqs": [0, 1]}
+    return result
+
+
+def problem(name, /, **fields):
+    return parse_problem(json.dumps(record(name, **fields)), "test:1")
+
+
+class Problems(unittest.TestCase):
+    def test_reads_a_record(self):
+        parsed = parse_problem(json.dumps(record(act="silu", scale="0.5")), "test:1")
+        self.assertEqual(parsed.integer("m"), 3)
+        self.assertEqual(parsed.real("scale"), 0.5)
+        self.assertTrue(parsed.flag("bias"))
+        self.assertEqual(parsed.choice("act"), "silu")
+        self.assertEqual(parsed.count(), 3)
+        self.assertEqual(parsed.costs["bf16"].flops, 2e6)
+
+    def test_names_what_is_wrong(self):
+        broken = record()
+        del broken["networks"]
+        cases = {"not JSON": "{", "'networks' is missing": json.dumps(broken), "'op' is missing": "[]"}
+        for message, line in cases.items():
+            with self.assertRaisesRegex(CannotRun, f"list:7: .*{message}"):
+                parse_problem(line, "list:7")
+        with self.assertRaisesRegex(CannotRun, "list:7: 'filled' must hold"):
+            parse_problem(json.dumps({**record(), "filled": {"coefficients": ["many"]}}), "list:7")
+        with self.assertRaisesRegex(CannotRun, "no problems"):
+            parse_problems(["", "\n"], "list")
+        with self.assertRaisesRegex(CannotRun, "no field 'groups'"):
+            problem("gemm").integer("groups")
+        with self.assertRaisesRegex(CannotRun, "'m' is not a number: 'many'"):
+            problem("gemm", m="many").integer("m")
+
+    def test_reads_the_inputs(self):
+        parsed = parse_problem(json.dumps({**record(), "filled": {"table": [1, None]}, "normal": {"a": [0, 2]}}), "test:1")
+        self.assertEqual(parsed.filled, {"table": [1.0, math.inf]})
+        self.assertEqual(parsed.normal, {"a": (0.0, 2.0)})
+
+    def test_is_cut_to_networks(self):
+        problems = [problem("gemm"), problem("groupnorm", networks="other:3")]
+        self.assertEqual([(p.op, p.networks) for p in in_networks(problems, ["sd15-b2"])], [("gemm", "sd15-b2:1")])
+        self.assertEqual(in_networks(problems, ["all"]), problems)
+
+    def test_asks_the_program_for_its_problem_folder(self):
+        from baselines.pytorch.problems import ask_program
+
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "program")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\necho \"$*\" >{folder}/called\ncat <<'END'\n{json.dumps(record())}\nEND\n")
+            os.chmod(program, 0o755)
+            self.assertEqual(len(ask_program(program, ["gemm"], ["all"], "mine")), 1)
+            with open(os.path.join(folder, "called"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "list problems --format json --ops gemm --networks all --problems mine\n")
+
+
+class RunFolders(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = folder.name
+        with open(os.path.join(self.path, "env.json"), "w", encoding="utf-8") as file:
+            json.dump({"commit": "abc"}, file)
+
+    def open(self, device="a GPU"):
+        return RunFolder(self.path, device)
+
+    def row(self, **values):
+        return {"op": "gemm", "problem": "m=1,n=2,k=3", "dtype": "bf16", "variant": "torch_eager", "status": "ok", "device": "a GPU",
+                "commit": "abc", "networks": "sd15-b2:1", **values}
+
+    def content(self, name):
+        with open(os.path.join(self.path, name), encoding="utf-8") as file:
+            return file.read()
+
+    def test_appends_and_resumes(self):
+        with self.open() as folder:
+            self.assertEqual(folder.commit, "abc")
+            folder.append(self.row(time_cold_us=1.25, reason='a "b", c', max_rel_error=float("nan")), {"cold_us": [1.0], "warm_us": [2.0]})
+        lines = self.content("sweep.csv").splitlines()
+        self.assertEqual(lines[0].split(","), COLUMNS)
+        self.assertIn('"m=1,n=2,k=3"', lines[1])
+        self.assertIn('"a ""b"", c"', lines[1])
+        self.assertNotIn("nan", lines[1])
+        sample = json.loads(self.content("samples.jsonl"))
+        self.assertEqual(sample, {"op": "gemm", "dtype": "bf16", "problem": "m=1,n=2,k=3", "variant": "torch_eager", "cold_us": [1.0],
+                                  "warm_us": [2.0]})
+        with self.open() as folder:
+            self.assertEqual(folder.done, {("gemm", "m=1,n=2,k=3", "bf16", "torch_eager")})
+
+    def test_drops_a_row_whose_writer_was_killed(self):
+        with self.open() as folder:
+            folder.append(self.row())
+        whole = self.content("sweep.csv")
+        with open(os.path.join(self.path, "sweep.csv"), "a", encoding="utf-8") as file:
+            file.write("gemm,torch_comp")
+        with self.open() as folder:
+            self.assertEqual(len(folder.done), 1)
+        self.assertEqual(self.content("sweep.csv"), whole)
+
+    def test_refuses_another_versions_columns(self):
+        with open(os.path.join(self.path, "sweep.csv"), "w", encoding="utf-8") as file:
+            file.write("op,variant\n")
+        with self.assertRaisesRegex(CannotRun, "sweep.csv:1"):
+            self.open()
+
+    def test_is_written_by_one_sweep_at_a_time(self):
+        with self.open():
+            with self.assertRaisesRegex(CannotRun, rf"another sweep is writing there \(host \S+, process {os.getpid()}\)"):
+                self.open()
+        self.open().__exit__()
+
+    def test_refuses_rows_of_another_device_or_commit(self):
+        with self.open() as folder:
+            folder.append(self.row())
+        with self.assertRaisesRegex(CannotRun, "a row of device 'a GPU', this is 'another'"):
+            self.open("another")
+        with open(os.path.join(self.path, "env.json"), "w", encoding="utf-8") as file:
+            json.dump({"commit": "def"}, file)
+        with self.assertRaisesRegex(CannotRun, "a row of commit 'abc', this is 'def'"):
+            self.open()
+
+    def test_drops_samples_without_a_row(self):
+        with self.open() as folder:
+            folder.append(self.row(), {"cold_us": [1.0]})
+        whole = self.content("samples.jsonl")
+        with open(os.path.join(self.path, "samples.jsonl"), "a", encoding="utf-8") as file:
+            file.write(whole.replace("torch_eager", "torch_compile"))
+        self.open().__exit__()
+        self.assertEqual(self.content("samples.jsonl"), whole)
+
+    def test_takes_problems_and_networks_from_the_rows(self):
+        problems = [problem("gemm", text="m=1,n=2,k=3"), problem("gemm", text="m=9,n=9,k=9")]
+        with self.open() as folder:
+            self.assertEqual(folder.swept(problems), problems)
+            folder.append(self.row())
+        with self.open() as folder:
+            self.assertEqual([(p.text, p.networks) for p in folder.swept(problems)], [("m=1,n=2,k=3", "sd15-b2:1")])
+
+    def test_a_part_takes_the_problems_of_the_whole_sweep(self):
+        problems = [problem("gemm", text="m=1,n=2,k=3"), problem("gemm", text="m=9,n=9,k=9")]
+        with self.open() as folder:
+            with self.assertRaisesRegex(CannotRun, "networks.csv is missing"):
+                folder.of_networks(problems)
+            with open(os.path.join(self.path, "networks.csv"), "w", encoding="utf-8") as file:
+                file.write('network,op,problem,count\na,gemm,"m=9,n=9,k=9",2\na,conv2d,x=1,1\nb,gemm,"m=9,n=9,k=9",3\n')
+            self.assertEqual([(p.text, p.networks) for p in folder.of_networks(problems)], [("m=9,n=9,k=9", "a:2;b:3")])
+
+    def test_parts_are_written_as_the_programs(self):
+        arguments = ["sweep", "--run-dir", "x", "--shard"]
+        self.assertEqual(cli._parser().parse_args([*arguments, "2/16"]).shard, (2, 16))
+        for text in ("0/3", "4/3", "3", "a/b", "1/3/5"):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                cli._parser().parse_args([*arguments, text])
+
+    def test_refuses_an_unwritable_folder(self):
+        with self.assertRaisesRegex(CannotRun, "cannot write the run folder"):
+            RunFolder(os.path.join(self.path, "env.json", "below"), "a GPU")
+
+
+class ClockReasons(unittest.TestCase):
+    def test_are_the_harnesss(self):
+        def read(name):
+            with open(os.path.join("bench/measure", name), encoding="utf-8") as file:
+                return file.read()
+
+        bits = {name: int(bit, 16) for name, bit in re.findall(r"(kClock\w+) = (0x[0-9a-f]+)", read("nvml.h"))}
+        names = dict(re.findall(r'EventName\{(kClock\w+), "(\w+)"\}', read("nvml.cpp")))
+        self.assertEqual(clocks.REASONS, {bits[constant]: name for constant, name in names.items()})
+        throttle = re.search(r"kClockThrottle =([^;]*);", read("nvml.h")).group(1)
+        self.assertEqual(clocks.THROTTLE, sum(bits[constant] for constant in re.findall(r"kClock\w+", throttle)))
+
+    def test_text(self):
+        self.assertEqual(clocks.reasons_text(0), "none")
+        self.assertEqual(clocks.reasons_text(0x44), "sw_power_cap|hw_thermal")
+
+
+class StoppingRule(unittest.TestCase):
+    def test_interval_of_the_median(self):
+        # n = 100: 50 -+ 9.8, rounded outwards; the binomial's exact ranks are 40 and 61
+        low, high = stopping.median_interval(list(range(1, 101)))
+        self.assertEqual((low, high), (41, 61))
+        self.assertEqual(stopping.median_interval([3, 1, 2]), (1, 3))
+
+    def test_precise(self):
+        self.assertFalse(stopping.precise([1.0] * 19))
+        self.assertTrue(stopping.precise([1.0] * 20))
+        self.assertFalse(stopping.precise([1.0, 1.1] * 10))
+
+
+class CommandLine(unittest.TestCase):
+    def run_main(self, *arguments, stdin=""):
+        error = io.StringIO()
+        with contextlib.redirect_stderr(error), mock.patch("sys.stdin", io.StringIO(stdin)):
+            code = cli.main(["sweep", "--run-dir", "unused", *arguments])
+        return code, error.getvalue()
+
+    def test_unknown_names(self):
+        code, message = self.run_main("--ops", "gem")
+        self.assertEqual(code, 2)
+        self.assertIn("unknown op 'gem'; did you mean 'gemm'?", message)
+
+    def test_missing_program(self):
+        code, message = self.run_main("--noisefloor", "/nowhere/noisefloor")
+        self.assertEqual(code, 2)
+        self.assertIn("cannot run /nowhere/noisefloor", message)
+
+    def test_every_op_has_rows(self):
+        from baselines.pytorch.variants import OF_OP, VARIANTS
+
+        self.assertEqual(set(cli.OPS), set(OF_OP))
+        for variants in OF_OP.values():
+            self.assertTrue(variants and set(variants) <= set(VARIANTS))
+
+    def test_no_problem_left(self):
+        code, message = self.run_main("--networks", "sd15-b8", stdin=json.dumps(record()))
+        self.assertEqual(code, 2)
+        self.assertIn("no problem on standard input", message)
+
+
+PROBLEMS = [
+    *(("gemm", {"act": act, "scale": scale, "bias": bias, "residual": residual})
+      for act in ("none", "silu", "gelu", "gelu_tanh", "geglu") for scale, bias, residual in ((1, 1, 0), (0.5, 1, 1), (0.5, 0, 0))),
+    ("conv2d", {"stride": 2, "act": "silu"}),
+    ("conv2d", {"upsample": 1, "residual": 1, "act": "relu"}),
+    ("conv2d", {"kernel": 1, "pad": 0, "affine": 1, "image_shift": 1, "gain": 0.5, "bias": 0}),
+    ("conv_transpose2d", {"act": "silu"}),
+    ("conv_transpose2d", {"kernel": 2, "act": "relu", "bias": 0}),
+    ("conv3d_temporal", {"residual": 1}),
+    *(("groupnorm", {"fusion": fusion, "stats": stats}) for fusion in ("none", "silu", "silu+ss") for stats in (0, 1)),
+    ("groupnorm", {"fusion": "silu+ss", "packed": 1}),
+    *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
+      for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
+    ("attention", {"seq_q": 1, "seq_kv": 1}),
+    ("sampler_step", {"noise": "given", "guidance": 3, "clamp": 1, "blend": 0.25}),
+    ("sampler_step", {"solver": "edm_heun"}),
+    ("sampler_step", {"solver": "edm_heun", "half": "second", "prediction": "x0"}),
+    ("sampler_step", {"solver": "dpmpp_2m", "prediction": "v"}),
+    *(("layernorm", {"images": 3, "fusion": fusion, "residual": residual, "affine": affine})
+      for fusion in ("none", "scale_shift") for residual in (0, 1) for affine in (0, 1)),
+    *(("elementwise", {"op": op}) for op in ("silu_fma", "geglu", "relu", "silu", "nchw_to_nhwc", "nhwc_to_nchw")),
+    ("elementwise", {"op": "silu_fma", "broadcast": 1}),
+    ("elementwise", {"op": "add", "scale": 0.5**0.5}),
+    *(("resample", {"op": op, "skip_channels": skip}) for op, skip in (("nearest_up2", 0), ("average_down2", 0), ("concat", 5))),
+    *(("timestep_embedding", {"kind": kind, "order": order, "endpoint": int(kind == "sinusoidal"), "hidden": hidden, "final_silu": int(hidden > 0)})
+      for kind in ("sinusoidal", "fourier") for order in ("cos_sin", "sin_cos") for hidden in (0, 24)),
+    ("q_sample", {}),
+    *(("edm_precondition", {"side": side}) for side in ("input", "output")),
+    ("network", {}),
+]
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Ops(unittest.TestCase):
+    def outputs(self, parsed, dtype):
+        from baselines.pytorch.ops import OPS
+        from baselines.pytorch.sweep import DTYPES
+
+        op = OPS[parsed.op]
+        inputs = op.make_inputs(parsed, DTYPES[dtype], torch.device("cpu"), torch.Generator().manual_seed(1))
+        return op, inputs, op.build(parsed)(inputs)
+
+    def judge(self, parsed, dtype, outputs, op, inputs):
+        from baselines.pytorch.verify import judge
+
+        return judge(outputs, op.reference(parsed, inputs), parsed.costs[dtype], op.roundings(parsed, compiled=False)).reason
+
+    def test_every_problem_is_within_its_tolerance(self):
+        for name, fields in PROBLEMS:
+            for dtype in ("bf16", "fp32"):
+                with self.subTest(name, dtype=dtype, fields=fields):
+                    parsed = problem(name, **fields)
+                    op, inputs, outputs = self.outputs(parsed, dtype)
+                    self.assertEqual(self.judge(parsed, dtype, outputs, op, inputs), "")
+
+    def test_wrong_results_are_caught(self):
+        for name, fields in PROBLEMS:
+            for damage in ("element", "nan", "shape"):
+                with self.subTest(name, damage=damage, fields=fields):
+                    parsed = problem(name, **fields)
+                    op, inputs, outputs = self.outputs(parsed, "bf16")
+                    last = outputs[-1].clone()
+                    flat = last.view(-1) if last.is_contiguous() else last.permute(0, 2, 3, 1).reshape(-1)
+                    if damage == "element":
+                        flat[-1] += 1 + flat[-1].abs()
+                    elif damage == "nan":
+                        flat[0] = float("nan")
+                    else:
+                        last = last[:1]
+                    if damage != "shape" and not last.is_contiguous():
+                        last = flat.reshape(last.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
+                    self.assertNotEqual(self.judge(parsed, "bf16", (*outputs[:-1], last), op, inputs), "")
+
+    def test_wrong_formulas_are_caught(self):
+        """The reference is not the timed function: a function built for another problem is found out."""
+        wrong = [
+            ("gemm", {"act": "silu"}, {"act": "gelu"}),
+            ("gemm", {"act": "none", "scale": 0.5}, {"scale": 0.52}),
+            ("gemm", {"act": "gelu"}, {"act": "none"}),
+            ("conv2d", {"act": "silu"}, {"act": "relu"}),
+            ("conv2d", {"upsample": 1}, {"gain": 1.1}),
+            ("conv_transpose2d", {"act": "silu"}, {"act": "none"}),
+            ("groupnorm", {"fusion": "silu"}, {"fusion": "none"}),
+            ("groupnorm", {"groups": 4}, {"groups": 2}),
+            ("attention", {"scale": 0}, {"scale": 0.5}),
+            ("temporal_attention", {"scale": 2}, {"scale": 1}),
+            ("layernorm", {"eps": 1e-5}, {"eps": 0.3}),
+            ("elementwise", {"op": "silu"}, {"op": "relu"}),
+            ("elementwise", {"op": "add", "scale": 0.5}, {"scale": 0.52}),
+            ("timestep_embedding", {"order": "cos_sin"}, {"order": "sin_cos"}),
+            ("timestep_embedding", {"hidden": 24}, {"final_silu": 1}),
+            ("edm_precondition", {"side": "output"}, {"sigma_data": 0.6}),
+        ]
+        for name, fields, others in wrong:
+            for dtype in ("bf16", "fp32"):
+                with self.subTest(name, dtype=dtype, fields=fields):
+                    parsed = problem(name, **fields)
+                    op, inputs, _ = self.outputs(parsed, dtype)
+                    outputs = op.build(problem(name, **{**fields, **others}))(inputs)
+                    self.assertNotEqual(self.judge(parsed, dtype, outputs, op, inputs), "")
+
+    def test_a_packed_tensor_holds_scale_then_shift(self):
+        apart, packed = problem("groupnorm", fusion="silu+ss"), problem("groupnorm", fusion="silu+ss", packed=1)
+        op, inputs, outputs = self.outputs(apart, "fp32")
+        one = {**inputs, "scale_shift": torch.cat((inputs["scale"], inputs["shift"]), dim=1)}
+        del one["scale"], one["shift"]
+        self.assertEqual(op.make_inputs(packed, torch.float32, torch.device("cpu"), torch.Generator())["scale_shift"].shape,
+                         one["scale_shift"].shape)
+        self.assertTrue(torch.equal(op.build(packed)(one)[0], outputs[0]))
+        self.assertTrue(torch.equal(op.reference(packed, one)[0], op.reference(apart, inputs)[0]))
+
+    def test_a_network_has_every_weight_and_a_wrong_one_is_caught(self):
+        parsed = problem("network")
+        for dtype in ("bf16", "fp32"):
+            op, inputs, _ = self.outputs(parsed, dtype)
+            parameters = dict(inputs["network"].named_parameters())
+            self.assertTrue(all(tensor.abs().max() > 0 for tensor in parameters.values()))
+            for name in ("model.enc.8x8_block0.conv1.weight", "model.dec.4x4_in0.proj.weight", "model.dec.8x8_aux_norm.weight", "model.map_label.weight"):
+                with self.subTest(dtype=dtype, weight=name):
+                    kept = parameters[name].clone()
+                    parameters[name].mul_(1.5)
+                    self.assertIn("error", self.judge(parsed, dtype, op.build(parsed)(inputs), op, inputs))
+                    parameters[name].copy_(kept)
+
+    def test_a_network_without_levels_is_refused(self):
+        parsed = dataclasses.replace(problem("network"), filled={})
+        with self.assertRaisesRegex(Unsupported, "no noise levels"):
+            self.outputs(parsed, "bf16")
+        with self.assertRaisesRegex(Unsupported, "unknown network 'digit'"):
+            self.outputs(problem("network", name="digit"), "bf16")
+
+    def test_activations_differ_in_fp32(self):
+        parsed = problem("gemm", act="gelu", m=64, n=64)
+        op, inputs, _ = self.outputs(parsed, "fp32")
+        self.assertNotEqual(self.judge(parsed, "fp32", op.build(problem("gemm", act="gelu_tanh", m=64, n=64))(inputs), op, inputs), "")
+
+    def test_wrong_coefficients_are_caught(self):
+        for fields in (fields for name, fields in PROBLEMS if name == "sampler_step"):
+            parsed = problem("sampler_step", **fields)
+            op, inputs, _ = self.outputs(parsed, "bf16")
+            read = {0: "prediction", 1: "model", 4: "x", 5: "x0", 2: "guidance", 6: "history", 7: "noise", 8: "blend"}
+            for column, what in read.items():
+                table = list(parsed.filled["coefficients"])
+                table[10 * 12 + column] *= 1.15
+                if what in ("guidance", "blend") and not fields.get(what) or what == "noise" and "noise" not in fields:
+                    continue
+                if what == "history" and "history" not in inputs or what in ("prediction", "model") and fields.get("prediction") == "x0":
+                    continue
+                with self.subTest(coefficient=what, **fields):
+                    changed = dataclasses.replace(parsed, filled={"coefficients": table})
+                    self.assertNotEqual(self.judge(parsed, "bf16", op.build(changed)(inputs), op, inputs), "")
+
+    def test_the_sampler_is_its_papers(self):
+        """Song et al. 2021, eq. 12, without noise: x0 = (x - sigma e) / alpha, x_next = alpha' x0 + sigma' e."""
+        alpha, alpha_next = 0.8, 0.9
+        sigma, sigma_next = math.sqrt(1 - alpha**2), math.sqrt(1 - alpha_next**2)
+        row = [1 / alpha, -sigma / alpha, 0, None, sigma_next / sigma, alpha_next - sigma_next * alpha / sigma, 0, 0, 0, 0, 0, 0]
+        text = json.dumps({**record("sampler_step", solver="ddim"), "filled": {"coefficients": coefficient_table(row)}})
+        parsed = parse_problem(text, "test:1")
+        op, inputs, outputs = self.outputs(parsed, "fp32")
+        x, noise = inputs["x"].double(), inputs["model_output"].double()
+        expected = alpha_next * (x - sigma * noise) / alpha + sigma_next * noise
+        self.assertTrue(torch.allclose(op.reference(parsed, inputs)[0], expected, rtol=1e-12, atol=1e-12))
+        self.assertEqual(self.judge(parsed, "fp32", outputs, op, inputs), "")
+
+    def test_a_table_that_is_missing_is_named(self):
+        parsed = parse_problem(json.dumps({**record("sampler_step"), "filled": {}}), "test:1")
+        with self.assertRaisesRegex(Unsupported, "no coefficients"):
+            self.outputs(parsed, "bf16")
+
+    def test_few_roundings_where_fused(self):
+        from baselines.pytorch.ops import OPS
+
+        for name, fields in PROBLEMS:
+            with self.subTest(name, fields=fields):
+                parsed = problem(name, **fields)
+                self.assertLessEqual(OPS[name].roundings(parsed, compiled=True), 3 if fields.get("act") == "geglu" or name == "q_sample" else 2)
+                self.assertGreaterEqual(OPS[name].roundings(parsed, compiled=False), OPS[name].roundings(parsed, compiled=True))
+
+    def test_drawn_noise_must_be_normal(self):
+        parsed = problem("sampler_step", noise="drawn", elements=100_000)
+        op, inputs, outputs = self.outputs(parsed, "fp32")
+        self.assertIsNone(op.reference(parsed, inputs))
+        self.assertEqual(op.check(parsed, inputs, outputs), "")
+        [quiet] = op.build(problem("sampler_step", elements=100_000))(inputs)
+        noise = torch.randn(quiet.shape, generator=torch.Generator().manual_seed(2))
+        self.assertEqual(op.check(parsed, inputs, (quiet + 0.3 * noise,)), "")
+        self.assertIn("standard deviation", op.check(parsed, inputs, (quiet,)))
+        self.assertIn("standard deviation", op.check(parsed, inputs, (quiet + 0.31 * noise,)))
+        self.assertIn("mean", op.check(parsed, inputs, (outputs[0] + 0.01,)))
+        noise[0, 0] = 30
+        self.assertIn("an element of", op.check(parsed, inputs, (quiet + 0.3 * noise,)))
+        self.assertIn("2 outputs", op.check(parsed, inputs, (quiet, quiet)))
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Timing(unittest.TestCase):
+    def test_a_batch_that_began_too_early_is_discarded(self):
+        from baselines.pytorch.timing import held
+
+        began, holds, launches = iter([True, True, False]), [], []
+        first = mock.Mock(query=lambda: next(began))
+        self.assertEqual(held(holds.append, lambda: launches.append(1), [first], 0.002), 0.008)
+        self.assertEqual(holds, [0.002, 0.004, 0.008])
+        self.assertEqual(len(launches), 3)
+
+    def test_what_waits_for_the_device_is_refused(self):
+        from baselines.pytorch.timing import held
+
+        with self.assertRaisesRegex(Unsupported, "waits for the device"):
+            held(lambda seconds: None, lambda: None, [mock.Mock(query=lambda: True)], 0.002)
+
+    def collect(self, masks, retry_s):
+        from baselines.pytorch.timing import Timing as Result
+        from baselines.pytorch.timing import collect
+
+        result, answers = Result(), iter(masks)
+        batches = iter(range(1, 1000))
+        collect(lambda: [float(next(batches))] * 20, mock.Mock(read=lambda: (1980.0, next(answers))), result, 0, retry_s)
+        return result
+
+    def test_a_whole_network_is_timed_as_one_graph(self):
+        from baselines.pytorch import timing
+
+        timer = timing.Timer.__new__(timing.Timer)
+        timer.clocks = mock.Mock(read=lambda: (1980.0, 0))
+        calls, captured = [], []
+        graph = mock.Mock(replay=lambda: calls.append("replay"))
+        timer._capture = lambda function, launches: captured.append(launches) or graph
+        timer._batch = lambda launch, prepare, hold_s, launches: lambda: (launch(), [1.0] * 20)[1]
+        with mock.patch.object(torch.cuda, "synchronize"):
+            timer.time(lambda: calls.append("call"), whole=True)
+            self.assertEqual((captured, calls), ([1], ["call"] * 3 + ["replay"] * 2))
+            calls.clear()
+            timer.time(lambda: calls.append("call"))
+        self.assertEqual((captured, calls), ([1, timing.GRAPH_LAUNCHES], ["call"] * 4 + ["replay"]))
+
+    def test_throttled_batches_are_taken_again(self):
+        result = self.collect([0x40, 0x08, 0x04], retry_s=5)
+        self.assertEqual(set(result.cold_us), {3.0})
+        self.assertFalse(result.throttled())
+        self.assertEqual((result.throttle, result.clocks_mhz), (0x04, [1980.0]))
+
+    def test_a_device_that_stays_throttled_is_told(self):
+        self.assertTrue(self.collect([0x20] * 3, retry_s=0).throttled())
+
+    def test_unknown_clocks_are_unknown(self):
+        self.assertIsNone(self.collect([None], retry_s=5).throttle)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,203 @@
+// Where time goes: from records of what ran to times of launches, sums, tables and files.
+#include "bench/pipeline/breakdown.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "bench/pipeline/breakdown_run.h"
+#include "reports/run/csv.h"
+#include "reports/run/sweep_csv.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+DeviceActivity activity(const char* name, std::uint64_t start, std::uint64_t end,
+                        std::optional<std::uint64_t> tag = std::nullopt) {
+  return {name, start, end, tag};
+}
+
+// Microseconds in, nanoseconds out.
+std::vector<DeviceActivity> activities(const std::vector<std::pair<double, double>>& spans) {
+  std::vector<DeviceActivity> all;
+  for (const auto& [start, end] : spans)
+    all.push_back({"k" + std::to_string(all.size()), 1'000'000 + static_cast<std::uint64_t>(start * 1000),
+                   1'000'000 + static_cast<std::uint64_t>(end * 1000), std::nullopt});
+  return all;
+}
+
+TEST(Breakdown, KernelsBelongToTheLaunchWhoseTagTheyCarry) {
+  const std::vector<DeviceActivity> ran{activity("a", 1, 2, 0), activity("b", 3, 4, 0), activity("memset", 5, 6, 2)};
+  EXPECT_EQ(kernels_of_launches(3, ran), (LaunchKernels{{"a", "b"}, {}, {"memset"}}));
+  const auto says = [](std::size_t launches, const std::vector<DeviceActivity>& records, const char* text) {
+    try {
+      (void)kernels_of_launches(launches, records);
+      ADD_FAILURE() << text;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  says(3, {activity("stray", 1, 2)}, "stray ran, and no launch of the pipeline made it");
+  says(2, ran, "memset is of launch 2, and there are 2");
+  says(3, {activity("late", 1, 2, 1), activity("early", 3, 4, 0)},
+       "early of launch 0 started after kernels of launch 1");
+}
+
+TEST(Breakdown, GapsAndOverlapsAreToldApart) {
+  const LaunchKernels kernels{{"k0"}, {"k1", "k2"}, {}, {"k3"}, {"k4"}};
+  // A gap of 2, then one of 1 inside a launch; k3 starts 4 before k2 has ended; k4 lies within k3.
+  const RunTime run = time_of_run(kernels, activities({{0, 10}, {12, 20}, {21, 30}, {26, 40}, {28, 39}}));
+  ASSERT_EQ(run.launches.size(), 5u);
+  const double times[] = {10, 18, 0, 10, 0}, gaps[] = {0, 2, 0, -4, -12}, own[] = {10, 17, 0, 14, 11};
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_DOUBLE_EQ(run.launches[i].time_us, times[i]) << i;
+    EXPECT_DOUBLE_EQ(run.launches[i].gap_us, gaps[i]) << i;
+    EXPECT_DOUBLE_EQ(run.launches[i].kernel_us, own[i]) << i;
+  }
+  EXPECT_DOUBLE_EQ(run.span_us, 40);
+}
+
+RC_GTEST_PROP(Breakdown, TimesAndGapsAddUpToTheSpan, ()) {
+  const auto launches = *rc::gen::inRange<std::size_t>(1, 30);
+  LaunchKernels kernels(launches);
+  std::vector<std::pair<double, double>> spans;
+  double start = 0;
+  for (auto& names : kernels)
+    for (auto left = *rc::gen::inRange(0, 4); left > 0; --left) {
+      names.push_back("k" + std::to_string(spans.size()));
+      start += *rc::gen::inRange(0, 20);
+      spans.emplace_back(start, start + *rc::gen::inRange(0, 25));
+    }
+  const RunTime run = time_of_run(kernels, activities(spans));
+  double sum = 0;
+  for (const LaunchTime& launch : run.launches) {
+    RC_ASSERT(launch.time_us >= 0);
+    sum += launch.time_us + std::max(0.0, launch.gap_us);
+  }
+  double last = 0;
+  for (const auto& [begin, end] : spans) last = std::max(last, end - spans.front().first);
+  RC_ASSERT(run.launches.size() == launches);
+  RC_ASSERT(std::abs(sum - run.span_us) < 1e-6);
+  RC_ASSERT(std::abs(run.span_us - last) < 1e-6);
+}
+
+TEST(Breakdown, KernelsThatCannotBeMatchedAreRefused) {
+  const auto says = [](const LaunchKernels& kernels, const char* text) {
+    try {
+      (void)time_of_run(kernels, activities({{0, 1}, {2, 3}}));
+      ADD_FAILURE() << text;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  says({{"k0"}}, "2 kernels ran in the recording, and 1 launch by launch");
+  says({{"k0"}, {"other"}}, "kernel 1 of the recording is k1, and launch by launch it was other");
+}
+
+TEST(Breakdown, MediansAreTakenLaunchByLaunch) {
+  const RunTime runs[] = {{{{1, 0, 1}, {9, -2, 10}}, 10}, {{{2, 0, 2}, {5, 1, 5}}, 8}, {{{9, 0, 9}, {6, 4, 6}}, 19}};
+  const RunTime median = median_of_runs(runs);
+  EXPECT_EQ(median.span_us, 10);
+  EXPECT_EQ(median.launches[0].time_us, 2);
+  EXPECT_EQ(median.launches[1].time_us, 6);
+  EXPECT_EQ(median.launches[1].gap_us, 1);
+  EXPECT_EQ(median.launches[1].kernel_us, 6);
+}
+
+Breakdown example() {
+  Breakdown b;
+  b.title = "digits, one call of 4 images";
+  b.labels = {{"conv2d", "in", "n=4,h=8", "bf16", "ptx", 8.0},
+              {"groupnorm", "norm", "n=4", "bf16", "tiled", std::nullopt},
+              {"conv2d", "out", "n=4,h=4", "bf16", "ptx", std::nullopt},
+              {"conv2d", "in", "n=4,h=8", "bf16", "ptx", 8.0}};
+  b.kernels = {{"k0"}, {"k1", "k2"}, {"k3"}, {"k4"}};
+  b.together = time_of_run(b.kernels, activities({{0, 10}, {9, 20}, {21, 30}, {33, 34.5}, {34.5, 50}}));
+  b.alone = time_of_run(b.kernels, activities({{0, 9}, {100, 108}, {200, 206}, {300, 301}, {400, 412}}));
+  b.runs = 11;
+  b.end_to_end_us = 47;
+  return b;
+}
+
+TEST(Breakdown, SharesAreSumsOverOpsAndNodes) {
+  const auto ops = shares_by_op(example());
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops[0].name, "conv2d");
+  EXPECT_EQ(ops[0].launches, 3u);
+  EXPECT_EQ(ops[0].kernels, 3u);
+  EXPECT_DOUBLE_EQ(ops[0].time_us, 10 + 1.5 + 15.5);
+  EXPECT_DOUBLE_EQ(ops[0].gap_us, 3);
+  EXPECT_DOUBLE_EQ(ops[0].alone_us, 9 + 1 + 12);
+  EXPECT_DOUBLE_EQ(ops[0].warm_us, 16);
+  EXPECT_EQ(ops[0].warm_launches, 2u);
+  EXPECT_DOUBLE_EQ(ops[0].time_of_warm_us, 25.5);
+  EXPECT_EQ(ops[1].name, "groupnorm");
+  EXPECT_DOUBLE_EQ(ops[1].overlap_us, 1);
+  const auto nodes = shares_by_node(example());
+  ASSERT_EQ(nodes.size(), 3u);
+  EXPECT_EQ(nodes[0].name, "in");
+  EXPECT_EQ(nodes[0].launches, 2u);
+  EXPECT_DOUBLE_EQ(nodes[0].time_us, 25.5);
+  const Share all = total(example());
+  EXPECT_DOUBLE_EQ(all.time_us + all.gap_us, 50);
+  EXPECT_EQ(all.kernels, 5u);
+}
+
+TEST(Breakdown, TextSaysWhatIsKnownAndWhatIsNot) {
+  const std::string text = breakdown_text(example(), 2);
+  for (const char* part :
+       {"digits, one call of 4 images: medians of 11 replays of its CUDA graph",
+        "47.0 us  without a trace; 50.0 us from the first kernel's start", "5 kernels of 4 launches", "16.0 (2 of 3)",
+        "16.0 us  of 2 of 4 launches by themselves; here they take 25.5 us with their gaps", "node (2 of 3)",
+        "ptx n=4,h=8"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  Breakdown unknown = example();
+  for (LaunchLabel& label : unknown.labels) label.warm_us.reset();
+  EXPECT_NE(breakdown_text(unknown, 2).find("no launch's time by itself is known"), std::string::npos);
+}
+
+TEST(Breakdown, CsvHasALineForEachLaunch) {
+  const TemporaryFolder folder;
+  write_atomically(folder / "breakdown.csv", breakdown_csv(example()));
+  const CsvFile csv = read_csv(folder / "breakdown.csv");
+  EXPECT_EQ(csv.header,
+            (std::vector<std::string>{"op", "node", "problem", "variant", "kernels", "time_us", "gap_before_us"}));
+  ASSERT_EQ(csv.lines.size(), 4u);
+  EXPECT_EQ(csv.lines[1].fields,
+            (std::vector<std::string>{"groupnorm", "norm", "n=4", "tiled", "2", "20.000", "-1.000"}));
+  EXPECT_EQ(csv.lines[0].fields[2], "n=4,h=8");
+}
+
+TEST(Breakdown, RowsOfTheDeviceTakeThePlaceOfThePlansTimes) {
+  const TemporaryFolder folder;
+  const auto row = [](const char* device, Outcome status, std::optional<double> warm) {
+    SweepRow r;
+    r.op = "conv2d", r.variant = "ptx", r.kind = "ptx", r.dtype = "bf16", r.problem = "n=4,h=4";
+    r.device = device, r.arch = "sm_90", r.status = status, r.time_warm_us = warm;
+    if (status == Outcome::ok) {
+      r.time_cold_us = 5, r.time_cold_mad_us = 0.1, r.samples = 20, r.stop = "converged";
+      r.gflops = r.gbps = r.ai = 1;
+      r.max_rel_error = r.tolerance = 0.01;
+    }
+    return r;
+  };
+  const auto write = [&](const SweepRow& one) {
+    std::ofstream(folder / "sweep.csv") << sweep_csv_header() << to_csv(one);
+  };
+  write(row("this", Outcome::ok, 3.5));
+  Breakdown b = example();
+  use_rows(b, warm_times_of_rows(folder.path(), "this"));
+  EXPECT_EQ(b.labels[2].warm_us, 3.5);
+  EXPECT_EQ(b.labels[0].warm_us, 8.0);
+  EXPECT_FALSE(b.labels[1].warm_us.has_value());
+  EXPECT_THROW((void)warm_times_of_rows(folder.path(), "that"), InvalidInput);
+  write(row("this", Outcome::incorrect, std::nullopt));
+  EXPECT_THROW((void)warm_times_of_rows(folder.path(), "this"), InvalidInput);
+  EXPECT_THROW((void)warm_times_of_rows(folder / "none", "this"), InvalidInput);
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,334 @@
+// Whole networks as rows of a sweep: the op, its random weights, its verification, and plans that take known times.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <set>
+
+#include "bench/measure/case_runner.h"
+#include "bench/pipeline/network_op.h"
+#include "bench/pipeline/plan.h"
+#include "bench/pipeline/weights.h"
+#include "bench/sweep/ops.h"
+#include "bench/sweep/selection.h"
+#include "reports/roofline.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+using pipeline::network_op;
+
+Platform& host() {
+  static const std::unique_ptr<Platform> platform = make_host_platform();
+  return *platform;
+}
+
+Candidate candidate_named(const Op& op, const std::string& name) {
+  for (const Candidate& candidate : candidates_of(op))
+    if (candidate.name == name) return candidate;
+  ADD_FAILURE() << op.name << " has no candidate " << name;
+  return {};
+}
+
+Case digits_case(const std::string& candidate, DType dtype = DType::bf16, const char* text = "name=digits,batch=1") {
+  return {candidate_named(network_op(), candidate), network_op().parse(text), dtype, text, "digits-b1:1"};
+}
+
+// ---- the op
+
+TEST(NetworkOp, IsTheLastThatASweepHas) {
+  EXPECT_EQ(swept_ops().back(), &network_op());
+  EXPECT_EQ(swept_ops().size(), catalogue().size() + 1);
+  EXPECT_EQ(find_swept_op("network"), &network_op());
+  EXPECT_EQ(find_op("network"), nullptr);
+}
+
+TEST(NetworkOp, PrintsWhatItParses) {
+  const Op& op = network_op();
+  EXPECT_EQ(op.print(op.parse("batch=32,name=adm64")), "name=adm64,batch=32");
+  for (const char* wrong : {"name=adm64", "batch=1", "name=adm64,batch=0", "name=adm64,batch=1,h=2"})
+    EXPECT_THROW(op.parse(wrong), InvalidInput) << wrong;
+  try {
+    op.parse("name=adm46,batch=1");
+    FAIL();
+  } catch (const InvalidInput& error) {
+    for (const char* part : {"name", "adm46", "adm64", "edm-cifar", "digits"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
+  }
+}
+
+TEST(NetworkOp, TakesImagesLevelsAndLabels) {
+  const auto specs = network_op().tensors(network_op().parse("name=adm64,batch=2"), DType::bf16);
+  ASSERT_EQ(specs.size(), 4u);
+  EXPECT_EQ(specs[0].shape, (std::vector<std::int64_t>{2, 64, 64, 3}));
+  EXPECT_STREQ(specs[1].name, "timesteps");
+  EXPECT_EQ(specs[2].shape, (std::vector<std::int64_t>{2, 1000}));
+  EXPECT_EQ(specs[2].dtype, DType::bf16);
+  EXPECT_EQ(specs[3].shape, (std::vector<std::int64_t>{2, 64, 64, 6}));
+  EXPECT_EQ(specs[3].dtype, DType::fp32);
+  EXPECT_EQ(specs[3].role, Role::out);
+  EXPECT_STREQ(network_op().tensors(network_op().parse("name=digits,batch=2"), DType::bf16)[1].name, "sigma");
+}
+
+TEST(NetworkOp, FillsLevelsWithinRangeAndOneLabelAnImage) {
+  for (const char* text : {"name=adm64,batch=5", "name=digits,batch=5"}) {
+    const AnyProblem problem = network_op().parse(text);
+    const auto specs = network_op().tensors(problem, DType::fp32);
+    std::vector<float> levels(5), labels(static_cast<std::size_t>(specs[2].elements()));
+    network_op().fill(problem, DType::fp32, 1, levels.data());
+    network_op().fill(problem, DType::fp32, 2, labels.data());
+    for (const float level : levels) {
+      EXPECT_GT(level, 0) << text;
+      EXPECT_LE(level, specs[1].name == std::string("sigma") ? 2 : 999) << text;
+    }
+    EXPECT_EQ(std::set<float>(levels.begin(), levels.end()).size(), 5u);
+    const std::int64_t classes = specs[2].shape[1];
+    for (std::int64_t image = 0; image < 5; ++image) {
+      float sum = 0;
+      for (std::int64_t c = 0; c < classes; ++c) sum += labels[static_cast<std::size_t>(image * classes + c)];
+      EXPECT_EQ(sum, 1);
+    }
+  }
+}
+
+TEST(NetworkOp, CostsItsNodesAndItsCompulsoryBytes) {
+  const Op& op = network_op();
+  const auto cost = [&](const char* text, DType dtype) { return op.cost(op.parse(text), dtype); };
+  const Cost one = cost("name=digits,batch=1", DType::bf16), two = cost("name=digits,batch=2", DType::bf16);
+  EXPECT_DOUBLE_EQ(two.flops, 2 * one.flops);
+  EXPECT_EQ(one.pipe, Pipe::tensor);
+  // An image brings x and the output (fp32, 8x8), a level and ten bf16 labels; the rest is weights.
+  EXPECT_DOUBLE_EQ(two.bytes - one.bytes, 2 * 64 * 4 + 4 + 10 * 2);
+  EXPECT_NEAR(one.bytes, 2 * 1'229'697, 2e4);
+  // Dhariwal and Nichol's 64x64 network: about 104 billion multiply-adds a call.
+  EXPECT_NEAR(cost("name=adm64,batch=1", DType::bf16).flops, 2 * 104e9, 0.03 * 208e9);
+}
+
+// ---- weights
+
+TEST(RandomWeights, AreNeverZeroAndTheSameInEveryDtype) {
+  const pipeline::RandomWeights weights;
+  const auto network = pipeline::build_digits({.batch = 1, .dtype = DType::fp32});
+  for (const pipeline::Value& value : network.graph.values()) {
+    if (!value.source) continue;
+    std::vector<float> exact(static_cast<std::size_t>(value.elements()));
+    weights.fill(host(), value, exact.data());
+    pipeline::Value rounded = value;
+    rounded.dtype = DType::bf16;
+    std::vector<std::uint16_t> bits(exact.size());
+    weights.fill(host(), rounded, bits.data());
+    double squares = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      squares += static_cast<double>(exact[i]) * exact[i];
+      const double other = load_element(DType::bf16, bits.data(), static_cast<std::int64_t>(i));
+      ASSERT_NEAR(other, exact[i], std::fabs(exact[i]) / 256) << value.name;
+    }
+    EXPECT_GT(squares, 0) << value.name;
+    if (value.shape.size() > 1 && exact.size() > 4096) {  // products keep the variance of their inputs
+      const auto rows = static_cast<double>(value.shape[0]);
+      EXPECT_NEAR(squares / rows, 1, 0.1) << value.name;
+    }
+  }
+}
+
+// ---- verification
+
+// plan_own, with its output spoilt behind it.
+template <int kHow>
+std::unique_ptr<AssembledRun> create_spoilt(const char*, Platform& platform, const AnyProblem& problem, DType dtype,
+                                            KnownTimes& known) {
+  class Spoilt final : public AssembledRun {
+   public:
+    explicit Spoilt(std::unique_ptr<AssembledRun> run) : run_(std::move(run)) {}
+    std::size_t workspace_bytes() const override { return run_->workspace_bytes(); }
+    Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+      return run_->tune(pointers, workspace, context);
+    }
+    Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+      const Status status = run_->launch(pointers, workspace, context);
+      auto* output = static_cast<float*>(pointers[3]);
+      if (kHow == 0)
+        for (int i = 0; i < 64; ++i) output[i] *= 1.05f;
+      if (kHow == 1) output[63] = NAN;
+      if (kHow == 2) static_cast<float*>(pointers[0])[5] += 1;
+      return status;
+    }
+    std::string description() const override { return run_->description(); }
+    std::vector<std::pair<void*, std::size_t>> resident() const override { return run_->resident(); }
+
+   private:
+    std::unique_ptr<AssembledRun> run_;
+  };
+  const Assembly* own = candidate_named(network_op(), "plan_own").assembly;
+  return std::make_unique<Spoilt>(own->create("plan_own", platform, problem, dtype, known));
+}
+
+Verdict verdict_of(const Candidate& candidate, DType dtype) {
+  Fixture fixture(host(), network_op(), network_op().parse("name=digits,batch=1"), dtype, 1);
+  BoundCase bound(fixture, candidate);
+  return Verifier(fixture).verify(bound);
+}
+
+TEST(NetworkVerification, HoldsTheOutputToTheNetworkInFp32) {
+  const Candidate own = candidate_named(network_op(), "plan_own");
+  const Verdict rounded = verdict_of(own, DType::bf16);
+  EXPECT_TRUE(rounded.correct) << rounded.reason;
+  EXPECT_GT(rounded.l2_error, 1e-4);  // it is another computation
+  EXPECT_LT(rounded.l2_error, 2e-2);
+  EXPECT_EQ(rounded.l2_tolerance, 2e-2);
+  EXPECT_TRUE(verdict_of(own, DType::fp32).correct);
+}
+
+TEST(NetworkVerification, CatchesSpoiltOnes) {
+  static const Assembly kSpoilt[] = {{"scaled", "network", true, create_spoilt<0>},
+                                     {"not a number", "network", true, create_spoilt<1>},
+                                     {"input", "network", true, create_spoilt<2>}};
+  const char* const expected[] = {"relative L2 error", "is nan", "changed its input 'x'"};
+  for (int i = 0; i < 3; ++i) {
+    Candidate candidate = candidate_named(network_op(), "plan_own");
+    candidate.assembly = &kSpoilt[i];
+    const Verdict verdict = verdict_of(candidate, DType::bf16);
+    EXPECT_FALSE(verdict.correct) << kSpoilt[i].name;
+    EXPECT_NE(verdict.reason.find(expected[i]), std::string::npos) << verdict.reason;
+  }
+}
+
+// ---- rows
+
+RunnerOptions hasty() {
+  RunnerOptions options;
+  options.cold.wall_seconds = options.warm.wall_seconds = 0.05;
+  return options;
+}
+
+TEST(NetworkRows, AreMeasuredAsAnyOther) {
+  CaseRunner runner(host(), nullptr, hasty());
+  const CaseResult result = runner.run(digits_case("plan_own"));
+  const SweepRow& row = result.row;
+  ASSERT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(row.kind, "network");
+  EXPECT_EQ(row.key(), "network|name=digits,batch=1|bf16|plan_own");
+  EXPECT_GT(row.time_cold_us.value_or(0), 0);
+  EXPECT_GT(row.time_warm_us.value_or(0), 0);
+  EXPECT_GT(row.max_rel_error.value_or(0), 0);
+  EXPECT_EQ(row.tolerance, 0.2);
+  EXPECT_EQ(row.reason.rfind("nodes: ", 0), 0u) << row.reason;
+  EXPECT_GT(row.workspace_bytes.value_or(0), 2 * 1'229'697);  // its weights are among them
+  EXPECT_FALSE(result.cold_us.empty());
+}
+
+// Naive variants and the plan's are the same there: that such a row is ok says nothing of them.
+TEST(NetworkRows, OfAHostInFp32SayThatTheyAreComparedWithThemselves) {
+  CaseRunner runner(host(), nullptr, hasty());
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const SweepRow row = runner.run(digits_case("plan_own", dtype)).row;
+    ASSERT_EQ(row.status, Outcome::ok) << row.reason;
+    EXPECT_EQ(row.reason.find("cannot come out incorrect") != std::string::npos, dtype == DType::fp32) << row.reason;
+  }
+}
+
+TEST(NetworkRows, OfPlansThatNeedAGpuSayIt) {
+  CaseRunner runner(host(), nullptr, hasty());
+  for (const char* name : {"plan_baseline", "plan_fastest"}) {
+    const SweepRow row = runner.run(digits_case(name)).row;
+    EXPECT_EQ(row.status, Outcome::no_device) << name;
+    EXPECT_EQ(row.reason, "needs a CUDA device");
+  }
+  EXPECT_EQ(candidate_named(network_op(), "plan_baseline").kind_text(), "baseline");
+}
+
+TEST(NetworkRows, AreChosenByNetworkAndRunLast) {
+  const auto problems = load_problems("bench/problems");
+  Selection selection{{}, {"adm64-b1"}, {}, {}, {"bf16"}};
+  const auto names = [&](bool on_host) {
+    std::vector<std::string> list;
+    for (const Case& one : select_cases(problems, selection, on_host))
+      if (&one.op() == &network_op()) list.push_back(one.text + "/" + one.candidate.name);
+    return list;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names(true), Names{"name=adm64,batch=1/plan_own"});
+  EXPECT_EQ(names(false), (Names{"name=adm64,batch=1/plan_own", "name=adm64,batch=1/plan_baseline",
+                                 "name=adm64,batch=1/plan_fastest"}));
+  EXPECT_EQ(&select_cases(problems, selection, false).back().op(), &network_op());
+  selection.whole_networks = {"digits-b1"};  // as the default of a host has it
+  EXPECT_EQ(names(true), Names{"name=digits,batch=1/plan_own"});
+  EXPECT_GT(select_cases(problems, selection, true).size(), 10u);  // the ops of adm64-b1
+  selection.kinds = {"network"};
+  EXPECT_EQ(names(false), (Names{"name=digits,batch=1/plan_own", "name=digits,batch=1/plan_fastest"}));
+}
+
+TEST(NetworkRows, HaveNoPlaceInAPlan) {
+  const TemporaryFolder folder;
+  SweepRow op, network;
+  op.op = "gemm", op.problem = "m=1,n=1,k=1", op.variant = "tiled";
+  network.op = "network", network.problem = "name=digits,batch=1", network.variant = "plan_own";
+  for (SweepRow* row : {&op, &network}) row->dtype = "bf16", row->status = Outcome::ok, row->time_cold_us = 1;
+  write_plan_csv(folder / "plan.csv", {op, network});
+  std::ifstream stream(folder / "plan.csv");
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  EXPECT_NE(text.find("gemm"), std::string::npos);
+  EXPECT_EQ(text.find("network"), std::string::npos);
+}
+
+// ---- plans take known times
+
+// A gemm with two host variants, so that there is something to choose.
+const Op& two_ways() {
+  static const Op op = [] {
+    Op made = *find_op("gemm");
+    std::erase_if(made.variants, [](const AnyVariant& variant) { return variant.kind != Kind::host; });
+    made.variants.push_back(made.variants.front());
+    made.variants.front().name = "first";
+    made.variants.back().name = "second";
+    return made;
+  }();
+  return op;
+}
+
+TEST(Plans, MeasureOnlyWhatIsNotKnown) {
+  const std::vector<pipeline::CountedProblem> problems{{&two_ways(), "m=8,n=8,k=8", DType::fp32, 1}};
+  KnownTimes known;
+  const pipeline::Plan measured(host(), problems, {"own", false, &known});
+  EXPECT_EQ(measured.measured(), 2);
+  const pipeline::Plan again(host(), problems, {"fastest", false, &known});
+  EXPECT_EQ(again.measured(), 0);
+  EXPECT_EQ(again(two_ways(), DType::fp32, "m=8,n=8,k=8").name, measured(two_ways(), DType::fp32, "m=8,n=8,k=8").name);
+}
+
+SweepRow row_of(const char* variant, Outcome status, std::optional<double> warm_us) {
+  SweepRow row;
+  row.op = "gemm", row.problem = "m=8,n=8,k=8", row.dtype = "fp32", row.variant = variant;
+  row.status = status, row.reason = "a reason", row.time_warm_us = warm_us;
+  return row;
+}
+
+TEST(Plans, TakeTheRowsOfTheRun) {
+  const std::vector<pipeline::CountedProblem> problems{{&two_ways(), "m=8,n=8,k=8", DType::fp32, 1}};
+  const auto choice = [&](const SweepRow& first, const SweepRow& second, int measured) {
+    KnownTimes known;
+    known.add(first);
+    known.add(second);
+    const pipeline::Plan plan(host(), problems, {"own", false, &known});
+    EXPECT_EQ(plan.measured(), measured);
+    return plan(two_ways(), DType::fp32, "m=8,n=8,k=8").name;
+  };
+  EXPECT_EQ(choice(row_of("first", Outcome::ok, 3), row_of("second", Outcome::ok, 4), 0), "first");
+  EXPECT_EQ(choice(row_of("first", Outcome::ok, 4), row_of("second", Outcome::ok, 3), 0), "second");
+  EXPECT_EQ(choice(row_of("first", Outcome::incorrect, {}), row_of("second", Outcome::ok, 3), 0), "second");
+  // A throttled row says nothing: that variant is measured.
+  EXPECT_EQ(choice(row_of("first", Outcome::throttled, {}), row_of("second", Outcome::ok, 1e9), 1), "first");
+  KnownTimes none_right;
+  none_right.add(row_of("first", Outcome::incorrect, {}));
+  none_right.add(row_of("second", Outcome::cuda_error, {}));
+  try {
+    const pipeline::Plan plan(host(), problems, {"own", false, &none_right});
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("first: incorrect: a reason"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor

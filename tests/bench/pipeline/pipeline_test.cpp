@@ -1,0 +1,428 @@
+// The pipelines: networks as lists of nodes, arenas, checkpoints, noise schedules of samplers, pictures.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "bench/pipeline/checkpoint.h"
+#include "bench/pipeline/finite.h"
+#include "bench/pipeline/pictures.h"
+#include "bench/pipeline/sampling.h"
+#include "bench/sweep/problem_files.h"
+#include "networks/arena.h"
+#include "networks/network.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+// ---- arenas
+
+RC_GTEST_PROP(Arena, ValuesAliveTogetherDoNotOverlap, ()) {
+  const auto count = *rc::gen::inRange<std::size_t>(1, 60);
+  std::vector<Lifetime> lives;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto first = *rc::gen::inRange<std::size_t>(0, 40);
+    lives.push_back({*rc::gen::inRange<std::size_t>(0, 5000), first, first + *rc::gen::inRange<std::size_t>(0, 10)});
+  }
+  const Placement placement = place(lives);
+  for (std::size_t a = 0; a < count; ++a) {
+    RC_ASSERT(placement.offsets[a] % 256 == 0);
+    RC_ASSERT(placement.offsets[a] + lives[a].bytes <= placement.bytes || lives[a].bytes == 0);
+    for (std::size_t b = a + 1; b < count; ++b) {
+      const bool together = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
+      const bool apart = placement.offsets[a] + lives[a].bytes <= placement.offsets[b] ||
+                         placement.offsets[b] + lives[b].bytes <= placement.offsets[a];
+      RC_ASSERT(!together || apart || lives[a].bytes == 0 || lives[b].bytes == 0);
+    }
+  }
+}
+
+TEST(Arena, NetworksNeedLittleMoreThanWhatIsAliveAtOnce) {
+  for (const NetworkInfo& info : networks()) {
+    const Network network = info.build({.batch = 4});
+    const auto lives = activation_lifetimes(network.graph, {network.output});
+    std::size_t most = 0;
+    for (std::size_t step = 0; step < network.graph.nodes().size(); ++step) {
+      std::size_t alive = 0;
+      for (const Lifetime& life : lives)
+        if (life.first <= step && step <= life.last) alive += (life.bytes + 255) / 256 * 256;
+      most = std::max(most, alive);
+    }
+    EXPECT_GE(place(lives).bytes, most) << info.name;
+    EXPECT_LE(static_cast<double>(place(lives).bytes), 1.25 * static_cast<double>(most)) << info.name;
+  }
+}
+
+// ---- networks
+
+TEST(Networks, HaveTheParametersOfTheOriginals) {
+  // Counted in the public implementations; adm64's 295.14 M are without its label embedding (1000 x 768).
+  const std::map<std::string, std::int64_t> expected{
+      {"adm64", 295'904'454}, {"edm-cifar", 55'735'299 - 9 * 128}, {"digits", 1'229'697}};
+  for (const NetworkInfo& info : networks()) {
+    const Network network = info.build({.batch = 1, .dtype = DType::fp32});
+    std::set<std::string> counted;
+    std::int64_t parameters = 0;
+    for (const Value& value : network.graph.values()) {
+      if (!value.source || !counted.insert(value.source->name).second) continue;
+      std::int64_t product = 1;
+      for (const std::int64_t extent : value.source->file) product *= extent;
+      parameters += product;
+    }
+    EXPECT_EQ(parameters, expected.at(info.name)) << info.name;
+  }
+}
+
+TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
+  for (const NetworkInfo& info : networks()) {
+    for (const bool sampling : {false, true}) {
+      const Network network = info.build({.batch = 2, .sampling = sampling, .guided = sampling});
+      std::set<ValueId> written;
+      for (const Node& node : network.graph.nodes()) {
+        const auto specs = node.op->tensors(node.problem, node.dtype);
+        for (std::size_t i = 0; i < specs.size(); ++i) {
+          const ValueId id = node.values[i];
+          if (specs[i].role == Role::out) {
+            EXPECT_TRUE(written.insert(id).second) << node.name;
+          } else if (network.graph[id].kind == Value::Kind::activation) {
+            EXPECT_TRUE(written.contains(id)) << node.name << " " << specs[i].name;
+          }
+        }
+      }
+      EXPECT_TRUE(written.contains(network.output));
+    }
+  }
+}
+
+TEST(Networks, AreBuiltGuidedForWholeBatches) {
+  for (const NetworkInfo& info : networks()) {
+    for (const std::int64_t batch : {6, 64, 1024}) {
+      const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
+      EXPECT_EQ(network.graph[network.output].elements(), 2 * batch * network.pixels() * network.channels) << info.name;
+    }
+  }
+}
+
+TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
+  try {
+    build_adm64({.batch = 65536, .sampling = true, .guided = true});
+    FAIL() << "131072 images were taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("node timestep_embedding: timestep_embedding batch=131072"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// op/problem/dtype -> how often, and only of ops that a call has.
+using Counts = std::map<std::string, long>;
+
+// Full text, so that a plan from a sweep of the files' rows names every node.
+TEST(Networks, AskForTheProblemsOfTheProblemFiles) {
+  const std::set<std::string> not_of_a_call{"q_sample", "sampler_step", "network"};
+  const auto entries = load_problems("bench/problems");
+  const std::pair<const char*, std::int64_t> cases[] = {
+      {"adm64", 1}, {"adm64", 8}, {"adm64", 32}, {"edm-cifar", 1}, {"edm-cifar", 64}};
+  for (const auto& [name, batch] : cases) {
+    const Network network = require_network(name).build({.batch = batch});  // as the op `network` builds it
+    Counts asked, in_files;
+    for (const CountedProblem& problem : count_problems(network.graph))
+      asked[problem.op->name + "/" + problem.text + "/" + to_string(problem.dtype)] += problem.count;
+    for (const ProblemEntry& entry : entries)
+      for (const auto& use : entry.uses)
+        if (use.network == std::string(name) + "-b" + std::to_string(batch) && !not_of_a_call.contains(entry.op->name))
+          in_files[entry.op->name + "/" + entry.text + "/" + to_string(use.dtype.value_or(DType::bf16))] += use.count;
+    EXPECT_EQ(asked, in_files) << name << " " << batch << ": see bench/problems/update.py";
+  }
+}
+
+// ---- checkpoints
+
+std::vector<FileTensor> digits_tensors(std::map<std::string, std::vector<float>>& storage) {
+  const Network network = require_network("digits").build({.batch = 1, .dtype = DType::fp32});
+  std::vector<FileTensor> tensors;
+  for (const Value& value : network.graph.values()) {
+    if (!value.source || storage.contains(value.source->name)) continue;
+    std::int64_t count = 1;
+    for (const std::int64_t extent : value.source->file) count *= extent;
+    auto& numbers = storage[value.source->name];
+    numbers.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+    tensors.push_back({value.source->name, "F32", value.source->file, std::as_bytes(std::span(numbers))});
+  }
+  return tensors;
+}
+
+TEST(Checkpoint, NamesAllThatIsWrongAtOnce) {
+  const TemporaryFolder folder;
+  std::map<std::string, std::vector<float>> storage;
+  auto tensors = digits_tensors(storage);
+  const Network network = require_network("digits").build({.batch = 1, .dtype = DType::fp32});
+
+  write_safetensors(folder.path() / "right.safetensors", tensors);
+  EXPECT_NO_THROW(Checkpoint(folder.path() / "right.safetensors").check(network));
+
+  const auto named = [&](const std::string& name) {
+    return std::find_if(tensors.begin(), tensors.end(), [&](const FileTensor& tensor) { return tensor.name == name; });
+  };
+  tensors.erase(named("model.map_layer0.bias"));
+  named("model.map_layer1.bias")->shape = {16, 16};
+  named("model.dec.8x8_aux_conv.bias")->dtype = "I32";
+  storage["model.map_label.weight"][3] = NAN;
+  tensors.push_back({"model.enc.resample_filter", "F32", {0}, {}});  // let pass
+  tensors.push_back({"model.odd", "F32", {0}, {}});
+  write_safetensors(folder.path() / "wrong.safetensors", tensors);
+  try {
+    Checkpoint(folder.path() / "wrong.safetensors").check(network);
+    FAIL() << "a wrong checkpoint was taken";
+  } catch (const InvalidInput& error) {
+    const std::string message = error.what();
+    for (const char* part : {"5 of its tensors", "map_layer0.bias [256] is missing",
+                             "map_layer1.bias is [16, 16], not [256]", "aux_conv.bias is I32",
+                             "map_label.weight has numbers that are not finite", "model.odd is no tensor of digits"})
+      EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
+    EXPECT_EQ(message.find("resample_filter"), std::string::npos);
+  }
+}
+
+TEST(Checkpoint, RefusesWhatTheDtypeCannotHold) {
+  const TemporaryFolder folder;
+  std::map<std::string, std::vector<float>> storage;
+  const auto tensors = digits_tensors(storage);
+  for (auto& [name, numbers] : storage) std::fill(numbers.begin(), numbers.end(), 1.0f);
+  const auto complaint = [&](float number, DType dtype) -> std::string {
+    storage["model.map_label.weight"][3] = number;
+    write_safetensors(folder.path() / "w.safetensors", tensors);
+    try {
+      Checkpoint(folder.path() / "w.safetensors").check(build_digits({.batch = 1, .dtype = dtype}));
+      return "";
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(complaint(-65519, DType::fp16), "");  // rounds to the largest, 65504
+  EXPECT_NE(complaint(-65520, DType::fp16).find("map_label.weight has numbers that fp16 cannot hold: up to 65520"),
+            std::string::npos);
+  EXPECT_EQ(complaint(65520, DType::bf16), "");
+  EXPECT_NE(complaint(std::numeric_limits<float>::max(), DType::bf16).find("bf16 cannot hold"), std::string::npos);
+  EXPECT_EQ(complaint(std::numeric_limits<float>::max(), DType::fp32), "");
+}
+
+TEST(Checkpoint, LaysWeightsOut) {
+  const TemporaryFolder folder;
+  std::vector<float> conv(3 * 2 * 2 * 2), table(4 * 3), rows(6 * 2);
+  for (auto* numbers : {&conv, &table, &rows})
+    for (std::size_t i = 0; i < numbers->size(); ++i) (*numbers)[i] = static_cast<float>(i);
+  const FileTensor tensors[] = {{"conv", "F32", {3, 2, 2, 2}, std::as_bytes(std::span(conv))},
+                                {"table", "F32", {4, 3}, std::as_bytes(std::span(table))},
+                                {"rows", "F32", {6, 2}, std::as_bytes(std::span(rows))}};
+  write_safetensors(folder.path() / "w.safetensors", tensors);
+  const Checkpoint checkpoint(folder.path() / "w.safetensors");
+  Graph graph;
+  const auto loaded = [&](WeightSource source, std::vector<std::int64_t> shape) {
+    const ValueId id = graph.weight(std::move(source), std::move(shape), DType::fp32);
+    const std::vector<char> bytes = checkpoint.load(graph[id]);
+    std::vector<float> numbers(bytes.size() / sizeof(float));
+    std::memcpy(numbers.data(), bytes.data(), bytes.size());
+    return numbers;
+  };
+  using Layout = WeightSource::Layout;
+  // [cout, cin, kh, kw] -> [cout, kh, kw, cin], the last two output channels
+  EXPECT_EQ(loaded({"conv", {3, 2, 2, 2}, Layout::ohwi, 1, 2}, {2, 2, 2, 2}),
+            (std::vector<float>{8, 12, 9, 13, 10, 14, 11, 15, 16, 20, 17, 21, 18, 22, 19, 23}));
+  EXPECT_EQ(loaded({"table", {4, 3}, Layout::transposed}, {3, 4}),
+            (std::vector<float>{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}));
+  // rows q0 k0 v0 q1 k1 v1 -> q0 q1 k0 k1 v0 v1
+  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::hd3_to_3hd}, {6, 2}),
+            (std::vector<float>{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11}));
+  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 4, 2}, {2, 2}), (std::vector<float>{8, 9, 10, 11}));
+}
+
+// ---- samplers
+
+using sampler_step::Prediction;
+using sampler_step::Schedule;
+using sampler_step::Solver;
+
+// Runs a sampler's rows on numbers, with the exact denoiser of a Gaussian N(mean, deviation^2): what it would do to one
+// pixel. `noise` stands for every random number.
+double run_on_gaussian(const SamplingOptions& options, Prediction prediction, double mean, double deviation,
+                       double start, double noise = 0) {
+  const auto denoised = [&](double x, double sigma) {
+    return (deviation * deviation * x + sigma * sigma * mean) / (deviation * deviation + sigma * sigma);
+  };
+  const auto model = [&](double x, double sigma) {
+    return prediction == Prediction::x0 ? denoised(x, sigma) : (x - denoised(x, sigma)) / sigma;
+  };
+  double x = start, history = 0;
+  const auto apply = [&](const sampler_step::CoefficientRow<double>& row, double at, double output) {
+    const double x0 = std::clamp(row.model_x * at + row.model * output, -row.limit, row.limit);
+    const double next = row.x * at + row.x0 * x0 + row.history * history + row.noise * noise;
+    history = row.history_x * at + row.history_x0 * x0;
+    return next;
+  };
+  for (const StepPlan& step : plan_steps(options, prediction)) {
+    x += std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from)) * noise;
+    const double proposal = apply(step.row, x, model(x, step.sigma));
+    x = step.second ? apply(*step.second, proposal, model(proposal, step.sigma_next)) : proposal;
+  }
+  return x;
+}
+
+TEST(Samplers, SecondOrderSolversConvergeTwiceAsFastOnAGaussian) {
+  // The probability flow of N(m, s^2): (x - m) / sqrt(s^2 + sigma^2) stays constant; from sigma_max to sigma_min, and a
+  // last step to 0 whose error is that of sigma_min, of all solvers.
+  const double mean = 0.3, deviation = 0.5, start = 40;
+  const double exact = mean + (start - mean) * deviation / std::sqrt(deviation * deviation + 80.0 * 80.0);
+  const auto error = [&](Solver solver, int steps) {
+    return std::fabs(
+        run_on_gaussian({.solver = solver, .steps = steps, .sigma_min = 1e-4}, Prediction::x0, mean, deviation, start) -
+        exact);
+  };
+  const auto order = [&](Solver solver) { return std::log2(error(solver, 64) / error(solver, 128)); };
+  EXPECT_NEAR(order(Solver::edm_euler), 1, 0.2);
+  EXPECT_NEAR(order(Solver::edm_heun), 2, 0.3);
+  EXPECT_NEAR(order(Solver::dpmpp_2m), 2, 0.3);
+}
+
+RC_GTEST_PROP(Samplers, PredictionsOfNoiseAndOfX0Agree, ()) {
+  const auto solver =
+      *rc::gen::element(Solver::ddpm, Solver::ddim, Solver::edm_euler, Solver::edm_heun, Solver::dpmpp_2m);
+  const auto schedule =
+      *rc::gen::element(Schedule::linear, Schedule::scaled_linear, Schedule::cosine, Schedule::karras);
+  const SamplingOptions options{.solver = solver, .schedule = schedule, .steps = *rc::gen::inRange(1, 60)};
+  const double by_noise = run_on_gaussian(options, Prediction::noise, 0.2, 0.6, 3, 0.5);
+  const double by_x0 = run_on_gaussian(options, Prediction::x0, 0.2, 0.6, 3, 0.5);
+  RC_ASSERT(std::fabs(by_noise - by_x0) < 1e-6 * std::max(1.0, std::fabs(by_x0)));
+}
+
+TEST(Samplers, DdimOnScaledLatentsIsDdimOfThePaper) {
+  // Song et al. 2021, eq. 12, written out for x' = alpha x.
+  const double mean = 0.3, deviation = 0.5;
+  const auto bars = sampler_step::cumulative_alphas(Schedule::linear);
+  const auto times = sampler_step::timesteps(20);
+  double scaled = 1.7;  // unit variance
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const double bar = bars[static_cast<std::size_t>(times[i])];
+    const double next = i + 1 < times.size() ? bars[static_cast<std::size_t>(times[i + 1])] : 1;
+    const double sigma2 = (1 - bar) / bar, x = scaled / std::sqrt(bar);
+    const double x0 = (deviation * deviation * x + sigma2 * mean) / (deviation * deviation + sigma2);
+    const double epsilon = (scaled - std::sqrt(bar) * x0) / std::sqrt(1 - bar);
+    scaled = std::sqrt(next) * x0 + std::sqrt(1 - next) * epsilon;
+  }
+  const double first = bars[999];
+  const double ours = run_on_gaussian({.solver = Solver::ddim, .schedule = Schedule::linear, .steps = 20},
+                                      Prediction::noise, mean, deviation, 1.7 / std::sqrt(first));
+  EXPECT_NEAR(ours, scaled, 1e-10);
+}
+
+TEST(Samplers, ChurnRaisesTheLevelByItsGamma) {
+  const auto steps = plan_steps({.steps = 10, .churn = 2}, Prediction::x0);
+  EXPECT_DOUBLE_EQ(steps[3].sigma, steps[3].churned_from * 1.2);
+  const auto capped = plan_steps({.steps = 10, .churn = 100}, Prediction::x0);
+  EXPECT_DOUBLE_EQ(capped[3].sigma, capped[3].churned_from * std::sqrt(2.0));
+}
+
+TEST(Samplers, RefuseOptionsThatMakeNoSense) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const SamplingOptions wrong[] = {{.steps = 0},
+                                   {.steps = 1001},
+                                   {.sigma_min = 0},
+                                   {.sigma_min = 90},
+                                   {.rho = 0},
+                                   {.eta = 0.5},
+                                   {.solver = Solver::ddim, .eta = 1.5},
+                                   {.solver = Solver::ddim, .churn = 1},
+                                   {.churn = -1},
+                                   {.sigma_max = kInfinity},
+                                   {.rho = kInfinity},
+                                   {.rho = 1e-5},
+                                   {.sigma_max = 1e300},
+                                   {.sigma_min = 1e-300},
+                                   {.churn = kInfinity},
+                                   {.guidance = NAN},
+                                   {.clamp = kInfinity},
+                                   {.solver = Solver::ddim, .eta = NAN},
+                                   {.seed = std::uint64_t{1} << 63}};
+  for (const SamplingOptions& options : wrong) EXPECT_THROW(plan_steps(options, Prediction::x0), InvalidInput);
+  EXPECT_EQ(plan_steps({.steps = 1}, Prediction::x0).size(), 1u);
+  EXPECT_EQ(plan_steps({.seed = (std::uint64_t{1} << 63) - 1}, Prediction::x0).size(), 18u);
+}
+
+TEST(Samplers, TimestepOfALevelInvertsTheSchedule) {
+  for (const Schedule schedule : {Schedule::linear, Schedule::scaled_linear, Schedule::cosine}) {
+    const auto bars = sampler_step::cumulative_alphas(schedule);
+    for (const std::size_t t : {0u, 1u, 500u, 998u, 999u})
+      EXPECT_NEAR(timestep_of(std::sqrt((1 - bars[t]) / bars[t]), schedule), static_cast<double>(t), 1e-6);
+    EXPECT_EQ(timestep_of(1e-9, schedule), 0);
+    EXPECT_EQ(timestep_of(1e9, schedule), 999);
+  }
+}
+
+// ---- pictures
+
+TEST(Pictures, GridPutsImagesRowByRow) {
+  const std::vector<float> images{-1, -1, -1, -1, 1, 1, 1, 1, 0, 0, 0, NAN};  // three of 2x2
+  const Picture picture = make_grid(images, 2, 1, 2, 1);
+  EXPECT_EQ(picture.width, 5);
+  EXPECT_EQ(picture.height, 5);
+  const auto at = [&](std::int64_t y, std::int64_t x) {
+    return picture.pixels[static_cast<std::size_t>(y * picture.width + x)];
+  };
+  EXPECT_EQ(at(0, 0), 0);
+  EXPECT_EQ(at(0, 3), 255);
+  EXPECT_EQ(at(3, 0), 128);
+  EXPECT_EQ(at(4, 1), 0);  // not finite
+  EXPECT_EQ(at(3, 3), 0);  // no image
+}
+
+TEST(Pictures, PngOfMoreThanAnIntCanCountIsRefused) {
+  const TemporaryFolder folder;
+  const Picture grid = grid_outline(13001, 8, 1, 1000, 64);
+  EXPECT_EQ(grid.width, 1000 * 576 - 64);
+  EXPECT_EQ(grid.height, 14 * 576 - 64);
+  EXPECT_EQ(png_bytes(grid.width, grid.height, 1), (grid.width + 1) * grid.height);
+  EXPECT_THROW(write_png(folder.path() / "grid.png", grid), std::runtime_error);  // before a pixel is read
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "grid.png"));
+}
+
+TEST(Results, NumbersThatAreNotFiniteAreCounted) {
+  const std::vector<float> good{1, -2, 3, 4, 5, 6};
+  EXPECT_NO_THROW(require_finite(good, 2, 7));
+  EXPECT_NO_THROW(require_finite({}, 2, 0));
+  std::vector<float> bad = good;
+  bad[2] = NAN;
+  bad[3] = bad[5] = -std::numeric_limits<float>::infinity();
+  try {
+    require_finite(bad, 2, 7);
+    FAIL() << "taken";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("3 of 6 elements of the result are not finite (NaN or infinite), in 2 of 3 "
+                        "images, the first in image 8"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Pictures, PngIsWrittenWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  const Picture picture = make_grid(std::vector<float>(4 * 3, 0.5f), 2, 3, 1, 2);
+  write_png(folder.path() / "grid.png", picture);
+  std::ifstream stream(folder.path() / "grid.png", std::ios::binary);
+  std::string signature(8, ' ');
+  stream.read(signature.data(), 8);
+  EXPECT_EQ(signature, "\x89PNG\r\n\x1a\n");
+  EXPECT_THROW(write_png(folder.path() / "no" / "grid.png", picture), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,102 @@
+// Plans: whose a file is, what runs where no vendor can, and what a want of memory is called.
+#include "bench/pipeline/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "bench/pipeline/plan_file.h"
+#include "networks/network.h"
+#include "tests/support/limited_platform.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+// What check_plan_origin says of this env.json beside a plan, on device H at commit c0ffee.
+std::string origin(const char* environment) {
+  const TemporaryFolder folder;
+  if (environment != nullptr) std::ofstream(folder / "env.json") << environment;
+  try {
+    return check_plan_origin(folder / "plan.csv", "H", "c0ffee").value_or("");
+  } catch (const InvalidInput& error) {
+    return std::string("refused: ") + error.what();
+  }
+}
+
+void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+TEST(PlanFiles, AreTakenFromTheSameDeviceAndCommit) {
+  EXPECT_EQ(origin(R"({"device":"H","commit":"c0ffee","sm_count":132})"), "");
+}
+
+TEST(PlanFiles, OfAnotherDeviceAreRefused) {
+  expect_parts(origin(R"({"device":"A100","commit":"c0ffee"})"), {"refused: ", "plan.csv is a plan for A100", "H"});
+}
+
+TEST(PlanFiles, WithABrokenEnvironmentAreRefusedByTheFilesName) {
+  expect_parts(origin("{\"device\":\"H\","), {"refused: ", "env.json:1", "not JSON"});
+  expect_parts(origin(""), {"refused: ", "env.json", "not JSON"});
+  expect_parts(origin(R"({"device":7,"commit":"c0ffee"})"), {"refused: ", "env.json", "field 'device' is no text"});
+  expect_parts(origin(R"({"commit":"c0ffee"})"), {"refused: ", "env.json", "field 'device' is missing"});
+  expect_parts(origin("[]"), {"refused: ", "env.json", "no JSON object"});
+}
+
+TEST(PlanFiles, SayWhatIsInDoubt) {
+  expect_parts(origin(nullptr), {"plan.csv", "no env.json"});
+  expect_parts(origin(R"({"device":"H","commit":"decade"})"), {"decade", "c0ffee", "may have changed"});
+  EXPECT_EQ(origin(nullptr).find("refused"), std::string::npos);
+}
+
+TEST(PlanFiles, AreReadAsTheyWereWritten) {
+  const TemporaryFolder folder;
+  const PlanEntries entries{{plan_key("gemm", "bf16", "m=1,n=2,k=3"), "tiled"},
+                            {plan_key("conv2d", "fp32", "n=1"), "naive"}};
+  write_plan(folder / "plan.csv", entries);
+  EXPECT_EQ(read_plan(folder / "plan.csv"), entries);
+}
+
+TEST(Plans, SayWhichNodesNoVendorRuns) {
+  LimitedPlatform platform(std::size_t{1} << 30);  // a host has no vendor's variants at all
+  const std::vector<CountedProblem> problems{
+      {find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 3},
+      {find_op("gemm"), "m=8,n=8,k=16", DType::fp32, 2},
+      {find_op("resample"), "op=nearest_up2,n=1,h=2,w=2,channels=8", DType::fp32, 4}};
+  EXPECT_TRUE(Plan(platform, problems, {}).fallbacks().empty());
+  const Plan plan(platform, problems, {.source = "baseline"});
+  EXPECT_EQ(plan.fallbacks(), (std::map<std::string, long>{{"gemm", 5}, {"resample", 4}}));
+  EXPECT_EQ(plan.fallback_text(), "ours run 9 nodes that no vendor here runs: gemm 5, resample 4");
+}
+
+// Two variants of one op, so that there is something to measure.
+const Op& two_ways() {
+  static const Op op = [] {
+    Op copy = *find_op("gemm");
+    const auto host = std::find_if(copy.variants.begin(), copy.variants.end(),
+                                   [](const AnyVariant& variant) { return variant.kind == Kind::host; });
+    AnyVariant first = *host, second = *host;
+    first.name = "first", second.name = "second";
+    copy.variants = {first, second};
+    return copy;
+  }();
+  return op;
+}
+
+TEST(Plans, CallAWantOfMemoryByItsName) {
+  const std::vector<CountedProblem> problems{{&two_ways(), "m=64,n=64,k=64", DType::fp32, 1}};
+  LimitedPlatform small(4096), large(std::size_t{1} << 24);
+  KnownTimes known;
+  try {
+    const Plan plan(small, problems, {.source = "own", .known = &known});
+    FAIL() << "64 x 64 floats in 4096 bytes";
+  } catch (const OutOfMemory& error) {
+    expect_parts(error.what(), {"m=64,n=64,k=64", "first: ", "the limit of the test"});
+  }
+  const Plan plan(large, problems, {.source = "own", .known = &known});  // nothing is held against them
+  EXPECT_EQ(plan.measured(), 2);
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline

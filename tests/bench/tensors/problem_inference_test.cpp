@@ -1,0 +1,180 @@
+// Problems found from the shapes of tensors, for every op and problem of the tests.
+#include "bench/tensors/problem_inference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "bench/measure/fixture.h"
+#include "bench/tensors/field_info.h"
+#include "bench/tensors/user_tensors.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_problems.h"
+
+namespace noisefloor {
+namespace {
+
+KnownShapes shapes_of(const Op& op, const AnyProblem& problem) {
+  KnownShapes shapes;
+  for (const TensorSpec& spec : op.tensors(problem, op.dtypes.front()))
+    if (spec.role != Role::out) shapes[spec.name] = spec.shape;
+  return shapes;
+}
+
+std::string inferred(const std::string& op_name, const std::string& fields, const KnownShapes& shapes) {
+  const Op& op = *find_op(op_name);
+  try {
+    return op.print(infer_problem(op, split_problem_text(fields), shapes));
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+}
+
+TEST(FieldInfos, AreWhatTheOpDeclares) {
+  const auto fields = field_infos(*find_op("gemm"));
+  ASSERT_EQ(fields.size(), 7u);
+  using Kind = FieldInfo::Kind;
+  EXPECT_EQ(fields[0].name, "m");
+  EXPECT_EQ(fields[0].kind, Kind::integer);
+  EXPECT_EQ(fields[0].low, 1);
+  EXPECT_EQ(fields[0].high, 1 << 24);
+  EXPECT_EQ(fields[0].fallback, std::nullopt);
+  EXPECT_EQ(fields[3].name, "act");
+  EXPECT_EQ(fields[3].kind, Kind::choice);
+  EXPECT_EQ(fields[3].choices, (std::vector<std::string>{"none", "silu", "gelu", "gelu_tanh", "geglu"}));
+  EXPECT_EQ(fields[3].fallback, "none");
+  EXPECT_EQ(fields[4].kind, Kind::real);
+  EXPECT_EQ(fields[4].fallback, "1");
+  EXPECT_EQ(fields[5].high, 1);
+  for (const Op& op : catalogue())
+    for (const FieldInfo& field : field_infos(op)) {
+      EXPECT_TRUE(field.kind != Kind::choice || field.choices.size() > 1) << op.name << " " << field.name;
+      EXPECT_TRUE(field.kind != Kind::integer || field.low < field.high) << op.name << " " << field.name;
+    }
+}
+
+TEST(ProblemInference, FindsWhatTheShapesSay) {
+  EXPECT_EQ(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", {{7, 3}}}, {"bias", {{7}}}}), "m=5,n=7,k=3");
+  EXPECT_EQ(inferred("gemm", "", {{"a", {{5, 5}}}, {"b", {{5, 5}}}}), "m=5,n=5,k=5,bias=0");
+  EXPECT_EQ(inferred("gemm", "act=geglu,scale=0.5", {{"a", {{5, 3}}}, {"b", {{8, 3}}}, {"bias", {{8}}}}),
+            "m=5,n=4,k=3,act=geglu,scale=0.5");
+  EXPECT_EQ(
+      inferred("groupnorm", "groups=32",
+               {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale", {{2, 96}}}, {"shift", {{2, 96}}}}),
+      "n=2,hw=16,channels=96,groups=32,fusion=silu+ss");
+  EXPECT_EQ(inferred("groupnorm", "groups=32",
+                     {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale_shift", {{2, 192}}}}),
+            "n=2,hw=16,channels=96,groups=32,fusion=silu+ss,packed=1");
+  EXPECT_EQ(inferred("sampler_step", "solver=ddim",
+                     {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"coefficients", {{20, 12}}}}),
+            "batch=3,elements=40,solver=ddim,steps=20");
+}
+
+TEST(ProblemInference, RefusesWhatTheyDoNotSay) {
+  const auto says = [](const std::string& text, const std::string& words) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  const KnownShapes norm = {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}};
+  says(inferred("groupnorm", "", norm), "give --problem its groups");
+  says(inferred("groupnorm", "groups=5", norm), "groups=5 does not divide");
+  says(inferred("groupnorm", "group=5", norm), "did you mean 'groups'");
+  says(inferred("groupnorm", "groups=32",
+                {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale_shift", {{2, 96}}}}),
+       "'scale_shift' is [2, 96], there [2, 192]");
+  const KnownShapes step = {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"coefficients", {{50, 12}}}};
+  says(inferred("sampler_step", "", step), "give --problem its");
+  says(inferred("sampler_step", "", step), "solver (ddim, ");
+  says(inferred("gemm", "m=6", {{"a", {{5, 3}}}, {"b", {{7, 3}}}, {"bias", {{7}}}}), "'a' is [5, 3], there [6, 3]");
+  says(inferred("gemm", "", {{"a", {{5, 3}}}, {"bias", {{7}}}}), "its 'b' [7, 3] is missing (--random b makes it)");
+  says(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", {{7, 3}}}, {"c", {{7}}}}), "'c' is not one of its inputs");
+  says(inferred("gemm", "", {{"a", {{5, 3, 1}}}, {"b", {{7, 3}}}}), "'a' is [5, 3, 1], there");
+  says(inferred("gemm", "", {{"a", {{0, 3}}}, {"b", {{7, 3}}}}), "'a' is [0, 3], there");
+  says(inferred("gemm", "", {{"a", {{std::int64_t{1} << 62, 3}}}, {"b", {{7, 3}}}}), "'a' is [4611686018427387904, 3]");
+  says(inferred("gemm", "", {}), "is missing");
+}
+
+// A tensor of unknown shape (--random) takes the shape that the others leave it.
+TEST(ProblemInference, LeavesTensorsToTheHarness) {
+  EXPECT_EQ(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", {{7, 3}}}, {"bias", std::nullopt}}), "m=5,n=7,k=3");
+  EXPECT_NE(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", std::nullopt}}).find("give --problem its n"),
+            std::string::npos);
+}
+
+class InferenceOfOp : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Ops, InferenceOfOp, testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const Op& op : catalogue()) names.push_back(op.name);
+                           return names;
+                         }()));
+
+// Whatever is left out of a problem's text: what is found has the same tensors, and a field that has no default is
+// never guessed.
+TEST_P(InferenceOfOp, NeverGuesses) {
+  const Op& op = *find_op(GetParam());
+  const auto fields = field_infos(op);
+  int found = 0;
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
+    if (entry.op != &op) continue;
+    const KnownShapes shapes = shapes_of(op, entry.problem);
+    EXPECT_EQ(inferred(op.name, entry.text, shapes), entry.text);
+    const auto pairs = split_problem_text(entry.text);
+    for (const KeyValue& left_out : pairs) {
+      auto rest = pairs;
+      std::erase_if(rest, [&](const KeyValue& pair) { return pair.key == left_out.key; });
+      const auto field =
+          std::find_if(fields.begin(), fields.end(), [&](const FieldInfo& info) { return info.name == left_out.key; });
+      ASSERT_NE(field, fields.end());
+      SCOPED_TRACE(entry.text + " without " + left_out.key);
+      try {
+        const AnyProblem problem = infer_problem(op, rest, shapes);
+        EXPECT_EQ(shapes_of(op, problem), shapes);
+        if (!field->fallback) {
+          EXPECT_EQ(op.print(problem), entry.text);
+        }
+        ++found;
+      } catch (const InvalidInput& error) {
+        EXPECT_STRNE(error.what(), "");
+      }
+    }
+  }
+  EXPECT_GT(found, 0);
+}
+
+TEST(UserTensors, AreTheInputsOfTheFixture) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "in.safetensors";
+  const Op& op = *find_op("gemm");
+  const auto host = make_host_platform();
+  Fixture made(*host, op, op.parse("m=5,n=7,k=3"), DType::bf16, 9);
+  const auto inputs = made.host_tensors();
+  std::vector<FileTensor> tensors;
+  for (std::size_t i = 0; i < made.specs().size(); ++i)
+    if (made.specs()[i].role == Role::in)
+      tensors.push_back({made.specs()[i].name,
+                         "BF16",
+                         made.specs()[i].shape,
+                         {static_cast<const std::byte*>(inputs[i].data), made.specs()[i].bytes()}});
+  write_safetensors(path, tensors);
+  const SafetensorsFile file(path);
+  const UserTensors user = bind_user_tensors(op, file, path, {}, std::nullopt, {});
+  EXPECT_EQ(op.print(user.problem), "m=5,n=7,k=3");
+  EXPECT_EQ(user.dtype, DType::bf16);
+  Fixture fixture(*host, op, user.problem, user.dtype, 1, user.given);
+  for (std::size_t i = 0; i + 1 < fixture.specs().size(); ++i)
+    EXPECT_EQ(std::memcmp(fixture.pointers()[i], made.pointers()[i], fixture.specs()[i].bytes()), 0);
+
+  std::vector<std::uint16_t> spoilt(15, 0x3f80);
+  spoilt[11] = 0x7fc0;  // a NaN
+  tensors[0].data = std::as_bytes(std::span(spoilt));
+  write_safetensors(path, tensors);
+  try {
+    bind_user_tensors(op, SafetensorsFile(path), path, {}, std::nullopt, {});
+    FAIL() << "NaN was accepted";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("tensor 'a': element 11 is nan"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor

@@ -1,0 +1,127 @@
+#include "kernels/core/philox.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "kernels/device/image_noise.h"
+
+namespace noisefloor {
+namespace {
+
+// Known answers published with Random123 (kat_vectors of philox4x32 with 10 rounds).
+TEST(Philox, GivesThePublishedWords) {
+  const auto expect = [](Philox4 counter, std::uint64_t seed, std::array<std::uint32_t, 4> words) {
+    const Philox4 result = philox4x32_10(counter, seed);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(result.v[i], words[i]);
+  };
+  expect({{0, 0, 0, 0}}, 0, {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u});
+  expect({{0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu}}, 0xffffffffffffffffu,
+         {0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu});
+  expect({{0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}}, 0x299f31d0a4093822u,
+         {0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u});
+}
+
+TEST(Philox, CounterHoldsBlockAndStream) {
+  const Philox4 counter = philox_counter(0x1111111122222222u, 0x3333333344444444u);
+  EXPECT_EQ(counter.v[0], 0x22222222u);
+  EXPECT_EQ(counter.v[1], 0x11111111u);
+  EXPECT_EQ(counter.v[2], 0x44444444u);
+  EXPECT_EQ(counter.v[3], 0x33333333u);
+}
+
+TEST(Normal, UniformIsInZeroToOne) {
+  EXPECT_EQ(philox_uniform(0), 0x1p-33f);
+  EXPECT_EQ(philox_uniform(0xffffffffu), 1.0f);
+  EXPECT_EQ(philox_uniform(0x80000000u), 0.5f);
+}
+
+RC_GTEST_PROP(ImageNoise, GivesTheWordsOfTheStream,
+              (std::uint64_t seed, std::uint64_t image, std::uint32_t in_batch, std::uint32_t step,
+               std::uint32_t block)) {
+  const NoiseStream stream{philox_keys(seed), image, step};
+  const Philox4 expected = noise_words(stream, in_batch, block);
+  const Philox4 words = ImageNoise(stream, in_batch).words(stream, block);
+  for (std::size_t i = 0; i < 4; ++i) RC_ASSERT(words.v[i] == expected.v[i]);
+  const Philox4 odd = ImageNoise(stream, in_batch).odd_words(stream, block / 2);
+  const Philox4 expected_odd = noise_words(stream, in_batch, block | 1);
+  for (std::size_t i = 0; i < 4; ++i) RC_ASSERT(odd.v[i] == expected_odd.v[i]);
+}
+
+void expect_near_exact(std::uint32_t word0, std::uint32_t word1) {
+  float first, second;
+  box_muller(word0, word1, first, second);
+  const double tolerance = 2e-6;
+  EXPECT_NEAR(first, box_muller_exact(word0, word1, 0), tolerance) << word0 << ' ' << word1;
+  EXPECT_NEAR(second, box_muller_exact(word0, word1, 1), tolerance) << word0 << ' ' << word1;
+}
+
+TEST(Normal, EdgesOfTheTransform) {
+  for (const std::uint32_t word0 : {0u, 1u, 0x7fffffffu, 0x80000000u, 0xf8000000u, 0xffffff00u, 0xffffffffu})
+    for (std::uint32_t octant = 0; octant < 8; ++octant)
+      for (const std::uint32_t near : {0xffffffffu, 0u, 1u}) expect_near_exact(word0, (octant << 29) + near);
+}
+
+RC_GTEST_PROP(Normal, FloatIsNearTheExactTransform, (std::uint32_t word0, std::uint32_t word1)) {
+  float first, second;
+  box_muller(word0, word1, first, second);
+  RC_ASSERT(std::fabs(first - box_muller_exact(word0, word1, 0)) < 2e-6);
+  RC_ASSERT(std::fabs(second - box_muller_exact(word0, word1, 1)) < 2e-6);
+}
+
+std::vector<double> sample(std::uint64_t seed, std::uint64_t stream, std::uint64_t blocks) {
+  std::vector<double> values;
+  for (std::uint64_t block = 0; block < blocks; ++block)
+    for (const float value : philox_normal4(seed, stream, block).v) values.push_back(value);
+  return values;
+}
+
+double mean_of_power(const std::vector<double>& values, int power) {
+  double sum = 0;
+  for (const double value : values) sum += std::pow(value, power);
+  return sum / static_cast<double>(values.size());
+}
+
+// Moments of the standard normal distribution within five standard errors; E[x^8] = 105 makes that of x^4 sqrt(96 / n).
+TEST(Normal, Moments) {
+  const std::vector<double> values = sample(7, 3, 1 << 18);
+  const double n = static_cast<double>(values.size());
+  EXPECT_NEAR(mean_of_power(values, 1), 0, 5 / std::sqrt(n));
+  EXPECT_NEAR(mean_of_power(values, 2), 1, 5 * std::sqrt(2 / n));
+  EXPECT_NEAR(mean_of_power(values, 3), 0, 5 * std::sqrt(15 / n));
+  EXPECT_NEAR(mean_of_power(values, 4), 3, 5 * std::sqrt(96 / n));
+}
+
+// Kolmogorov and Smirnov: sqrt(n) D exceeds 1.95 with probability 0.001.
+TEST(Normal, Distribution) {
+  std::vector<double> values = sample(1, 0, 1 << 16);
+  std::sort(values.begin(), values.end());
+  const double n = static_cast<double>(values.size());
+  double distance = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double below = 0.5 * std::erfc(-values[i] / std::numbers::sqrt2);
+    distance = std::max(
+        {distance, std::fabs(below - static_cast<double>(i) / n), std::fabs(below - static_cast<double>(i + 1) / n)});
+  }
+  EXPECT_LT(std::sqrt(n) * distance, 1.95);
+}
+
+TEST(Normal, SeedsStreamsAndNeighboursAreUncorrelated) {
+  const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b, std::size_t shift) {
+    double sum = 0;
+    for (std::size_t i = 0; i + shift < a.size(); ++i) sum += a[i] * b[i + shift];
+    return sum / std::sqrt(static_cast<double>(a.size()));  // standard normal for independent numbers
+  };
+  const std::vector<double> values = sample(1, 0, 1 << 16);
+  EXPECT_LT(std::fabs(correlation(values, sample(2, 0, 1 << 16), 0)), 5);
+  EXPECT_LT(std::fabs(correlation(values, sample(1, 1, 1 << 16), 0)), 5);
+  for (const std::size_t shift : {1u, 2u, 3u, 4u}) EXPECT_LT(std::fabs(correlation(values, values, shift)), 5);
+}
+
+}  // namespace
+}  // namespace noisefloor

@@ -1,0 +1,275 @@
+// Statistics, CSV, the sweep's rows and what roofline makes of them.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "bench/measure/stopping_rule.h"
+#include "reports/roofline.h"
+#include "reports/run/csv.h"
+#include "reports/run/sweep_csv.h"
+#include "reports/statistics.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+SweepRow timed_row(const std::string& op, const std::string& problem, const std::string& variant,
+                   const std::string& kind, double us, const std::string& networks) {
+  SweepRow row;
+  row.op = op;
+  row.problem = problem;
+  row.variant = variant;
+  row.kind = kind;
+  row.dtype = "bf16";
+  row.networks = networks;
+  row.status = Outcome::ok;
+  row.device = "GPU, large";
+  row.time_cold_us = us;
+  row.flops = 2e9;
+  row.bytes = 1e6;
+  return row;
+}
+
+TEST(Statistics, MedianOfOddEvenAndNone) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_TRUE(std::isnan(median({})));
+  EXPECT_EQ(median_absolute_deviation(std::vector<double>{1, 1, 2, 2, 4, 6, 9}), 1);
+}
+
+TEST(Statistics, IntervalHoldsTheMedian) {
+  EXPECT_TRUE(rc::check("the interval encloses the median and lies within the samples", [] {
+    const auto samples = *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(-1000, 1000)));
+    const std::vector<double> values(samples.begin(), samples.end());
+    const Interval interval = median_interval(values);
+    RC_ASSERT(interval.low <= median(values));
+    RC_ASSERT(interval.high >= median(values));
+    RC_ASSERT(interval.low >= *std::min_element(values.begin(), values.end()));
+    RC_ASSERT(interval.high <= *std::max_element(values.begin(), values.end()));
+  }));
+}
+
+// 100 samples 1..100: ranks 50 -+ 9.8, so the 41st and the 61st value (from 1).
+TEST(Statistics, IntervalOfKnownRanks) {
+  std::vector<double> values(100);
+  for (int i = 0; i < 100; ++i) values[static_cast<std::size_t>(i)] = i + 1;
+  EXPECT_EQ(median_interval(values).low, 41);
+  EXPECT_EQ(median_interval(values).high, 61);
+}
+
+TEST(StoppingRule, StopsForEachReason) {
+  StoppingRule rule{0.005, 10, 50, 1.0};
+  const std::vector<double> steady(10, 7.0);
+  EXPECT_STREQ(rule.verdict(steady, 0).value(), "converged");
+  EXPECT_FALSE(rule.verdict(std::span(steady).first(9), 0).has_value());
+  std::vector<double> noisy;
+  for (int i = 0; i < 50; ++i) noisy.push_back(i % 2 == 0 ? 1 : 2);
+  EXPECT_STREQ(rule.verdict(noisy, 0).value(), "max_samples");
+  EXPECT_FALSE(rule.verdict(std::span(noisy).first(20), 0.5).has_value());
+  EXPECT_STREQ(rule.verdict(std::span(noisy).first(20), 1.5).value(), "time_cap");
+  EXPECT_FALSE(rule.verdict(std::span(noisy).first(4), 100).has_value()) << "a median of four says nothing of spread";
+}
+
+TEST(Csv, QuotingRoundTrips) {
+  EXPECT_TRUE(rc::check("what quote_csv writes, split_csv_line reads", [] {
+    auto fields = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(rc::gen::string<std::string>()));
+    std::string line;
+    for (std::size_t i = 0; i < fields.size(); ++i) line += (i > 0 ? "," : "") + quote_csv(fields[i]);
+    for (std::string& field : fields)
+      for (char& c : field)
+        if (c == '\n' || c == '\r') c = ' ';  // a row is one line
+    RC_ASSERT(split_csv_line(line) == fields);
+  }));
+}
+
+TEST(Csv, RefusesBrokenLines) {
+  EXPECT_THROW(split_csv_line("a,\"b"), std::runtime_error);
+  EXPECT_THROW(split_csv_line("\"a\"b"), std::runtime_error);
+}
+
+TEST(Csv, WritesWholeFilesOrNone) {
+  const TemporaryFolder folder;
+  write_atomically(folder / "file", "first\n");
+  write_atomically(folder / "file", "second\n");
+  EXPECT_EQ(read_csv(folder / "file").header.at(0), "second");
+  std::filesystem::create_directory(folder / "folder");  // a name that nothing can be renamed to
+  for (const char* name : {"folder", "nowhere/file"}) {
+    try {
+      write_atomically(folder / name, "text");
+      ADD_FAILURE() << name;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+  const auto entries = std::filesystem::directory_iterator(folder.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 2) << "a partial file was left behind";
+}
+
+TEST(Csv, NamesAFolderThatIsNoFile) {
+  const TemporaryFolder folder;
+  try {
+    read_csv(folder.path());
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()), folder.path().string() + ": cannot be read: it is a folder");
+  }
+}
+
+TEST(SweepCsv, RowsRoundTrip) {
+  const TemporaryFolder folder;
+  SweepRow row = timed_row("gemm", "m=1,n=2,k=3", "ptx_sm90a", "ptx", 12.5, "adm64-b1:10;sd15-b2:2");
+  row.reason = "a \"quoted\", reason";
+  row.registers = 168;
+  std::ofstream(folder / "sweep.csv") << sweep_csv_header() << to_csv(row);
+  const auto rows = read_sweep_csv(folder / "sweep.csv");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(to_csv(rows[0]), to_csv(row));
+  EXPECT_EQ(rows[0].key(), row.key());
+  EXPECT_FALSE(rows[0].time_warm_us.has_value());
+}
+
+TEST(SweepCsv, HeaderIsTheDocumentedOne) {
+  EXPECT_EQ(
+      sweep_csv_header(),
+      "op,variant,kind,dtype,problem,networks,status,reason,device,arch,"
+      "time_cold_us,time_cold_mad_us,time_warm_us,samples,stop,flops,bytes,gflops,gbps,ai,attainable_gflops,pct_of_"
+      "roof,bound,"
+      "dram_read_bytes,dram_write_bytes,l2_bytes,occupancy_pct,occupancy_limit_pct,tensor_pipe_pct,counter_status,"
+      "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,throttle,max_rel_error,tolerance,"
+      "commit\n");
+}
+
+TEST(SweepCsv, LeavesOutATornLastLineAndNamesBrokenOnes) {
+  const TemporaryFolder folder;
+  const std::string line = to_csv(timed_row("gemm", "m=1,n=2,k=3", "naive", "naive", 3, ""));
+  std::ofstream(folder / "torn.csv") << sweep_csv_header() << line << line.substr(0, 40);
+  EXPECT_EQ(read_sweep_csv(folder / "torn.csv").size(), 1u);
+  std::string broken = line;
+  broken.replace(broken.find(",ok,"), 4, ",fine,");
+  std::ofstream(folder / "broken.csv") << sweep_csv_header() << line << broken;
+  try {
+    read_sweep_csv(folder / "broken.csv");
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("broken.csv:3: column 'status': 'fine'"), std::string::npos)
+        << error.what();
+  }
+  std::ofstream(folder / "other.csv") << "op,who\n1,2\n";
+  EXPECT_THROW(read_sweep_csv(folder / "other.csv"), std::runtime_error);
+}
+
+// The message behind "sweep.csv:", or "" when the file is accepted.
+std::string refusal(const SweepRow& row) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "sweep.csv") << sweep_csv_header() << to_csv(row);
+  try {
+    read_sweep_csv(folder / "sweep.csv");
+    return "";
+  } catch (const std::runtime_error& error) {
+    const std::string message = error.what();
+    return message.substr(message.find("sweep.csv:") + 10);
+  }
+}
+
+TEST(SweepCsv, RefusesTimesThatCannotBe) {
+  SweepRow row = timed_row("gemm", "p", "naive", "naive", -5, "");
+  EXPECT_EQ(refusal(row), "2: column 'time_cold_us': '-5' is not a time above 0");
+  row.time_cold_us = 5;
+  row.time_warm_us = 0;
+  EXPECT_EQ(refusal(row), "2: column 'time_warm_us': '0' is not a time above 0");
+  row.time_warm_us.reset();
+  EXPECT_EQ(refusal(row), "");
+  row.time_cold_us.reset();
+  EXPECT_EQ(refusal(row), "2: column 'time_cold_us': blank, but status is ok");
+  row.status = Outcome::throttled;
+  EXPECT_EQ(refusal(row), "");
+}
+
+TEST(SweepCsv, NamesTheLineOfABadNetworksCell) {
+  EXPECT_EQ(refusal(timed_row("gemm", "p", "naive", "naive", 5, "adm64")),
+            "2: column 'networks': 'adm64' is not network:count");
+  EXPECT_EQ(refusal(timed_row("gemm", "p", "naive", "naive", 5, "adm64:0")),
+            "2: column 'networks': 'adm64:0': the count is outside 1 to 1000000000");
+}
+
+TEST(SweepCsv, NetworksParse) {
+  const auto counts = parse_networks("adm64-b1:10;sd15-b2:2");
+  ASSERT_EQ(counts.size(), 2u);
+  EXPECT_EQ(counts[1].network, "sd15-b2");
+  EXPECT_EQ(counts[0].count, 10);
+  EXPECT_TRUE(parse_networks("").empty());
+  EXPECT_THROW(parse_networks("adm64"), std::runtime_error);
+  EXPECT_THROW(parse_networks("adm64:x"), std::runtime_error);
+}
+
+TEST(Roofline, TotalsSumTimeTimesCount) {
+  const std::vector<SweepRow> rows = {
+      timed_row("gemm", "p1", "naive", "naive", 10, "net:3"), timed_row("gemm", "p1", "ptx", "ptx", 4, "net:3"),
+      timed_row("gemm", "p1", "lib", "baseline", 5, "net:3"), timed_row("gemm", "p2", "naive", "naive", 7, "net:2"),
+      timed_row("gemm", "p2", "lib", "baseline", 6, "net:2"),
+  };
+  std::map<std::string, NetworkTotal> totals;
+  for (const NetworkTotal& total : network_totals(rows, network_problems_of(rows))) totals[total.choice] = total;
+  EXPECT_EQ(totals.at("naive").microseconds, 3 * 10 + 2 * 7);
+  EXPECT_EQ(totals.at("lib").microseconds, 3 * 5 + 2 * 6);
+  EXPECT_EQ(totals.at("own best").microseconds, 3 * 4 + 2 * 7);
+  EXPECT_EQ(totals.at("fastest").microseconds, 3 * 4 + 2 * 6);
+  EXPECT_EQ(totals.at("ptx").missing, 1);
+}
+
+// A problem of the network that no row is about must be missed, not forgotten.
+TEST(Roofline, TotalsKnowTheProblemsThatWereNotSwept) {
+  const TemporaryFolder folder;
+  merge_network_problems(folder.path(), {{"net", "gemm", "p1", 3}, {"net", "gemm", "p2", 2}});
+  merge_network_problems(folder.path(), {{"other", "gemm", "p1", 5}});
+  const std::vector<SweepRow> rows = {timed_row("gemm", "p1", "ptx", "ptx", 4, "net:3")};
+  const auto problems = read_network_problems(folder.path(), rows);
+  ASSERT_EQ(problems.size(), 3u);
+  for (const NetworkTotal& total : network_totals(rows, problems)) {
+    EXPECT_EQ(total.problems, total.network == "net" ? 2 : 1);
+    EXPECT_EQ(total.missing, total.network == "net" ? 1 : 0);
+    EXPECT_EQ(total.microseconds, total.network == "net" ? 12 : 20);
+  }
+}
+
+TEST(Roofline, PlanLeavesOutOtherPrograms) {
+  const TemporaryFolder folder;
+  const std::vector<SweepRow> rows = {timed_row("gemm", "p", "torch_eager", "baseline", 1, ""),
+                                      timed_row("gemm", "p", "ptx", "ptx", 2, "")};
+  write_plan_csv(folder / "plan.csv", rows);
+  EXPECT_EQ(read_csv(folder / "plan.csv").lines.at(0).fields.at(3), "ptx");
+}
+
+TEST(Roofline, FastestLeavesOutRowsThatAreNotOk) {
+  std::vector<SweepRow> rows = {timed_row("gemm", "p", "a", "naive", 1, ""),
+                                timed_row("gemm", "p", "b", "tiled", 2, "")};
+  rows[0].status = Outcome::throttled;
+  ASSERT_EQ(fastest_rows(rows, false).size(), 1u);
+  EXPECT_EQ(fastest_rows(rows, false)[0]->variant, "b");
+}
+
+TEST(Roofline, CompletesRowsOfOtherPrograms) {
+  std::vector<SweepRow> rows = {timed_row("gemm", "p", "ptx", "ptx", 10, ""),
+                                timed_row("gemm", "p", "torch_eager", "baseline", 20, "")};
+  rows[0].bound = "compute:tensor_bf16";
+  complete_rows(rows, {{"dram_copy", 4000}, {"tensor_bf16", 800000}});
+  EXPECT_EQ(rows[1].bound, "compute:tensor_bf16");
+  EXPECT_DOUBLE_EQ(rows[1].attainable_gflops.value(), 800000);     // ai 2000 x 4000 GB/s is above it
+  EXPECT_DOUBLE_EQ(rows[1].pct_of_roof.value(), 100 * 1e5 / 8e5);  // 2e9 FLOP in 20 us
+}
+
+TEST(Roofline, WritesItsFiles) {
+  const TemporaryFolder folder;
+  const std::vector<SweepRow> rows = {timed_row("gemm", "m=1,n=2", "naive", "naive", 10, "net:3")};
+  write_roofline_csv(folder / "roofline.csv", rows, {{"dram_copy", 4000}});
+  write_plan_csv(folder / "plan.csv", rows);
+  EXPECT_EQ(read_csv(folder / "roofline.csv").lines.at(0).fields.at(4), "m=1,n=2");
+  EXPECT_EQ(read_csv(folder / "plan.csv").lines.at(0).fields,
+            (std::vector<std::string>{"gemm", "bf16", "m=1,n=2", "naive"}));
+  EXPECT_THROW(write_plan_csv(folder / "nowhere" / "plan.csv", rows), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace noisefloor

@@ -1,0 +1,193 @@
+// Reading a run folder back: what is whole is read, what is not is named by file, line and field.
+#include "reports/run/run_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "reports/run/samples_line.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kEnvironment =
+    R"({"schema": 2, "device": "Test GPU", "commit": "abc", "command_lines": [["noisefloor", "sweep"]]})";
+
+SweepRow ok_row(const std::string& variant) {
+  SweepRow row;
+  row.op = "gemm";
+  row.problem = "m=1,n=2,k=3";
+  row.dtype = "bf16";
+  row.variant = variant;
+  row.status = Outcome::ok;
+  row.device = "Test GPU";
+  row.time_cold_us = 2;
+  row.samples = 3;
+  return row;
+}
+
+std::string line(const std::string& rest) {
+  return R"({"op":"gemm","dtype":"bf16","problem":"m=1,n=2,k=3","variant":"naive",)" + rest + "}";
+}
+
+// A folder whose files can be replaced one by one.
+class RunFilesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    write("env.json", kEnvironment);
+    write("sweep.csv", sweep_csv_header() + to_csv(ok_row("naive")));
+    write("samples.jsonl",
+          line(R"("cold_us":[1.5,2,3],"warm_us":[1],"cold_batches":[1,2],"cold_mhz":[1980.5,null])") + "\n");
+  }
+  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+  std::string message() {
+    try {
+      (void)read_run(folder_.path());
+      return "";
+    } catch (const std::runtime_error& error) {
+      const std::string text = error.what(), place = folder_.path().string() + "/";
+      return text.starts_with(place) ? text.substr(place.size()) : text;
+    }
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(RunFilesTest, ReadsAWholeOne) {
+  const RunFiles run = read_run(folder_.path());
+  EXPECT_EQ(run.environment.device, "Test GPU");
+  EXPECT_EQ(run.environment.schema, 2);
+  EXPECT_EQ(run.environment.command_lines.at(0).at(1), "sweep");
+  ASSERT_EQ(run.rows.size(), 1u);
+  const RowSamples& samples = run.samples_of(run.rows[0]);
+  EXPECT_EQ(samples.cold_us, (std::vector<double>{1.5, 2, 3}));
+  EXPECT_EQ(samples.warm_us, std::vector<double>{1});
+  EXPECT_EQ(samples.cold_batches, (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(samples.cold_mhz.at(0), 1980.5);
+  EXPECT_TRUE(std::isnan(samples.cold_mhz.at(1)));
+  EXPECT_THROW((void)run.samples_of(ok_row("tiled")), std::runtime_error);
+}
+
+TEST_F(RunFilesTest, ReadsTheFirstSchema) {
+  write("env.json", R"({"device": "Test GPU", "commit": "abc"})");
+  write("samples.jsonl", line(R"("cold_us":[1.5,2,3],"warm_us":[1])") + "\n");
+  const RunFiles run = read_run(folder_.path());
+  EXPECT_EQ(run.environment.schema, 1);
+  EXPECT_TRUE(run.samples_of(run.rows[0]).cold_batches.empty());
+}
+
+TEST_F(RunFilesTest, ReadsTheRecordedRun) {
+  const RunFiles run = read_run("reports/recorded/nvidia-h200");
+  EXPECT_GT(run.rows.size(), 500u);
+  for (const SweepRow& row : run.rows)
+    if (row.status == Outcome::ok) {
+      // A launch of a second is sampled until the time cap.
+      EXPECT_GE(run.samples_of(row).cold_us.size(), row.stop == "time_cap" ? 5u : 20u) << row.key();
+    }
+}
+
+TEST_F(RunFilesTest, LeavesOutSamplesWithoutARow) {
+  write("sweep.csv", sweep_csv_header());
+  EXPECT_TRUE(read_run(folder_.path()).samples.empty());
+}
+
+TEST_F(RunFilesTest, NamesFilesThatAreNotThere) {
+  std::filesystem::remove(folder_ / "env.json");
+  EXPECT_EQ(message(), "env.json: cannot be read");
+  std::filesystem::remove(folder_ / "sweep.csv");
+  EXPECT_NE(message().find(": no sweep.csv there; give the folder of a run"), std::string::npos);
+  EXPECT_THROW((void)read_run(folder_ / "none"), std::runtime_error);
+  EXPECT_THROW((void)read_run(""), std::runtime_error);
+}
+
+TEST_F(RunFilesTest, NamesWhatIsWrongInTheEnvironment) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "env.json:1: not JSON, or cut off there"},
+      {"{\n\"device\": \"a\",\n", "env.json:3: not JSON, or cut off there"},
+      {"[]", "env.json: is no JSON object"},
+      {R"({"commit": "abc"})", "env.json: field 'device' is missing"},
+      {R"({"device": 1, "commit": "abc"})", "env.json: field 'device' is no text"},
+      {R"({"device": "a", "commit": "b", "schema": 3})",
+       "env.json: schema 3 is newer than this program, which knows 1 to 2"},
+      {R"({"device": "a", "commit": "b", "schema": -1})", "env.json: field 'schema' is no whole number from 1"},
+      {R"({"device": "a", "commit": "b", "command_lines": ["sweep"]})",
+       "env.json: field 'command_lines' is no list of lists of texts"},
+  };
+  for (const auto& [text, says] : cases) {
+    write("env.json", text);
+    EXPECT_EQ(message(), says);
+  }
+}
+
+TEST_F(RunFilesTest, NamesWhatIsWrongInTheRows) {
+  const std::string header = sweep_csv_header(), row = to_csv(ok_row("naive"));
+  write("sweep.csv", header + row + to_csv(ok_row("tiled")) + row);
+  EXPECT_EQ(message(), "sweep.csv:4: the row of gemm|m=1,n=2,k=3|bf16|naive is there twice, first in line 2");
+  write("sweep.csv", header + row.substr(0, row.size() - 4));
+  EXPECT_TRUE(message().starts_with("sweep.csv:2: the last line is cut off")) << message();
+  SweepRow nameless = ok_row("");
+  write("sweep.csv", header + to_csv(nameless));
+  EXPECT_EQ(message(), "sweep.csv:2: column 'variant' is blank");
+  SweepRow fewer = ok_row("naive");
+  fewer.samples = 2;
+  write("sweep.csv", header + to_csv(fewer));
+  EXPECT_NE(message().find("sweep.csv:2: column 'samples' is 2, but"), std::string::npos);
+  for (const char* time : {"nan", "-1", "0", "inf", ""}) {
+    std::string wrong = row;
+    wrong.replace(wrong.find(",2,,"), 3, std::string(",") + time + ",");
+    write("sweep.csv", header + wrong);
+    EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_cold_us': ")) << time << ": " << message();
+  }
+  write("sweep.csv", "op,variant\n");
+  EXPECT_NE(message().find("this file was written by another version"), std::string::npos);
+  write("sweep.csv", "");
+  EXPECT_EQ(message(), "sweep.csv: empty, no header line");
+}
+
+TEST_F(RunFilesTest, NamesWhatIsWrongInTheSamples) {
+  const std::pair<std::string, const char*> cases[] = {
+      {line(R"("cold_us":[1,NaN,2])"), "not JSON at column"},
+      {line(R"("cold_us":[1,NaN,2])"), "field 'cold_us'"},
+      {line(R"("cold_us":[1,-2,3])"), "field 'cold_us' holds -2, not a time above 0"},
+      {line(R"("cold_us":[1,0,3])"), "field 'cold_us' holds 0, not a time above 0"},
+      {line(R"("cold_us":[1,1e999,3])"), "not JSON at column"},
+      {line(R"("warm_us":[null])"), "field 'warm_us' holds null"},
+      {line(R"("cold_us":3)"), "field 'cold_us' is 3"},
+      {line(R"("cold_us":[[1]])"), "field 'cold_us' holds a list"},
+      {line(R"("cold_us":{"a":1})"), "field 'cold_us' is an object"},
+      {line(R"("cold_us":["1"])"), "field 'cold_us' holds a text"},
+      {line(R"("cold_us":[1,2,3],"cold_batches":[2])"), "field 'cold_batches' adds up to 2, but 'cold_us' has 3"},
+      {line(R"("cold_us":[1,2,3],"cold_batches":[1.5])"), "field 'cold_batches' holds 1.5, not a whole number"},
+      {line(R"("cold_us":[1,2,3],"cold_batches":[1,2],"cold_mhz":[5])"), "field 'cold_mhz' has 1 clocks for 2 batches"},
+      {line(R"("cold_us":[1,2,3],"cold_mhz":[0])"), "field 'cold_mhz' holds 0, not a clock above 0"},
+      {R"({"op":"gemm","problem":"p","variant":"v"})", "field 'dtype' is missing or empty"},
+      {R"({"op":["gemm"]})", "field 'op' is a list, not a text"},
+      {R"({"op":7})", "field 'op' is 7"},
+      {"[1]", "is no JSON object"},
+      {"1", "is no JSON object"},
+      {"null", "is no JSON object"},
+      {"\"a\"", "is no JSON object"},
+      {R"({"op":"gemm")", "not JSON at column"},
+  };
+  for (const auto& [text, says] : cases) {
+    write("samples.jsonl", text + "\n");
+    EXPECT_TRUE(message().starts_with("samples.jsonl:1: ")) << text << ": " << message();
+    EXPECT_NE(message().find(says), std::string::npos) << text << ": " << message();
+  }
+  const std::string good = line(R"("cold_us":[1,2,3])") + "\n";
+  write("samples.jsonl", good + good);
+  EXPECT_EQ(message(), "samples.jsonl:2: the samples of gemm|m=1,n=2,k=3|bf16|naive are there twice, first in line 1");
+  write("samples.jsonl", good + good.substr(0, 30));
+  EXPECT_TRUE(message().starts_with("samples.jsonl:2: the last line is cut off")) << message();
+}
+
+TEST(SamplesLine, PassesOverWhatItDoesNotKnow) {
+  const auto read =
+      parse_samples_line(line(R"("later":{"cold_us":[0],"op":[{}]},"cold_us":[4],"note":"x","flag":true)"));
+  EXPECT_EQ(read.samples.cold_us, std::vector<double>{4});
+  EXPECT_EQ(read.key, "gemm|m=1,n=2,k=3|bf16|naive");
+}
+
+}  // namespace
+}  // namespace noisefloor
