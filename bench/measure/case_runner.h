@@ -5,12 +5,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/measure/candidate.h"
+#include "bench/measure/platform_timing.h"
 #include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
@@ -61,10 +61,8 @@ class CaseRunner {
   const std::string& counter_message() const { return counter_message_; }
 
  private:
-  struct Clocks;
   CaseResult measure(const Case& test_case);
   void time(const Case&, BoundCase&, CaseResult&);
-  std::vector<double> clock_in_launches(const Launch&, std::span<const std::pair<void*, std::size_t>> resident);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
   void judge_timed_launches(BoundCase&, CaseResult&);
@@ -75,7 +73,7 @@ class CaseRunner {
   RunnerOptions options_;
   std::string counter_status_;
   std::string counter_message_;
-  std::unique_ptr<Clocks> clocks_;
+  std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   KnownTimes known_;
   // The fixture of the last problem: the candidates of one problem come one after another.
   std::string fixture_key_;
