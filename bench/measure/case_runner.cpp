@@ -9,6 +9,7 @@
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
+#include "bench/measure/bound_case.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"
@@ -28,15 +29,12 @@ double seconds_since(Clock::time_point start) {
 
 SweepRow blank_row(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
   SweepRow row;
-  row.op = test_case.op().name;
-  row.variant = test_case.candidate.name;
-  row.kind = test_case.candidate.kind_text();
-  row.dtype = to_string(test_case.dtype);
-  row.problem = test_case.text;
+  static_cast<CaseId&>(row) = test_case.id();
+  row.kind = test_case.implementation->kind;
   row.networks = test_case.networks;
   row.device = description.name;
   row.arch = arch;
-  const Cost cost = test_case.op().cost(test_case.problem, test_case.dtype);
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
   row.flops = cost.flops;
   row.bytes = cost.bytes;
   row.ai = cost.flops / cost.bytes;
@@ -86,17 +84,18 @@ struct CaseRunner::Clocks {
 std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description,
                                 const std::string& arch) {
   SweepRow row = blank_row(test_case, description, arch);
-  const Candidate& candidate = test_case.candidate;
-  if (!(description.is_host ? candidate.on_host() : candidate.on_gpu())) {
+  const Implementation& implementation = *test_case.implementation;
+  if (!implementation.runs_on_platform(description.is_host)) {
     row.status = description.is_host ? Outcome::no_device : Outcome::unsupported_arch;
     row.reason = description.is_host ? "needs a CUDA device" : "runs on the host (--device host)";
-  } else if (!candidate.built()) {
+  } else if (!implementation.built) {
     row.status = Outcome::not_built;
-    row.reason = fmt::format("needs {}; this build has {}", to_string(candidate.arch), build_info().cuda_architectures);
-  } else if (!description.is_host && !runs_on(candidate.arch, description.info.compute_capability)) {
+    row.reason =
+        fmt::format("needs {}; this build has {}", to_string(implementation.arch), build_info().cuda_architectures);
+  } else if (!description.is_host && !runs_on(implementation.arch, description.info.compute_capability)) {
     row.status = Outcome::unsupported_arch;
-    row.reason = fmt::format("needs {}", to_string(candidate.arch));
-  } else if (const Support support = candidate.can_run(test_case.problem, test_case.dtype); !support) {
+    row.reason = fmt::format("needs {}", to_string(implementation.arch));
+  } else if (const Support support = implementation.can_run(test_case.problem, test_case.dtype); !support) {
     row.status = Outcome::unsupported_problem;
     row.reason = support.reason;
   } else {
@@ -117,7 +116,7 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
     options_.counters = CounterMode::off;
     return;
   }
-  clocks_ = std::make_unique<Clocks>(platform.description());
+  if (!options_.warm_only) clocks_ = std::make_unique<Clocks>(platform.description());
   if (options_.counters == CounterMode::off) {
     counter_status_ = to_string(CounterStatus::off);
     return;
@@ -132,31 +131,30 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
 
 CaseRunner::~CaseRunner() = default;
 
-CaseResult CaseRunner::run(const Case& test_case) {
-  CaseResult result = measure(test_case);
+CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_us) {
+  CaseResult result = measure(test_case, to_beat_us);
   known_.add(result.row);
   return result;
 }
 
-CaseResult CaseRunner::measure(const Case& test_case) {
+CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_beat_us) {
   const PlatformDescription& description = platform_->description();
   if (auto row = refused(test_case, description, platform_->arch_text())) return {*row, {}, {}, false, ""};
   CaseResult result{blank_row(test_case, description, platform_->arch_text()), {}, {}, false, ""};
   SweepRow& row = result.row;
   row.counter_status = counter_status_;
   try {
-    const std::string key = test_case.op().name + "|" + test_case.text + "|" + to_string(test_case.dtype);
-    if (key != fixture_key_) {
-      fixture_key_.clear();
+    if (row.problem_id() != fixture_of_) {
+      fixture_of_ = {};
       verifier_.reset();
       fixture_.reset();
-      fixture_ = std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype,
+      fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype,
                                            options_.seed, options_.given);
       verifier_ = std::make_unique<Verifier>(*fixture_);
-      fixture_key_ = key;
+      fixture_of_ = row.problem_id();
     }
-    BoundCase bound(*fixture_, test_case.candidate, &known_);
-    row.workspace_bytes = static_cast<long>(bound.workspace_bytes() + bound.own_bytes());
+    BoundCase bound(*fixture_, *test_case.implementation, verifier_.get(), &known_);
+    row.workspace_bytes = static_cast<long>(bound.working_bytes());
     if (bound.prepares()) row.prepare_us = bound.prepare_us();
     result.note = bound.description();
 
@@ -171,11 +169,14 @@ CaseResult CaseRunner::measure(const Case& test_case) {
     }
     row.reason = bound.many_kernels() ? bound.description() : verdict.note;
     if (options_.on_verified) options_.on_verified(test_case, *fixture_);
-    if (!bound.many_kernels()) read_resources(bound, result);
+    if (!bound.many_kernels() && !options_.warm_only) read_resources(bound, result);
     fixture_->reset_outputs();
-    time(test_case, bound, result);
+    if (options_.warm_only)
+      time_warm_only(bound, result, to_beat_us);
+    else
+      time(test_case, bound, result);
     judge_timed_launches(bound, result);
-    if (row.status == Outcome::ok) {
+    if (row.status == Outcome::ok && !options_.warm_only) {
       place_under_roof(test_case, row);
       count(test_case, bound, row);
     }
@@ -201,7 +202,7 @@ CaseResult CaseRunner::measure(const Case& test_case) {
   }
   if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
-    fixture_key_.clear();
+    fixture_of_ = {};
     try {
       platform_->synchronize();
     } catch (const DeviceError&) {
@@ -266,7 +267,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   launch = slowed_down(*platform_, launch, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
 #endif
   const bool host = platform_->description().is_host;
-  const NvtxRange range(test_case.name());
+  const NvtxRange range(test_case.id().name());
 
   const double probe_us = platform_->time_cold(launch, 1, resident).front();
   const double flush_us = host ? 0 : 50;
@@ -344,6 +345,16 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   row.status = Outcome::ok;
 }
 
+void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
+  const Launch launch = bound.launch(/*overlapping=*/true);
+  constexpr int kRepeats = 10;
+  result.warm_us = platform_->time_warm(launch, 1, 1);
+  if (!to_beat_us || result.warm_us.front() <= 2 * *to_beat_us)
+    result.warm_us = platform_->time_warm(launch, static_cast<int>(options_.warm.minimum_samples), kRepeats);
+  result.row.time_warm_us = median(result.warm_us);
+  result.row.status = Outcome::ok;
+}
+
 void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
   if (platform_->description().is_host) return;
   SweepRow& row = result.row;
@@ -371,7 +382,7 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
   try {
     RangeProfiler profiler(row_metrics());
     const Launch launch = bound.launch();
-    const NvtxRange range("counters " + test_case.name());
+    const NvtxRange range("counters " + test_case.id().name());
     const auto values = profiler.measure(
         [&](int) {
           fixture_->reset_outputs();
@@ -397,7 +408,7 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
 void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
   if (ceilings_ == nullptr) return;
   const Ceiling& compute =
-      ceilings_->compute(test_case.op().cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
+      ceilings_->compute(test_case.entry->workload->cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
   const double memory_bound_gflops = *row.ai * ceilings_->memory().value;
   row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
   row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
