@@ -3,29 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
+#include "bench/measure/timing_loop.h"
 #include "bench/platform/build_info.h"
-#include "bench/platform/clocks.h"
-#include "bench/platform/nvml.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
 #endif
-#include "reports/statistics.h"
 
 namespace noisefloor {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 SweepRow blank_row(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
   SweepRow row;
@@ -51,35 +41,7 @@ void clear_times(CaseResult& result) {
   row.bound.clear();
 }
 
-// Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that
-// the gate before it costs nothing.
-int batch_size(double sample_us, int smallest, int largest) {
-  return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
-}
-
-// What slows a measurement through no doing of the kernel. The power cap is not among them: dense products run into it
-// on every data-centre GPU, so it is part of what they can do, and the row names it.
-constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
-
-// The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little.
-constexpr std::size_t kFewestBatches = 4;
-
-// A launch that runs into the power cap begins at the full clock and is taken down in steps over some hundred
-// milliseconds. What was sampled before a step is dropped, for as long as this; a clock that never settles is then
-// taken as it is.
-constexpr double kSettleSeconds = 0.5;
-constexpr double kClockStep = 0.01;
-
-constexpr int kClockedLaunches = 4;  // behind a batch, where they are asked for
-
 }  // namespace
-
-struct CaseRunner::Clocks {
-  explicit Clocks(const PlatformDescription& description)
-      : monitor(GpuMonitor::of_cuda_device(description.index)), sampler(64, 20) {}
-  GpuMonitor monitor;
-  ClockSampler sampler;
-};
 
 std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description,
                                 const std::string& arch) {
@@ -116,7 +78,7 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
     options_.counters = CounterMode::off;
     return;
   }
-  if (!options_.warm_only) clocks_ = std::make_unique<Clocks>(platform.description());
+  if (!options_.warm_only) clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
   if (options_.counters == CounterMode::off) {
     counter_status_ = to_string(CounterStatus::off);
     return;
@@ -229,28 +191,7 @@ void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
   result.row.reason = "after the timed launches: " + verdict.reason;
 }
 
-// The mean clock of each of a few cold launches, in launches of their own: the marks would count in a timed one.
-std::vector<double> CaseRunner::clock_in_launches(const Launch& launch,
-                                                  std::span<const std::pair<void*, std::size_t>> resident) {
-  ClockSampler& sampler = clocks_->sampler;
-  const Stream stream = platform_->context().stream;
-  std::vector<int> samples;
-  const auto marked = [&] {
-    samples.push_back(sampler.begin(stream));
-    const Status status = launch();
-    sampler.end(samples.back(), stream);
-    return status;
-  };
-  platform_->time_cold(marked, kClockedLaunches, resident);
-  platform_->synchronize();
-  std::vector<double> found;
-  for (const int sample : samples)
-    if (const double mhz = sampler.mhz(sample); mhz > 0) found.push_back(mhz);
-  return found;
-}
-
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
-  SweepRow& row = result.row;
   const auto resident = bound.resident();
   Launch launch = bound.launch();
   // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
@@ -266,83 +207,22 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   launch = slowed_down(*platform_, launch, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
 #endif
-  const bool host = platform_->description().is_host;
   const NvtxRange range(test_case.id().name());
-
-  const double probe_us = platform_->time_cold(launch, 1, resident).front();
-  const double flush_us = host ? 0 : 50;
-  const int batch = host ? batch_size(probe_us, 1, 20) : batch_size(probe_us + flush_us, 2, 50);
-  std::optional<std::uint64_t> reasons;  // what NVML said, where it said anything
-  double discarded_seconds = 0, settling_seconds = 0;
-  double last_mhz = 0;
-  auto start = Clock::now();
-  while (true) {
-    const auto batch_start = Clock::now();
-    const auto samples = platform_->time_cold(launch, batch, resident);
-    if (clocks_) {
-      clocks_->sampler.clear();
-      const std::vector<double> launch_mhz =
-          options_.clock_in_launches ? clock_in_launches(launch, resident) : std::vector<double>{};
-      const int index = clocks_->sampler.enqueue(platform_->context().stream);
-      platform_->synchronize();
-      const auto read = clocks_->monitor.read().clock_event_reasons;
-      if ((read.value_or(0) & kDisqualifying) != 0 && discarded_seconds < options_.throttle_retry_seconds) {
-        discarded_seconds += seconds_since(batch_start);
-        start += Clock::now() - batch_start;  // time spent on discarded samples does not count against the cap
-        continue;
-      }
-      if (read) reasons = reasons.value_or(0) | (*read & kClockThrottle);
-      const double mhz = clocks_->sampler.mhz(index);
-      const bool stepped = last_mhz > 0 && std::abs(mhz - last_mhz) > kClockStep * last_mhz;
-      last_mhz = mhz;
-      if (stepped && settling_seconds < kSettleSeconds) {
-        settling_seconds += seconds_since(start);
-        result.cold_us.clear();
-        result.cold_batches.clear();
-        result.cold_mhz.clear();
-        result.launch_mhz.clear();
-        start = Clock::now();
-        continue;
-      }
-      result.cold_mhz.push_back(mhz);
-      result.launch_mhz.insert(result.launch_mhz.end(), launch_mhz.begin(), launch_mhz.end());
-    }
-    result.cold_batches.push_back(samples.size());
-    result.cold_us.insert(result.cold_us.end(), samples.begin(), samples.end());
-    const double elapsed = seconds_since(start);
-    const bool spread_known = result.cold_batches.size() >= kFewestBatches || elapsed >= options_.cold.wall_seconds;
-    if (const auto stop = options_.cold.verdict(result.cold_us, elapsed); stop && spread_known) {
-      row.stop = *stop;
-      break;
-    }
-  }
-  row.samples = static_cast<long>(result.cold_us.size());
-  if (!result.cold_mhz.empty()) row.sm_clock_mhz = median(result.cold_mhz);
-
-  // Enough launches in one graph that starting it is amortised; overlapping, as a pipeline launches them.
-  const Launch overlapping = bound.launch(true);
-  const int repeats = host ? 1 : std::clamp(static_cast<int>(200 / probe_us) + 1, 1, 20);
-  start = Clock::now();
-  do {
-    const auto samples = platform_->time_warm(overlapping, batch_size(probe_us * repeats, 1, 10), repeats);
-    result.warm_us.insert(result.warm_us.end(), samples.begin(), samples.end());
-  } while (!options_.warm.verdict(result.warm_us, seconds_since(start)));
-  if (clocks_)
-    if (const auto read = clocks_->monitor.read().clock_event_reasons)
-      reasons = reasons.value_or(0) | (*read & kClockThrottle);
-  if (reasons) row.throttle = clock_events_text(*reasons);
-  if ((reasons.value_or(0) & kDisqualifying) != 0) {
-    row.status = Outcome::throttled;
-    row.reason = fmt::format("{}, also after {:.0f} s of repeating", row.throttle, discarded_seconds);
-    return;
-  }
-
-  row.time_cold_us = median(result.cold_us);
-  row.time_cold_mad_us = median_absolute_deviation(result.cold_us);
-  row.time_warm_us = median(result.warm_us);
-  row.gflops = row.flops / *row.time_cold_us * 1e-3;
-  row.gbps = row.bytes / *row.time_cold_us * 1e-3;
-  row.status = Outcome::ok;
+  PlatformTiming source(*platform_, launch, bound.launch(true), resident,
+                        {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
+  TimingLoop loop(source, {.cold = options_.cold,
+                           .warm = options_.warm,
+                           .throttle_retry_seconds = options_.throttle_retry_seconds,
+                           .host = platform_->description().is_host});
+  loop.cold();
+  loop.warm();
+  const Timing& timing = loop.timing();
+  result.cold_us = timing.cold_us;
+  result.cold_batches = timing.cold_batches;
+  result.cold_mhz = timing.cold_mhz;
+  result.launch_mhz = timing.launch_mhz;
+  result.warm_us = timing.warm_us;
+  write_times(timing, result.row);
 }
 
 void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {

@@ -5,11 +5,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
+#include "bench/measure/platform_timing.h"
 #include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
@@ -64,11 +64,9 @@ class CaseRunner {
   const std::string& counter_message() const { return counter_message_; }
 
  private:
-  struct Clocks;
   CaseResult measure(const Case& test_case, std::optional<double> to_beat_us);
   void time(const Case&, BoundCase&, CaseResult&);
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
-  std::vector<double> clock_in_launches(const Launch&, std::span<const std::pair<void*, std::size_t>> resident);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
   void judge_timed_launches(BoundCase&, CaseResult&);
@@ -79,7 +77,7 @@ class CaseRunner {
   RunnerOptions options_;
   std::string counter_status_;
   std::string counter_message_;
-  std::unique_ptr<Clocks> clocks_;
+  std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   KnownTimes known_;
   // The fixture of the last problem: the implementations of one problem come one after another.
   ProblemId fixture_of_;
