@@ -7,6 +7,7 @@
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
+#include "bench/measure/bound_case.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/build_info.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
@@ -18,15 +19,12 @@ namespace {
 
 SweepRow blank_row(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
   SweepRow row;
-  row.op = test_case.op().name;
-  row.variant = test_case.candidate.name;
-  row.kind = test_case.candidate.kind_text();
-  row.dtype = to_string(test_case.dtype);
-  row.problem = test_case.text;
+  static_cast<CaseId&>(row) = test_case.id();
+  row.kind = test_case.implementation->kind;
   row.networks = test_case.networks;
   row.device = description.name;
   row.arch = arch;
-  const Cost cost = test_case.op().cost(test_case.problem, test_case.dtype);
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
   row.flops = cost.flops;
   row.bytes = cost.bytes;
   row.ai = cost.flops / cost.bytes;
@@ -48,17 +46,18 @@ void clear_times(CaseResult& result) {
 std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description,
                                 const std::string& arch) {
   SweepRow row = blank_row(test_case, description, arch);
-  const Candidate& candidate = test_case.candidate;
-  if (!(description.is_host ? candidate.on_host() : candidate.on_gpu())) {
+  const Implementation& implementation = *test_case.implementation;
+  if (!implementation.runs_on_platform(description.is_host)) {
     row.status = description.is_host ? Outcome::no_device : Outcome::unsupported_arch;
     row.reason = description.is_host ? "needs a CUDA device" : "runs on the host (--device host)";
-  } else if (!candidate.built()) {
+  } else if (!implementation.built) {
     row.status = Outcome::not_built;
-    row.reason = fmt::format("needs {}; this build has {}", to_string(candidate.arch), build_info().cuda_architectures);
-  } else if (!description.is_host && !runs_on(candidate.arch, description.info.compute_capability)) {
+    row.reason =
+        fmt::format("needs {}; this build has {}", to_string(implementation.arch), build_info().cuda_architectures);
+  } else if (!description.is_host && !runs_on(implementation.arch, description.info.compute_capability)) {
     row.status = Outcome::unsupported_arch;
-    row.reason = fmt::format("needs {}", to_string(candidate.arch));
-  } else if (const Support support = candidate.can_run(test_case.problem, test_case.dtype); !support) {
+    row.reason = fmt::format("needs {}", to_string(implementation.arch));
+  } else if (const Support support = implementation.can_run(test_case.problem, test_case.dtype); !support) {
     row.status = Outcome::unsupported_problem;
     row.reason = support.reason;
   } else {
@@ -79,7 +78,7 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
     options_.counters = CounterMode::off;
     return;
   }
-  clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
+  if (!options_.warm_only) clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
   if (options_.counters == CounterMode::off) {
     counter_status_ = to_string(CounterStatus::off);
     return;
@@ -94,31 +93,30 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
 
 CaseRunner::~CaseRunner() = default;
 
-CaseResult CaseRunner::run(const Case& test_case) {
-  CaseResult result = measure(test_case);
+CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_us) {
+  CaseResult result = measure(test_case, to_beat_us);
   known_.add(result.row);
   return result;
 }
 
-CaseResult CaseRunner::measure(const Case& test_case) {
+CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_beat_us) {
   const PlatformDescription& description = platform_->description();
   if (auto row = refused(test_case, description, platform_->arch_text())) return {*row, {}, {}, false, ""};
   CaseResult result{blank_row(test_case, description, platform_->arch_text()), {}, {}, false, ""};
   SweepRow& row = result.row;
   row.counter_status = counter_status_;
   try {
-    const std::string key = test_case.op().name + "|" + test_case.text + "|" + to_string(test_case.dtype);
-    if (key != fixture_key_) {
-      fixture_key_.clear();
+    if (row.problem_id() != fixture_of_) {
+      fixture_of_ = {};
       verifier_.reset();
       fixture_.reset();
-      fixture_ = std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype,
+      fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype,
                                            options_.seed, options_.given);
       verifier_ = std::make_unique<Verifier>(*fixture_);
-      fixture_key_ = key;
+      fixture_of_ = row.problem_id();
     }
-    BoundCase bound(*fixture_, test_case.candidate, &known_);
-    row.workspace_bytes = static_cast<long>(bound.workspace_bytes() + bound.own_bytes());
+    BoundCase bound(*fixture_, *test_case.implementation, verifier_.get(), &known_);
+    row.workspace_bytes = static_cast<long>(bound.working_bytes());
     if (bound.prepares()) row.prepare_us = bound.prepare_us();
     result.note = bound.description();
 
@@ -133,11 +131,14 @@ CaseResult CaseRunner::measure(const Case& test_case) {
     }
     row.reason = bound.many_kernels() ? bound.description() : verdict.note;
     if (options_.on_verified) options_.on_verified(test_case, *fixture_);
-    if (!bound.many_kernels()) read_resources(bound, result);
+    if (!bound.many_kernels() && !options_.warm_only) read_resources(bound, result);
     fixture_->reset_outputs();
-    time(test_case, bound, result);
+    if (options_.warm_only)
+      time_warm_only(bound, result, to_beat_us);
+    else
+      time(test_case, bound, result);
     judge_timed_launches(bound, result);
-    if (row.status == Outcome::ok) {
+    if (row.status == Outcome::ok && !options_.warm_only) {
       place_under_roof(test_case, row);
       count(test_case, bound, row);
     }
@@ -163,7 +164,7 @@ CaseResult CaseRunner::measure(const Case& test_case) {
   }
   if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
-    fixture_key_.clear();
+    fixture_of_ = {};
     try {
       platform_->synchronize();
     } catch (const DeviceError&) {
@@ -206,7 +207,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   launch = slowed_down(*platform_, launch, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
 #endif
-  const NvtxRange range(test_case.name());
+  const NvtxRange range(test_case.id().name());
   PlatformTiming source(*platform_, launch, bound.launch(true), resident,
                         {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
   TimingLoop loop(source, {.cold = options_.cold,
@@ -222,6 +223,16 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   result.launch_mhz = timing.launch_mhz;
   result.warm_us = timing.warm_us;
   write_times(timing, result.row);
+}
+
+void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
+  const Launch launch = bound.launch(/*overlapping=*/true);
+  constexpr int kRepeats = 10;
+  result.warm_us = platform_->time_warm(launch, 1, 1);
+  if (!to_beat_us || result.warm_us.front() <= 2 * *to_beat_us)
+    result.warm_us = platform_->time_warm(launch, static_cast<int>(options_.warm.minimum_samples), kRepeats);
+  result.row.time_warm_us = median(result.warm_us);
+  result.row.status = Outcome::ok;
 }
 
 void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
@@ -251,7 +262,7 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
   try {
     RangeProfiler profiler(row_metrics());
     const Launch launch = bound.launch();
-    const NvtxRange range("counters " + test_case.name());
+    const NvtxRange range("counters " + test_case.id().name());
     const auto values = profiler.measure(
         [&](int) {
           fixture_->reset_outputs();
@@ -277,7 +288,7 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
 void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
   if (ceilings_ == nullptr) return;
   const Ceiling& compute =
-      ceilings_->compute(test_case.op().cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
+      ceilings_->compute(test_case.entry->workload->cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
   const double memory_bound_gflops = *row.ai * ceilings_->memory().value;
   row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
   row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
