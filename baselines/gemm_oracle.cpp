@@ -16,14 +16,14 @@ constexpr std::int64_t kOracleProducts = 20'000'000;  // some 30 ms of one core
 }  // namespace
 
 Status SampledOracle::open(std::span<void* const> pointers, Stream stream) {
-  const auto specs = Definition::tensors(problem_, dtype_);
+  const auto specs = definition.tensors(problem_, dtype_);
   std::vector<std::vector<char>> copies(specs.size());
-  std::vector<HostTensor> inputs(specs.size(), HostTensor{dtype_, nullptr});
+  std::vector<void*> inputs(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].role != Role::in) continue;
     copies[i].resize(specs[i].bytes());
     NOISEFLOOR_CUDA(cudaMemcpyAsync(copies[i].data(), pointers[i], copies[i].size(), cudaMemcpyDeviceToHost, stream));
-    inputs[i].data = copies[i].data();
+    inputs[i] = copies[i].data();
   }
   NOISEFLOOR_CUDA(cudaStreamSynchronize(stream));
   // Every element where that is cheap: a wrong split shows in few of them.
@@ -39,7 +39,7 @@ Status SampledOracle::open(std::span<void* const> pointers, Stream stream) {
     std::sort(elements_.begin(), elements_.end());
   }
   expected_.resize(elements_.size());
-  Definition::reference(problem_, dtype_, inputs, specs.size() - 1, elements_, expected_);
+  reference(problem_, dtype_, definition.bind(problem_, inputs), "d", elements_, expected_);
   double squares = 0;
   for (const double value : expected_) squares += value * value;
   rms_ = std::sqrt(squares / static_cast<double>(expected_.size()));

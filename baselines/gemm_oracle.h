@@ -14,7 +14,7 @@ namespace noisefloor::gemm {
 class SampledOracle {
  public:
   SampledOracle(const Problem& problem, DType dtype)
-      : problem_(problem), dtype_(dtype), tolerance_(Definition::tolerance(problem, dtype)) {}
+      : problem_(problem), dtype_(dtype), tolerance_(definition.tolerance(problem, dtype)) {}
 
   // Copies the inputs to the host and computes the elements: every one where that is cheap, else a sample. Blocks.
   Status open(std::span<void* const> pointers, Stream stream);

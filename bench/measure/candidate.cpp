@@ -1,8 +1,17 @@
 #include "bench/measure/candidate.h"
 
+#include <fmt/format.h>
+
 #include "bench/pipeline/network_op.h"
+#include "bench/platform/build_info.h"
 
 namespace noisefloor {
+
+std::string Candidate::why_not_built() const {
+  if (built()) return "";
+  if (variant->not_written) return "not written yet: " + *variant->not_written;
+  return fmt::format("needs {}; this build has {}", to_string(arch), build_info().cuda_architectures);
+}
 
 std::vector<Candidate> candidates_of(const Op& op) {
   std::vector<Candidate> candidates;

@@ -37,6 +37,7 @@ struct Candidate {
 
   std::string kind_text() const { return assembly != nullptr ? assembly->kind : to_string(kind); }
   bool built() const { return variant == nullptr || variant->built; }
+  std::string why_not_built() const;  // for a row's reason; empty where it is
   bool on_host() const { return kind == Kind::host || (assembly != nullptr && assembly->on_host); }
   bool on_gpu() const { return kind != Kind::host; }
   Support can_run(const AnyProblem& problem, DType dtype) const {

@@ -16,10 +16,9 @@ double activate(Activation act, double x) {
 
 }  // namespace
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& x = inputs[0];
-  const HostTensor& w = inputs[1];
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, w{dtype, t.w}, bias{dtype, t.bias};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> pixel(static_cast<std::size_t>(p.cin)), weights(static_cast<std::size_t>(p.cin));
@@ -29,7 +28,7 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
       const std::int64_t ox = element / p.cout % (2 * p.w);
       const std::int64_t oy = element / p.cout / (2 * p.w) % (2 * p.h);
       const std::int64_t image = element / p.cout / (4 * p.h * p.w);
-      double sum = p.bias ? inputs[2][channel] : 0;
+      double sum = bias ? bias[channel] : 0;
       for (std::int64_t ky = 0; ky < p.kernel; ++ky)
         for (std::int64_t kx = 0; kx < p.kernel; ++kx) {
           const std::int64_t y2 = oy + p.pad() - ky;  // 2 iy

@@ -16,19 +16,19 @@ double gelu(double v) {
 
 }  // namespace
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& a = inputs[0];
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor a{dtype, t.a}, b{dtype, t.b}, c{dtype, t.c};
   for (std::size_t e = 0; e < elements.size(); ++e) {
     const std::int64_t i = elements[e];
     switch (p.op) {
       case Operation::silu_fma: {
         const std::int64_t at = p.broadcast ? i / (p.hw * p.channels) * p.channels + i % p.channels : i;
-        values[e] = silu(a[at] + inputs[1][i] * inputs[2][at]);
+        values[e] = silu(a[at] + b[i] * c[at]);
         break;
       }
       case Operation::add:
-        values[e] = (a[i] + inputs[1][i]) * p.scale;
+        values[e] = (a[i] + b[i]) * p.scale;
         break;
       case Operation::geglu: {
         const std::int64_t at = i / p.channels * 2 * p.channels + i % p.channels;

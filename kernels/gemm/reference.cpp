@@ -43,13 +43,9 @@ double dot(const std::vector<float>& x, const std::vector<float>& y) {
 
 }  // namespace
 
-void Definition::reference(const Problem& problem, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& a = inputs[0];
-  const HostTensor& b = inputs[1];
-  const HostTensor* bias = problem.bias ? &inputs[2] : nullptr;
-  const HostTensor* residual = problem.residual ? &inputs[problem.bias ? 3 : 2] : nullptr;
-
+void reference(const Problem& problem, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor a{dtype, t.a}, b{dtype, t.b}, bias{dtype, t.bias}, residual{dtype, t.residual};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> a_row;
@@ -63,10 +59,10 @@ void Definition::reference(const Problem& problem, DType, std::span<const HostTe
         held_row = i;
       }
       const auto linear = [&](std::int64_t column) {
-        return problem.scale * dot(a_row, row_of(b, column, problem.k)) + (bias ? (*bias)[column] : 0);
+        return problem.scale * dot(a_row, row_of(b, column, problem.k)) + (bias ? bias[column] : 0);
       };
       double value = problem.gated() ? linear(j) * gelu(linear(problem.n + j)) : activate(problem.act, linear(j));
-      if (residual) value += (*residual)[element];
+      if (residual) value += residual[element];
       values[static_cast<std::size_t>(e)] = value;
     }
   });
