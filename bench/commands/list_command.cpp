@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
-#include "bench/measure/candidate.h"
-#include "bench/sweep/ops.h"
 #include "bench/sweep/problem_files.h"
+#include "bench/sweep/suite.h"
 
 namespace noisefloor {
 namespace {
@@ -27,8 +26,8 @@ struct Selection {
   std::vector<std::string> ops;  // none: all
   bool json = false;             // one object a line
 
-  bool has(const Op& op) const { return ops.empty() || std::find(ops.begin(), ops.end(), op.name) != ops.end(); }
-  bool has(const Op& op, const std::string& name) const { return has(op) && std::regex_search(name, filter); }
+  bool has(const Workload& op) const { return ops.empty() || std::find(ops.begin(), ops.end(), op.name) != ops.end(); }
+  bool has(const Workload& op, const std::string& name) const { return has(op) && std::regex_search(name, filter); }
 };
 
 void print_line(const Json& line) {
@@ -47,34 +46,35 @@ Json json_of(const FieldInfo& field) {
   return json;
 }
 
-Json json_of(const Candidate& candidate) {
-  Json json = {{"op", candidate.op->name},
-               {"variant", candidate.name},
-               {"kind", candidate.kind_text()},
-               {"arch", to_string(candidate.arch)},
-               {"built", candidate.built()}};
-  if (!candidate.built()) json["reason"] = candidate.why_not_built();
+Json json_of(const SuiteEntry& entry, const Implementation& one) {
+  Json json = {{"op", entry.name()},
+               {"variant", one.name},
+               {"kind", one.kind},
+               {"arch", to_string(one.arch)},
+               {"built", one.built}};
+  if (!one.built) json["reason"] = one.why_not_built;
   return json;
 }
 
-std::vector<std::string> dtype_names(const Op& op) {
+std::vector<std::string> dtype_names(const Workload& op) {
   std::vector<std::string> names;
   for (const DType dtype : op.dtypes) names.push_back(to_string(dtype));
   return names;
 }
 
 void list_ops(const Selection& selection) {
-  for (const Op* op : swept_ops()) {
-    if (!selection.has(*op, op->name)) continue;
+  for (const SuiteEntry& entry : suite().entries()) {
+    const Workload& op = *entry.workload;
+    if (!selection.has(op, op.name)) continue;
     if (selection.json) {
       Json fields = Json::array(), variants = Json::array();
-      for (const FieldInfo& field : op->fields) fields.push_back(json_of(field));
-      for (const Candidate& candidate : candidates_of(*op)) variants.push_back(json_of(candidate));
-      print_line({{"op", op->name}, {"dtypes", dtype_names(*op)}, {"fields", fields}, {"variants", variants}});
+      for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
+      for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
+      print_line({{"op", op.name}, {"dtypes", dtype_names(op)}, {"fields", fields}, {"variants", variants}});
       continue;
     }
-    fmt::print("{}  ({})\n", op->name, fmt::join(dtype_names(*op), ", "));
-    for (const FieldInfo& field : op->fields)
+    fmt::print("{}  ({})\n", op.name, fmt::join(dtype_names(op), ", "));
+    for (const FieldInfo& field : op.fields)
       fmt::print("  {}: {}{}\n", field.name, field.range(),
                  field.fallback ? fmt::format(" (default {})", *field.fallback) : "");
   }
@@ -83,18 +83,18 @@ void list_ops(const Selection& selection) {
 void list_variants(const Selection& selection) {
   constexpr const char* kLine = "{:<14} {:<22} {:<12} {:<8} {}\n";
   if (!selection.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built");
-  for (const Op* op : swept_ops())
-    for (const Candidate& candidate : candidates_of(*op)) {
-      if (!selection.has(*op, op->name + "/" + candidate.name)) continue;
+  for (const SuiteEntry& entry : suite().entries())
+    for (const ImplementationPtr& one : entry.implementations) {
+      if (!selection.has(*entry.workload, entry.name() + "/" + one->name)) continue;
       if (selection.json) {
-        print_line(json_of(candidate));
+        print_line(json_of(entry, *one));
         continue;
       }
-      const bool not_written = candidate.variant != nullptr && candidate.variant->not_written;
-      fmt::print(kLine, op->name, candidate.name, candidate.kind_text(), to_string(candidate.arch),
-                 candidate.built() ? "yes"
-                 : not_written     ? candidate.why_not_built()
-                                   : "no");
+      const bool not_written = one->own() && one->variant()->not_written;
+      fmt::print(kLine, entry.name(), one->name, one->kind, to_string(one->arch),
+                 one->built    ? "yes"
+                 : not_written ? one->why_not_built
+                               : "no");
     }
 }
 
@@ -119,7 +119,7 @@ constexpr std::int64_t kMaxListedElements = 4096;
 // The tensors, in the op's first dtype, and how the inputs are filled: "filled" has the values of the tensors that the
 // op fills itself (null for an infinity), "normal" the mean and standard deviation of the random ones.
 void describe_inputs(const ProblemEntry& entry, Json& line) {
-  const Op& op = *entry.op;
+  const Workload& op = *entry.op;
   const DType dtype = op.dtypes.front();
   const auto specs = op.tensors(entry.problem, dtype);
   line["tensors"] = Json::array();

@@ -26,7 +26,7 @@ std::int64_t number(const std::string& text) {
 
 class Search {
  public:
-  Search(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) : op_(op), shapes_(shapes) {
+  Search(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) : op_(op), shapes_(shapes) {
     for (const KeyValue& pair : given) given_[pair.key] = pair.value;
     require_tractable();
     for (const auto& [name, shape] : shapes)
@@ -273,7 +273,7 @@ class Search {
                                    fmt::join(differences, "; ")));
   }
 
-  const Op& op_;
+  const Workload& op_;
   const KnownShapes& shapes_;
   Values given_;
   std::vector<const FieldInfo*> integers_, choices_;  // those that are not given
@@ -285,7 +285,7 @@ class Search {
 
 }  // namespace
 
-AnyProblem infer_problem(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
+AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
   return Search(op, given, shapes).run();
 }
 

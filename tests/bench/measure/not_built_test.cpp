@@ -15,7 +15,9 @@ std::optional<SweepRow> row_of(std::optional<std::string> not_written) {
   Case test_case;
   test_case.text = "m=1,n=1,k=1";
   test_case.problem = op.parse(test_case.text);
-  test_case.candidate = {&op, "host", Kind::host, Arch::host, &variant};
+  SuiteEntry entry{&op, {}, nullptr};
+  test_case.entry = &entry;
+  test_case.implementation = implementation_of(variant);
   PlatformDescription host;
   host.is_host = true;
   return refused(test_case, host, "x86-64");

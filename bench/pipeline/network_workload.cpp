@@ -1,7 +1,7 @@
-#include "bench/pipeline/network_op.h"
+#include "bench/pipeline/network_workload.h"
 
 #include <cmath>
-#include <stdexcept>
+#include <vector>
 
 namespace noisefloor::pipeline {
 namespace {
@@ -92,12 +92,9 @@ struct Definition {
 
 }  // namespace
 
-const Op& network_op() {
-  static const Op op = {
-      make_workload<Definition>(), {}, [](auto&&...) {
-        throw std::logic_error("networks are computed whole, on a platform: pipeline::reference_output");
-      }};
-  return op;
+const Workload& network_workload() {
+  static const Workload workload = make_workload<Definition>();
+  return workload;
 }
 
 Network build_network(const AnyProblem& problem, DType dtype) {
