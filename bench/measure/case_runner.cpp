@@ -10,6 +10,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/build_info.h"
+#include "reports/statistics.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
 #endif

@@ -1,9 +1,10 @@
 // The oracle: the definition in conv2d.h term by term, in double, one output element at a time. It knows nothing of
 // implicit GEMM, phases or summed weights.
-#include <cmath>
+#include <algorithm>
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::conv2d {
@@ -14,9 +15,9 @@ double activate(Activation act, double x) {
     case Activation::none:
       return x;
     case Activation::silu:
-      return x / (1 + std::exp(-x));
+      return exact::silu(x);
     case Activation::relu:
-      return x < 0 ? 0 : x;
+      return exact::relu(x);
   }
   return x;
 }
@@ -37,12 +38,6 @@ std::vector<float> patch_at(const Problem& p, const HostTensor& x, std::int64_t 
       load_floats(x.dtype, x.data, from, p.cin, patch.data() + (ky * p.kernel + kx) * p.cin);
     }
   return patch;
-}
-
-double dot(const std::vector<float>& x, const std::vector<float>& y) {
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
-  return sum;
 }
 
 double output_at(const Problem& p, DType dtype, const Tensors& t, double value, std::int64_t pixel,
@@ -116,7 +111,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
       load_floats(w.dtype, w.data, channel * k, k, weights.data());
       std::vector<double> outputs;
       for (std::size_t i = 0; i < pixels.size(); ++i)
-        outputs.push_back(output_at(p, dtype, t, dot(patches[i], weights), pixels[i], channel));
+        outputs.push_back(output_at(p, dtype, t, exact::dot(patches[i], weights), pixels[i], channel));
       double& value = values[static_cast<std::size_t>(e)];
       if (output == "y") {
         value = outputs[0];

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::conv3d_temporal {
@@ -22,8 +23,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
         if (frame + tap < 1 || frame + tap > p.frames) continue;
         load_floats(x.dtype, x.data, (place + (tap - 1) * p.hw) * p.cin, p.cin, pixel.data());
         load_floats(w.dtype, w.data, (channel * 3 + tap) * p.cin, p.cin, weights.data());
-        for (std::size_t i = 0; i < pixel.size(); ++i)
-          sum += static_cast<double>(pixel[i]) * static_cast<double>(weights[i]);
+        sum += exact::dot(pixel, weights);
       }
       if (bias) sum += bias[channel];
       if (residual) sum += residual[element];

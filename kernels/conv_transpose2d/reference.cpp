@@ -1,17 +1,16 @@
 // The oracle: the definition in conv_transpose2d.h term by term, in double. It asks every input and tap near an output
 // whether they meet there, and knows nothing of phases.
-#include <cmath>
 #include <vector>
 
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::conv_transpose2d {
 namespace {
 
 double activate(Activation act, double x) {
-  if (act == Activation::silu) return x / (1 + std::exp(-x));
-  return act == Activation::relu && x < 0 ? 0 : x;
+  return act == Activation::silu ? exact::silu(x) : act == Activation::relu ? exact::relu(x) : x;
 }
 
 }  // namespace
@@ -36,8 +35,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
           if (y2 < 0 || x2 < 0 || y2 % 2 != 0 || x2 % 2 != 0 || y2 / 2 >= p.h || x2 / 2 >= p.w) continue;
           load_floats(x.dtype, x.data, ((image * p.h + y2 / 2) * p.w + x2 / 2) * p.cin, p.cin, pixel.data());
           load_floats(w.dtype, w.data, ((channel * p.kernel + ky) * p.kernel + kx) * p.cin, p.cin, weights.data());
-          for (std::size_t i = 0; i < pixel.size(); ++i)
-            sum += static_cast<double>(pixel[i]) * static_cast<double>(weights[i]);
+          sum += exact::dot(pixel, weights);
         }
       values[static_cast<std::size_t>(e)] = activate(p.act, sum);
     }

@@ -3,15 +3,12 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::gemm {
 namespace {
-
-double gelu(double x) {
-  return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-}
 
 double activate(Activation act, double x) {
   switch (act) {
@@ -19,9 +16,9 @@ double activate(Activation act, double x) {
     case Activation::geglu:  // gates two sums; see below
       return x;
     case Activation::silu:
-      return x / (1 + std::exp(-x));
+      return exact::silu(x);
     case Activation::gelu:
-      return gelu(x);
+      return exact::gelu(x);
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
   }
@@ -33,12 +30,6 @@ std::vector<float> row_of(const HostTensor& matrix, std::int64_t row, std::int64
   std::vector<float> values(static_cast<std::size_t>(k));
   load_floats(matrix.dtype, matrix.data, row * k, k, values.data());
   return values;
-}
-
-double dot(const std::vector<float>& x, const std::vector<float>& y) {
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
-  return sum;
 }
 
 }  // namespace
@@ -59,9 +50,10 @@ void reference(const Problem& problem, DType dtype, const Tensors& t, std::strin
         held_row = i;
       }
       const auto linear = [&](std::int64_t column) {
-        return problem.scale * dot(a_row, row_of(b, column, problem.k)) + (bias ? bias[column] : 0);
+        return problem.scale * exact::dot(a_row, row_of(b, column, problem.k)) + (bias ? bias[column] : 0);
       };
-      double value = problem.gated() ? linear(j) * gelu(linear(problem.n + j)) : activate(problem.act, linear(j));
+      double value =
+          problem.gated() ? linear(j) * exact::gelu(linear(problem.n + j)) : activate(problem.act, linear(j));
       if (residual) value += residual[element];
       values[static_cast<std::size_t>(e)] = value;
     }

@@ -3,14 +3,11 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/core/exact.h"
 #include "kernels/timestep_embedding/timestep_embedding.h"
 
 namespace noisefloor::timestep_embedding {
 namespace {
-
-double silu(double v) {
-  return v / (1 + std::exp(-v));
-}
 
 double embedding(const Problem& p, const Tensors& t, std::int64_t image, std::int64_t channel) {
   const std::int64_t k = channel % p.half();
@@ -42,12 +39,12 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
       for (std::int64_t h = 0; h < p.hidden; ++h) {
         double sum = b1[h];
         for (std::int64_t c = 0; c < p.channels; ++c) sum += w1[h * p.channels + c] * e[size(c)];
-        hidden[size(h)] = silu(sum);
+        hidden[size(h)] = exact::silu(sum);
       }
     }
     double sum = b2[at];
     for (std::int64_t h = 0; h < p.hidden; ++h) sum += w2[at * p.hidden + h] * hidden[size(h)];
-    values[i] = p.final_silu ? silu(sum) : sum;
+    values[i] = p.final_silu ? exact::silu(sum) : sum;
   }
 }
 
