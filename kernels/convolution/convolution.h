@@ -20,6 +20,7 @@
 namespace noisefloor::convolution {
 
 enum class Activation { none, silu, relu };
+inline constexpr const char* kActivationNames[] = {"none", "silu", "relu"};
 
 // Height or width. Output o of phase p lies at o * phases + p and takes, for tap t, the input at
 // (o * stride + origin + p * phase_shift + t) / repeat (outside of the input: 0) times the kernel's tap
