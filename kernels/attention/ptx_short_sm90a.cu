@@ -20,12 +20,11 @@
 // blocks.
 //
 // Numerics, source: those of ptx_sm90a.cu.
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/launchers.h"
-#include "kernels/attention/ptx_sm90a_launch.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 
@@ -129,19 +128,24 @@ Status launch_broadcast(const Problem& problem, const Tensors& t, const LaunchCo
                             static_cast<int>(problem.heads * problem.dim / kChunk),
                             static_cast<int>(problem.seq_q),
                             blocks};
-  return launch_programmatic(attention_broadcast, problem.batch * blocks, kBroadcastThreads, 0, context,
-                             "attention_broadcast", arguments);
+  const LaunchShape launch{.grid = static_cast<unsigned>(problem.batch * blocks),
+                           .block = kBroadcastThreads,
+                           .programmatic = context.programmatic_launch};
+  return launch_kernel("attention_broadcast", attention_broadcast, launch, context.stream, arguments);
 }
 
 template <class T, int kDim>
 Status launch_dim(const Problem& problem, DType dtype, const Tensors& t, const LaunchContext& context) {
   Maps maps;
   if (const Status status = encode_maps(maps, dtype, problem.shape(), t, 64, kKeys); !status.ok()) return status;
-  const auto kernel = attention_ptx_short_sm90a<T, kDim>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<kDim>));
   const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + 63) / 64);
-  return launch_programmatic(kernel, blocks, kThreads, kSharedBytes<kDim>, context, "attention_ptx_short_sm90a", maps,
-                             make_arguments(problem, t));
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = kSharedBytes<kDim>,
+                           .shared_limit = kSharedBytes<kDim>,
+                           .programmatic = context.programmatic_launch};
+  return launch_kernel("attention_ptx_short_sm90a", attention_ptx_short_sm90a<T, kDim>, launch, context.stream, maps,
+                       make_arguments(problem, t));
 }
 
 }  // namespace

@@ -30,14 +30,14 @@
 //
 // Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; PTX ISA, "wgmma",
 // "cp.async.bulk.tensor", "mbarrier", "setmaxnreg".
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/launchers.h"
-#include "kernels/attention/ptx_sm90a_launch.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 
 namespace noisefloor::attention {
@@ -56,15 +56,6 @@ struct Block {
   static constexpr int kBarriers = 1 + 4 * kStages;
   static constexpr int kBytes = kSwizzleAtom + kQueryBytes + 2 * kStages * kTileBytes + kBarriers * 8;
   static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024, "a block's shared memory");
-};
-
-// Position in a ring of kStages tiles.
-struct Ring {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) stage = 0, parity ^= 1;
-  }
 };
 
 template <class T, class B>
@@ -116,8 +107,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
       for (int box = 0; box < boxes_of(kDim); ++box)
         ptx::tma_load_4d(queries + box * B::kQueryBox, &maps.q, query_barrier, box * kBoxColumns, head, first, batch);
-      Ring ring;
-      for (int tile = 0; tile < tiles; ++tile, ring.advance()) {
+      ptx::Ring ring;
+      for (int tile = 0; tile < tiles; ++tile, ring.advance(kStages)) {
         ptx::mbarrier_wait(keys_empty + ring.stage * 8, ring.parity ^ 1);
         load(&maps.k, keys + ring.stage * B::kTileBytes, keys_full + ring.stage * 8, tile);
         ptx::mbarrier_wait(values_empty + ring.stage * 8, ring.parity ^ 1);
@@ -139,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     std::uint32_t p[kKeys / 16][4];
     RowState state;
     float rescale[2];
-    Ring key, value;
+    ptx::Ring key, value;
 
     ptx::mbarrier_wait(query_barrier, 0);
     ptx::mbarrier_wait(keys_full, 0);
@@ -150,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::wgmma_wait<0>();
     pin(s);
     release(keys_empty);
-    key.advance();
+    key.advance(kStages);
     softmax<true>(s, min(args.seq_kv, kKeys), args.scale_log2, state, rescale);
     pack_weights<T>(s, p);
 
@@ -173,8 +164,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       release(values_empty + value.stage * 8);
       scale_rows(o, rescale);
       pack_weights<T>(s, p);
-      key.advance();
-      value.advance();
+      key.advance(kStages);
+      value.advance(kStages);
     }
     ptx::mbarrier_wait(values_full + value.stage * 8, value.parity);
     ptx::wgmma_fence();
@@ -192,12 +183,15 @@ Status launch_block(const Problem& problem, DType dtype, const Tensors& t, const
   const Shape shape = problem.shape();
   Maps maps;
   if (const Status status = encode_maps(maps, dtype, shape, t, kConsumers * 64, B::kKeys); !status.ok()) return status;
-  const auto kernel = attention_ptx_sm90a<T, B>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, B::kBytes));
   const std::int64_t blocks =
       problem.batch * problem.heads * ((problem.seq_q + kConsumers * 64 - 1) / (kConsumers * 64));
-  return launch_programmatic(kernel, blocks, kThreads, B::kBytes, context, "attention_ptx_sm90a", maps,
-                             make_arguments(problem, t));
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = B::kBytes,
+                           .shared_limit = B::kBytes,
+                           .programmatic = context.programmatic_launch};
+  return launch_kernel("attention_ptx_sm90a", attention_ptx_sm90a<T, B>, launch, context.stream, maps,
+                       make_arguments(problem, t));
 }
 
 }  // namespace

@@ -31,9 +31,9 @@
 // Source: Dao, "FlashAttention-2" (arXiv:2307.08691); PTX ISA (mma, ldmatrix, cp.async).
 #include <cfloat>
 
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/launchers.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -248,13 +248,14 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class Tile>
 Status launch_tile(const Shape& shape, const Tensors& t, const LaunchContext& context) {
-  const auto kernel = attention_sm80<T, Tile>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kBytes));
   const std::int64_t blocks = shape.outer * shape.heads * ((shape.seq_q + Tile::kRows - 1) / Tile::kRows);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, Tile::kBytes, context.stream>>>(
-      shape, static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v), static_cast<T*>(t.out),
-      t.lse);
-  return launch_status("attention_sm80");
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = Tile::kBytes,
+                           .shared_limit = Tile::kBytes};
+  return launch_kernel("attention_sm80", attention_sm80<T, Tile>, launch, context.stream, shape,
+                       static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v),
+                       static_cast<T*>(t.out), t.lse);
 }
 
 }  // namespace

@@ -19,9 +19,9 @@
 // Source: the blocked online softmax of Dao et al., "FlashAttention" (arXiv:2205.14135).
 #include <cfloat>
 
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/launchers.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor::attention {
 namespace {
@@ -161,13 +161,14 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class Tile>
 Status launch_tile(const Shape& shape, const Tensors& t, const LaunchContext& context) {
-  const auto kernel = attention_tiled<T, Tile>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kBytes));
   const std::int64_t blocks = shape.outer * shape.inner * shape.heads * ((shape.seq_q + Tile::kRows - 1) / Tile::kRows);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, Tile::kBytes, context.stream>>>(
-      shape, static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v), static_cast<T*>(t.out),
-      t.lse);
-  return launch_status("attention_tiled");
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = Tile::kBytes,
+                           .shared_limit = Tile::kBytes};
+  return launch_kernel("attention_tiled", attention_tiled<T, Tile>, launch, context.stream, shape,
+                       static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v),
+                       static_cast<T*>(t.out), t.lse);
 }
 
 }  // namespace
@@ -175,7 +176,7 @@ Status launch_tile(const Shape& shape, const Tensors& t, const LaunchContext& co
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  return with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     if (shape.dim <= 64) return launch_tile<T, Tile<64, 4, 64>>(shape, t, context);
     if (shape.dim <= 128) return launch_tile<T, Tile<128, 4, 32>>(shape, t, context);

@@ -44,36 +44,18 @@
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/convolution/schedule.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::convolution {
-
-// All threads of the cluster have come here. Relaxed: orders execution, not memory.
-__device__ __forceinline__ void cluster_meet() {
-  ptx::cluster_arrive_relaxed();
-  ptx::cluster_wait();
-}
-
-// The ring of stages, as one side sees it.
-struct Ring {
-  int stages, stage = 0;
-  std::uint32_t parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 // Where a block's part of k begins: a tap and 64 channels of it.
 struct Step {
@@ -135,7 +117,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   }
   __syncwarp();
   if (args.multicast > 1)
-    cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
+    ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
   else
     __syncthreads();
   ptx::griddepcontrol_wait();
@@ -146,7 +128,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int tiles = args.m_clusters * args.n_tiles;
   const int first_tile = static_cast<int>(blockIdx.x) / cluster;
   const int tile_stride = static_cast<int>(gridDim.x) / cluster;
-  Ring ring{args.stages};
+  ptx::Ring ring;
 
   if (producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<40>();
@@ -162,7 +144,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int shift_y = at.phase / c.x.phases * c.y.phase_shift;
         const int shift_x = at.phase % c.x.phases * c.x.phase_shift;
         Step step(c, args.cin_steps, first_step);
-        for (int i = 0; i < steps; ++i, ring.advance(), step.advance(c, args.cin_steps)) {
+        for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t b = a + L::kABytes;
           const std::uint32_t barrier = full + ring.stage * 8;
@@ -183,8 +165,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
     }
     __syncwarp();
-    if (args.splits > 1) cluster_meet();
-    if (cluster > 1) cluster_meet();
+    if (args.splits > 1) ptx::cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
     // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
@@ -224,7 +206,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
       float acc[kBlockN / 2];
       int previous = -1;
-      for (int i = 0; i < steps; ++i, ring.advance()) {
+      for (int i = 0; i < steps; ++i, ring.advance(args.stages)) {
         const std::uint32_t a = base + ring.stage * L::kStageBytes + consumer * 64 * kRowBytes;
         const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + ring.stage * L::kStageBytes + L::kABytes);
         const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a);
@@ -277,7 +259,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     }
     __syncwarp();
     // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
-    if (cluster > 1) cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   }
 }
 
@@ -308,22 +290,14 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                schedule.multicast,
                                schedule.splits};
 
-  auto* kernel = convolution_ptx_sm90a<T, kTile>;
-  NOISEFLOOR_CUDA(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes(L::kShape.deep_stages)));
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(schedule.cluster()), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(schedule.grid));
-  config.blockDim = dim3(L::kThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(L::bytes(schedule.stages));
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = context.programmatic_launch ? 2 : 1;
-  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_x, map_w, arguments), "convolution_ptx_sm90a");
+  const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
+                          .block = L::kThreads,
+                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages)),
+                          .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
+                          .cluster = static_cast<unsigned>(schedule.cluster()),
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("convolution_ptx_sm90a", convolution_ptx_sm90a<T, kTile>, shape, context.stream, map_x, map_w,
+                       arguments);
 }
 
 template <class T, int... kTile>

@@ -5,12 +5,15 @@
 
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
+#include "kernels/product/sm90a_tile.cuh"
 
 namespace noisefloor::convolution {
 
+using product::kSwizzleAtom;
+using product::locate;
+using product::TileIndex;
+
 inline constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
-inline constexpr int kSwizzleAtom = 1024;      // 8 rows: the alignment of a swizzled tile
-inline constexpr int kGroupM = 8;              // clusters along the pixels that are walked before the next channels
 inline constexpr int kPieceColumns = 64;       // channels of a piece of the output on its way through shared memory
 
 template <class T>
@@ -51,19 +54,6 @@ struct Layout {
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
   static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
 };
-
-struct TileIndex {
-  int m_cluster, n_tile;
-};
-
-// Tiles in the order of groups of kGroupM clusters, column by column within a group: blocks that run at the same time
-// then share pixels and weights in L2.
-__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
-  const int group = index / (kGroupM * n_tiles);
-  const int rows = min(m_clusters - group * kGroupM, kGroupM);
-  const int within = index - group * kGroupM * n_tiles;
-  return {group * kGroupM + within % rows, within / rows};
-}
 
 // A block's tile: rows [row0, end) of a phase (row0 may lie past end), channels from column0 on.
 struct TilePlace {

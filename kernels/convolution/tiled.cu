@@ -19,20 +19,17 @@
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/product/quadrants.cuh"
 
 namespace noisefloor::convolution {
 namespace {
 
 constexpr int kTile = kTiledTile;
 constexpr int kHalf = kTile / 2;
-constexpr int kStep = 8;
-constexpr int kThreads = 256;
-static_assert(kThreads == 2 * kTile, "half of the threads gather pixels, the other half weights, one row each");
-
-struct Tiles {
-  float a[2][kStep][kTile];
-  float b[2][kStep][kTile];
-};
+constexpr int kStep = product::kQuadrantStep;
+constexpr int kThreads = product::kQuadrantThreads;
+static_assert(kTile == product::kQuadrantTile);
 
 // What one thread gathers: the inputs of one pixel, or the weights of one channel.
 template <class T>
@@ -86,19 +83,11 @@ __device__ __forceinline__ void load_step(const Convolution& c, const Source<T>&
   }
 }
 
-// quadrants[0..3] and [4..7]: four elements at `at`, four more half a tile on.
-__device__ __forceinline__ void load_quadrants(const float (&line)[kTile], int at, float (&out)[8]) {
-  const float4 low = *reinterpret_cast<const float4*>(line + at);
-  const float4 high = *reinterpret_cast<const float4*>(line + kHalf + at);
-  out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
-  out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2)
     convolution_tiled(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
                       const __grid_constant__ Epilogue<T> epilogue) {
-  __shared__ alignas(16) Tiles tiles;
+  __shared__ alignas(16) product::QuadrantTiles tiles;
   const auto tiles_n = static_cast<unsigned>((c.cout + kTile - 1) / kTile);
   const auto tiles_m = static_cast<unsigned>((c.phase_rows() + kTile - 1) / kTile);
   const auto phase = static_cast<int>(blockIdx.x / (tiles_m * tiles_n));
@@ -134,16 +123,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
     walk.advance(c, kStep);
     load_step(c, source, walk, wide, next);
-#pragma unroll
-    for (int i = 0; i < kStep; ++i) {
-      float av[8], bv[8];
-      load_quadrants(tiles.a[buffer][i], thread_row, av);
-      load_quadrants(tiles.b[buffer][i], thread_column, bv);
-#pragma unroll
-      for (int r = 0; r < 8; ++r)
-#pragma unroll
-        for (int j = 0; j < 8; ++j) sums[r][j] = fmaf(av[r], bv[j], sums[r][j]);
-    }
+    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
   }
 
   const Columns<T, 4> left(epilogue, column0 + thread_column);
@@ -166,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 Status launch_tiled(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
-  const Status status = with_device_type(dtype, [&]<class T>(T) {
+  const Status status = with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(c, kTile, kTile));
     convolution_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(o.x),
                                                                   static_cast<const T*>(o.w), c, Epilogue<T>(c, o));

@@ -38,7 +38,8 @@
 // warp-specialised persistent kernels.
 #include <cuda_runtime.h>
 
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
@@ -48,18 +49,13 @@
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::gemm {
 namespace {
-
-// All threads of the cluster have come here. Relaxed: orders execution, not memory.
-__device__ __forceinline__ void cluster_meet() {
-  ptx::cluster_arrive_relaxed();
-  ptx::cluster_wait();
-}
 
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
@@ -112,7 +108,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   }
   __syncwarp();
   if (args.multicast > 1)
-    cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
+    ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
   else
     __syncthreads();
   ptx::griddepcontrol_wait();
@@ -126,21 +122,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const ResidualPieces pieces = L::residual(gated);
   const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
 
-  int stage = 0;
-  std::uint32_t parity = 0;
-  const auto advance = [&] {
-    if (++stage == args.stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  };
-
-  // Passes over the steps of a tile that is not this consumer's.
-  const auto skip_tile = [&] {
-    const int passed = stage + steps + residual_stages;
-    stage = passed % args.stages;
-    parity ^= passed / args.stages & 1;
-  };
+  ptx::Ring ring;
+  const auto advance = [&] { ring.advance(args.stages); };
+  const auto skip_tile = [&] { ring.skip(steps + residual_stages, args.stages); };  // that is not this consumer's
 
   if (producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<40>();
@@ -151,11 +135,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int row_a = (index.m_cluster * args.multicast + m_rank) * kBlockM;
         const int row_b = index.n_tile * out_n;
         for (int step = 0; step < steps; ++step, advance()) {
-          const std::uint32_t a = base + stage * L::kStageBytes;
+          const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t b = a + L::kABytes;
-          const std::uint32_t barrier = full + stage * 8;
+          const std::uint32_t barrier = full + ring.stage * 8;
           const int column = (first_step + step) * kBlockK;
-          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
           if (args.multicast > 1) {
@@ -169,10 +153,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int column_d = index.n_tile * out_n;  // of D and the residual
 #pragma unroll 1
         for (int piece = 0; piece < pieces.count && residual_stages > 0; advance()) {
-          const std::uint32_t barrier = full + stage * 8;
+          const std::uint32_t barrier = full + ring.stage * 8;
           const int end = min(piece + pieces.per_stage, pieces.count);
-          std::uint32_t to = base + stage * L::kStageBytes;
-          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          std::uint32_t to = base + ring.stage * L::kStageBytes;
+          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
 #pragma unroll 1
           for (; piece < end; ++piece, to += pieces.bytes)
@@ -184,8 +168,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
     }
     __syncwarp();
-    if (args.splits > 1) cluster_meet();
-    if (cluster > 1) cluster_meet();
+    if (args.splits > 1) ptx::cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
     // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
@@ -217,9 +201,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + consumer, 2 * 128);
       int previous = -1;
       for (int step = 0; step < steps; ++step, advance()) {
-        const std::uint32_t a = base + stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
-        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + stage * L::kStageBytes + L::kABytes);
-        ptx::mbarrier_wait(full + stage * 8, parity);
+        const std::uint32_t a = base + ring.stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
+        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + ring.stage * L::kStageBytes + L::kABytes);
+        ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int sub = 0; sub < L::kSubtiles; ++sub) {
@@ -231,7 +215,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
         if (previous >= 0) release(previous);
-        previous = stage;
+        previous = ring.stage;
       }
       // The residual's steps: landed[i] is the stage of the i-th. In ping-pong they belong to the turn, whose end says
       // that all phases of the tile have been seen.
@@ -240,8 +224,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 #pragma unroll
         for (int i = 0; i < kMaxResidualStages; ++i) {
           if (i >= residual_stages) break;
-          ptx::mbarrier_wait(full + stage * 8, parity);
-          landed[i] = stage;
+          ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
+          landed[i] = ring.stage;
           advance();
         }
       };
@@ -310,7 +294,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     __syncwarp();
     // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
     __syncwarp();
-    if (cluster > 1) cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   }
 }
 
@@ -362,23 +346,14 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                schedule.multicast,
                                schedule.splits};
 
-  auto* kernel = gemm_ptx_sm90a<T, kTile>;
-  NOISEFLOOR_CUDA(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes(L::kShape.deep_stages)));
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(schedule.cluster()), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(schedule.grid));
-  config.blockDim = dim3(L::kThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(L::bytes(schedule.stages));
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = context.programmatic_launch ? 2 : 1;
-  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_d, map_residual, arguments),
-                     "gemm_ptx_sm90a");
+  const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
+                          .block = L::kThreads,
+                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages)),
+                          .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
+                          .cluster = static_cast<unsigned>(schedule.cluster()),
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("gemm_ptx_sm90a", gemm_ptx_sm90a<T, kTile>, shape, context.stream, map_a, map_b, map_d,
+                       map_residual, arguments);
 }
 
 template <class T, int... kTile>

@@ -8,11 +8,13 @@
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
+#include "kernels/product/sm90a_tile.cuh"
 
 namespace noisefloor::gemm {
 
-inline constexpr int kSwizzleAtom = 1024;  // 8 rows: the alignment of a swizzled tile
-inline constexpr int kGroupM = 8;          // clusters along m that are walked before the next tile along n
+using product::kSwizzleAtom;
+using product::locate;
+using product::TileIndex;
 
 template <class T>
 struct Arguments {
@@ -66,18 +68,5 @@ struct Layout {
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
   static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
 };
-
-struct TileIndex {
-  int m_cluster, n_tile;
-};
-
-// Tiles in the order of groups of kGroupM cluster rows, column by column within a group: blocks that run at the same
-// time then share rows of A and of B in L2.
-__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
-  const int group = index / (kGroupM * n_tiles);
-  const int rows = min(m_clusters - group * kGroupM, kGroupM);
-  const int within = index - group * kGroupM * n_tiles;
-  return {group * kGroupM + within % rows, within / rows};
-}
 
 }  // namespace noisefloor::gemm

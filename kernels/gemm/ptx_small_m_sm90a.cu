@@ -17,7 +17,8 @@
 // Numerics: fp32 FMA chains of k / 32 terms, then 5 adds, always in the same order. Source: original.
 #include <cuda_runtime.h>
 
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
@@ -124,19 +125,12 @@ __global__ void __launch_bounds__(kWarps * 32) gemm_small_m(const T* __restrict_
 
 template <class T, int kRows>
 Status launch_rows(const Problem& problem, const Tensors& tensors, const LaunchContext& context) {
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((problem.n + kWarps - 1) / kWarps));
-  config.blockDim = dim3(kWarps * 32);
-  config.stream = context.stream;
-  config.attrs = &attribute;
-  config.numAttrs = context.programmatic_launch ? 1 : 0;
-  return cuda_status(cudaLaunchKernelEx(&config, gemm_small_m<T, kRows>, static_cast<const T*>(tensors.a),
-                                        static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.k,
-                                        Epilogue<T>(problem, tensors)),
-                     "gemm_small_m");
+  const LaunchShape shape{.grid = static_cast<unsigned>((problem.n + kWarps - 1) / kWarps),
+                          .block = kWarps * 32,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("gemm_small_m", gemm_small_m<T, kRows>, shape, context.stream, static_cast<const T*>(tensors.a),
+                       static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.k,
+                       Epilogue<T>(problem, tensors));
 }
 
 template <class T, int... kRow>

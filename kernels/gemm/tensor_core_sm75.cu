@@ -17,13 +17,14 @@
 //
 // Source: PTX ISA (mma, ldmatrix); otherwise original.
 #include "kernels/core/cuda_status.h"
-#include "kernels/gemm/tensor_core_tile.cuh"
+#include "kernels/gemm/launchers.h"
+#include "kernels/gemm/mma_output.cuh"
 #include "kernels/ptx/mma.cuh"
 
 namespace noisefloor::gemm {
 namespace {
 
-using Sm75Tile = MmaTile<kSm75Tile, kSm75Tile, 32, 2, 2, 1, 2>;
+using Sm75Tile = product::MmaTile<kSm75Tile, kSm75Tile, 32, 2, 2, 1, 2>;
 
 // One thread's 16-byte chunks of a step: the same chunk of two rows of A and two rows of B.
 struct Staged {
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(Sm75Tile::kThreads, 2)
   }
 
   const ColumnEpilogue<__half, kDrained> outputs(epilogue, std::int64_t{tile_n} * columns + drain_column(columns));
-  drain_sums<Sm75Tile>(sums, shared, gated, ToOutput<__half>{outputs, d, std::int64_t{tile_m} * kSm75Tile, m});
+  product::drain_sums<Sm75Tile>(sums, shared, gated, ToOutput<__half>{outputs, d, std::int64_t{tile_m} * kSm75Tile, m});
 }
 
 }  // namespace

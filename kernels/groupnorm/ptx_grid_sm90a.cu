@@ -38,7 +38,7 @@
 // Numerics: as ptx_sm90a.
 //
 // Source: original.
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/grid.cuh"
 #include "kernels/groupnorm/launchers.h"
 
@@ -60,21 +60,13 @@ GridArguments make_arguments(const Problem& p, const Tensors& t, const GridPlan&
 
 template <class T, bool kActivate>
 Status launch(const GridArguments& a, const GridPlan& plan, const LaunchContext& context) {
-  const auto kernel = grid_kernel<T, kActivate>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytesPerBlock));
-  cudaLaunchAttribute cooperative{};
-  cooperative.id = cudaLaunchAttributeCooperative;
-  cooperative.val.cooperative = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(plan.blocks()));
-  config.blockDim = dim3(static_cast<unsigned>(plan.stripe.columns), static_cast<unsigned>(plan.stripe.tile_rows));
-  config.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes());
-  config.stream = context.stream;
-  config.attrs = &cooperative;
-  config.numAttrs = 1;
-  const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, a);
-  if (launched != cudaSuccess) static_cast<void>(cudaGetLastError());  // returned here, so not left for the next launch
-  return cuda_status(launched, "groupnorm ptx_sm90a_grid");
+  const LaunchShape shape{
+      .grid = static_cast<unsigned>(plan.blocks()),
+      .block = dim3(static_cast<unsigned>(plan.stripe.columns), static_cast<unsigned>(plan.stripe.tile_rows)),
+      .shared_bytes = static_cast<std::size_t>(plan.shared_bytes()),
+      .shared_limit = kSharedBytesPerBlock,
+      .cooperative = true};
+  return launch_kernel("groupnorm ptx_sm90a_grid", grid_kernel<T, kActivate>, shape, context.stream, a);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@
 // 1e-5 at most (found by trying 2e5 arguments in each half unit), a thirtieth of fp16's tolerance.
 //
 // Source: original. One pass over groups held on chip: the idea of NVIDIA apex's group_norm_nhwc.
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/cluster.cuh"
 #include "kernels/groupnorm/launchers.h"
 
@@ -67,29 +67,13 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
 
 template <class T, bool kActivate, int kHeld>
 Status launch_held(const ClusterArguments& a, int images, const LaunchContext& context) {
-  const auto kernel = cluster_kernel<T, kActivate, kHeld>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytesPerBlock));
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-  cudaLaunchAttribute attributes[2]{};
-  int count = 0;
-  if (a.plan.blocks > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {static_cast<unsigned>(a.plan.blocks), 1, 1};
-  }
-  if (context.programmatic_launch) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(images * a.bundles * a.plan.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows));
-  config.dynamicSmemBytes = static_cast<std::size_t>(a.plan.shared_bytes());
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = static_cast<unsigned>(count);
-  const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, a);
-  if (launched != cudaSuccess) static_cast<void>(cudaGetLastError());  // returned here, so not left for the next launch
-  return cuda_status(launched, "groupnorm ptx_sm90a");
+  const LaunchShape shape{.grid = static_cast<unsigned>(images * a.bundles * a.plan.blocks),
+                          .block = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows)),
+                          .shared_bytes = static_cast<std::size_t>(a.plan.shared_bytes()),
+                          .shared_limit = kSharedBytesPerBlock,
+                          .cluster = a.plan.blocks > 1 ? static_cast<unsigned>(a.plan.blocks) : 0,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("groupnorm ptx_sm90a", cluster_kernel<T, kActivate, kHeld>, shape, context.stream, a);
 }
 
 template <class T, bool kActivate>

@@ -13,6 +13,7 @@
 // Requires: as tiled. Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
 // Source: original; PTX ISA, "cp.async", "griddepcontrol".
 #include "kernels/device/bulk_pipeline.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/q_sample/drawn_ring.cuh"
 #include "kernels/q_sample/map.cuh"
 
@@ -25,18 +26,11 @@ Status launch_ring(const Problem& p, DType dtype, const Tensors& t, const Launch
     DrawnArguments a = drawn_arguments(p, t);
     const std::uint32_t steps = ring_steps(a.vectors, p.batch, context.device->sm_count);
     a.tiles = ring_tiles(a.vectors, steps);
-    cudaLaunchAttribute programmatic{};
-    programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    programmatic.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = a.tiles * static_cast<std::uint32_t>(p.batch);
-    config.blockDim = kDrawnThreads;
-    config.stream = context.stream;
-    config.attrs = &programmatic;
-    config.numAttrs = context.programmatic_launch ? 1 : 0;
+    const LaunchShape shape{.grid = a.tiles * static_cast<std::uint32_t>(p.batch),
+                            .block = kDrawnThreads,
+                            .programmatic = context.programmatic_launch};
     const auto kernel = t.noise_out ? ring_kernel<T, true> : ring_kernel<T, false>;
-    NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, kernel, a, steps));
-    return success();
+    return launch_kernel("q_sample ring_kernel", kernel, shape, context.stream, a, steps);
   });
 }
 

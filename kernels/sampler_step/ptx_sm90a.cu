@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/device/launch.cuh"
 #include "kernels/device/short_normals.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/fence.cuh"
@@ -233,21 +234,12 @@ Pipeline make_pipeline(const Problem& problem, const Arguments<T>& a, int sm_cou
 
 template <class T, bool kDrawn>
 Status launch(const Arguments<T>& a, const Pipeline& p, const LaunchContext& context) {
-  const int shared_bytes = p.stages * p.inputs * kTileBytes;
-  NOISEFLOOR_CUDA(
-      cudaFuncSetAttribute(ptx_kernel<T, kDrawn>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
-  cudaLaunchAttribute programmatic{};
-  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  programmatic.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = (p.tiles + p.tiles_per_block - 1) / p.tiles_per_block;
-  config.blockDim = kThreads;
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-  config.stream = context.stream;
-  config.attrs = &programmatic;
-  config.numAttrs = context.programmatic_launch ? 1 : 0;
-  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, ptx_kernel<T, kDrawn>, a, p));
-  return success();
+  const LaunchShape shape{.grid = (p.tiles + p.tiles_per_block - 1) / p.tiles_per_block,
+                          .block = kThreads,
+                          .shared_bytes = static_cast<std::size_t>(p.stages * p.inputs * kTileBytes),
+                          .shared_limit = kMaxSharedBytes,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("sampler_step ptx_kernel", ptx_kernel<T, kDrawn>, shape, context.stream, a, p);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@
 // Source: PTX ISA, "cp.async.bulk.tensor", "mbarrier", "ldmatrix", "mma". Original.
 #include <algorithm>
 
-#include "kernels/attention/device.cuh"
-#include "kernels/attention/ptx_sm90a_launch.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -222,11 +222,14 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, c
   const int block_bytes = kSwizzleAtom + warps * warp_bytes;
   const std::int64_t per_sm = std::max(1, (kSharedBytes + 1024) / (block_bytes + 1024));
   const std::int64_t blocks = std::min((problem.units() + warps - 1) / warps, per_sm * context.device->sm_count);
-  return attention::with_half_type(dtype, [&]<class T>(T) {
+  return with_half_type(dtype, [&]<class T>(T) {
     const auto kernel = rows == 16 ? temporal_attention_ptx_sm90a<T, 1> : temporal_attention_ptx_sm90a<T, 2>;
-    NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, block_bytes));
-    return attention::launch_programmatic(kernel, blocks, 32 * warps, block_bytes, context,
-                                          "temporal_attention_ptx_sm90a", maps, arguments);
+    const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                             .block = static_cast<unsigned>(32 * warps),
+                             .shared_bytes = static_cast<std::size_t>(block_bytes),
+                             .shared_limit = kSharedBytes,
+                             .programmatic = context.programmatic_launch};
+    return launch_kernel("temporal_attention_ptx_sm90a", kernel, launch, context.stream, maps, arguments);
   });
 }
 

@@ -22,8 +22,8 @@
 // product.
 //
 // Source: PTX ISA (mma fragments); the order of loads is original.
-#include "kernels/attention/device.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/mma.cuh"
 #include "kernels/temporal_attention/launchers.h"
 #include "kernels/temporal_attention/warp_softmax.cuh"
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads)
 Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                                const LaunchContext& context) {
   if (const Status status = check_pointers(t); !status.ok()) return status;
-  return attention::with_half_type(dtype, [&]<class T>(T) {
+  return with_half_type(dtype, [&]<class T>(T) {
     const auto kernel = problem.frames <= 16 ? temporal_attention_sm80<T, 1> : temporal_attention_sm80<T, 2>;
     const auto blocks = static_cast<unsigned>((problem.units() + kSm80Units - 1) / kSm80Units);
     kernel<<<blocks, kThreads, 0, context.stream>>>(problem.shape(), static_cast<const T*>(t.q),

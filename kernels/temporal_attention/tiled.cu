@@ -18,8 +18,8 @@
 // Source: original.
 #include <cfloat>
 
-#include "kernels/attention/device.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/temporal_attention/launchers.h"
 
 namespace noisefloor::temporal_attention {
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(t); !status.ok()) return status;
-  return attention::with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     const auto blocks = static_cast<unsigned>((problem.units() + kTiledUnits - 1) / kTiledUnits);
     temporal_attention_tiled<T>
