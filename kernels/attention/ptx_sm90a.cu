@@ -1,35 +1,17 @@
-// attention with Hopper's own instructions: TMA brings tiles by stride, wgmma multiplies them from shared memory, and
-// the softmax of one warpgroup runs under the products of the other.
-//
-// A block takes 128 queries of one head past all keys. A producer thread keeps two tiles of keys and two of values in
-// flight (TMA, mbarriers). Two consumer warpgroups of 64 queries each issue, per tile of keys, the next logits and then
-// the product of the present weights with their values, and work on the next softmax while the latter runs. They take
-// turns at issuing (named barriers), so that while one computes exponentials the tensor cores have the other's
-// products. Weights go from accumulators to the A operand in registers; values are read n-major as they lie.
-//
-//   head size   tile of keys   shared memory: 128 queries, 2 + 2 tiles, of 128 bytes per 64 elements
-//   up to  64       128         16 + 4 * 16 =  80 KiB
-//   up to 128       128         32 + 4 * 32 = 160 KiB   (80: two boxes of 64)
-//   up to 160        80         48 + 4 * 30 = 168 KiB   (three boxes)
-//   up to 256        64         64 + 4 * 32 = 192 KiB
-//
-// Threads: 384: the producer's warpgroup (24 registers) and two consumers (240: at head size 64, 64 logits, 32 packed
-// weights, 32 sums; at 256, 32 + 16 + 128).
+// attention with Hopper's own instructions: a block takes 128 queries of one head past all keys. A producer thread
+// keeps two tiles of keys and two of values in flight (TMA, mbarriers). Two consumer warpgroups of 64 queries each
+// issue, per tile, the next logits and then the product of the present weights with their values, and compute the next
+// softmax while the latter runs. They take turns at issuing (named barriers), so that the tensor cores have one's
+// products while the other computes exponentials. Weights go from accumulators to the A operand in registers.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync, no thread computes an address or waits for a
-// copy, and exponentials and products overlap, within a warpgroup and between the two.
+// copy, and exponentials overlap with products, within a warpgroup and between the two.
 //
-// Bound: at head size 64 products and exponentials alike: per 128 x 128 logits 1024 cycles of the tensor cores and 1024
-// of the special function units. Expected limiter: what of the softmax does not overlap.
-//
-// Requires: bf16 or fp16, head size a multiple of 8 (16-byte strides), a layout with contiguous heads, fewer than 2^31
-// blocks.
-//
+// Requires: bf16 or fp16, head size a multiple of 8, contiguous heads, fewer than 2^31 blocks.
+// Bound: at head size 64, products and exponentials alike; expected limiter: what of the softmax does not overlap.
 // Numerics: fp32 sums in wgmma, exponentials by ex2.approx, weights rounded to 16 bits for the second product (their
 // sum is of the unrounded ones).
-//
-// Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; PTX ISA, "wgmma",
-// "cp.async.bulk.tensor", "mbarrier", "setmaxnreg".
+// Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; PTX ISA.
 #include "kernels/attention/launchers.h"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
@@ -46,6 +28,8 @@ namespace {
 constexpr int kConsumers = 2;
 constexpr int kThreads = (kConsumers + 1) * 128;
 constexpr int kStages = 2;
+constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+static_assert(128 * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536, "an SM's registers");
 
 template <int kHeadDim, int kKeyBlock>
 struct Block {
@@ -56,6 +40,8 @@ struct Block {
   static constexpr int kBarriers = 1 + 4 * kStages;
   static constexpr int kBytes = kSwizzleAtom + kQueryBytes + 2 * kStages * kTileBytes + kBarriers * 8;
   static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024, "a block's shared memory");
+  // A consumer's registers: logits, packed weights and sums (64, 32 and 32 at head size 64; 32, 16 and 128 at 256).
+  static_assert(kKeys / 2 + kKeys / 4 + kDim / 2 < kConsumerRegisters);
 };
 
 template <class T, class B>
@@ -95,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::griddepcontrol_launch_dependents();
 
   if (warpgroup == 0) {
-    ptx::setmaxnreg_dec<24>();
+    ptx::setmaxnreg_dec<kProducerRegisters>();
     if (threadIdx.x == 0) {
       const auto load = [&](const CUtensorMap* map, std::uint32_t to, std::uint32_t full, int tile) {
         ptx::mbarrier_arrive_expect_tx(full, B::kTileBytes);
@@ -116,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   } else {
-    ptx::setmaxnreg_inc<240>();
+    ptx::setmaxnreg_inc<kConsumerRegisters>();
     const int consumer = warpgroup - 1;
     const std::uint32_t mine = queries + static_cast<std::uint32_t>(consumer * 64 * kBoxRowBytes);
     const auto release = [&](std::uint32_t empty) {

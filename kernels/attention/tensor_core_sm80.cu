@@ -1,33 +1,15 @@
-// attention on tensor cores from sm_80: the structure of FlashAttention-2 on mma.sync m16n8k16.
-//
-// A block takes 64 or 128 queries of one head past all keys, 64 (head size 256: 32) at a time. Its four warps split the
-// queries, so that a row of the softmax stays within four lanes and the weights go from the first product's
-// accumulators to the second product's A operand without leaving registers. Keys and values have a buffer each: the
-// next keys are copied (cp.async) during softmax and second product, the next values during the first product.
-//
-//   head size    queries  keys  shared memory (rows of head size + 8, 2 bytes)
-//   up to  48      128     64    256 * 56 * 2  = 28 KiB
-//   up to  64      128     64    256 * 72 * 2  = 36 KiB
-//   up to  80       64     64    192 * 88 * 2  = 33 KiB
-//   up to 128       64     64    192 * 136 * 2 = 51 KiB
-//   up to 160       64     64    192 * 168 * 2 = 63 KiB
-//   up to 256       64     32    128 * 264 * 2 = 66 KiB
-//
-// Threads: 128. Rows are an odd number of 16-byte chunks apart, so that ldmatrix meets no bank conflict.
-//
-// Registers: for 64, 2 x 32 sums, 2 x 32 logits and 32 of queries; larger heads read their queries from shared memory
-// again.
+// attention on tensor cores from sm_80: the structure of FlashAttention-2 on mma.sync m16n8k16. A block takes 64 or 128
+// queries of one head past all keys, 64 or 32 at a time. Its four warps split the queries, so that a row of the softmax
+// stays within four lanes and weights go from the first product's accumulators to the second's A operand in registers.
+// The next keys are copied (cp.async) during softmax and second product, the next values during the first product.
 //
 // Better than tiled: tensor cores for both products, 16-byte asynchronous copies, weights never in shared memory.
 //
+// Requires: bf16 or fp16, head size a multiple of 8, a layout with contiguous heads.
 // Bound: tensor pipe at 4096 keys of 64, where mma.sync reaches half of wgmma's rate on sm_90; expected limiter: the
 // exponentials, which nothing overlaps within a warp.
-//
-// Requires: bf16 or fp16, head size a multiple of 8, a layout with contiguous heads.
-//
 // Numerics: fp32 sums in the tensor core, exponentials by ex2.approx, weights rounded to 16 bits for the second product
 // (their sum is of the unrounded ones).
-//
 // Source: Dao, "FlashAttention-2" (arXiv:2307.08691); PTX ISA (mma, ldmatrix, cp.async).
 #include <cfloat>
 
@@ -49,9 +31,11 @@ struct Tile {
   static constexpr int kSixteens = kDim <= 64 ? 2 : 1;  // groups of 16 queries per warp
   static constexpr int kRows = 64 * kSixteens;
   static constexpr int kKeys = kDim > 160 ? 32 : 64;
-  static constexpr int kStride = kDim + 8;  // elements
-  static constexpr bool kHoldQueries = kDim <= 64;
+  static constexpr int kStride = kDim + 8;          // elements
+  static constexpr bool kHoldQueries = kDim <= 64;  // in 32 registers; larger heads read theirs again
+  static_assert(kStride / 8 % 2 == 1, "rows an odd number of 16-byte chunks apart: ldmatrix meets no bank conflict");
   static constexpr int kBytes = (kRows + 2 * kKeys) * kStride * 2;
+  static_assert(kBytes <= 66 * 1024);  // 28 KiB at head size 48, 36 at 64, 51 at 128, 66 at 256
 };
 
 // Rows [first, first + kRows) of one head into shared memory; zeros past the last row and from `dim` to kDim.

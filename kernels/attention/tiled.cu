@@ -1,21 +1,14 @@
-// attention, tiled: a block of queries and a block of keys in shared memory, register blocking, fp32 FMAs. A key that
-// the block loads is used by 64 queries instead of one, an element that a thread reads from shared memory by 4, and the
-// maximum and the rescaling of the online softmax come once per block of keys, not once per key.
+// attention, tiled: a block of queries and a block of keys in shared memory, register blocking, fp32 FMAs, an online
+// softmax. 256 threads work as 16 x 16: a thread has neighbouring queries and every 16th key, then every 16th element
+// of the head, so that shared reads are conflict-free or broadcasts. A row's maximum and sum are those of 16
+// neighbouring lanes.
 //
-//   head size   queries  keys  sums of a thread  shared memory (floats: queries, keys or values, weights)
-//   up to  64        64    64            4 x 4   64 * 64 + 64 * 65 + 64 * 64 = 48.3 KiB
-//   up to 128        64    32            4 x 8   128 * 64 + 32 * 129 (or 128 * 33) + 64 * 32 = 56.5 KiB
-//   up to 256        32    16           2 x 16   256 * 32 + 16 * 257 (or 256 * 17) + 32 * 16 = 51.0 KiB
-//
-// Threads: 256, as 16 x 16: a thread has neighbouring queries and every 16th key, then every 16th element of the head,
-// so that shared reads are conflict-free or broadcasts. A row's maximum and sum are those of 16 neighbouring lanes.
-//
-// Bound: FP32 FMA at 4096 keys of 64; expected limiter: shared-memory reads (8 for 16 FMAs).
+// Better than naive: a key that the block loads is used by 64 queries instead of one, an element that a thread reads
+// from shared memory by 4, and the softmax rescales once per block of keys instead of once per key.
 //
 // Requires: nothing beyond grid limits; any layout, any head size up to 256. More than 48 KiB of shared memory.
-//
+// Bound: FP32 FMA at 4096 keys of 64; expected limiter: shared-memory reads (8 for 16 FMAs).
 // Numerics: fp32, one FMA chain over the head and one over the keys.
-//
 // Source: the blocked online softmax of Dao et al., "FlashAttention" (arXiv:2205.14135).
 #include <cfloat>
 
@@ -40,6 +33,7 @@ struct Tile {
   static constexpr int kKeyStride = kKeys + 1, kValueStride = kDim + 1;
   static constexpr int kKeyFloats = kDim * kKeyStride > kKeys* kValueStride ? kDim* kKeyStride : kKeys* kValueStride;
   static constexpr int kBytes = (kQueryFloats + kKeyFloats + kRows * kKeys) * 4;
+  static_assert(kBytes <= 57 * 1024);  // 48.3 KiB at head size 64, 56.5 at 128, 51 at 256
 };
 
 template <class T, class Tile>

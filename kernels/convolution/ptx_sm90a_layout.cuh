@@ -46,8 +46,10 @@ struct Layout {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + (2 * stages + 1) * 8;
   }
   // 128 accumulators a thread need more than the 168 registers that 9 warps can have: there the producer is a whole
-  // warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
+  // warpgroup, which gives registers to the consumers (setmaxnreg).
   static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static constexpr bool kCanSplit = can_split(kShape, 2);
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");

@@ -1,21 +1,14 @@
 // Convolutions, tensor cores from sm_80: implicit GEMM on mma.sync m16n8k16, fed by a pipeline of asynchronous copies.
+// Rows are pixels, k the taps times the input channels, split between blocks where tiles are few. Tiles, fragments and
+// the model that chooses them: kernels/product. An upsample runs as four phases of summed weights.
 //
 // Better than tiled: cp.async gathers the inputs of a stage straight into shared memory (16 bytes, 8 channels of one
-// tap of one pixel; zeros where the tap lies outside), 16-bit tiles halve the traffic, and tensor cores multiply. An
-// upsample runs as four phases of summed weights.
-//
-// Tiles, warps, stages, fragments and the model that chooses them are gemm's (kernels/gemm/tensor_core_tile.cuh,
-// sm80_plan.cpp): the rows are pixels, k the taps times the input channels, split between blocks where tiles are few.
-// Which taps of a pixel lie inside is a bit mask per row, made once; a step along k then costs a row one multiply-add.
-// Where cin is no multiple of 8 (first layers of 3 or 4 channels), elements are gathered one by one through registers,
-// in 128x64 tiles.
-//
-// Bound: tensor pipe; limiter: mma.sync's issue rate on sm_90.
+// tap of one pixel; zeros where the tap lies outside), 16-bit tiles halve the traffic, and tensor cores multiply.
 //
 // Requires: bf16 or fp16, at most 32 taps in a phase, summed weights for an upsample. Statistics are a second launch.
-//
+// Where cin is no multiple of 8, elements are gathered one by one through registers, in 128x64 tiles.
+// Bound: tensor pipe; expected limiter: mma.sync's issue rate on sm_90.
 // Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
-//
 // Source: PTX ISA (mma, ldmatrix, cp.async); otherwise original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/sm80_plan.h"
@@ -54,7 +47,7 @@ struct Loader {
   const Convolution& c;
   const T *x, *w;           // w: the thread's first row, at kernel tap 0 of the phase
   int pixel[kPassesA];      // input pixel under tap 0; may lie outside
-  unsigned taps[kPassesA];  // bit per tap that lies inside
+  unsigned taps[kPassesA];  // bit per tap that lies inside, so that a step along k costs a row one multiply-add
   int tap = 0, channel;     // of the next stage
   int phase, b_rows;        // rows of weights from the thread's first on
   std::uint32_t offset;

@@ -1,21 +1,14 @@
-// Convolutions, tiled: shared-memory tiles, register blocking, fp32 FMAs. Every input that a block gathers is used for
-// 128 output channels instead of one, every weight for 128 pixels, and every element that a thread reads from shared
-// memory 8 times, so that FMAs, not loads, set the pace.
+// Convolutions, tiled: shared-memory tiles, register blocking, fp32 FMAs. k runs over taps, then input channels. Half
+// of the threads gather a pixel each, the other half a row of weights; both widen to float, transpose, and
+// double-buffer through registers.
 //
-// Tile 128 pixels x 128 channels, k (taps, then input channels) in steps of 8; 256 threads, each 8x8 outputs as four
-// 4x4 quadrants 64 apart, so that a warp's 16-byte shared reads touch distinct banks. Half of the threads gather a
-// pixel each, the other half a row of weights; both widen to float, transpose, and double-buffer through registers.
-// Shared memory: 2 buffers * (128 + 128) * 8 * 4 bytes = 16 KiB.
-//
-// Registers: 64 sums + 16 operands + 8 in flight.
-//
-// Bound: FP32 FMA at 64x64x192 -> 192; limiter: FMA issue slots beside shared-memory reads.
+// Better than naive: an input that the block gathers is used for 128 output channels instead of one, a weight for 128
+// pixels, and an element that a thread reads from shared memory 8 times, so that FMAs set the pace instead of loads.
 //
 // Requires: nothing beyond grid limits; loads are 16 bytes wide where cin is a multiple of 8, else one element each.
 // Statistics are a second launch.
-//
+// Bound: FP32 FMA at 64x64x192 -> 192; expected limiter: FMA issue slots beside shared-memory reads.
 // Numerics: one fp32 FMA chain over taps and channels.
-//
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"

@@ -1,40 +1,17 @@
-// gemm with Hopper's own instructions: TMA fills shared memory, wgmma reads it, and neither costs the threads an
-// address.
+// gemm with Hopper's own instructions: TMA fills shared memory and wgmma reads it. A producer thread keeps k-steps of
+// its block's tiles in flight on mbarriers; one or two consumer warpgroups multiply, sharing each tile or taking turns
+// on whole ones (ping-pong). Blocks are persistent, so that loads and stores run under other tiles' products.
+// Neighbours along m may share B by multicast, and up to 8 blocks of a cluster may split k: they exchange fp32 partial
+// sums through distributed shared memory. schedule.cpp picks tile, multicast and split.
 //
-// One producer thread walks the k-steps of its block's tiles and keeps `stages` of them in flight (TMA, completing on
-// mbarriers); one or two consumer warpgroups issue wgmma on what has arrived and hand stages back. Blocks are
-// persistent: the producer loads the next tile while consumers finish one, and a tile's stores (stmatrix to shared
-// memory, TMA to D) drain under the next tile's products. Consumers share each tile, or take turns on whole ones
-// (ping-pong), so that one's epilogue runs under the other's products. Two neighbours in m may form a cluster: each
-// loads half of the B tile and TMA writes it to both (multicast). Where tiles are few, up to 8 blocks of a cluster take
-// a part of k each and send each other shares of their fp32 partial sums through distributed shared memory; sums are
-// added in block order, so results do not depend on timing. schedule.cpp picks tile, multicast and split.
-//
-// Better than tensor_core_sm80: wgmma reaches the full rate of the tensor cores (mma.sync about half), operands are
-// never copied through registers, and no thread waits for a load.
-//
-// A residual comes by TMA too, through the same ring: one or two steps behind the products of its tile, in the layout
-// in which the tile is stored, so that nobody waits for DRAM in an epilogue. TMA takes every residual that `Requires`
-// allows: there is no other path. A split tile's waits where stores are staged, each block's share of it.
-//
-// Tiles: 128 x 256, 192, 160, 128 or 80 with 2 consumers, 64 x 128, 80, 64 or 32 with 1; k-steps of 64. Geglu loads a
-// tile half of value rows and half of gate rows of B, so that one thread holds both.
-//
-// Threads: 128 per consumer, and a producer warp (a warpgroup where a consumer has 128 accumulators a thread).
-//
-// Shared memory: stages * (block_m + block_n) * 128 bytes, 4 to 16 KiB per consumer for stores, the bias and the
-// barriers; 128 x 256: 4 * 48 KiB + 2 * 16 KiB + 1 KiB.
-//
-// Registers: at most 168; with 128 accumulators the producer keeps 40 and the consumers take 232 (setmaxnreg).
-//
-// Bound: products at 4096^3 (a k-step of 128 x 256 is 1024 cycles of the tensor cores and, with multicast, 32 KiB from
-// L2); the limiter is then power. Small problems are bound by the latency of their first loads.
+// Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
+// no thread waits for a load or computes an address.
 //
 // Requires: bf16 or fp16, k and n multiples of 8, 16-byte aligned tensors. Honours programmatic dependent launch.
-//
-// Numerics: fp32 accumulation in wgmma, epilogue in fp32, one rounding.
-//
-// Source: PTX ISA, "wgmma", "cp.async.bulk", "mbarrier", "setmaxnreg"; roles of warps after the idea of CUTLASS's
+// Bound: products at 4096^3; expected limiter: power. Small problems: the latency of their first loads.
+// Numerics: fp32 accumulation in wgmma; partial sums added in block order, whatever the timing; fp32 epilogue, one
+// rounding.
+// Source: PTX ISA, "wgmma", "cp.async.bulk", "mbarrier", "setmaxnreg"; the roles of warps after CUTLASS's
 // warp-specialised persistent kernels.
 #include <cuda_runtime.h>
 
@@ -93,11 +70,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (tma_thread) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
-    for (int stage = 0; stage < args.stages; ++stage) {
-      ptx::mbarrier_init(full + stage * 8, 1);
-      constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
-    }
+    constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
+    ptx::init_ring(full, empty, args.stages, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
     if (args.splits > 1) {
@@ -127,7 +101,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const auto skip_tile = [&] { ring.skip(steps + residual_stages, args.stages); };  // that is not this consumer's
 
   if (producer) {
-    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<40>();
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (tma_thread) {
       const auto both = static_cast<std::uint16_t>(3u << (rank - m_rank));
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -150,6 +124,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             ptx::tma_load_2d(b + kHalf * kRowBytes, &map_b, barrier, column, row_b + args.second_half);
           }
         }
+        // A residual comes through the same ring, one or two steps behind the products, so that no epilogue waits for
+        // DRAM. A split tile's waits where stores are staged, each block's share of it.
         const int column_d = index.n_tile * out_n;  // of D and the residual
 #pragma unroll 1
         for (int piece = 0; piece < pieces.count && residual_stages > 0; advance()) {
@@ -171,7 +147,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (args.splits > 1) ptx::cluster_meet();
     if (cluster > 1) ptx::cluster_meet();
   } else {
-    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
     const auto release = [&](int which) {
       if (args.multicast > 1) {

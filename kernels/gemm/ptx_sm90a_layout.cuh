@@ -44,8 +44,10 @@ struct Layout {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + (2 * stages + 1) * 8;
   }
   // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
-  // whole warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
+  // whole warpgroup, which gives registers to the consumers (setmaxnreg).
   static constexpr bool kMoveRegisters = kShape.consumers == 2 && (kShape.block_n > 192 || kShape.pingpong);
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   // Split-K partial sums, this block's and the received ones, lie where the stages were; the widest tiles are never

@@ -1,28 +1,13 @@
 // gemm, tensor cores from sm_80: mma.sync m16n8k16, fed by a pipeline of asynchronous copies.
 //
-// Better than the sm_75 rung: cp.async fills three or four stages of shared memory without passing through registers,
-// products are twice as deep, and tiles are chosen by shape (sm80_plan.cpp), down to a flat one for few rows, with k
-// split between blocks where tiles are few.
-//
-//   tile                 threads  warp tile   stages  shared memory                            blocks per SM
-//   tall_256x128x64          256    64x64          3   3 * (256 + 128) * 64 * 2 B = 144 KiB      1
-//   medium_128x64x64         128    64x32          3   3 *  (128 + 64) * 64 * 2 B =  72 KiB      3
-//   small_64x64x64           128    32x32          4   4 *   (64 + 64) * 64 * 2 B =  64 KiB      3
-//   low_32x64x128            128    32x32 / 2      3   3 *  (32 + 64) * 128 * 2 B =  72 KiB      3   (2 warps share k)
-//   flat_16x32x128           128    16x32 / 4      4   4 *  (16 + 32) * 128 * 2 B =  48 KiB      4   (4 warps share k)
-//
-// Registers: a 64x64 warp tile has 128 sums and two sets of 32 fragment registers: the next k16 step is read from
-// shared memory while this one is multiplied. Chunks of 16 bytes are permuted within a row, so that neither cp.async
-// nor ldmatrix meets a bank conflict. Blocks run through D in groups of kGroupM tile rows, so that those in flight
-// share A and B in L2. With k split, every part leaves fp32 sums in the workspace and a second kernel adds them in
-// order: deterministic.
-//
-// Bound: tensor pipe at 4096^3; limiter: mma.sync's issue rate on sm_90, where wgmma alone reaches the peak.
+// Better than tensor_core_sm75: cp.async fills three or four stages of shared memory without passing through registers,
+// each product is twice as deep, and the tile is chosen by shape (product/sm80_plan.cpp), down to a flat one for few
+// rows, with k split between blocks where tiles are few. Where k is split, every part leaves fp32 sums in the workspace
+// and a second kernel adds them in order.
 //
 // Requires: bf16 or fp16, k % 8 == 0 (16-byte copies).
-//
-// Numerics: fp32 sums in the tensor core, in order of k, then parts in order.
-//
+// Bound: tensor pipe at 4096^3; expected limiter: mma.sync's issue rate on sm_90, where only wgmma reaches the peak.
+// Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
 // Source: PTX ISA (mma, ldmatrix, cp.async); the pipeline's order after CUTLASS's multistage mainloop.
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
@@ -119,7 +104,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const std::uint32_t stages = ptx::shared_address(shared);
   const WarpPlace warp = warp_place<Tile>();
   Sums<Tile> sums = {};
-  Fragments<Tile> fragments[2];
+  Fragments<Tile> fragments[2];  // the next k16 step is read from shared memory while this one is multiplied
 
 #pragma unroll
   for (int s = 0; s < Tile::kStages - 1; ++s) {

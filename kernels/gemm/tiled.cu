@@ -1,21 +1,13 @@
-// gemm, tiled: shared-memory tiles, register blocking, fp32 FMAs. Every element that the block loads is used 128 times
-// instead of once, and every element that a thread reads from shared memory 8 times, so that FMAs, not loads, set the
-// pace.
+// gemm, tiled: shared-memory tiles, register blocking, fp32 FMAs. A and B are widened to float, transposed and
+// double-buffered: the next step is loaded into registers while this one is multiplied. For geglu columns 0 to 63 of a
+// tile are values and 64 to 127 their gates.
 //
-// Tile 128x128 outputs, k in steps of 8; 256 threads, each 8x8 outputs as four 4x4 quadrants 64 apart, so that a warp's
-// 16-byte shared reads touch distinct banks. A and B are widened to float, transposed, and double-buffered: the next
-// step is loaded into registers while this one is multiplied. Shared memory: 2 buffers * (128 + 128) * 8 * 4 bytes = 16
-// KiB.
-//
-// Registers: 64 sums + 16 operands + 8 in flight. For geglu columns 0..63 of the tile are values and 64..127 their
-// gates.
-//
-// Bound: FP32 FMA at 4096^3; limiter: FMA issue slots beside shared-memory reads (64 FMAs per 4 reads of 16 bytes).
+// Better than naive: an element that the block loads is used 128 times instead of once, and an element that a thread
+// reads from shared memory 8 times, so that FMAs set the pace instead of loads.
 //
 // Requires: nothing beyond grid limits; loads are 16 bytes wide where k allows.
-//
+// Bound: FP32 FMA at 4096^3; expected limiter: FMA issue slots beside shared-memory reads.
 // Numerics: one fp32 FMA chain of length k.
-//
 // Source: original, after the CUDA C++ Programming Guide's shared-memory example.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"

@@ -10,30 +10,19 @@ namespace noisefloor::product {
 
 // How the warps of a block divide each tile: 64x64 of sums a warp in the tall one; in the low and the flat one 2 and 4
 // warps share every step's k.
-template <Sm80Tile tile>
-struct Sm80Warps;
-template <>
-struct Sm80Warps<Sm80Tile::tall_256x128> {
-  static constexpr int kM = 4, kN = 2, kK = 1;
+struct WarpGrid {
+  int m, n, k;
 };
-template <>
-struct Sm80Warps<Sm80Tile::medium_128x64> {
-  static constexpr int kM = 2, kN = 2, kK = 1;
-};
-template <>
-struct Sm80Warps<Sm80Tile::small_64x64> : Sm80Warps<Sm80Tile::medium_128x64> {};
-template <>
-struct Sm80Warps<Sm80Tile::low_32x64> {
-  static constexpr int kM = 1, kN = 2, kK = 2;
-};
-template <>
-struct Sm80Warps<Sm80Tile::flat_16x32> {
-  static constexpr int kM = 1, kN = 1, kK = 4;
-};
+constexpr WarpGrid warps_of(Sm80Tile tile) {
+  if (tile == Sm80Tile::tall_256x128) return {4, 2, 1};
+  if (tile == Sm80Tile::low_32x64) return {1, 2, 2};
+  if (tile == Sm80Tile::flat_16x32) return {1, 1, 4};
+  return {2, 2, 1};
+}
 
 template <Sm80Tile tile>
-using Sm80MmaTile = MmaTile<shape_of(tile).block_m, shape_of(tile).block_n, shape_of(tile).block_k, Sm80Warps<tile>::kM,
-                            Sm80Warps<tile>::kN, Sm80Warps<tile>::kK, shape_of(tile).stages>;
+using Sm80MmaTile = MmaTile<shape_of(tile).block_m, shape_of(tile).block_n, shape_of(tile).block_k, warps_of(tile).m,
+                            warps_of(tile).n, warps_of(tile).k, shape_of(tile).stages>;
 
 // Calls run.operator()<tile>(); returns what it returns.
 template <class Run>

@@ -23,6 +23,8 @@ struct Sm80Shape {
   int blocks_per_sm;
 
   constexpr int shared_bytes() const { return stages * (block_m + block_n) * block_k * 2; }
+  // In the 228 KiB of an sm_90 SM, of which the system takes 1 KiB for each block.
+  constexpr bool fits_sm90() const { return blocks_per_sm * (shared_bytes() + 1024) <= 228 * 1024; }
 };
 constexpr Sm80Shape shape_of(Sm80Tile tile) {
   switch (tile) {
@@ -39,6 +41,9 @@ constexpr Sm80Shape shape_of(Sm80Tile tile) {
   }
   return {};
 }
+static_assert(shape_of(Sm80Tile::tall_256x128).fits_sm90() && shape_of(Sm80Tile::medium_128x64).fits_sm90() &&
+              shape_of(Sm80Tile::small_64x64).fits_sm90() && shape_of(Sm80Tile::low_32x64).fits_sm90() &&
+              shape_of(Sm80Tile::flat_16x32).fits_sm90());
 
 struct Sm80Plan {
   Sm80Tile tile = Sm80Tile::medium_128x64;

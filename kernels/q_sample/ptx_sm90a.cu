@@ -1,16 +1,13 @@
-// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh); noise drawn in 16 bits by
-// copies that each thread makes for itself (drawn_ring.cuh).
+// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh), 512 vectors of each input
+// a tile; noise drawn in 16 bits by copies that each thread makes for itself (drawn_ring.cuh).
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
 // several tiles. Honours programmatic dependent launch.
 //
-// Tile: 512 vectors of each input, 8 KiB; 6 stages of one input or 3 of two in 48 KiB. Registers: at most 72. Drawn in
-// 16 bits: 256 threads x 16 vectors, fewer of small batches, four in flight; 16 KiB, 64 registers.
-//
-// Bound: memory traffic, 6 bytes an element (bf16, noise given) or 4 (drawn). Noise drawn in 16 bits and not kept:
-// about 160 instructions per 8 elements, 1.03 times the time of a copy alone.
-//
-// Requires: as tiled. Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
+// Requires: as tiled.
+// Bound: memory traffic, 6 bytes an element (bf16, noise given) or 4 (drawn); drawing takes about 160 instructions per
+// 8 elements.
+// Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
 // Source: original; PTX ISA, "cp.async", "griddepcontrol".
 #include "kernels/device/bulk_pipeline.cuh"
 #include "kernels/device/launch.cuh"

@@ -1,26 +1,17 @@
-// temporal_attention with Hopper's copy engine: TMA reads frames by stride while the warp that asked computes another
-// pixel and head.
-//
-// Warps are persistent and share nothing: each has two buffers for the queries, keys and values of one pixel and head.
-// Its first lane asks for the next unit (a box of frames x 64 elements per tensor and 64 elements of the head, in
-// place, from tensors of five dimensions), then the warp multiplies what has arrived in the other buffer: ldmatrix
-// fragments, mma.sync, a softmax over complete rows in registers. The output takes the place of the queries and leaves
-// by TMA. Frames past the last one arrive as zeros and are not written.
+// temporal_attention with Hopper's copy engine: persistent warps that share nothing. Each has two buffers for the
+// queries, keys and values of one pixel and head: its first lane asks TMA for the next unit, in place and by stride,
+// then the warp multiplies what has arrived in the other buffer (ldmatrix, mma.sync), with a softmax over complete rows
+// in registers. The output takes the place of the queries and leaves by TMA. Frames past the last one arrive as zeros
+// and are not written.
 //
 // Better than tensor_core_sm80: loads in flight need no registers, so that a unit's loads overlap another's arithmetic,
 // and no lane computes an address.
 //
-// Threads: as many warps as buffers fit in, at most 8. Shared memory of a warp: 2 buffers * 3 tensors * 16 (above 16
-// frames: 32) rows of 128 bytes per 64 elements: 12 KiB at 14 frames of 64, two blocks of 8 warps per SM.
-//
-// Bound: memory, at every problem: the compulsory bytes over DRAM bandwidth.
-//
 // Requires: bf16 or fp16, head size a multiple of 8 (16-byte strides), a layout with contiguous heads.
-//
+// Bound: memory, at every problem: the compulsory bytes over DRAM bandwidth.
 // Numerics: fp32 sums in the tensor core, exponentials by ex2.approx, weights rounded to 16 bits for the second
 // product.
-//
-// Source: PTX ISA, "cp.async.bulk.tensor", "mbarrier", "ldmatrix", "mma". Original.
+// Source: original; PTX ISA, "cp.async.bulk.tensor", "mbarrier", "ldmatrix", "mma".
 #include <algorithm>
 
 #include "kernels/device/dispatch.cuh"
@@ -45,6 +36,8 @@ constexpr int kSwizzleAtom = 1024;
 constexpr int kMaxWarps = 8;
 constexpr int kSharedBytes = 227 * 1024;  // of an SM that blocks can have; 1 KiB more each is the system's
 constexpr float kLog2E = 1.44269504f;
+static_assert(2 * (kSwizzleAtom + kMaxWarps * (2 * 3 * 16 * kRowBytes + 2 * 8) + 1024) <= 228 * 1024,
+              "at 16 frames of 64 elements two blocks fit an SM");
 
 struct Maps {
   CUtensorMap q, k, v, out;

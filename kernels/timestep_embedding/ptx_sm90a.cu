@@ -8,7 +8,7 @@
 // weights, and 8 rows of the layer before in fp32: at channels=hidden=1280 in bf16 20 + 40 KiB. Workspace: the hidden
 // layer in fp32.
 //
-// Bound: bytes of the weights, 1.5 MB at channels=192, hidden=768: 0.4 us; in fact latency.
+// Bound: bytes of the weights at channels=192, hidden=768 (1.5 MB); expected limiter: latency.
 //
 // Requires: half the channels, and hidden, multiples of 16 bytes; 8 rows of weights and of inputs within 192 KiB.
 // Numerics: angles in double, all else fp32, one rounding at the end.
