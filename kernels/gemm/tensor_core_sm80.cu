@@ -200,11 +200,10 @@ Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Pla
 
 }  // namespace
 
-Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                               const LaunchContext& context) {
+Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,
+                        void* workspace, const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
-  const Sm80Plan plan = choose_sm80_plan(problem, *context.device);
-  auto* partials = plan.splits > 1 ? static_cast<float*>(scratch.workspace) : nullptr;
+  auto* partials = plan.splits > 1 ? static_cast<float*>(workspace) : nullptr;
   if (plan.splits > 1 && partials == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
   return with_half_type(dtype, [&]<class T>(T) -> Status {
     const Status status = product::with_sm80_tile(
@@ -221,6 +220,12 @@ Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensor
                          static_cast<T*>(tensors.d), problem.m, plan.tiles_m * tile.block_m * stride, stride,
                          plan.splits, Epilogue<T>(problem, tensors));
   });
+}
+
+Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                               const LaunchContext& context) {
+  return launch_sm80_plan(problem, dtype, tensors, choose_sm80_plan(problem, *context.device), scratch.workspace,
+                          context);
 }
 
 }  // namespace noisefloor::gemm
