@@ -2,11 +2,11 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
+#include "kernels/device/grid.h"
 
 namespace noisefloor::attention {
 
-inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
-
+// Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
 inline Status check_pointers(const Problem& problem, const Tensors& tensors) {
   return definition.check_pointers(problem, tensors);
 }

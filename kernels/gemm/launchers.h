@@ -1,6 +1,7 @@
 // The launchers behind variants.cpp, each in the file of its name, and the limits that can_run checks for them.
 #pragma once
 
+#include "kernels/device/grid.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::gemm {
@@ -10,7 +11,6 @@ namespace noisefloor::gemm {
 constexpr std::int64_t tile_count(const Problem& problem, std::int64_t rows, std::int64_t columns) {
   return ((problem.m + rows - 1) / rows) * ((problem.n + columns - 1) / columns);
 }
-inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
 
 inline Status check_pointers(const Problem& problem, const Tensors& tensors) {
   return definition.check_pointers(problem, tensors);

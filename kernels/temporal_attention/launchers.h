@@ -1,12 +1,12 @@
 // The launchers behind variants.cpp, and the limits that can_run checks for them.
 #pragma once
 
+#include "kernels/device/grid.h"
 #include "kernels/temporal_attention/temporal_attention.h"
 
 namespace noisefloor::temporal_attention {
 
-inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
-
+// Vector accesses need 16-byte aligned tensors.
 inline Status check_pointers(const Tensors& tensors) {
   return definition.check_pointers({}, tensors);  // of every layout all four must be there
 }
