@@ -12,6 +12,7 @@
 #include "bench/measure/candidate.h"
 #include "bench/sweep/ops.h"
 #include "bench/sweep/problem_files.h"
+#include "kernels/sampler_step/solvers.h"
 
 namespace noisefloor {
 namespace {
@@ -39,6 +40,30 @@ void list_variants(const std::regex& filter) {
                    to_string(candidate.arch), candidate.built() ? "yes" : "no");
 }
 
+void list_solvers(const std::regex& filter, bool json) {
+  using sampler_step::SolverRow;
+  static constexpr const char *kLatents[] = {"preserving", "exploding", "either"},
+                              *kNoise[] = {"never", "always", "with_eta"},
+                              *kHistory[] = {"none", "first_half", "step_before"};
+  for (const SolverRow& row : sampler_step::solvers()) {
+    if (!std::regex_search(row.name, filter)) continue;
+    const nlohmann::ordered_json line = {{"solver", row.name},
+                                         {"order", row.order},
+                                         {"calls", row.calls},
+                                         {"latents", kLatents[static_cast<int>(row.latents)]},
+                                         {"noise", kNoise[static_cast<int>(row.noise)]},
+                                         {"history", kHistory[static_cast<int>(row.history)]},
+                                         {"churn", row.churns},
+                                         {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
+                                         {"source", row.source}};
+    if (json)
+      fmt::print("{}\n", line.dump());
+    else
+      fmt::print("{:<10} order {}, {} a step; {}\n", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
+                 row.source);
+  }
+}
+
 // A field's default, from its line "name: range (default value)" in Op::fields; nothing for a field that must be given.
 std::optional<KeyValue> default_of(const std::string& field) {
   static const std::regex with_default("([^:]+): .* \\(default (.*)\\)");
@@ -49,16 +74,20 @@ std::optional<KeyValue> default_of(const std::string& field) {
 
 constexpr std::int64_t kMaxListedElements = 4096;
 
-// How the inputs are filled: "filled" has the values of the tensors that the op fills itself (null for an infinity),
-// "normal" the mean and standard deviation of the random ones.
+// The outputs' names, and how the inputs are filled: "filled" has the values of the tensors that the op fills itself
+// (null for an infinity), "normal" the mean and standard deviation of the random ones.
 void describe_inputs(const ProblemEntry& entry, nlohmann::ordered_json& line) {
   const Op& op = *entry.op;
   const DType dtype = op.dtypes.front();
   const auto specs = op.tensors(entry.problem, dtype);
   line["filled"] = line["normal"] = nlohmann::ordered_json::object();
+  line["outputs"] = nlohmann::ordered_json::array();
   for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
     const TensorSpec& spec = specs[tensor];
-    if (spec.role == Role::out) continue;
+    if (spec.role == Role::out) {
+      line["outputs"].push_back(spec.name);
+      continue;
+    }
     if (spec.fill.kind == Fill::Kind::normal) {
       line["normal"][spec.name] = {spec.fill.mean, spec.fill.stddev};
     } else if (spec.elements() <= kMaxListedElements) {
@@ -112,6 +141,10 @@ int list(const ListArguments& arguments) {
     list_variants(filter);
     return kDone;
   }
+  if (arguments.what == "solvers") {
+    list_solvers(filter, arguments.format == "json");
+    return kDone;
+  }
   auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   if (arguments.what == "networks") {
@@ -139,16 +172,16 @@ int list(const ListArguments& arguments) {
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems or networks");
+  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems, networks or solvers");
   auto arguments = std::make_shared<ListArguments>();
-  command->add_option("what", arguments->what, "ops, variants, problems or networks")
+  command->add_option("what", arguments->what, "ops, variants, problems, networks or solvers")
       ->required()
-      ->check(CLI::IsMember({"ops", "variants", "problems", "networks"}));
+      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers"}));
   command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
   command->add_option("--ops", arguments->ops, "problems: of these ops");
   command->add_option("--networks", arguments->networks, "problems: of these networks");
   command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
-  command->add_option("--format", arguments->format, "problems: text or json (one object a line)")
+  command->add_option("--format", arguments->format, "problems, solvers: text or json (one object a line)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   command->callback([=] { *result = [=] { return list(*arguments); }; });

@@ -7,7 +7,6 @@ namespace {
 
 constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
 constexpr const char* kNoiseNames[] = {"given", "drawn"};
-constexpr const char* kScheduleNames[] = {"linear", "scaled_linear", "cosine", "karras"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
 }  // namespace
@@ -24,7 +23,7 @@ void Definition::fields(Problem& p, FieldVisitor& visit) {
   visit.integer("seed", p.seed, 0, INT64_MAX, 0);
   visit.integer("image", p.image, 0, INT64_MAX / 2, 0);
   visit.integer("step", p.step, 0, UINT32_MAX, 0);
-  visit.enumeration("schedule", p.schedule, kScheduleNames, std::optional<Schedule>(Schedule::linear));
+  visit.enumeration("schedule", p.schedule, sampler_step::kScheduleNames, std::optional<Schedule>(Schedule::linear));
 }
 
 void Definition::check(const Problem& p) {
