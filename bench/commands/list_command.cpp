@@ -11,6 +11,7 @@
 #include "bench/commands/commands.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
+#include "kernels/sampler_step/solvers.h"
 
 namespace noisefloor {
 namespace {
@@ -114,6 +115,30 @@ void list_networks(const std::vector<ProblemEntry>& problems, const Selection& s
   }
 }
 
+void list_solvers(const Selection& selection) {
+  using sampler_step::SolverRow;
+  static constexpr const char *kLatents[] = {"preserving", "exploding", "either"},
+                              *kNoise[] = {"never", "always", "with_eta"},
+                              *kHistory[] = {"none", "first_half", "step_before"};
+  for (const SolverRow& row : sampler_step::solvers()) {
+    if (!std::regex_search(row.name, selection.filter)) continue;
+    const Json line = {{"solver", row.name},
+                       {"order", row.order},
+                       {"calls", row.calls},
+                       {"latents", kLatents[static_cast<int>(row.latents)]},
+                       {"noise", kNoise[static_cast<int>(row.noise)]},
+                       {"history", kHistory[static_cast<int>(row.history)]},
+                       {"churn", row.churns},
+                       {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
+                       {"source", row.source}};
+    if (selection.json)
+      print_line(line);
+    else
+      fmt::print("{:<10} order {}, {} a step; {}\n", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
+                 row.source);
+  }
+}
+
 constexpr std::int64_t kMaxListedElements = 4096;
 
 // The tensors, in the op's first dtype, and how the inputs are filled: "filled" has the values of the tensors that the
@@ -195,6 +220,10 @@ int list(const ListArguments& arguments) {
     (arguments.what == "ops" ? list_ops : list_variants)(selection);
     return kDone;
   }
+  if (arguments.what == "solvers") {
+    list_solvers(selection);
+    return kDone;
+  }
   auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
@@ -206,11 +235,11 @@ int list(const ListArguments& arguments) {
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems or networks");
+  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems, networks or solvers");
   auto arguments = std::make_shared<ListArguments>();
-  command->add_option("what", arguments->what, "ops, variants, problems or networks")
+  command->add_option("what", arguments->what, "ops, variants, problems, networks or solvers")
       ->required()
-      ->check(CLI::IsMember({"ops", "variants", "problems", "networks"}));
+      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers"}));
   command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
   command->add_option("--ops", arguments->ops, "Of these ops only");
   command->add_option("--networks", arguments->networks, "problems, networks: of these networks");

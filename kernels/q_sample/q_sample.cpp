@@ -6,7 +6,6 @@ namespace noisefloor::q_sample {
 namespace {
 
 constexpr const char* kNoiseNames[] = {"given", "drawn"};
-constexpr const char* kScheduleNames[] = {"linear", "scaled_linear", "cosine", "karras"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
 void fields(Problem& p, FieldVisitor& visit) {
@@ -17,7 +16,7 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("seed", p.seed, 0, INT64_MAX, 0);
   visit.integer("image", p.image, 0, INT64_MAX / 2, 0);
   visit.integer("step", p.step, 0, UINT32_MAX, 0);
-  visit.enumeration("schedule", p.schedule, kScheduleNames, Schedule::linear);
+  visit.enumeration("schedule", p.schedule, sampler_step::kScheduleNames, Schedule::linear);
 }
 
 void check(const Problem& p) {

@@ -5,24 +5,17 @@
 #include <limits>
 #include <string>
 
+#include "kernels/core/listed.h"
 #include "kernels/core/philox.h"
 
 namespace noisefloor::sampler_step {
 namespace {
 
-constexpr const char* kSolverNames[] = {"ddpm", "ddim", "edm_euler", "edm_heun", "dpmpp_2m"};
 constexpr const char* kPredictionNames[] = {"noise", "x0", "v"};
 constexpr const char* kNoiseNames[] = {"none", "given", "drawn"};
-constexpr const char* kScheduleNames[] = {"linear", "scaled_linear", "cosine", "karras"};
 constexpr const char* kHalfNames[] = {"first", "second"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 constexpr std::int64_t kMaxImageElements = std::int64_t{1} << 31;  // its Philox blocks are numbered in 32 bits
-
-// Whether the step's formula has a noise term. The last step ends without noise: there the term is 0, and may be left
-// out.
-bool stochastic(const Problem& problem) {
-  return problem.solver == Solver::ddpm || (problem.solver == Solver::ddim && problem.eta > 0);
-}
 
 NoiseLevel input_level(const Problem& problem) {
   const auto levels = noise_levels(problem.schedule, static_cast<int>(problem.steps), scaling(problem));
@@ -77,11 +70,44 @@ Magnitudes sample_magnitudes(const Problem& problem, const CoefficientRow<double
   throw InvalidInput("problem: " + message);
 }
 
+}  // namespace
+
+bool Problem::reads_history() const {
+  switch (row().history) {
+    case SolverRow::History::none:
+      return false;
+    case SolverRow::History::first_half:
+      return half == Half::second;
+    case SolverRow::History::step_before:
+      return step > 0 && !last();
+  }
+  return false;
+}
+
+bool Problem::writes_history() const {
+  switch (row().history) {
+    case SolverRow::History::none:
+      return false;
+    case SolverRow::History::first_half:
+      return half == Half::first && !last();
+    case SolverRow::History::step_before:
+      return step < steps - 2;
+  }
+  return false;
+}
+
+Scaling scaling(const Problem& problem) {
+  const bool exploding = problem.schedule == Schedule::karras || problem.row().latents == SolverRow::Latents::exploding;
+  return exploding ? Scaling::variance_exploding : Scaling::variance_preserving;
+}
+
+namespace {
+
 void fields(Problem& problem, FieldVisitor& visitor) {
   constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
   visitor.integer("batch", problem.batch, 1, 65536);
   visitor.integer("elements", problem.elements, 1, kMaxImageElements);
-  visitor.enumeration("solver", problem.solver, kSolverNames);
+  visitor.enumeration("solver", problem.solver, solver_names());
   visitor.enumeration("prediction", problem.prediction, kPredictionNames, Prediction::noise);
   visitor.real("guidance", problem.guidance, 0, 100, 0.0);
   visitor.real("clamp", problem.clamp, 0, 1e6, 0.0);
@@ -102,22 +128,25 @@ void check(const Problem& problem) {
   if (problem.step >= problem.steps)
     refuse("field step is " + std::to_string(problem.step) + ", its range with steps=" + std::to_string(problem.steps) +
            " is 0 to " + std::to_string(problem.steps - 1));
-  const std::string solver = kSolverNames[static_cast<int>(problem.solver)];
-  const bool variance_preserving = problem.solver == Solver::ddpm || problem.solver == Solver::ddim;
-  if (variance_preserving && problem.schedule == Schedule::karras)
+  const SolverRow& row = problem.row();
+  const std::string solver = row.name;
+  if (row.latents == SolverRow::Latents::preserving && problem.schedule == Schedule::karras)
     refuse("field schedule is karras, which is variance exploding; solver=" + solver +
            " takes linear, scaled_linear or cosine");
-  if (problem.eta != 0 && problem.solver != Solver::ddim) refuse("field eta is for solver=ddim, not " + solver);
+  if (problem.eta != 0 && !row.takes_eta())
+    refuse("field eta is for solver=" +
+           listed(solvers_where([](const SolverRow& other) { return other.takes_eta(); }), "or") + ", not " + solver);
   if (problem.half == Half::second) {
-    if (problem.solver != Solver::edm_heun) refuse("field half is for solver=edm_heun, not " + solver);
-    if (problem.step == problem.steps - 1) refuse("field half: the last step has no second half");
+    if (row.calls == 1)
+      refuse("field half is for solver=" +
+             listed(solvers_where([](const SolverRow& other) { return other.calls == 2; }), "or") + ", not " + solver);
+    if (problem.last()) refuse("field half: the last step has no second half");
   }
-  const bool last = problem.step == problem.steps - 1;
-  if (stochastic(problem) && problem.noise == Noise::none && !last)
+  const bool noisy = stochastic(row, problem.eta);
+  if (noisy && problem.noise == Noise::none && !problem.last())
     refuse("field noise is none, but this step of solver=" + solver + " adds noise: give given or drawn");
-  if (!stochastic(problem) && problem.noise != Noise::none)
-    refuse("field noise must be none: solver=" + solver + (problem.solver == Solver::ddim ? " with eta=0" : "") +
-           " adds no noise");
+  if (!noisy && problem.noise != Noise::none)
+    refuse("field noise must be none: solver=" + solver + (row.takes_eta() ? " with eta=0" : "") + " adds no noise");
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
@@ -141,7 +170,7 @@ Cost cost(const Problem& problem, DType, double tensor_bytes) {
   if (problem.reads_history()) flops += 2;
   if (problem.noise != Noise::none) flops += 2;
   if (problem.blended()) flops += 2;
-  if (problem.writes_history() && problem.solver == Solver::edm_heun) flops += 3;  // dpmpp_2m keeps x0 as it is
+  if (problem.writes_history() && !problem.row().keeps_x0) flops += 3;
   if (problem.noise == Noise::drawn)
     flops += 5;  // half of: u 2, log 1, scale 1, root 1, angle 1, cos and sin 2, products 2
   const double other_rows = static_cast<double>(problem.steps - 1) * sizeof(Coefficients);
@@ -171,11 +200,7 @@ Tolerance tolerance(const Problem& problem, DType dtype) {
 // coefficient_table(problem) in fp32.
 void fill(const Problem& problem, DType, std::size_t, void* data) {
   auto* out = static_cast<Coefficients*>(data);
-  for (const CoefficientRow<double>& row : coefficient_table(problem)) {
-    const auto f = [](double value) { return static_cast<float>(value); };
-    *out++ = {f(row.model_x), f(row.model), f(row.model_cond), f(row.limit),     f(row.x),          f(row.x0),
-              f(row.history), f(row.noise), f(row.previous),   f(row.history_x), f(row.history_x0), 0};
-  }
+  for (const CoefficientRow<double>& row : coefficient_table(problem)) *out++ = rounded(row);
 }
 
 }  // namespace

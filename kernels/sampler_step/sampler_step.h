@@ -9,21 +9,14 @@
 #include <cstdint>
 
 #include "kernels/core/op.h"
-#include "kernels/sampler_step/coefficients.h"
-#include "kernels/sampler_step/schedule.h"
+#include "kernels/sampler_step/solvers.h"
 
 namespace noisefloor::sampler_step {
 
-// Formulas and papers in coefficients.cpp. ddpm and ddim work on variance-preserving latents, edm_* on
-// variance-exploding ones, dpmpp_2m on what the schedule says (karras: exploding).
-enum class Solver { ddpm, ddim, edm_euler, edm_heun, dpmpp_2m };
 // What the model predicts: the noise, the clean latent, or v = alpha noise - sigma x0.
 enum class Prediction { noise, x0, v };
 // Where the noise of a stochastic solver comes from: a tensor, or Philox4x32-10 inside the kernel.
 enum class Noise { none, given, drawn };
-// Heun's method evaluates the model twice a step. first: Euler proposal, keeps its slope. second: x is the proposal,
-// and model_output and prediction are at the next noise level; corrects it with the average of both slopes.
-enum class Half { first, second };
 
 struct Problem {
   std::int64_t batch = 0;     // images (or frames)
@@ -37,7 +30,7 @@ struct Problem {
   std::int64_t steps = 50;  // of the whole schedule
   std::int64_t step = 10;   // this one, from 0
   Schedule schedule = Schedule::linear;
-  double eta = 0;         // ddim: 0 deterministic, 1 ddpm
+  double eta = 0;         // of solvers with it: 0 deterministic, 1 as ddpm
   std::int64_t seed = 0;  // drawn noise is a function of (seed, image + index in batch, step, element) and nothing else
   std::int64_t image = 0;  // number of the batch's first image
   Half half = Half::first;
@@ -45,30 +38,21 @@ struct Problem {
   std::int64_t total() const { return batch * elements; }
   bool guided() const { return guidance != 0; }
   bool blended() const { return blend != 0; }
-  // dpmpp_2m is of first order in its first step and in its last, which ends without noise.
-  bool reads_history() const {
-    if (solver == Solver::edm_heun) return half == Half::second;
-    return solver == Solver::dpmpp_2m && step > 0 && step < steps - 1;
-  }
-  bool writes_history() const {  // where the launch after this one reads it
-    if (solver == Solver::edm_heun) return half == Half::first && step < steps - 1;
-    return solver == Solver::dpmpp_2m && step < steps - 2;
-  }
+  const SolverRow& row() const { return row_of(solver); }
+  bool last() const { return step == steps - 1; }
+  bool reads_history() const;
+  bool writes_history() const;  // where the launch after this one reads it
 };
 
-inline Scaling scaling(const Problem& problem) {
-  const bool exploding =
-      problem.schedule == Schedule::karras || problem.solver == Solver::edm_euler || problem.solver == Solver::edm_heun;
-  return exploding ? Scaling::variance_exploding : Scaling::variance_preserving;
-}
+Scaling scaling(const Problem& problem);
 
 // The arguments of a launch; null where the problem has no such tensor. On the device for GPU variants, in host memory
 // for `host`. 16-byte aligned, and inputs do not overlap outputs.
 struct Tensors {
-  const void* x = nullptr;             // [batch, elements]
-  const void* model_output = nullptr;  // [batch, elements]; guided: [2, batch, elements], unconditional half first
-  const void* noise = nullptr;         // [batch, elements]
-  const void* history = nullptr;       // [batch, elements]: history_out of the launch before; heun: slope, dpmpp_2m: x0
+  const void* x = nullptr;               // [batch, elements]
+  const void* model_output = nullptr;    // [batch, elements]; guided: [2, batch, elements], unconditional half first
+  const void* noise = nullptr;           // [batch, elements]
+  const void* history = nullptr;         // [batch, elements]: history_out of the launch before
   const void* previous_frame = nullptr;  // [batch, elements]
   const float* coefficients = nullptr;   // [steps, kRowLength]: rows of Coefficients
   void* x_next = nullptr;                // [batch, elements]
