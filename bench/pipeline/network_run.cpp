@@ -28,10 +28,9 @@ class NetworkRun final : public AssembledRun {
 
   // Tensors in the order of network_op().
   Status launch(std::span<void* const> pointers, void*, const LaunchContext&) override {
-    executor_.bind(network_.x, pointers[0]);
-    executor_.bind(network_.timesteps ? *network_.timesteps : *network_.sigma, pointers[1]);
-    executor_.bind(network_.labels, pointers[2]);
-    executor_.bind(network_.output, pointers[3]);
+    std::size_t next = 0;
+    for (const auto* tensors : {&network_.inputs, &network_.outputs})
+      for (const NetworkTensor& tensor : *tensors) executor_.bind(tensor.value, pointers[next++]);
     return executor_.enqueue();
   }
 
