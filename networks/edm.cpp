@@ -147,33 +147,9 @@ void build(const Configuration& c, const BuildOptions& options, Network& network
   network.give("output", output.at(0), {n, height, width, channels});
 }
 
-Configuration edm_cifar() {
-  return {.size = 32,
-          .image_channels = 3,
-          .channels = 128,
-          .multipliers = {2, 2, 2},
-          .blocks = 4,
-          .attention_size = 16,
-          .classes = 10,
-          .sigma_data = 0.5};
-}
-
-Configuration digits() {
-  return {.size = 8,
-          .image_channels = 1,
-          .channels = 64,
-          .multipliers = {1, 1},
-          .blocks = 1,
-          .attention_size = 4,
-          .classes = 10,
-          .sigma_data = 0.75};
-}
-
-template <Configuration (*kConfiguration)()>
-NetworkInfo row_of() {
-  const Configuration c = kConfiguration();
-  return {.name = "",
-          .description = "",
+NetworkInfo row_of(const char* name, const char* description, const Configuration& c) {
+  return {.name = name,
+          .description = description,
           .prediction = sampler_step::Prediction::x0,
           .image = {c.size, c.size, c.image_channels},
           .divisor = std::int64_t{1} << (c.multipliers.size() - 1),
@@ -182,24 +158,23 @@ NetworkInfo row_of() {
           // Constants of the resampling, and the inputs of augmentation, which sampling leaves zero.
           .let_pass = {".resample_filter", "map_augment.weight"},
           .schedule = sampler_step::Schedule::karras,
-          .builder = [](const BuildOptions& options, Network& network) { build(kConfiguration(), options, network); }};
+          .builder = [c](const BuildOptions& options, Network& network) { build(c, options, network); }};
 }
 
 }  // namespace
 
 NetworkInfo edm_cifar_row() {
-  NetworkInfo row = row_of<edm_cifar>();
-  row.name = "edm-cifar";
-  row.description = "DDPM++ 32x32 under EDM's preconditioning (Karras et al. 2022), NVlabs' checkpoints";
+  NetworkInfo row =
+      row_of("edm-cifar", "DDPM++ 32x32 under EDM's preconditioning (Karras et al. 2022), NVlabs' checkpoints",
+             {32, 3, 128, {2, 2, 2}, 4, 16, 10, 0.5});
   row.parameters = 55'735'299 - 9 * 128;  // without map_augment
   row.unguided_checkpoints = "NVlabs' checkpoints of edm-cifar";
   return row;
 }
 
 NetworkInfo digits_row() {
-  NetworkInfo row = row_of<digits>();
-  row.name = "digits";
-  row.description = "a small EDM network of handwritten digits, 8x8; its weights come with noisefloor";
+  NetworkInfo row = row_of("digits", "a small EDM network of handwritten digits, 8x8; its weights come with noisefloor",
+                           {8, 1, 64, {1, 1}, 1, 4, 10, 0.75});
   row.parameters = 1'229'697;
   row.shipped = true;
   row.swept = {1, 100};

@@ -52,7 +52,7 @@ void check(const NetworkInfo& info) {
   const auto hold = [&](bool holds, const char* otherwise) {
     if (!holds) throw std::logic_error(fmt::format("network {}: {}", info.name, otherwise));
   };
-  hold(info.builder != nullptr && *info.description != '\0', "its row has no builder or no description");
+  hold(info.builder && *info.description != '\0', "its row has no builder or no description");
   hold(info.image.elements() > 0, "its row does not say what image it was trained on");
   hold((info.classes > 0) == (*info.label_weight != '\0'), "classes and a weight of labels need each other");
 }

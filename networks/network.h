@@ -2,7 +2,7 @@
 // stands with its builder and holds whatever is particular to it; nothing else names a network.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -105,7 +105,7 @@ struct NetworkInfo {
   std::vector<std::int64_t> swept = {};  // batches at which a sweep that names no network has it whole
   bool swept_on_hosts = false;           // there too: a call takes a host milliseconds
   // Adds graph, inputs and outputs to a network that has all the rest; no size of `options` is 0.
-  void (*builder)(const BuildOptions& options, Network& network) = nullptr;
+  std::function<void(const BuildOptions& options, Network& network)> builder = {};
 
   // Throws InvalidInput where it does not take such sizes, or a node so large a problem.
   Network build(const BuildOptions& options) const;
