@@ -185,7 +185,7 @@ def log(arguments: str, file: Path) -> str:
 def log_index(_: str) -> str:
     text = ""
     for room in sorted(path.name for path in LOG.iterdir() if path.is_dir()):
-        text += f"## {room}\n\n" + "".join(f"* [{title}]({room}/{name}): {verdict}\n" for name, title, verdict in entries(room)) + "\n"
+        text += f"## {room}\n\n" + "".join(f"* [{title}]({room}/{name})" + (f": {verdict}" if verdict else "") + "\n" for name, title, verdict in entries(room)) + "\n"
     return text.rstrip("\n") + "\n"
 
 

@@ -92,7 +92,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     fmt::print("\nrun folder: {}\n", folder.path().string());
   }
   if (sweep.left_by_budget() > 0)
-    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} goes on\n", sweep.left_by_budget(),
+    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} resumes\n", sweep.left_by_budget(),
                folder.path().string());
   if (failed > 0) {
     fmt::print(stderr, "{} cases are incorrect or failed on the device\n", failed);
@@ -217,7 +217,7 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       "where there is one)");
   command->add_option("--problems", arguments->problems, "Folder of problem files, <op>.csv (default: bench/problems)");
   command->add_option("--out", arguments->out,
-                      "Run folder; one that exists is gone on with (default: runs/<device>/<time>)");
+                      "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
   command->add_option("--shard", arguments->shard,
                       "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");

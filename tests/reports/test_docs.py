@@ -92,3 +92,24 @@ def test_links_lead_somewhere():
             if "://" not in target and not (path.parent / target).exists():
                 found.append(f"{path.relative_to(ROOT)}: {target}")
     assert not found, "\n".join(found)
+
+
+def draw(*arguments):
+    return subprocess.run([sys.executable, ROOT / "reports" / "plot_overview.py", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def test_the_front_page_picture_holds_the_runs_texts(tmp_path):
+    result = draw(write_docs.RECORDED, "--out", tmp_path / "p.svg", "--theme", "dark")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "p.svg").read_text()
+    assert all(word in text for word in ("NVIDIA H200", "adm64, batch 32", "torch.compile", "not recorded", "our fastest variant"))
+
+
+def test_the_front_page_picture_needs_whole_networks(tmp_path):
+    for name in ("sweep.csv", "ceilings.csv"):
+        (tmp_path / name).write_text((write_docs.RECORDED / name).read_text())
+    lines = (tmp_path / "sweep.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "sweep.csv").write_text("".join(line for line in lines if not line.startswith("network,")))
+    result = draw(tmp_path)
+    assert result.returncode == 2 and "no row of a whole network" in result.stderr
+    assert not (tmp_path / "overview.png").exists()
