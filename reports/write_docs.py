@@ -10,6 +10,7 @@ A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end
   ceilings, rows                     ceilings of the recorded device; how many rows have which status
   log ROOM, log-index                the entries of docs/log/ROOM; of all rooms
   commands, scripts                  the help of every command; of every script
+  columns                            the columns of sweep.csv, as `noisefloor list columns` prints them
 
 --check writes nothing, and exits with 1 where a block differs. Exit code 2: a block cannot be made.
 """
@@ -50,11 +51,13 @@ def table(head: list[str], lines: list[list[str]], left: int = 1) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in [head, rule, *lines])
 
 
+def amount(text: str | None) -> str:
+    value = float(text or 0)
+    return "" if not value else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
 def time(row: dict | None, column: str = "time_cold_us") -> str:
-    if row is None or not row.get(column):
-        return ""
-    value = float(row[column])
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return amount(row and row.get(column))
 
 
 def commits(rows: list[dict]) -> str:
@@ -127,10 +130,34 @@ def networks(_: str) -> str:
 
 
 def totals(_: str) -> str:
-    sys.path.insert(0, str(ROOT))
-    from reports.update_readme import markdown
+    """From totals.csv, which `noisefloor roofline` writes: the one place that adds up."""
+    if not (RECORDED / "totals.csv").is_file():
+        sys.path.insert(0, str(ROOT))
+        from reports.update_readme import markdown
 
-    return markdown(RECORDED)
+        return markdown(RECORDED)
+    groups = {}
+    for row in rows_of("totals.csv", RECORDED):
+        if (row["dtype"], row["missing"]) == ("bf16", "0") and row["op"] != "all ops":
+            groups.setdefault((row["network"], row["op"]), {})[row["choice"]] = row
+    lines = []
+    for (network, op), choices in groups.items():
+        whole = op == "network"
+        for choice, own in choices.items():
+            if choice != "own best" if not whole else own["kind"] != "network":
+                continue
+            line = [network + (" (set)" if own["set"] else ""), f"whole, `{choice}`" if whole else op, own["problems"]]
+            for side in (own, choices.get("library"), choices.get("pytorch")):
+                line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
+            judged = int(own["wins"]) + int(own["losses"]) > 0
+            lines.append([*line, own["wins"] if judged else "", own["losses"] if judged else "", own["worst_ratio"]])
+    environment = json.loads((RECORDED / "env.json").read_text())
+    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
+            "time x count over all problems. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
+            "its rows of each. Wins and losses count problems against the fastest baseline; the worst ratio is our time over its. Blank: this run "
+            "does not have every problem.\n\n"
+            + table(["network", "op", "problems", *(f"{who}, {state}" for who in ("ours", "library", "PyTorch") for state in ("cold", "warm")),
+                     "wins", "losses", "worst ratio"], lines, left=2))
 
 
 def one_row(arguments: str) -> str:
@@ -196,13 +223,25 @@ def help_of(program: str, *command: str) -> str:
     return re.sub(r"[ \t]+$", "", result.stdout.replace(program, "noisefloor").replace(str(ROOT) + "/", ""), flags=re.M).strip("\n") + "\n"
 
 
+def the_program() -> str:
+    named = os.environ.get("NOISEFLOOR_BINARY", "")
+    if Path(named).is_file():
+        return named
+    built = sorted(ROOT.glob("build/*/bin/noisefloor"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        raise CannotBeMade("no noisefloor is built; build it, or name one in NOISEFLOOR_BINARY")
+    return str(built[-1])
+
+
+def columns(_: str) -> str:
+    result = subprocess.run([the_program(), "list", "columns"], capture_output=True, text=True, timeout=60)
+    if result.returncode != 0:
+        raise CannotBeMade(f"noisefloor list columns: {result.stderr.strip()}")
+    return result.stdout
+
+
 def commands(_: str) -> str:
-    program = os.environ.get("NOISEFLOOR_BINARY", "")
-    if not Path(program).is_file():
-        built = sorted(ROOT.glob("build/*/bin/noisefloor"), key=lambda path: path.stat().st_mtime)
-        if not built:
-            raise CannotBeMade("no noisefloor is built; build it, or name one in NOISEFLOOR_BINARY")
-        program = str(built[-1])
+    program = the_program()
     top = help_of(program)
     names = re.findall(r"^  ([a-z]+)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
     if not names:
@@ -224,7 +263,7 @@ def scripts(_: str) -> str:
 
 
 MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "log-index": log_index,
-          "commands": commands, "scripts": scripts}
+          "commands": commands, "scripts": scripts, "columns": columns}
 
 
 def made(block: str, file: Path) -> str:

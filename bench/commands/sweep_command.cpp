@@ -201,7 +201,7 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_option("--ops", arguments->ops, "Ops, comma-separated (default: all)");
   command->add_option(
       "--networks", arguments->networks,
-      "Networks, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream; of whole networks\n"
+      "Networks, or sets of problems such as stream, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream; of whole networks\n"
       "digits-b1 and digits-b100, on a GPU also adm64-b1 and adm64-b32)");
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
   command->add_option("--kinds", arguments->kinds,

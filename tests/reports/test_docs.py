@@ -65,6 +65,24 @@ def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
     assert result.returncode == 2 and says in result.stderr
 
 
+def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
+    (tmp_path / "env.json").write_text((write_docs.RECORDED / "env.json").read_text())
+    (tmp_path / "totals.csv").write_text(
+        "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,wins,losses,worst_ratio,worst_problem\n"
+        "adm64-b1,,gemm,bf16,own best,,681.2,275.3,12,0,0,9,3,1.25,\"m=1,n=2,k=3\"\n"
+        "adm64-b1,,gemm,bf16,library,,693.4,260.1,12,0,0,3,9,1.1,\n"
+        "adm64-b1,,all ops,bf16,own best,,999,999,50,0,0,1,1,1,\n"
+        "stream,yes,resample,bf16,own best,,333,335,3,0,0,0,0,,\n"
+        "stream,yes,layernorm,bf16,own best,,262,260,2,1,0,0,0,,\n"
+        "digits-b1,,network,bf16,plan_own,network,264.9,240.9,1,0,0,1,0,0.9,\n"
+        "digits-b1,,network,bf16,plan_baseline,baseline,298.6,255.3,1,0,0,0,1,1.1,\n")
+    monkeypatch.setattr(write_docs, "RECORDED", tmp_path)
+    made = write_docs.totals("").split("\n\n")[1].splitlines()
+    assert made[2:] == ["| adm64-b1 | gemm | 12 | 681 | 275 | 693 | 260 |  |  | 9 | 3 | 1.25 |",
+                        "| stream (set) | resample | 3 | 333 | 335 |  |  |  |  |  |  |  |",
+                        "| digits-b1 | whole, `plan_own` | 1 | 265 | 241 |  |  |  |  | 1 | 0 | 0.9 |"]
+
+
 def test_no_measured_figure_is_typed():
     found = [f"{path.relative_to(ROOT)}: '{match[0]}'" for path in FILES if not of_the_log(path) for match in FIGURE.finditer(typed(path.read_text()))]
     assert not found, "figures stand between markers or in docs/log:\n" + "\n".join(found)
@@ -91,6 +109,12 @@ def test_links_lead_somewhere():
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
             if "://" not in target and not (path.parent / target).exists():
                 found.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not found, "\n".join(found)
+
+
+def test_named_scripts_exist():
+    found = [f"{path.relative_to(ROOT)}: scripts/{name}" for path in FILES if not of_the_log(path)
+             for name in re.findall(r"\bscripts/([a-z][\w.-]*\w)", path.read_text()) if not (ROOT / "scripts" / name).exists()]
     assert not found, "\n".join(found)
 
 
