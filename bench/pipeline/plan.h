@@ -26,7 +26,7 @@ class Plan {
   // which is said on stderr.
   // naive: the naive variants, unmeasured; what networks are verified against. (On the host all are the host variants.)
   // A file's choices are taken as they are, those it lacks are measured (all candidates) and written back to it. Throws
-  // InvalidInput for a file that is not a plan file, of another device (env.json beside it says of which; plan_file.h), or with
+  // InvalidInput for a file that is no plan, of another device (env.json beside it says of which; plan_file.h), or with
   // a variant that this build or device cannot run; all of them at once. Throws OutOfMemory where a problem has no
   // candidate for want of memory.
   Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options);

@@ -12,7 +12,7 @@ using PlanEntries = std::map<std::string, std::string>;  // plan_key() -> varian
 
 std::string plan_key(const std::string& op, const std::string& dtype, const std::string& problem);
 
-// Throws InvalidInput naming the file where it is not a plan file.
+// Throws InvalidInput naming the file where it is no plan.
 PlanEntries read_plan(const std::filesystem::path& file);
 void write_plan(const std::filesystem::path& file, const PlanEntries& entries);
 
