@@ -13,7 +13,6 @@
 
 #include "baselines/catalogue.h"
 #include "baselines/cudnn_graph.h"
-#include "baselines/tuning.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
@@ -163,21 +162,20 @@ class ConvolutionRun final : public BaselineRun {
     return image_bytes_ + sums_bytes_ + most;
   }
 
-  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
     if (shape_.transposed)
       if (const Status status = copy_weights(bind_(pointers).w, context); !status.ok()) return status;
     if (const Status status = upsample(pointers, workspace, context); !status.ok()) return status;
     for (Stage& stage : stages_) {
       const auto bound = bound_pointers(stage, pointers, workspace);
-      const Tuned tuned = rank_candidates(
-          stage.graph->plans(),
-          [&](int plan) { return stage.graph->execute(plan, bound, graph_workspace(workspace), context.stream); },
-          context);
-      if (!tuned.status.ok()) return tuned.status;
-      stage.chosen = tuned.ranking.front().index;
+      const Ranking ranking = ranker.rank(stage.graph->plans(), [&](int plan) {
+        return stage.graph->execute(plan, bound, graph_workspace(workspace), context.stream);
+      });
+      if (!ranking.status.ok()) return ranking.status;
+      stage.chosen = ranking.fastest.front().index;
       if (!description_.empty()) description_ += ", then ";
-      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " + std::to_string(tuned.ran) +
-                      stage.graph->cut_from();
+      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " +
+                      std::to_string(ranking.ran) + stage.graph->cut_from();
     }
     if (shape_.upsample) description_ = std::string("resample/") + upsampler_->name + ", then " + description_;
     return success();

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
-#include "bench/measure/candidate.h"
-#include "bench/sweep/ops.h"
 #include "bench/sweep/problem_files.h"
+#include "bench/sweep/suite.h"
 
 namespace noisefloor {
 namespace {
@@ -21,7 +20,8 @@ struct ListArguments {
 };
 
 void list_ops(const std::regex& filter) {
-  for (const Op* op : swept_ops()) {
+  for (const SuiteEntry& entry : suite().entries()) {
+    const Workload* op = entry.workload;
     if (!std::regex_search(op->name, filter)) continue;
     std::vector<std::string> dtypes;
     for (const DType dtype : op->dtypes) dtypes.push_back(to_string(dtype));
@@ -32,11 +32,11 @@ void list_ops(const std::regex& filter) {
 
 void list_variants(const std::regex& filter) {
   fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", "op", "variant", "kind", "arch", "built");
-  for (const Op* op : swept_ops())
-    for (const Candidate& candidate : candidates_of(*op))
-      if (std::regex_search(op->name + "/" + candidate.name, filter))
-        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", op->name, candidate.name, candidate.kind_text(),
-                   to_string(candidate.arch), candidate.built() ? "yes" : "no");
+  for (const SuiteEntry& entry : suite().entries())
+    for (const ImplementationPtr& one : entry.implementations)
+      if (std::regex_search(entry.name() + "/" + one->name, filter))
+        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", entry.name(), one->name, one->kind, to_string(one->arch),
+                   one->built ? "yes" : "no");
 }
 
 // A field's default, from its line "name: range (default value)" in Op::fields; nothing for a field that must be given.
@@ -52,7 +52,7 @@ constexpr std::int64_t kMaxListedElements = 4096;
 // How the inputs are filled: "filled" has the values of the tensors that the op fills itself (null for an infinity),
 // "normal" the mean and standard deviation of the random ones.
 void describe_inputs(const ProblemEntry& entry, nlohmann::ordered_json& line) {
-  const Op& op = *entry.op;
+  const Workload& op = *entry.op;
   const DType dtype = op.dtypes.front();
   const auto specs = op.tensors(entry.problem, dtype);
   line["filled"] = line["normal"] = nlohmann::ordered_json::object();

@@ -81,7 +81,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
   std::vector<SweepRow> rows;  // of this sweep's cases, in its order
   int failed = sweep.failed_repetitions();
   for (const Case& test_case : cases) {
-    const auto found = folder.rows().find(row_key(test_case));
+    const auto found = folder.rows().find(test_case.id());
     if (found == folder.rows().end()) continue;
     rows.push_back(found->second);
     if (found->second.status == Outcome::incorrect || found->second.status == Outcome::cuda_error) ++failed;
@@ -113,7 +113,8 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
 
 std::vector<SelectedCase> selected_cases(const std::vector<Case>& cases) {
   std::vector<SelectedCase> selected;
-  for (const Case& one : cases) selected.push_back({one.op().name, to_string(one.dtype), one.text, one.candidate.name});
+  for (const Case& one : cases)
+    selected.push_back({one.entry->name(), to_string(one.dtype), one.text, one.implementation->name});
   return selected;
 }
 

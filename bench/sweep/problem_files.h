@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "kernels/catalogue.h"
+#include "bench/measure/suite.h"
 
 namespace noisefloor {
 
 struct ProblemEntry {
-  const Op* op;
+  const SuiteEntry* entry;
+  const Workload* op;  // the entry's
   AnyProblem problem;
   std::string text;  // canonical
   struct Use {

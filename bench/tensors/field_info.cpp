@@ -45,7 +45,7 @@ FieldInfo field_info(const std::string& line) {
 
 }  // namespace
 
-std::vector<FieldInfo> field_infos(const Op& op) {
+std::vector<FieldInfo> field_infos(const Workload& op) {
   std::vector<FieldInfo> fields;
   for (const std::string& line : op.fields) fields.push_back(field_info(line));
   return fields;

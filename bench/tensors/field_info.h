@@ -20,6 +20,6 @@ struct FieldInfo {
 };
 
 // In the order of the op. A real whose range has whole ends is taken for an integer: the text does not tell them apart.
-std::vector<FieldInfo> field_infos(const Op& op);
+std::vector<FieldInfo> field_infos(const Workload& op);
 
 }  // namespace noisefloor

@@ -35,7 +35,7 @@ std::vector<std::string> choices_of(const FieldInfo& field) {
 
 class Search {
  public:
-  Search(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes)
+  Search(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes)
       : op_(op), shapes_(shapes), fields_(field_infos(op)) {
     for (const KeyValue& pair : given) given_[pair.key] = pair.value;
     require_tractable();
@@ -286,7 +286,7 @@ class Search {
                                    fmt::join(differences, "; ")));
   }
 
-  const Op& op_;
+  const Workload& op_;
   const KnownShapes& shapes_;
   Values given_;
   std::vector<FieldInfo> fields_;
@@ -299,7 +299,7 @@ class Search {
 
 }  // namespace
 
-AnyProblem infer_problem(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
+AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
   return Search(op, given, shapes).run();
 }
 

@@ -64,26 +64,31 @@ struct AnyVariant {
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&)> launch;
 };
 
-struct Op {
+// What can be computed, verified and timed: problems as text, their tensors, what they cost and how exact they must be.
+struct Workload {
   std::string name;
   std::vector<DType> dtypes;
-  std::vector<AnyVariant> variants;  // best last
-  std::vector<std::string> fields;   // FieldDescriber's lines
+  std::vector<std::string> fields;  // FieldDescriber's lines
 
   std::function<AnyProblem(std::vector<KeyValue>)> parse_pairs;  // throws InvalidInput
   std::function<std::string(const AnyProblem&)> print;
   std::function<std::vector<TensorSpec>(const AnyProblem&, DType)> tensors;
   std::function<Cost(const AnyProblem&, DType)> cost;
   std::function<Tolerance(const AnyProblem&, DType)> tolerance;
+  // Fills tensors whose Fill::Kind is `op`, in host memory.
+  std::function<void(const AnyProblem&, DType, std::size_t tensor, void* data)> fill;
+
+  AnyProblem parse(std::string_view text) const { return parse_pairs(split_problem_text(text)); }
+};
+
+// A workload with an oracle and a ladder of variants.
+struct Op : Workload {
+  std::vector<AnyVariant> variants;  // best last
   // Values of some elements of output `output` (an index into tensors()) in double. `inputs` has one entry per tensor,
   // null data for outputs. Elements should come in ascending order: ops cache what neighbours share.
   std::function<void(const AnyProblem&, DType, std::span<const HostTensor> inputs, std::size_t output,
                      std::span<const std::int64_t> elements, std::span<double> values)>
       reference;
-  // Fills tensors whose Fill::Kind is `op`, in host memory.
-  std::function<void(const AnyProblem&, DType, std::size_t tensor, void* data)> fill;
-
-  AnyProblem parse(std::string_view text) const { return parse_pairs(split_problem_text(text)); }
 };
 
 // Builds the type-erased op. `Definition` provides:
@@ -131,19 +136,19 @@ AnyVariant erase_variant(const Variant<Definition>& variant) {
   return erased;
 }
 
+// The part of an op that a whole network has too: `Definition` needs no Tensors, bind, reference and variants.
 template <class Definition>
-Op make_op() {
+Workload make_workload() {
   using Problem = typename Definition::Problem;
-  Op op;
-  op.name = Definition::name;
+  Workload workload;
+  workload.name = Definition::name;
   const auto dtypes = Definition::dtypes();
-  op.dtypes.assign(dtypes.begin(), dtypes.end());
-  for (const auto& variant : Definition::variants()) op.variants.push_back(erase_variant<Definition>(variant));
+  workload.dtypes.assign(dtypes.begin(), dtypes.end());
   Problem blank{};
   FieldDescriber describer;
   Definition::fields(blank, describer);
-  op.fields = describer.lines();
-  op.parse_pairs = [](std::vector<KeyValue> pairs) {
+  workload.fields = describer.lines();
+  workload.parse_pairs = [](std::vector<KeyValue> pairs) {
     Problem problem{};
     FieldReader reader(std::move(pairs));
     Definition::fields(problem, reader);
@@ -151,24 +156,32 @@ Op make_op() {
     Definition::check(problem);
     return AnyProblem(std::move(problem));
   };
-  op.print = [](const AnyProblem& p) {
+  workload.print = [](const AnyProblem& p) {
     Problem problem = p.as<Problem>();
     FieldWriter writer;
     Definition::fields(problem, writer);
     return writer.text();
   };
-  op.tensors = [](const AnyProblem& p, DType dtype) { return Definition::tensors(p.as<Problem>(), dtype); };
-  op.cost = [](const AnyProblem& p, DType dtype) { return Definition::cost(p.as<Problem>(), dtype); };
-  op.tolerance = [](const AnyProblem& p, DType dtype) { return Definition::tolerance(p.as<Problem>(), dtype); };
-  op.reference = [](const AnyProblem& p, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                    std::span<const std::int64_t> elements, std::span<double> values) {
-    Definition::reference(p.as<Problem>(), dtype, inputs, output, elements, values);
-  };
-  op.fill = [](const AnyProblem& p, DType dtype, std::size_t tensor, void* data) {
+  workload.tensors = [](const AnyProblem& p, DType dtype) { return Definition::tensors(p.as<Problem>(), dtype); };
+  workload.cost = [](const AnyProblem& p, DType dtype) { return Definition::cost(p.as<Problem>(), dtype); };
+  workload.tolerance = [](const AnyProblem& p, DType dtype) { return Definition::tolerance(p.as<Problem>(), dtype); };
+  workload.fill = [](const AnyProblem& p, DType dtype, std::size_t tensor, void* data) {
     if constexpr (requires { Definition::fill(p.as<Problem>(), dtype, tensor, data); })
       Definition::fill(p.as<Problem>(), dtype, tensor, data);
     else
       throw std::logic_error("op declares Fill::Kind::op without a fill function");
+  };
+  return workload;
+}
+
+template <class Definition>
+Op make_op() {
+  using Problem = typename Definition::Problem;
+  Op op{make_workload<Definition>(), {}, {}};
+  for (const auto& variant : Definition::variants()) op.variants.push_back(erase_variant<Definition>(variant));
+  op.reference = [](const AnyProblem& p, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
+                    std::span<const std::int64_t> elements, std::span<double> values) {
+    Definition::reference(p.as<Problem>(), dtype, inputs, output, elements, values);
   };
   return op;
 }

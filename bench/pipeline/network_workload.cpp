@@ -1,7 +1,7 @@
-#include "bench/pipeline/network_op.h"
+#include "bench/pipeline/network_workload.h"
 
 #include <cmath>
-#include <stdexcept>
+#include <vector>
 
 namespace noisefloor::pipeline {
 namespace {
@@ -26,7 +26,6 @@ struct Definition {
     int name = 0;  // index into networks()
     std::int64_t batch = 1;
   };
-  struct Tensors {};
 
   static std::span<const DType> dtypes() {
     static constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
@@ -73,8 +72,6 @@ struct Definition {
     }
   }
 
-  static Tensors bind(const Problem&, PointerCursor) { return {}; }
-
   static Cost cost(const Problem& problem, DType dtype) {
     const Network network = build(problem, dtype);
     Cost total{0, 0, Pipe::tensor};
@@ -91,19 +88,13 @@ struct Definition {
     const double l2 = dtype == DType::fp32 ? 1e-4 : 2e-2;
     return {10 * l2, l2};
   }
-
-  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t, std::span<const std::int64_t>,
-                        std::span<double>) {
-    throw std::logic_error("networks are computed whole, on a platform: pipeline::reference_output");
-  }
-  static std::span<const Variant<Definition>> variants() { return {}; }
 };
 
 }  // namespace
 
-const Op& network_op() {
-  static const Op op = make_op<Definition>();
-  return op;
+const Workload& network_workload() {
+  static const Workload workload = make_workload<Definition>();
+  return workload;
 }
 
 Network build_network(const AnyProblem& problem, DType dtype) {
