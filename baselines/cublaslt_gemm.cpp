@@ -95,7 +95,7 @@ class Run final : public BaselineRun {
   std::size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
   Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
-    const auto tensors = gemm::Definition::bind(problem_, PointerCursor(pointers));
+    const auto tensors = gemm::definition.bind(problem_, pointers);
     alignment_ = alignment_of(tensors);
     candidates_ = heuristics(alignment_);
     const auto try_candidate = [&](int i) {
@@ -136,7 +136,7 @@ class Run final : public BaselineRun {
 
   Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
     if (!tuned_) return failure(StatusCode::invalid_argument, "launch before tune");
-    const auto tensors = gemm::Definition::bind(problem_, PointerCursor(pointers));
+    const auto tensors = gemm::definition.bind(problem_, pointers);
     if (alignment_of(tensors) < alignment_)
       return failure(StatusCode::invalid_argument, "tensors are less aligned than those it was tuned on");
     return matmul(chosen_.algo, tensors, workspace, context.stream);

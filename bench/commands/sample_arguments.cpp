@@ -9,14 +9,13 @@
 
 #include "bench/pipeline/animation.h"
 #include "bench/pipeline/pictures.h"
+#include "kernels/core/listed.h"
 
 namespace noisefloor {
 namespace {
 
 using namespace pipeline;
 
-constexpr const char* kSamplers[] = {"ddpm", "ddim", "edm_euler", "edm_heun", "dpmpp_2m"};
-constexpr const char* kSchedules[] = {"linear", "scaled_linear", "cosine", "karras"};
 constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
 constexpr std::int64_t kMostFrameBytes = std::int64_t{1} << 32;    // of its pictures, all at once
 constexpr std::int64_t kMostFirstImage = std::int64_t{1} << 62;    // so that numbers of images stay below 2^63
@@ -108,10 +107,12 @@ std::int64_t SampleArguments::frames() const {
 
 std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
-  options.solver = static_cast<sampler_step::Solver>(index_of("sampler", arguments.sampler, kSamplers));
+  options.solver =
+      static_cast<sampler_step::Solver>(index_of("sampler", arguments.sampler, sampler_step::solver_names()));
   const NetworkInfo& info = require_network(arguments.network.network);
   if (arguments.schedule.empty()) arguments.schedule = std::string(info.name) == "adm64" ? "cosine" : "karras";
-  options.schedule = static_cast<sampler_step::Schedule>(index_of("schedule", arguments.schedule, kSchedules));
+  options.schedule =
+      static_cast<sampler_step::Schedule>(index_of("schedule", arguments.schedule, sampler_step::kScheduleNames));
   const auto karras_only = [&](const char* option, const std::optional<double>& given, double& value) {
     if (!given) return;
     if (options.schedule != sampler_step::Schedule::karras)
@@ -169,13 +170,19 @@ std::string guidance_note(const std::string& network) {
 }
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments) {
+  using sampler_step::SolverRow;
+  const auto those = [](bool (*so)(const SolverRow&), const char* conjunction) {
+    return listed(sampler_step::solvers_where(so), conjunction);
+  };
+  const std::vector<std::string> schedules(std::begin(sampler_step::kScheduleNames),
+                                           std::end(sampler_step::kScheduleNames));
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
   add_breakdown_options(command, arguments.breakdown);
-  command.add_option("--sampler", arguments.sampler, "ddpm, ddim, edm_euler, edm_heun or dpmpp_2m")
+  command.add_option("--sampler", arguments.sampler, those([](const SolverRow&) { return true; }, "or"))
       ->capture_default_str();
   command.add_option("--schedule", arguments.schedule,
-                     "linear, scaled_linear, cosine or karras (default: cosine for adm64, else karras)");
+                     listed(schedules, "or") + " (default: cosine for adm64, else karras)");
   command.add_option("--steps", options.steps, "1 to 1000")->capture_default_str();
   command.add_option("--sigma-min", arguments.sigma_min,
                      fmt::format("karras: last noise level (default: {})", options.sigma_min));
@@ -183,8 +190,13 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
                      fmt::format("karras: first noise level (default: {})", options.sigma_max));
   command.add_option("--rho", arguments.rho,
                      fmt::format("karras: how the levels crowd towards the last (default: {})", options.rho));
-  command.add_option("--eta", options.eta, "ddim: 0 deterministic, 1 as ddpm")->capture_default_str();
-  command.add_option("--churn", options.churn, "edm_euler, edm_heun: noise added on the way (S_churn)")
+  command
+      .add_option("--eta", options.eta,
+                  those([](const SolverRow& row) { return row.takes_eta(); }, "and") + ": 0 deterministic, 1 as ddpm")
+      ->capture_default_str();
+  command
+      .add_option("--churn", options.churn,
+                  those([](const SolverRow& row) { return row.churns; }, "and") + ": noise added on the way (S_churn)")
       ->capture_default_str();
   command
       .add_option("--guidance", options.guidance,

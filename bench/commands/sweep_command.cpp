@@ -145,17 +145,17 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
 
-  std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.name()); });
+  std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
   std::optional<ShardRecord> shard;
   if (!arguments.shard.empty()) {
     std::vector<std::string> keys;
-    for (const Case& test_case : cases) keys.push_back(row_key(test_case));
+    for (const Case& test_case : cases) keys.push_back(test_case.id().name());
     shard = make_shard_record(parse_shard(arguments.shard), keys);
     cases = shard->shard.of(cases);  // may be none: there are more parts than cases
   }
   if (flags.list_tests) {
-    for (const Case& test_case : cases) fmt::print("{}\n", test_case.name());
+    for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
     return kDone;
   }
   require_writable_out(flags);

@@ -10,6 +10,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/build_info.h"
+#include "reports/statistics.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
 #endif
@@ -52,8 +53,7 @@ std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription
     row.reason = description.is_host ? "needs a CUDA device" : "runs on the host (--device host)";
   } else if (!implementation.built) {
     row.status = Outcome::not_built;
-    row.reason =
-        fmt::format("needs {}; this build has {}", to_string(implementation.arch), build_info().cuda_architectures);
+    row.reason = implementation.why_not_built;
   } else if (!description.is_host && !runs_on(implementation.arch, description.info.compute_capability)) {
     row.status = Outcome::unsupported_arch;
     row.reason = fmt::format("needs {}", to_string(implementation.arch));

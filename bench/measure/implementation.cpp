@@ -1,5 +1,9 @@
 #include "bench/measure/implementation.h"
 
+#include <fmt/format.h>
+
+#include "bench/platform/build_info.h"
+
 namespace noisefloor {
 namespace {
 
@@ -36,6 +40,10 @@ class VariantImplementation final : public Implementation {
     on_host = variant.kind == Kind::host;
     on_gpu = !on_host;
     built = variant.built;
+    if (variant.not_written)
+      why_not_built = "not written yet: " + *variant.not_written;
+    else if (!built)
+      why_not_built = fmt::format("needs {}; this build has {}", to_string(arch), build_info().cuda_architectures);
   }
   Support can_run(const AnyProblem& problem, DType dtype) const override { return variant_->can_run(problem, dtype); }
   std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype, KnownTimes&) const override {

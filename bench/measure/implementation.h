@@ -46,6 +46,7 @@ class Implementation {
   Arch arch = Arch::any_gpu;
   bool on_host = false, on_gpu = true;
   bool built = true;
+  std::string why_not_built = {};  // for the reason of its rows
 
   virtual ~Implementation() = default;
   virtual Support can_run(const AnyProblem&, DType) const { return supported(); }

@@ -10,16 +10,19 @@ namespace noisefloor::pipeline {
 namespace {
 
 using sampler_step::CoefficientRow;
+using sampler_step::Coefficients;
+using sampler_step::Half;
 using sampler_step::Prediction;
 using sampler_step::Schedule;
-using sampler_step::Solver;
 
-std::vector<float> as_floats(const CoefficientRow<double>& row) {
-  std::vector<float> numbers;
-  for (const double number : {row.model_x, row.model, row.model_cond, row.limit, row.x, row.x0, row.history, row.noise,
-                              row.previous, row.history_x, row.history_x0, 0.0})
-    numbers.push_back(static_cast<float>(number));
-  return numbers;
+// Of a step: each asks the network once.
+std::span<const Half> halves(const SamplingOptions& options) {
+  static constexpr Half kHalves[] = {Half::first, Half::second};
+  return std::span(kHalves).first(static_cast<std::size_t>(options.row().calls));
+}
+
+const char* name_of(Half half) {
+  return half == Half::first ? "first" : "second";
 }
 
 // Of one CUDA graph: instantiating it takes about a microsecond and 200 bytes a node.
@@ -34,18 +37,17 @@ std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
 }
 
 // The problem of any step: steps differ in number and first image alone, and share one choice of variant.
-sampler_step::Problem step_problem(const Network& network, const SamplingOptions& options, sampler_step::Half half) {
+sampler_step::Problem step_problem(const Network& network, const SamplingOptions& options, Half half) {
   const bool predicts_noise = network.form == Network::Form::noise_prediction;
   sampler_step::Problem problem = formulas(options, predicts_noise ? Prediction::noise : Prediction::x0);
   problem.batch = network.batch;
   problem.elements = network.pixels() * network.channels;
   problem.half = half;
   problem.seed = static_cast<std::int64_t>(options.seed);
-  const bool drawn = options.solver == Solver::ddpm || options.eta > 0;
-  problem.noise = drawn ? sampler_step::Noise::drawn : sampler_step::Noise::none;
+  problem.noise = options.draws_in_steps() ? sampler_step::Noise::drawn : sampler_step::Noise::none;
   // Levels are ours, so the schedule in the problem's text stands for nothing; it must be one that goes with the
   // solver.
-  problem.schedule = variance_preserving(options.solver) ? Schedule::linear : Schedule::karras;
+  problem.schedule = options.row().schedule;
   return problem;
 }
 
@@ -58,14 +60,13 @@ std::size_t latents_bytes(const Network& network) {
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
   const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
   const auto told = static_cast<std::size_t>(network.graph[*network.sigma].elements());
-  const std::size_t calls = options.solver == Solver::edm_heun ? 2 * steps : steps;
-  const std::size_t row = as_floats({}).size();
-  const std::size_t tables = 2 * steps * row + 2 * batch * steps + calls * told * (network.timesteps ? 2 : 1);
+  const std::size_t calls = static_cast<std::size_t>(options.row().calls) * steps;
+  const std::size_t tables =
+      2 * steps * sampler_step::kRowLength + 2 * batch * steps + calls * told * (network.timesteps ? 2 : 1);
   std::size_t measuring = 0;
-  for (const auto half : {sampler_step::Half::first, sampler_step::Half::second})
-    if (half == sampler_step::Half::first || options.solver == Solver::edm_heun)
-      measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
-                                                  AnyProblem(step_problem(network, options, half)), DType::fp32));
+  for (const Half half : halves(options))
+    measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
+                                                AnyProblem(step_problem(network, options, half)), DType::fp32));
   return 4 * latents_bytes(network) + std::max(tables * sizeof(float), measuring);
 }
 
@@ -77,17 +78,17 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
   const std::size_t bytes = latents_bytes(network);
   for (Buffer* buffer : {&latents_[0], &latents_[1], &history_[0], &history_[1]}) *buffer = Buffer(platform, bytes);
 
-  choose(*find_op("sampler_step"), "first", AnyProblem(step_problem(network, options, sampler_step::Half::first)));
-  if (options.solver == Solver::edm_heun)
-    choose(*find_op("sampler_step"), "second", AnyProblem(step_problem(network, options, sampler_step::Half::second)));
+  for (const Half half : halves(options))
+    choose(*find_op("sampler_step"), name_of(half), AnyProblem(step_problem(network, options, half)));
   if (options.churn > 0) choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
 
   // What depends on the schedule alone is computed once: a row of coefficients a step, and what each call is told.
-  std::vector<float> rows, second_rows, churn_levels;
+  std::vector<Coefficients> rows, second_rows;
+  std::vector<float> churn_levels;
   std::vector<double> told;  // sigma of every call of the network
   for (const StepPlan& step : steps_) {
-    for (const float number : as_floats(step.row)) rows.push_back(number);
-    for (const float number : as_floats(step.second.value_or(CoefficientRow<double>{}))) second_rows.push_back(number);
+    rows.push_back(rounded(step.row));
+    second_rows.push_back(rounded(step.second.value_or(CoefficientRow<double>{})));
     const double added = std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from));
     for (std::int64_t i = 0; i < network.batch; ++i)
       churn_levels.insert(churn_levels.end(), {1.0f, static_cast<float>(added)});
@@ -102,10 +103,10 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
       timesteps.insert(timesteps.end(), static_cast<std::size_t>(calls_batch),
                        static_cast<float>(timestep_of(sigma, network.schedule)));
   }
-  const auto keep = [&](Buffer& buffer, const std::vector<float>& numbers) {
+  const auto keep = [&](Buffer& buffer, const auto& numbers) {
     if (numbers.empty()) return;
-    buffer = Buffer(platform, numbers.size() * sizeof(float));
-    platform.upload(buffer.data(), numbers.data(), numbers.size() * sizeof(float));
+    buffer = Buffer(platform, numbers.size() * sizeof(numbers[0]));
+    platform.upload(buffer.data(), numbers.data(), buffer.bytes());
   };
   keep(rows_, rows);
   keep(second_rows_, second_rows);
@@ -121,7 +122,7 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
   if (observer) observer(-1, latents_[current_].data());
 
   // Launches that draw noise have the images' numbers in them: of another batch, they are others.
-  if (draws_noise()) forget_launches();
+  if (options_.draws_noise()) forget_launches();
   if (observer) {
     for (std::size_t step = 0; step < steps_.size(); ++step) {
       take_steps(step, step + 1, first_image);
@@ -156,10 +157,6 @@ void Sampler::replay_steps(std::int64_t first_image) {
   go_to(steps_.size());  // a replay on a GPU leaves the host's count of steps as it is
 }
 
-bool Sampler::draws_noise() const {
-  return options_.solver == Solver::ddpm || options_.eta > 0 || options_.churn > 0;
-}
-
 void Sampler::forget_launches() {
   recordings_.clear();
   runners_.clear();
@@ -172,8 +169,8 @@ void Sampler::go_to(std::size_t step) {
   for (std::size_t i = 0; i < step; ++i) {
     if (steps_[i].sigma > steps_[i].churned_from) current_ = 1 - current_;
     if (!steps_[i].second) current_ = 1 - current_;
-    for (const auto half : {sampler_step::Half::first, sampler_step::Half::second}) {
-      if (half == sampler_step::Half::second && !steps_[i].second) continue;
+    for (const Half half : halves(options_)) {
+      if (half == Half::second && !steps_[i].second) continue;
       if (problem_of(i, half, 0).writes_history()) newest_history_ = 1 - newest_history_;
       ++call_;
     }
@@ -213,10 +210,10 @@ void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_
     void* x = latents_[current_].data();
     void* next = latents_[1 - current_].data();
     denoise(x);
-    update(step, sampler_step::Half::first, first_image, x, next);
+    update(step, Half::first, first_image, x, next);
     if (steps_[step].second) {
       denoise(next);
-      update(step, sampler_step::Half::second, first_image, next, x);
+      update(step, Half::second, first_image, next, x);
     } else {
       current_ = 1 - current_;
     }
@@ -245,9 +242,9 @@ void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
   current_ = 1 - current_;
 }
 
-void Sampler::update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next) {
+void Sampler::update(std::size_t step, Half half, std::int64_t first_image, const void* x, void* x_next) {
   const sampler_step::Problem problem = problem_of(step, half, first_image);
-  const Buffer& rows = half == sampler_step::Half::first ? rows_ : second_rows_;
+  const Buffer& rows = half == Half::first ? rows_ : second_rows_;
   std::vector<void*> pointers{const_cast<void*>(x), executor_->data(executor_->network().output)};
   if (problem.reads_history()) pointers.push_back(history_[newest_history_].data());
   pointers.push_back(rows.data());
@@ -256,12 +253,11 @@ void Sampler::update(std::size_t step, sampler_step::Half half, std::int64_t fir
     newest_history_ = 1 - newest_history_;
     pointers.push_back(history_[newest_history_].data());
   }
-  const char* choice = half == sampler_step::Half::first ? "first" : "second";
-  launch(*find_op("sampler_step"), choice, AnyProblem(problem), pointers);
+  launch(*find_op("sampler_step"), name_of(half), AnyProblem(problem), pointers);
 }
 
 // Without noise no image differs from another, so that the launches of one batch do for all.
-sampler_step::Problem Sampler::problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const {
+sampler_step::Problem Sampler::problem_of(std::size_t step, Half half, std::int64_t first_image) const {
   sampler_step::Problem problem = step_problem(executor_->network(), options_, half);
   problem.steps = static_cast<std::int64_t>(steps_.size());
   problem.step = static_cast<std::int64_t>(step);

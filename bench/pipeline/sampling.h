@@ -21,15 +21,17 @@ struct SamplingOptions {
   sampler_step::Schedule schedule = sampler_step::Schedule::karras;
   int steps = 18;
   double sigma_min = 0.002, sigma_max = 80, rho = 7;  // karras
-  double eta = 0;                                     // ddim
-  double churn = 0;     // edm_heun, edm_euler: S_churn of Karras et al., with S_min 0, S_max infinite, S_noise 1
+  double eta = 0;                                     // of solvers with it
+  double churn = 0;     // of solvers with it: S_churn of Karras et al., with S_min 0, S_max infinite, S_noise 1
   double guidance = 0;  // 0: one call of the network a step
   double clamp = 0;     // of x0; 0: not at all
   std::uint64_t seed = 0;
+
+  const sampler_step::SolverRow& row() const { return sampler_step::row_of(solver); }
+  bool draws_in_steps() const { return sampler_step::stochastic(row(), eta); }
+  bool draws_noise() const { return draws_in_steps() || churn > 0; }  // on the way, beside that of the start
 };
 
-// Whether the paper of a solver has latents alpha x of unit variance.
-bool variance_preserving(sampler_step::Solver solver);
 // The solver's formulas as a problem, without sizes, step and noise.
 sampler_step::Problem formulas(const SamplingOptions& options, sampler_step::Prediction prediction);
 
@@ -81,7 +83,6 @@ class Sampler {
  private:
   void start(std::int64_t first_image);
   void go_to(std::size_t step);
-  bool draws_noise() const;
   void forget_launches();
   void replay_steps(std::int64_t first_image);
   void take_steps(std::size_t begin, std::size_t end, std::int64_t first_image);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/core/fields.h"
+#include "kernels/core/listed.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -16,10 +17,15 @@ using sampler_step::CoefficientRow;
 using sampler_step::NoiseLevel;
 using sampler_step::Prediction;
 using sampler_step::Schedule;
-using sampler_step::Solver;
+using sampler_step::SolverRow;
 
 void require(bool holds, const std::string& message) {
   if (!holds) throw InvalidInput(message);
+}
+
+std::string samplers(bool (*so)(const SolverRow&)) {
+  const std::vector<std::string> names = sampler_step::solvers_where(so);
+  return (names.size() == 1 ? "the sampler " : "the samplers ") + listed(names, "and");
 }
 
 void check(const SamplingOptions& options) {
@@ -40,21 +46,22 @@ void check(const SamplingOptions& options) {
     require(options.rho > 0, fmt::format("--rho {}: must be above 0", options.rho));
   }
   require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
-  require(options.eta == 0 || options.solver == Solver::ddim, "--eta is for the sampler ddim");
+  require(options.eta == 0 || options.row().takes_eta(),
+          "--eta is for " + samplers([](const SolverRow& row) { return row.takes_eta(); }));
   require(options.churn >= 0, fmt::format("--churn {}: must not be negative", options.churn));
-  require(options.churn == 0 || options.solver == Solver::edm_euler || options.solver == Solver::edm_heun,
-          "--churn is for the samplers edm_euler and edm_heun");
+  require(options.churn == 0 || options.row().churns,
+          "--churn is for " + samplers([](const SolverRow& row) { return row.churns; }));
 }
 
 // On the device a step's numbers are floats.
 void check(const StepPlan& step, std::size_t number) {
-  const auto finite = [](double value) { return std::isfinite(static_cast<float>(value)); };
+  const auto finite = [](float value) { return std::isfinite(value); };
   const auto finite_row = [&](const CoefficientRow<double>& row) {  // its limit is infinite where there is none
-    return finite(row.model_x) && finite(row.model) && finite(row.model_cond) && finite(row.x) && finite(row.x0) &&
-           finite(row.history) && finite(row.noise) && finite(row.previous) && finite(row.history_x) &&
-           finite(row.history_x0);
+    const sampler_step::Coefficients c = rounded(row);
+    return finite(c.model_x) && finite(c.model) && finite(c.model_cond) && finite(c.x) && finite(c.x0) &&
+           finite(c.history) && finite(c.noise) && finite(c.previous) && finite(c.history_x) && finite(c.history_x0);
   };
-  require(finite(step.sigma) && static_cast<float>(step.sigma) > 0 && finite_row(step.row) &&
+  require(finite(static_cast<float>(step.sigma)) && static_cast<float>(step.sigma) > 0 && finite_row(step.row) &&
               (!step.second || finite_row(*step.second)),
           fmt::format("step {}: noise level {}, with what follows from it, is beyond the range of fp32; change "
                       "--sigma-min, --sigma-max or --rho",
@@ -72,27 +79,25 @@ std::vector<double> sigmas_of(const SamplingOptions& options) {
 }
 
 // The level as the solver's formulas want it.
-NoiseLevel level_of(double sigma, Solver solver) {
-  if (!variance_preserving(solver)) return {1, sigma};
+NoiseLevel level_of(double sigma, const SolverRow& solver) {
+  if (solver.latents != SolverRow::Latents::preserving) return {1, sigma};
   const double alpha = 1 / std::sqrt(1 + sigma * sigma);
   return {alpha, sigma * alpha};
 }
 
 // A row for latents x' = alpha x, as one for x: the prediction is taken at x' = alpha x, and what comes out is divided
-// by the next level's alpha. The noise that a network predicts is the same in both.
+// by the next level's alpha. The noise that a network predicts is the same in both, and so is what is kept.
 CoefficientRow<double> carried_over(CoefficientRow<double> row, NoiseLevel now, NoiseLevel next) {
   row.model_x *= now.alpha;
   row.x *= now.alpha / next.alpha;
   row.x0 /= next.alpha;
   row.noise /= next.alpha;
+  row.history /= next.alpha;
+  row.history_x *= now.alpha;
   return row;
 }
 
 }  // namespace
-
-bool variance_preserving(Solver solver) {
-  return solver == Solver::ddpm || solver == Solver::ddim;
-}
 
 sampler_step::Problem formulas(const SamplingOptions& options, Prediction prediction) {
   sampler_step::Problem problem;
@@ -116,13 +121,13 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction pred
     step.churned_from = sigmas[i];
     step.sigma = sigmas[i] * (1 + gamma);
     step.sigma_next = sigmas[i + 1];
-    const NoiseLevel now = level_of(step.sigma, options.solver), next = level_of(step.sigma_next, options.solver);
+    const NoiseLevel now = level_of(step.sigma, options.row()), next = level_of(step.sigma_next, options.row());
     problem.half = sampler_step::Half::first;
-    const auto before = i == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.solver));
+    const auto before = i == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.row()));
     step.row = carried_over(coefficient_row(problem, before, now, next), now, next);
-    if (options.solver == Solver::edm_heun && step.sigma_next > 0) {
+    if (options.row().calls == 2 && step.sigma_next > 0) {
       problem.half = sampler_step::Half::second;
-      step.second = coefficient_row(problem, before, now, next);
+      step.second = carried_over(coefficient_row(problem, before, now, next), next, next);
     }
     check(step, i);
     steps.push_back(step);

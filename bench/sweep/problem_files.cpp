@@ -7,7 +7,6 @@
 #include <charconv>
 #include <map>
 
-#include "bench/sweep/suite.h"
 #include "reports/run/csv.h"
 #include "reports/run/sweep_csv.h"
 
@@ -108,18 +107,18 @@ std::filesystem::path default_problem_folder() {
   throw InvalidInput("no folder bench/problems beside or above the program; name one with --problems DIR");
 }
 
-std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder) {
+std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known) {
   if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
   std::vector<std::string> op_names;
-  for (const SuiteEntry& entry : suite().entries()) op_names.push_back(entry.name());
+  for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
-    if (entry.path().extension() == ".csv" && suite().find(name) == nullptr)
+    if (entry.path().extension() == ".csv" && known.find(name) == nullptr)
       throw InvalidInput(
           fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
   }
   std::vector<ProblemEntry> problems;
-  for (const SuiteEntry& entry : suite().entries())
+  for (const SuiteEntry& entry : known.entries())
     if (const auto file = folder / (entry.name() + ".csv"); std::filesystem::exists(file))
       load_file(file, entry, problems);
   return problems;

@@ -28,7 +28,6 @@ namespace noisefloor {
 namespace {
 
 using groupnorm::ClusterPlan;
-using groupnorm::Definition;
 
 constexpr DType kDtype = DType::bf16;
 constexpr int kHeld[] = {0, 2, 4, groupnorm::kHeldByPairs};
@@ -73,7 +72,7 @@ AnyVariant variant_of_plan(const Op& op, const ClusterPlan** current) {
     forced.launch = [current](const AnyProblem& problem, DType dtype, std::span<void* const> pointers, const Scratch&,
                               const LaunchContext& context) {
       const auto& p = problem.as<groupnorm::Problem>();
-      return launch_cluster_plan(p, dtype, Definition::bind(p, PointerCursor(pointers)), **current, context);
+      return launch_cluster_plan(p, dtype, groupnorm::definition.bind(p, pointers), **current, context);
     };
     return forced;
   }
@@ -204,7 +203,7 @@ int tune(const Options& options) {
   if (gpu.is_host || !runs_on(Arch::sm90a, gpu.info.compute_capability))
     throw InvalidInput(fmt::format("groupnorm ptx_sm90a runs on sm_90a; this is {} ({})", gpu.name,
                                    gpu.is_host ? "the host" : platform->arch_text()));
-  const Op& op = *find_op(Definition::name);
+  const Op& op = *find_op(groupnorm::definition.name);
   Tuner tuner(*platform, op);
 
   std::ofstream out(outputs.partial("--out"));

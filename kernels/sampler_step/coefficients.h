@@ -31,14 +31,17 @@ using Coefficients = CoefficientRow<float>;
 inline constexpr int kRowLength = 12;
 static_assert(sizeof(Coefficients) == kRowLength * sizeof(float));
 
+// As a kernel reads it.
+Coefficients rounded(const CoefficientRow<double>& row);
+
 // The row of one step between any two noise levels: what a caller with levels of his own (churn, his own sigmas) asks.
 // Of `problem` it reads solver, prediction, guidance, clamp, eta, half and blend. `before` is the level before `now`,
-// of which dpmpp_2m makes a second-order step where there is one.
+// where there was one.
 CoefficientRow<double> coefficient_row(const Problem& problem, std::optional<NoiseLevel> before, NoiseLevel now,
                                        NoiseLevel next);
 
 // One row per step of the problem's schedule, problem.steps rows; problem.step is ignored. Formulas beside each solver
-// in coefficients.cpp.
+// in solvers.cpp.
 std::vector<CoefficientRow<double>> coefficient_table(const Problem& problem);
 
 }  // namespace noisefloor::sampler_step

@@ -7,25 +7,16 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/core/op.h"
-#include "kernels/sampler_step/coefficients.h"
-#include "kernels/sampler_step/schedule.h"
+#include "kernels/sampler_step/solvers.h"
 
 namespace noisefloor::sampler_step {
 
-// Formulas and papers in coefficients.cpp. ddpm and ddim work on variance-preserving latents, edm_* on
-// variance-exploding ones, dpmpp_2m on what the schedule says (karras: exploding).
-enum class Solver { ddpm, ddim, edm_euler, edm_heun, dpmpp_2m };
 // What the model predicts: the noise, the clean latent, or v = alpha noise - sigma x0.
 enum class Prediction { noise, x0, v };
 // Where the noise of a stochastic solver comes from: a tensor, or Philox4x32-10 inside the kernel.
 enum class Noise { none, given, drawn };
-// Heun's method evaluates the model twice a step. first: Euler proposal, keeps its slope. second: x is the proposal,
-// and model_output and prediction are at the next noise level; corrects it with the average of both slopes.
-enum class Half { first, second };
 
 struct Problem {
   std::int64_t batch = 0;     // images (or frames)
@@ -39,7 +30,7 @@ struct Problem {
   std::int64_t steps = 50;  // of the whole schedule
   std::int64_t step = 10;   // this one, from 0
   Schedule schedule = Schedule::linear;
-  double eta = 0;         // ddim: 0 deterministic, 1 ddpm
+  double eta = 0;         // of solvers with it: 0 deterministic, 1 as ddpm
   std::int64_t seed = 0;  // drawn noise is a function of (seed, image + index in batch, step, element) and nothing else
   std::int64_t image = 0;  // number of the batch's first image
   Half half = Half::first;
@@ -47,30 +38,21 @@ struct Problem {
   std::int64_t total() const { return batch * elements; }
   bool guided() const { return guidance != 0; }
   bool blended() const { return blend != 0; }
-  // dpmpp_2m is of first order in its first step and in its last, which ends without noise.
-  bool reads_history() const {
-    if (solver == Solver::edm_heun) return half == Half::second;
-    return solver == Solver::dpmpp_2m && step > 0 && step < steps - 1;
-  }
-  bool writes_history() const {  // where the launch after this one reads it
-    if (solver == Solver::edm_heun) return half == Half::first && step < steps - 1;
-    return solver == Solver::dpmpp_2m && step < steps - 2;
-  }
+  const SolverRow& row() const { return row_of(solver); }
+  bool last() const { return step == steps - 1; }
+  bool reads_history() const;
+  bool writes_history() const;  // where the launch after this one reads it
 };
 
-inline Scaling scaling(const Problem& problem) {
-  const bool exploding =
-      problem.schedule == Schedule::karras || problem.solver == Solver::edm_euler || problem.solver == Solver::edm_heun;
-  return exploding ? Scaling::variance_exploding : Scaling::variance_preserving;
-}
+Scaling scaling(const Problem& problem);
 
 // The arguments of a launch; null where the problem has no such tensor. On the device for GPU variants, in host memory
 // for `host`. 16-byte aligned, and inputs do not overlap outputs.
 struct Tensors {
-  const void* x = nullptr;             // [batch, elements]
-  const void* model_output = nullptr;  // [batch, elements]; guided: [2, batch, elements], unconditional half first
-  const void* noise = nullptr;         // [batch, elements]
-  const void* history = nullptr;       // [batch, elements]: history_out of the launch before; heun: slope, dpmpp_2m: x0
+  const void* x = nullptr;               // [batch, elements]
+  const void* model_output = nullptr;    // [batch, elements]; guided: [2, batch, elements], unconditional half first
+  const void* noise = nullptr;           // [batch, elements]
+  const void* history = nullptr;         // [batch, elements]: history_out of the launch before
   const void* previous_frame = nullptr;  // [batch, elements]
   const float* coefficients = nullptr;   // [steps, kRowLength]: rows of Coefficients
   void* x_next = nullptr;                // [batch, elements]
@@ -81,31 +63,9 @@ struct Tensors {
 // dtype, tensors, {}, context); no variant needs a workspace. launch returns cuda_error with the runtime's code when
 // the launch fails, and never synchronises. The table behind Tensors::coefficients comes from fill (or
 // coefficient_table).
-struct Definition {
-  static constexpr const char* name = "sampler_step";
-  using Problem = sampler_step::Problem;
-  using Tensors = sampler_step::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput where fields clash: a step beyond the schedule, noise for a deterministic step or none for a
-  // stochastic one, eta without ddim, half without edm_heun, karras with ddpm or ddim, more than 2^33 elements.
-  static void check(const Problem& problem);
-  // x, model_output, noise (given), history (read), previous_frame (blended), coefficients, x_next, history_out
-  // (written).
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // Floating-point operations of the linear form, and of Box-Muller where noise is drawn (Philox itself is integer
-  // work).
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  // coefficient_table(problem) in fp32; `tensor` is that of the coefficients.
-  static void fill(const Problem& problem, DType dtype, std::size_t tensor, void* data);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::sampler_step

@@ -14,6 +14,7 @@ namespace noisefloor::sampler_step {
 // karras         sigma_i = (max^(1/rho) + i/(n-1) (min^(1/rho) - max^(1/rho)))^rho, sigma from 80 to 0.002, rho = 7
 //                (Karras et al., "Elucidating the Design Space of Diffusion-Based Generative Models", 2022, eq. 5)
 enum class Schedule { linear, scaled_linear, cosine, karras };
+inline constexpr const char* kScheduleNames[] = {"linear", "scaled_linear", "cosine", "karras"};
 
 inline constexpr int kTrainingSteps = 1000;
 

@@ -112,6 +112,12 @@ def test_nothing_is_loose_in_bench():
     assert loose <= {"main.cpp", "CMakeLists.txt", "README.md"}, loose
 
 
+def test_every_header_may_be_included_twice():
+    headers = [path for top in (*TOPS, "tests") for path in (ROOT / top).rglob("*") if path.suffix in (".h", ".cuh")]
+    assert headers
+    assert not [str(path) for path in headers if "\n#pragma once\n" not in "\n" + path.read_text()]
+
+
 # What the test itself does, on a house of a few files.
 SMALL = """
 | room | may include |

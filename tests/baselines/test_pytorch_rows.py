@@ -77,6 +77,10 @@ def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **
             row[2] = 0
         result["filled"] = {"coefficients": coefficient_table(row)}
         result["normal"] = {"x": [0, 1.5]}
+        if fields["half"] == "second" or fields["solver"] == "dpmpp_2m":
+            result["normal"]["history"] = [0, 1]
+        keeps = fields["solver"] == "dpmpp_2m" or fields["solver"] == "edm_heun" and fields["half"] == "first"
+        result["outputs"] = ["x_next", "history_out"] if keeps else ["x_next"]
     if op == "q_sample":
         result["filled"] = {"levels": [0.8, 0.6, 0.3, 0.95]}
     if op == "network":

@@ -15,7 +15,6 @@ import torch
 
 from baselines.pytorch.errors import Unsupported
 
-SOLVERS = ("ddpm", "ddim", "edm_euler", "edm_heun", "dpmpp_2m")
 # CoefficientRow of coefficients.h, in its order; x_ and x0_ are those of x_next.
 Coefficients = namedtuple("Coefficients", "model_x model model_cond limit x_ x0_ history noise previous history_x history_x0 unused")
 
@@ -28,18 +27,13 @@ def coefficients(problem):
     return Coefficients(*row)
 
 
+# Which tensors a solver's step has, the problem's record says.
 def _reads_history(problem):
-    solver, step, steps = problem.choice("solver"), problem.integer("step"), problem.integer("steps")
-    if solver == "edm_heun":
-        return problem.choice("half") == "second"
-    return solver == "dpmpp_2m" and 0 < step < steps - 1
+    return "history" in problem.normal
 
 
 def _writes_history(problem):
-    solver, step, steps = problem.choice("solver"), problem.integer("step"), problem.integer("steps")
-    if solver == "edm_heun":
-        return problem.choice("half") == "first" and step < steps - 1
-    return solver == "dpmpp_2m" and step < steps - 2
+    return "history_out" in problem.outputs
 
 
 def _deviation(problem):
@@ -84,8 +78,6 @@ def roundings(problem, compiled):
 
 
 def make_inputs(problem, dtype, device, generator):
-    if problem.choice("solver") not in SOLVERS:
-        raise Unsupported(f"the PyTorch baseline has no solver '{problem.choice('solver')}'")
     coefficients(problem)
     shape = (problem.integer("batch"), problem.integer("elements"))
 
@@ -106,7 +98,7 @@ def make_inputs(problem, dtype, device, generator):
 def build(problem):
     c = coefficients(problem)
     guided, predicts_x0 = problem.real("guidance") != 0, problem.choice("prediction") == "x0"
-    drawn, writes_history, solver = problem.choice("noise") == "drawn", _writes_history(problem), problem.choice("solver")
+    drawn, writes_history, keeps_x0 = problem.choice("noise") == "drawn", _writes_history(problem), (c.history_x, c.history_x0) == (0, 1)
 
     def run(inputs):
         x, output = inputs["x"], inputs["model_output"]
@@ -125,7 +117,7 @@ def build(problem):
             x_next = x_next + c.previous * inputs["previous_frame"]
         if not writes_history:
             return (x_next,)
-        return (x_next, c.history_x * x + c.history_x0 * x0 if solver == "edm_heun" else x0)
+        return (x_next, x0 if keeps_x0 else c.history_x * x + c.history_x0 * x0)
 
     return run
 

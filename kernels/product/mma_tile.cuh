@@ -1,14 +1,13 @@
-// What the mma.sync rungs of gemm share: how a block's tile is cut into warp tiles, how 16-bit tiles lie in shared
+// What the mma.sync rungs share: how a block's tile is cut into warp tiles, how 16-bit tiles lie in shared
 // memory, how fragments are read from there, and the way of the sums to D. Device code only.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/gemm/epilogue.cuh"
-#include "kernels/gemm/launchers.h"
+#include "kernels/product/epilogue.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
 
-namespace noisefloor::gemm {
+namespace noisefloor::product {
 
 // A block makes kBlockM x kBlockN sums in steps of kBlockK. Its warps form a grid of kWarpsM x kWarpsN warp tiles; with
 // kWarpsK > 1 as many warps share a warp tile and split every step's k between them.
@@ -88,20 +87,6 @@ struct Fragments {
 template <class Tile>
 using Sums = float[Tile::kFragmentsM][Tile::kFragmentsN][4];
 
-// The columns of a block's tile are rows of B. For geglu they alternate: 8 values, then the gates of the same 8
-// outputs, so that a value and its gate meet in one warp. Returns the row of B behind tile column `packed` of tile
-// `tile_n`, or -1.
-template <class Tile>
-__device__ __forceinline__ std::int64_t b_row(std::int64_t tile_n, int packed, std::int64_t n, bool gated) {
-  if (!gated) {
-    const std::int64_t column = tile_n * Tile::kBlockN + packed;
-    return column < n ? column : -1;
-  }
-  const std::int64_t column = tile_n * (Tile::kBlockN / 2) + packed / 16 * 8 + packed % 8;
-  if (column >= n) return -1;
-  return packed % 16 < 8 ? column : n + column;
-}
-
 // In drain_sums a thread takes kDrained neighbouring outputs at a time (one 16-byte read: 8 threads cover all 32
 // banks), the same columns in every row. `outputs` of a tile's columns are outputs: all of them, or half for geglu.
 inline constexpr int kDrained = 4;
@@ -113,7 +98,6 @@ __device__ __forceinline__ int drain_column(int outputs) {
 //   out.take(row, float[kDrained] sums, float[kDrained] gates, out.prefetch(row));
 // several rows' prefetches are in flight before the first is used. Without `gated`, gates are 0. All threads of the
 // block must call it, none of which may still use `shared` (Tile::kSlabBytes).
-
 template <class Tile, class Out>
 __device__ __forceinline__ void drain_sums(const Sums<Tile>& sums, void* shared, bool gated, const Out& out) {
   using Four = Run<float, kDrained>;
@@ -171,20 +155,4 @@ __device__ __forceinline__ void drain_sums(const Sums<Tile>& sums, void* shared,
   }
 }
 
-// For drain_sums: the epilogue, into D from row `row0` on.
-template <class T>
-struct ToOutput {
-  ColumnEpilogue<T, kDrained> columns;
-  T* d;
-  std::int64_t row0, m;
-
-  __device__ __forceinline__ Run<T, kDrained> prefetch(int row) const {
-    return row0 + row < m ? columns.residual(row0 + row) : Run<T, kDrained>{};
-  }
-  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&gates)[kDrained],
-                                       const Run<T, kDrained>& residual) const {
-    if (row0 + row < m) columns.store(d, row0 + row, sums, gates, residual);
-  }
-};
-
-}  // namespace noisefloor::gemm
+}  // namespace noisefloor::product

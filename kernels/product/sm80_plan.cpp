@@ -1,11 +1,11 @@
-#include "kernels/gemm/sm80_plan.h"
+#include "kernels/product/sm80_plan.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "kernels/gemm/launchers.h"
+#include "kernels/device/grid.h"
 
-namespace noisefloor::gemm {
+namespace noisefloor::product {
 namespace {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -29,9 +29,9 @@ constexpr double kSecondKernel = 2.0;       // adds the parts
 constexpr double kPartsPerMegabyte = 0.28;  // written by one kernel, read by the other
 constexpr int kSplits[] = {1, 2, 3, 4, 6, 8};
 
-double predicted_time(const Problem& problem, const TileCost& cost, const Sm80Plan& plan, std::int64_t sms) {
+double predicted_time(const Extents& extents, const TileCost& cost, const Sm80Plan& plan, std::int64_t sms) {
   const Sm80Shape shape = shape_of(plan.tile);
-  const std::int64_t steps = ceil_div(ceil_div(problem.k, shape.block_k), plan.splits);
+  const std::int64_t steps = ceil_div(ceil_div(extents.k, shape.block_k), plan.splits);
   const auto wave_time = [&](std::int64_t blocks_on_sm) {
     return cost.wave +
            static_cast<double>(steps) * std::max(cost.step, static_cast<double>(blocks_on_sm) * cost.step_each);
@@ -47,28 +47,28 @@ double predicted_time(const Problem& problem, const TileCost& cost, const Sm80Pl
 
 }  // namespace
 
-Sm80Plan make_sm80_plan(const Problem& problem, Sm80Tile tile, int splits) {
+Sm80Plan make_sm80_plan(const Extents& extents, Sm80Tile tile, int splits) {
   const Sm80Shape shape = shape_of(tile);
   Sm80Plan plan;
   plan.tile = tile;
-  plan.tiles_m = ceil_div(problem.m, shape.block_m);
-  plan.tiles_n = ceil_div(problem.n, problem.gated() ? shape.block_n / 2 : shape.block_n);
-  const std::int64_t steps = ceil_div(problem.k, shape.block_k);
+  plan.tiles_m = ceil_div(extents.m, shape.block_m);
+  plan.tiles_n = ceil_div(extents.n, extents.gated ? shape.block_n / 2 : shape.block_n);
+  const std::int64_t steps = ceil_div(extents.k, shape.block_k);
   const std::int64_t part = ceil_div(steps, std::min<std::int64_t>(splits, steps));
   plan.splits = static_cast<int>(ceil_div(steps, part));  // so that the last part is not empty either
   return plan;
 }
 
-Sm80Plan choose_sm80_plan(const Problem& problem, const DeviceInfo& device) {
+Sm80Plan choose_sm80_plan(const Extents& extents, const DeviceInfo& device) {
   const std::int64_t sms = std::max(1, device.sm_count);
-  Sm80Plan best = make_sm80_plan(problem, Sm80Tile::medium_128x64, 1);  // fits every grid
+  Sm80Plan best = make_sm80_plan(extents, Sm80Tile::medium_128x64, 1);  // fits every grid
   double best_time = std::numeric_limits<double>::infinity();
   for (const TileCost& cost : kTileCosts) {
     if (static_cast<std::size_t>(shape_of(cost.tile).shared_bytes()) > device.shared_bytes_per_block) continue;
     for (const int splits : kSplits) {
-      const Sm80Plan plan = make_sm80_plan(problem, cost.tile, splits);
+      const Sm80Plan plan = make_sm80_plan(extents, cost.tile, splits);
       if (plan.tiles() * plan.splits > kMaxBlocks) continue;
-      const double time = predicted_time(problem, cost, plan, sms);
+      const double time = predicted_time(extents, cost, plan, sms);
       if (time >= best_time) continue;
       best = plan;
       best_time = time;
@@ -84,4 +84,4 @@ std::size_t sm80_workspace_bytes(const Sm80Plan& plan) {
          sizeof(float);
 }
 
-}  // namespace noisefloor::gemm
+}  // namespace noisefloor::product

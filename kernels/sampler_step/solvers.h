@@ -1,0 +1,67 @@
+// The solvers, a row each: all that tells one from another. The op's fields, tensors, cost and coefficients, the
+// sampling loop, the command line, `noisefloor list solvers` and the tests read it. To add one: its enumerator here,
+// and in solvers.cpp its formulas and its row. A row that contradicts its formulas is an error at the first use of any.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/sampler_step/coefficients.h"
+
+namespace noisefloor::sampler_step {
+
+enum class Solver { ddpm, ddim, edm_euler, edm_heun, dpmpp_2m };
+
+// A solver of two calls evaluates the model twice a step. first: a proposal. second: x is the proposal, and
+// model_output and prediction are at the next noise level. The last step, which ends without noise, has no second half.
+enum class Half { first, second };
+
+// What a solver's formulas are made of. `before`: the level of the step before, where there was one.
+struct SolverStep {
+  std::optional<NoiseLevel> before;
+  NoiseLevel now, next;
+  double eta = 0;
+  Half half = Half::first;
+};
+
+struct SolverRow {
+  // Of the formulas: alpha^2 + sigma^2 = 1, alpha = 1, or as the schedule has them (karras: alpha = 1).
+  enum class Latents { preserving, exploding, either };
+  enum class Noise { never, always, with_eta };
+  // What a launch reads beside x and the model's output, a past output: the slope or x0 that the first half kept for
+  // the second, or that a step kept for the next. The first step reads none, nor does the last, which ends without
+  // noise.
+  enum class History { none, first_half, step_before };
+
+  Solver solver;
+  const char* name;
+  const char* source;
+  Latents latents;
+  Noise noise;
+  History history;
+  bool keeps_x0;      // history is x0 as it is, for which nothing is computed
+  int calls;          // of the model a step: 1 or 2
+  int order;          // of convergence, in the length of a step
+  bool churns;        // noise may be added before a step (Karras et al. 2022, algorithm 2)
+  Schedule schedule;  // that its paper has it on
+  // x, x0, history, noise, history_x and history_x0 of a step; the rest is the same for all solvers.
+  CoefficientRow<double> (*formulas)(const SolverStep&);
+
+  bool takes_eta() const { return noise == Noise::with_eta; }
+};
+
+std::span<const SolverRow> solvers();  // in the order of Solver
+const SolverRow& row_of(Solver solver);
+std::span<const char* const> solver_names();
+std::vector<std::string> solvers_where(bool (*so)(const SolverRow&));  // names
+
+// Whether a step's formulas have a noise term. The last step ends without noise: there the term is 0, and may be left
+// out.
+bool stochastic(const SolverRow& row, double eta);
+
+// Throws std::logic_error naming what of a row is not so of its formulas, or what no kernel can run.
+void check_solver(const SolverRow& row);
+
+}  // namespace noisefloor::sampler_step

@@ -1,0 +1,234 @@
+// Every solver's row is held to its formulas: what it reads and keeps, the noise it adds, that it ends at x0, how fast
+// it converges. A new row is held to all of this without a line here.
+#include "kernels/sampler_step/solvers.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/sampler_step/sampler_step.h"
+
+namespace noisefloor::sampler_step {
+
+void PrintTo(const SolverRow& row, std::ostream* stream) {
+  *stream << row.name;
+}
+
+namespace {
+
+using Noise = sampler_step::Noise;
+using History = SolverRow::History;
+
+Problem problem_of(const SolverRow& row, int steps, int step, Half half = Half::first, double eta = 0) {
+  Problem problem;
+  problem.batch = problem.elements = 1;
+  problem.solver = row.solver;
+  problem.prediction = Prediction::x0;
+  problem.steps = steps;
+  problem.step = step;
+  problem.schedule = row.schedule;
+  problem.half = half;
+  problem.eta = eta;
+  problem.noise = stochastic(row, eta) ? Noise::drawn : Noise::none;
+  return problem;
+}
+
+// A case of every step of a solver, as the op has it.
+template <class See>
+void each_step(const SolverRow& row, int steps, See&& see) {
+  for (const double eta : {0.0, 1.0}) {
+    if (eta > 0 && !row.takes_eta()) continue;
+    for (int step = 0; step < steps; ++step)
+      for (int half = 0; half < (step + 1 < steps ? row.calls : 1); ++half)
+        see(problem_of(row, steps, step, static_cast<Half>(half), eta));
+  }
+}
+
+class Solvers : public testing::TestWithParam<SolverRow> {};
+
+TEST_P(Solvers, StepsAreAcceptedAndTheirTensorsAreWhatTheFormulasRead) {
+  const SolverRow& row = GetParam();
+  const Op op = make_op<Definition>();
+  for (const int steps : {1, 2, 3, 7}) {
+    bool kept = false;  // by the launch before
+    each_step(row, steps, [&](const Problem& problem) {
+      const AnyProblem any(problem);
+      const std::string text = op.print(any);
+      ASSERT_EQ(op.print(op.parse(text)), text);
+      std::set<std::string> names;
+      for (const TensorSpec& spec : op.tensors(any, DType::fp32)) names.insert(spec.name);
+      const auto coefficients = coefficient_table(problem)[static_cast<std::size_t>(problem.step)];
+      EXPECT_EQ(names.contains("history"), coefficients.history != 0) << text;
+      EXPECT_EQ(names.contains("history"), kept) << text << ": the launch before";
+      EXPECT_TRUE(problem.noise == Noise::drawn || coefficients.noise == 0) << text;
+      kept = names.contains("history_out");
+      if (kept) {
+        EXPECT_NE(coefficients.history_x0, 0) << text;
+        EXPECT_EQ(coefficients.history_x == 0 && coefficients.history_x0 == 1, row.keeps_x0) << text;
+      }
+    });
+    EXPECT_FALSE(kept) << row.name << ": the last launch keeps what nothing reads";
+  }
+}
+
+TEST_P(Solvers, StochasticOnesNeedNoiseAndTheOthersRefuseIt) {
+  const SolverRow& row = GetParam();
+  each_step(row, 5, [&](Problem problem) {
+    if (problem.last()) return;
+    problem.noise = problem.noise == Noise::none ? Noise::given : Noise::none;
+    EXPECT_THROW(Definition::check(problem), InvalidInput) << row.name << " step " << problem.step;
+  });
+}
+
+TEST_P(Solvers, EtaAndHalfAreForThoseThatTakeThem) {
+  const SolverRow& row = GetParam();
+  if (!row.takes_eta()) {
+    Problem problem = problem_of(row, 5, 1);
+    problem.eta = 0.5;
+    EXPECT_THROW(Definition::check(problem), InvalidInput);
+  }
+  if (row.calls == 1) {
+    EXPECT_THROW(Definition::check(problem_of(row, 5, 1, Half::second)), InvalidInput);
+  }
+}
+
+// Normally distributed data of deviation s: the ideal denoiser is linear, and latents at a level have the deviation
+// hypot(alpha s, sigma). A solver's steps are linear too, so that the deviation that it ends with is known; how it
+// nears s tells the order.
+double error_at_end(const SolverRow& row, Schedule schedule, int steps, double eta) {
+  constexpr double s = 0.5;
+  const auto table = [&](Half half) {
+    Problem problem = problem_of(row, steps, 0, half, eta);
+    problem.schedule = schedule;
+    return coefficient_table(problem);
+  };
+  Problem problem = problem_of(row, steps, 0);
+  problem.schedule = schedule;
+  const auto levels = noise_levels(schedule, steps, scaling(problem));
+  const auto ideal = [&](double x, NoiseLevel at) {
+    return x * at.alpha * s * s / (at.alpha * at.alpha * s * s + at.sigma * at.sigma);
+  };
+  const auto first = table(Half::first), second = row.calls == 2 ? table(Half::second) : first;
+  double x = std::hypot(levels[0].alpha * s, levels[0].sigma), kept = 0, variance = 0;  // of x, and of noise in it
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const auto step = [&](const CoefficientRow<double>& c, NoiseLevel at) {
+      const double x0 = ideal(x, at), shrink = c.x + c.x0 * ideal(1, at), before = kept;
+      kept = c.history_x * x + c.history_x0 * x0;
+      x = c.x * x + c.x0 * x0 + c.history * before;
+      variance = shrink * shrink * variance + c.noise * c.noise;
+    };
+    step(first[i], levels[i]);
+    if (row.calls == 2 && i + 1 < first.size()) step(second[i], levels[i + 1]);
+  }
+  return std::fabs(std::sqrt(x * x + variance) / s - 1);
+}
+
+TEST_P(Solvers, ConvergeWithTheirOrder) {
+  const SolverRow& row = GetParam();
+  for (const double eta : {0.0, 1.0}) {
+    if (eta > 0 && !row.takes_eta()) continue;
+    const double order =
+        std::log2(error_at_end(row, row.schedule, 100, eta) / error_at_end(row, row.schedule, 200, eta));
+    EXPECT_NEAR(order, row.order, 0.35) << row.name << " eta " << eta;
+    EXPECT_LT(error_at_end(row, row.schedule, 200, eta), std::pow(0.05, row.order)) << row.name << " eta " << eta;
+  }
+}
+
+// Where all data is one point, every deterministic solver follows the straight line to it exactly.
+TEST_P(Solvers, AreExactForOnePoint) {
+  const SolverRow& row = GetParam();
+  if (stochastic(row, 0)) return;
+  const double point = 0.7, noise = -1.3;
+  for (const Schedule schedule : {Schedule::linear, Schedule::scaled_linear, Schedule::cosine, Schedule::karras}) {
+    if (row.latents == SolverRow::Latents::preserving && schedule == Schedule::karras) continue;
+    constexpr int kSteps = 20;
+    Problem problem = problem_of(row, kSteps, 0);
+    problem.schedule = schedule;
+    const auto levels = noise_levels(schedule, kSteps, scaling(problem));
+    const auto first = coefficient_table(problem);
+    problem.half = Half::second;
+    const auto second = coefficient_table(problem);
+    double x = levels[0].alpha * point + levels[0].sigma * noise, kept = 0;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      for (int half = 0; half < (i + 1 < first.size() ? row.calls : 1); ++half) {
+        const auto& c = (half == 0 ? first : second)[i];
+        const double before = kept;
+        kept = c.history_x * x + c.history_x0 * point;
+        x = c.x * x + c.x0 * point + c.history * before;
+      }
+      EXPECT_NEAR(x, levels[i + 1].alpha * point + levels[i + 1].sigma * noise, 1e-9)
+          << row.name << ' ' << kScheduleNames[static_cast<int>(schedule)] << ' ' << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Solvers, testing::ValuesIn(solvers().begin(), solvers().end()),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+// A solver of test code, and what is said of rows that contradict their formulas: each of these would draw a wrong
+// picture, were it not refused when the program starts.
+CoefficientRow<double> midway(const SolverStep& step) {
+  CoefficientRow<double> row;
+  row.x = step.next.sigma / step.now.sigma;
+  row.x0 = step.next.alpha - row.x * step.now.alpha;
+  return row;
+}
+
+std::string complaint(const SolverRow& row) {
+  try {
+    check_solver(row);
+    return "";
+  } catch (const std::logic_error& error) {
+    return error.what();
+  }
+}
+
+TEST(SolverRows, ANewOneIsTakenAndAWrongOneIsNot) {
+  SolverRow good = row_of(Solver::edm_euler);
+  good.name = "midway";
+  good.latents = SolverRow::Latents::either;
+  good.formulas = midway;
+  EXPECT_EQ(complaint(good), "");
+  const auto wrong = [&](auto change) {
+    SolverRow row = good;
+    change(row);
+    return complaint(row);
+  };
+  EXPECT_NE(wrong([](SolverRow& r) { r.noise = SolverRow::Noise::always; }).find("midway: noise"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) { r.noise = SolverRow::Noise::with_eta; }).find("noise"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) { r.history = History::step_before; }).find("history"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) { r.calls = 2; }).find("two calls"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) { r.calls = 3; }).find("calls"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) { r.keeps_x0 = true; }).find("keeps_x0"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) { r.order = 0; }).find("order"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) { r.latents = SolverRow::Latents::preserving; }).find("karras"), std::string::npos);
+  EXPECT_NE(wrong([](SolverRow& r) {
+              r.formulas = [](const SolverStep&) { return CoefficientRow<double>{}; };
+            }).find("does not end at x0"),
+            std::string::npos);
+}
+
+// Of every row, whatever is said of noise, history and calls is needed.
+TEST(SolverRows, CannotBeChangedUnseen) {
+  for (const SolverRow& row : solvers()) {
+    const auto changed = [&](auto change) {
+      SolverRow other = row;
+      change(other);
+      return complaint(other);
+    };
+    for (const auto noise : {SolverRow::Noise::never, SolverRow::Noise::always, SolverRow::Noise::with_eta})
+      EXPECT_EQ(changed([&](SolverRow& r) { r.noise = noise; }).empty(), noise == row.noise) << row.name;
+    for (const auto history : {History::none, History::first_half, History::step_before})
+      EXPECT_EQ(changed([&](SolverRow& r) { r.history = history; }).empty(), history == row.history) << row.name;
+    EXPECT_NE(changed([](SolverRow& r) { r.keeps_x0 = !r.keeps_x0; }), "") << row.name;
+    EXPECT_NE(changed([](SolverRow& r) { r.calls = 3 - r.calls; }), "") << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor::sampler_step
