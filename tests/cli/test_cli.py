@@ -368,17 +368,17 @@ def test_ops_are_listed_as_data():
     assert gemm["bias"] == {"name": "bias", "type": "flag", "choices": ["0", "1"], "default": "1"}
     assert {field["name"]: field for field in ops["sampler_step"]["fields"]}["seed"]["high"] == (1 << 63) - 1
     # The text says the same.
-    text = run("list", "ops").stdout.splitlines()
-    wanted = []
+    lines = iter(run("list", "ops").stdout.splitlines())
     for op in ops.values():
-        wanted.append(f"{op['op']}  ({', '.join(op['dtypes'])})")
+        assert next(lines) == f"{op['op']}  ({', '.join(op['dtypes'])})"
         for field in op["fields"]:
+            name, ends, default = re.fullmatch(r"  (\w+): (.*?)(?: \(default (.*)\))?", next(lines)).groups()
+            assert (name, default) == (field["name"], field.get("default"))
             if field["type"] == "choice":
-                ends = ", ".join(field["choices"])
+                assert ends.split(", ") == field["choices"]
             else:
-                ends = " to ".join(field.get("choices") or [f"{field[end]:.16g}" if field["type"] == "real" else str(field[end]) for end in ("low", "high")])
-            wanted.append(f"  {field['name']}: {ends}" + (f" (default {field['default']})" if "default" in field else ""))
-    assert text == wanted
+                assert [float(end) for end in ends.split(" to ")] == [float(end) for end in field.get("choices") or (field["low"], field["high"])]
+    assert not list(lines)
 
 
 def test_variants_are_listed_as_data():
