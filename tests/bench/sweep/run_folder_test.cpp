@@ -57,8 +57,8 @@ TEST(RunFolder, GoesOnWhereItStopped) {
   {
     RunFolder folder(temporary / "run", description(), "abc", false);
     EXPECT_EQ(folder.rows().size(), 2u);
-    EXPECT_TRUE(folder.rows().contains(result("naive").row.key()));
-    EXPECT_FALSE(folder.rows().contains(result("ptx").row.key()));
+    EXPECT_TRUE(folder.rows().contains(result("naive").row.case_id()));
+    EXPECT_FALSE(folder.rows().contains(result("ptx").row.case_id()));
     folder.append(result("ptx"));
   }
   EXPECT_EQ(read_sweep_csv(temporary / "run" / "sweep.csv").size(), 3u);
