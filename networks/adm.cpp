@@ -11,10 +11,10 @@
 namespace noisefloor::pipeline {
 namespace {
 
-constexpr std::int64_t kSize = 64, kImageChannels = 3, kChannels = 192, kEmbedding = 4 * kChannels, kHeadChannels = 64;
+constexpr std::int64_t kChannels = 192, kEmbedding = 4 * kChannels, kHeadChannels = 64;
 constexpr std::int64_t kMultipliers[] = {1, 2, 3, 4};
 constexpr int kLevels = 4, kBlocks = 3, kClasses = 1000;
-constexpr std::int64_t kLargestAttention = 32;  // at 32x32, 16x16 and 8x8
+constexpr int kFirstAttention = 1;  // level: of a picture of 64x64 at 32x32, 16x16 and 8x8
 
 enum class Resample { none, up, down };
 
@@ -29,7 +29,7 @@ class Builder {
     const ValueId waves = graph
                               .add("timestep_embedding", "timestep_embedding",
                                    fmt::format("batch={},channels={},order=cos_sin", n, kChannels), layers_.dtype(),
-                                   {{"t", *network.timesteps}})
+                                   {{"t", network.level().value}})
                               .at(0);
     const ValueId hidden = layers_.linear("time_embed.0", waves, n, kChannels, kEmbedding, {.act = "silu"});
     if (network.classes == 0) {
@@ -37,7 +37,7 @@ class Builder {
       return;
     }
     const ValueId time = layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding);
-    const ValueId sum = layers_.linear("label_emb", network.labels, n, kClasses, kEmbedding,
+    const ValueId sum = layers_.linear("label_emb", network.labels(), n, kClasses, kEmbedding,
                                        {.bias = false, .residual = time, .layout = WeightSource::Layout::transposed});
     embedding_ = graph
                      .add("embedding", "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", n, kEmbedding),
@@ -69,7 +69,7 @@ class Builder {
     const Image mixed = layers_.attention(name + ".attention", qkv, x, c / kHeadChannels);
     const ValueId out =
         layers_.linear(name + ".proj_out", mixed.id, rows, c, c, {.residual = x.id, .file_shape_suffix = {1}});
-    return {out, x.size, c};
+    return {out, x.height, x.width, c};
   }
 
   Layers& layers() { return layers_; }
@@ -79,37 +79,28 @@ class Builder {
   ValueId embedding_ = 0;
 };
 
-}  // namespace
-
-Network build_adm64(const BuildOptions& options) {
-  Network network;
-  network.name = "adm64";
-  network.form = Network::Form::noise_prediction;
-  network.batch = options.batch;
-  network.size = kSize;
-  network.channels = kImageChannels;
-  network.out_channels = options.sampling ? kImageChannels : 2 * kImageChannels;
-  network.classes = options.conditional ? kClasses : 0;
-  network.schedule = sampler_step::Schedule::cosine;
-  const std::int64_t n = options.guided ? 2 * options.batch : options.batch;
+void build_adm64(const BuildOptions& options, Network& network) {
+  using Kind = NetworkTensor::Kind;
+  const auto& [height, width, channels, frames] = network.image;
+  const std::int64_t n = network.calls;
   Graph& graph = network.graph;
-  network.x = graph.input("x", {options.batch, kSize, kSize, kImageChannels}, DType::fp32);
-  network.timesteps = graph.input("timesteps", {n}, DType::fp32);
-  if (options.conditional) network.labels = graph.input("labels", {n, kClasses}, options.dtype);
+  ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
+  network.take("timesteps", Kind::timesteps, {n}, DType::fp32, sampler_step::kTrainingSteps);
+  if (options.conditional) network.take("labels", Kind::labels, {n, kClasses}, options.dtype, kClasses);
 
   Builder builder(network, n, options.dtype);
   Layers& layers = builder.layers();
   builder.embed(network);
-  ValueId x = options.guided ? twice(graph, network.x) : network.x;
+  if (options.guided) x = twice(graph, x);
   if (options.sampling) {
-    network.sigma = graph.input("sigma", {n}, DType::fp32);
+    const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
     x = graph
             .add("scale", "edm_precondition",
-                 fmt::format("side=input,batch={},elements={},sigma_data=1", n, kSize * kSize * kImageChannels),
-                 DType::fp32, {{"x", x}, {"sigma", *network.sigma}})
+                 fmt::format("side=input,batch={},elements={},sigma_data=1", n, network.image.elements()), DType::fp32,
+                 {{"x", x}, {"sigma", sigma}})
             .at(0);
   }
-  Image h{layers.cast("input", x, DType::fp32, options.dtype), kSize, kImageChannels};
+  Image h{layers.cast("input", x, DType::fp32, options.dtype), height, width, channels};
 
   std::vector<Image> skips;
   int index = 0;
@@ -123,7 +114,7 @@ Network build_adm64(const BuildOptions& options) {
     for (int block = 0; block < kBlocks; ++block) {
       const std::string name = fmt::format("input_blocks.{}", index);
       Image out = builder.residual_block(name + ".0", h, kMultipliers[level] * kChannels);
-      if (out.size <= kLargestAttention) out = builder.attention(name + ".1", out);
+      if (level >= kFirstAttention) out = builder.attention(name + ".1", out);
       keep(out);
     }
     if (level + 1 < kLevels)
@@ -142,15 +133,33 @@ Network build_adm64(const BuildOptions& options) {
       skips.pop_back();
       h = builder.residual_block(name + ".0", h, kMultipliers[level] * kChannels);
       int layer = 1;
-      if (h.size <= kLargestAttention) h = builder.attention(fmt::format("{}.{}", name, layer++), h);
+      if (level >= kFirstAttention) h = builder.attention(fmt::format("{}.{}", name, layer++), h);
       if (level > 0 && block == kBlocks)
         h = builder.residual_block(fmt::format("{}.{}", name, layer), h, h.channels, Resample::up);
     }
   }
   h = layers.norm("out.0", h, {});
-  h = layers.conv("out.2", h, network.out_channels, 3, {.file_cout = 2 * kImageChannels});
-  network.output = layers.cast("output", h.id, options.dtype, DType::fp32);
-  return network;
+  // A sampler has no use for the learnt variances behind the noise.
+  const std::int64_t out_channels = options.sampling ? channels : 2 * channels;
+  h = layers.conv("out.2", h, out_channels, 3, {.file_cout = 2 * channels});
+  network.give("output", layers.cast("output", h.id, options.dtype, DType::fp32), {n, height, width, out_channels});
+}
+
+}  // namespace
+
+NetworkInfo adm64_row() {
+  return {.name = "adm64",
+          .description = "ADM 64x64 (Dhariwal and Nichol 2021), OpenAI's guided-diffusion checkpoints",
+          .prediction = sampler_step::Prediction::noise,
+          .image = {64, 64, 3},
+          .divisor = 1 << (kLevels - 1),
+          .classes = kClasses,
+          .label_weight = "label_emb.weight",
+          .parameters = 295'904'454,  // its paper's 295.14 M are without the label embedding (1000 x 768)
+          .unguided_checkpoints = "OpenAI's checkpoints of adm64",
+          .schedule = sampler_step::Schedule::cosine,
+          .swept = {1, 32},
+          .builder = build_adm64};
 }
 
 }  // namespace noisefloor::pipeline

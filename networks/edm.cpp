@@ -14,8 +14,8 @@ namespace noisefloor::pipeline {
 namespace {
 
 struct Configuration {
-  const char* name;
-  std::int64_t size, image_channels, channels;
+  std::int64_t size;  // that it was trained on: its levels are named after it
+  std::int64_t image_channels, channels;
   std::vector<std::int64_t> multipliers;
   int blocks;
   std::int64_t attention_size;  // the height at which attention (one head) stands
@@ -40,7 +40,7 @@ class Builder {
                                  layers_.dtype(), {{"t", c_noise}})
                             .at(0);
     if (network.classes > 0)
-      embedding = layers_.linear("model.map_label", network.labels, n, c.classes, c.channels,
+      embedding = layers_.linear("model.map_label", network.labels(), n, c.classes, c.channels,
                                  {.scale = std::sqrt(static_cast<double>(c.classes)), .residual = embedding});
     embedding = layers_.linear("model.map_layer0", embedding, n, c.channels, width, {.act = "silu"});
     embedding_ = layers_.linear("model.map_layer1", embedding, n, width, width, {.act = "silu"});
@@ -122,47 +122,64 @@ Image u_net(Builder& builder, const Configuration& c, Image h) {
   return layers.conv(level_name("dec", c.size, "aux_conv"), h, c.image_channels, 3);
 }
 
-Network build(const Configuration& c, const BuildOptions& options) {
-  Network network;
-  network.name = c.name;
-  network.form = Network::Form::denoiser;
-  network.batch = options.batch;
-  network.size = c.size;
-  network.channels = network.out_channels = c.image_channels;
-  network.classes = options.conditional ? c.classes : 0;
-  const std::int64_t n = options.guided ? 2 * options.batch : options.batch;
+void build(const Configuration& c, const BuildOptions& options, Network& network) {
+  using Kind = NetworkTensor::Kind;
+  const auto& [height, width, channels, frames] = network.image;
+  const std::int64_t n = network.calls;
   Graph& graph = network.graph;
-  network.x = graph.input("x", {options.batch, c.size, c.size, c.image_channels}, DType::fp32);
-  network.sigma = graph.input("sigma", {n}, DType::fp32);
-  if (options.conditional) network.labels = graph.input("labels", {n, c.classes}, options.dtype);
+  ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
+  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
+  if (options.conditional) network.take("labels", Kind::labels, {n, c.classes}, options.dtype, c.classes);
 
-  const ValueId x = options.guided ? twice(graph, network.x) : network.x;
+  if (options.guided) x = twice(graph, x);
   const auto precondition = [&](const char* side) {
-    return fmt::format("side={},batch={},elements={},sigma_data={}", side, n, c.size * c.size * c.image_channels,
-                       c.sigma_data);
+    return fmt::format("side={},batch={},elements={},sigma_data={}", side, n, network.image.elements(), c.sigma_data);
   };
   const auto scaled = graph.add("precondition.input", "edm_precondition", precondition("input"), DType::fp32,
-                                {{"x", x}, {"sigma", *network.sigma}});
+                                {{"x", x}, {"sigma", sigma}});
   Builder builder(network, n, options.dtype);
   builder.embed(c, network, scaled.at(1));
-  const Image inner = u_net(
-      builder, c, {builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype), c.size, c.image_channels});
+  const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
+  const Image inner = u_net(builder, c, {in, height, width, channels});
   const ValueId f = builder.layers().cast("output", inner.id, options.dtype, DType::fp32);
-  network.output = graph
-                       .add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
-                            {{"x", x}, {"f", f}, {"sigma", *network.sigma}})
-                       .at(0);
-  return network;
+  const auto output = graph.add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
+                                {{"x", x}, {"f", f}, {"sigma", sigma}});
+  network.give("output", output.at(0), {n, height, width, channels});
+}
+
+NetworkInfo row_of(const char* name, const char* description, const Configuration& c) {
+  return {.name = name,
+          .description = description,
+          .prediction = sampler_step::Prediction::x0,
+          .image = {c.size, c.size, c.image_channels},
+          .divisor = std::int64_t{1} << (c.multipliers.size() - 1),
+          .classes = c.classes,
+          .label_weight = "model.map_label.weight",
+          // Constants of the resampling, and the inputs of augmentation, which sampling leaves zero.
+          .let_pass = {".resample_filter", "map_augment.weight"},
+          .schedule = sampler_step::Schedule::karras,
+          .builder = [c](const BuildOptions& options, Network& network) { build(c, options, network); }};
 }
 
 }  // namespace
 
-Network build_edm_cifar(const BuildOptions& options) {
-  return build({"edm-cifar", 32, 3, 128, {2, 2, 2}, 4, 16, 10, 0.5}, options);
+NetworkInfo edm_cifar_row() {
+  NetworkInfo row =
+      row_of("edm-cifar", "DDPM++ 32x32 under EDM's preconditioning (Karras et al. 2022), NVlabs' checkpoints",
+             {32, 3, 128, {2, 2, 2}, 4, 16, 10, 0.5});
+  row.parameters = 55'735'299 - 9 * 128;  // without map_augment
+  row.unguided_checkpoints = "NVlabs' checkpoints of edm-cifar";
+  return row;
 }
 
-Network build_digits(const BuildOptions& options) {
-  return build({"digits", 8, 1, 64, {1, 1}, 1, 4, 10, 0.75}, options);
+NetworkInfo digits_row() {
+  NetworkInfo row = row_of("digits", "a small EDM network of handwritten digits, 8x8; its weights come with noisefloor",
+                           {8, 1, 64, {1, 1}, 1, 4, 10, 0.75});
+  row.parameters = 1'229'697;
+  row.shipped = true;
+  row.swept = {1, 100};
+  row.swept_on_hosts = true;
+  return row;
 }
 
 }  // namespace noisefloor::pipeline

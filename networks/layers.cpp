@@ -9,7 +9,7 @@ namespace noisefloor::pipeline {
 using Bindings = std::map<std::string, ValueId>;
 
 Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options) {
-  std::string problem = fmt::format("n={},h={},w={},cin={},cout={},kernel={},pad={},gain={}", batch_, x.size, x.size,
+  std::string problem = fmt::format("n={},h={},w={},cin={},cout={},kernel={},pad={},gain={}", batch_, x.height, x.width,
                                     x.channels, cout, kernel, kernel / 2, options.gain);
   Bindings inputs{{"x", x.id}};
   const std::int64_t file_cout = options.file_cout == 0 ? cout : options.file_cout;
@@ -27,7 +27,8 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
     inputs["residual"] = *options.residual;
   }
   const auto outputs = graph_->add(name, "conv2d", problem, dtype_, inputs);
-  return {outputs.at(0), options.upsample ? 2 * x.size : x.size, cout};
+  const std::int64_t up = options.upsample ? 2 : 1;
+  return {outputs.at(0), up * x.height, up * x.width, cout};
 }
 
 Image Layers::norm(const std::string& name, const Image& x, const NormOptions& options) {
@@ -41,7 +42,7 @@ Image Layers::norm(const std::string& name, const Image& x, const NormOptions& o
                   fmt::format("n={},hw={},channels={},groups={},fusion={},eps={},packed={}", batch_, x.pixels(),
                               x.channels, options.groups, fusion, options.eps, options.scale_shift ? 1 : 0),
                   dtype_, inputs);
-  return {outputs.at(0), x.size, x.channels};
+  return {outputs.at(0), x.height, x.width, x.channels};
 }
 
 ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,
@@ -70,29 +71,30 @@ Image Layers::attention(const std::string& name, ValueId qkv, const Image& like,
                                    fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},layout=packed_3hd", batch_,
                                                heads, like.pixels(), like.pixels(), like.channels / heads),
                                    dtype_, {{"qkv", qkv}});
-  return {outputs.at(0), like.size, like.channels};
+  return {outputs.at(0), like.height, like.width, like.channels};
 }
 
 Image Layers::upsample(const std::string& name, const Image& x) {
   const auto outputs = graph_->add(
-      name, "resample", fmt::format("op=nearest_up2,n={},h={},w={},channels={}", batch_, x.size, x.size, x.channels),
+      name, "resample", fmt::format("op=nearest_up2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels),
       dtype_, {{"x", x.id}});
-  return {outputs.at(0), 2 * x.size, x.channels};
+  return {outputs.at(0), 2 * x.height, 2 * x.width, x.channels};
 }
 
 Image Layers::downsample(const std::string& name, const Image& x) {
-  const auto outputs = graph_->add(
-      name, "resample", fmt::format("op=average_down2,n={},h={},w={},channels={}", batch_, x.size, x.size, x.channels),
-      dtype_, {{"x", x.id}});
-  return {outputs.at(0), x.size / 2, x.channels};
+  const auto outputs =
+      graph_->add(name, "resample",
+                  fmt::format("op=average_down2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels),
+                  dtype_, {{"x", x.id}});
+  return {outputs.at(0), x.height / 2, x.width / 2, x.channels};
 }
 
 Image Layers::concat(const std::string& name, const Image& x, const Image& skip) {
   const auto outputs = graph_->add(name, "resample",
-                                   fmt::format("op=concat,n={},h={},w={},channels={},skip_channels={}", batch_, x.size,
-                                               x.size, x.channels, skip.channels),
+                                   fmt::format("op=concat,n={},h={},w={},channels={},skip_channels={}", batch_,
+                                               x.height, x.width, x.channels, skip.channels),
                                    dtype_, {{"x", x.id}, {"skip", skip.id}});
-  return {outputs.at(0), x.size, x.channels + skip.channels};
+  return {outputs.at(0), x.height, x.width, x.channels + skip.channels};
 }
 
 ValueId twice(Graph& graph, ValueId x) {

@@ -8,11 +8,11 @@
 
 namespace noisefloor::pipeline {
 
-// An activation [n, size, size, channels].
+// An activation [n, height, width, channels].
 struct Image {
   ValueId id = 0;
-  std::int64_t size = 0, channels = 0;
-  std::int64_t pixels() const { return size * size; }
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::int64_t pixels() const { return height * width; }
 };
 
 struct ConvOptions {

@@ -1,65 +1,121 @@
-// The networks that pictures are made with: functions from a batch size to a graph.
+// The networks that pictures are made with: functions from what is asked (a batch, a size) to a graph. A network's row
+// stands with its builder and holds whatever is particular to it; nothing else names a network.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "kernels/sampler_step/schedule.h"
+#include "kernels/sampler_step/sampler_step.h"
 #include "networks/graph.h"
 
 namespace noisefloor::pipeline {
 
-// What a denoising call takes and gives. Images are channels-last in the graph's inputs and output.
+// A picture, or a video of frames, channels-last.
+struct ImageShape {
+  std::int64_t height = 0, width = 0, channels = 0, frames = 1;
+  std::int64_t pixels() const { return height * width; }  // of a frame
+  std::int64_t elements() const { return frames * pixels() * channels; }
+};
+
+// A tensor that a call takes or gives; its dtype is that of its value in the graph.
+struct NetworkTensor {
+  enum class Kind {
+    image,         // x0 + sigma noise, or what the network makes of it
+    timesteps,     // of training, 0 to range - 1
+    sigma,         // noise level, above 0
+    labels,        // one-hot over `range` classes
+    tokens,        // of text, each 0 to range - 1
+    conditioning,  // any other numbers, normal as far as timing and verification are concerned
+  };
+  const char* name;  // in files, rows and messages; of static storage
+  Kind kind;
+  ValueId value = 0;
+  std::vector<std::int64_t> shape;
+  std::int64_t range = 0;
+};
+
+struct NetworkInfo;
+
+// What a denoising call takes and gives. Samplers work on x0 + sigma noise throughout; built for `sampling`, a
+// predictor of noise takes that too, and scales it to unit variance itself.
 struct Network {
-  // noise_prediction: x and training timesteps in, the noise (and what was learnt of its variance) out. denoiser: x =
-  // x0 + sigma noise and sigma in, x0 out. Samplers work on x0 + sigma noise throughout; built for `sampling`, a noise
-  // predictor takes that too, and scales it to unit variance itself.
-  enum class Form { noise_prediction, denoiser };
-
-  std::string name;
-  Form form = Form::denoiser;
-  std::int64_t batch = 1, size = 0, channels = 0;                    // of the images
-  std::int64_t out_channels = 0;                                     // of the output
-  std::int64_t classes = 0;                                          // 0: not conditional
-  sampler_step::Schedule schedule = sampler_step::Schedule::karras;  // that it was trained with, or (karras) any
+  const NetworkInfo* info = nullptr;
+  std::int64_t batch = 1;  // images
+  std::int64_t calls = 1;  // the same, or twice as many with guidance: images of the output, labels and levels
+  ImageShape image;
+  std::int64_t classes = 0;  // 0: not conditional
   Graph graph;
-  ValueId x = 0;                     // fp32 [batch, size, size, channels]
-  std::optional<ValueId> timesteps;  // fp32 [batch]; of noise predictors
-  std::optional<ValueId> sigma;      // fp32 [batch]; of denoisers, and of whatever is built for sampling
-  ValueId labels = 0;                // one-hot [batch, classes] in the network's dtype; only with classes
-  ValueId output = 0;                // fp32 [batch, size, size, out_channels]
+  std::vector<NetworkTensor> inputs, outputs;
 
-  std::int64_t pixels() const { return size * size; }
+  const char* name() const;
+  sampler_step::Prediction prediction() const;
+  // For builders.
+  ValueId take(const char* name, NetworkTensor::Kind kind, std::vector<std::int64_t> shape, DType dtype,
+               std::int64_t range = 0);
+  void give(const char* name, ValueId value, std::vector<std::int64_t> shape);
+  // The first input of a kind; null where there is none.
+  const NetworkTensor* find(NetworkTensor::Kind kind) const;
+  const NetworkTensor& require(NetworkTensor::Kind kind) const;
+  // What tells the noise of x: timesteps, or sigma where it takes none.
+  const NetworkTensor& level() const;
+  std::vector<ValueId> output_values() const;
+
+  ValueId x() const { return require(NetworkTensor::Kind::image).value; }
+  ValueId labels() const { return require(NetworkTensor::Kind::labels).value; }
+  ValueId output() const { return outputs.front().value; }
+  std::int64_t out_channels() const { return outputs.front().shape.back(); }
 };
 
 struct BuildOptions {
   std::int64_t batch = 1;
   DType dtype = DType::bf16;
   bool conditional = true;
-  // For a sampler: x is x0 + sigma noise, and the output is only what a sampler needs, without ADM's learnt variances.
+  // For a sampler: x is x0 + sigma noise, and the output is only what a sampler needs, without learnt variances.
   bool sampling = false;
   // Sampling with classifier-free guidance: x of `batch` images goes in twice, and sigma, labels and output are of
   // 2 batch, without condition first.
   bool guided = false;
+  // 0: what the network was trained on.
+  std::int64_t height = 0, width = 0, frames = 0, tokens = 0;
 };
 
+// A network's row.
 struct NetworkInfo {
   const char* name;
   const char* description;
-  std::int64_t classes;  // when conditional
-  Network (*build)(const BuildOptions&);
+  sampler_step::Prediction prediction;
+  ImageShape image;              // that it was trained on
+  std::int64_t divisor = 0;      // of every height and width that it takes; 0: only its own
+  std::int64_t most_frames = 1;  // of a video
+  std::int64_t tokens = 0;       // of text; 0: it takes none
+  std::int64_t most_tokens = 0;
+  std::int64_t classes = 0;                     // when conditional; 0: never
+  const char* label_weight = "";                // a checkpoint that has it is conditional
+  std::vector<std::string_view> let_pass = {};  // ends of names in checkpoints that are no weights of it
+  std::int64_t parameters = 0;                  // of the original; its let-pass tensors apart
+  bool shipped = false;                         // its weights come with noisefloor
+  // Whose published checkpoints were never trained without a label, which guidance compares with.
+  const char* unguided_checkpoints = "";
+  sampler_step::Schedule schedule;                               // that it was trained with, or (karras) any
+  sampler_step::Solver solver = sampler_step::Solver::edm_heun;  // of a picture, where nobody says
+  int steps = 18;
+  std::vector<std::int64_t> swept = {};  // batches at which a sweep that names no network has it whole
+  bool swept_on_hosts = false;           // there too: a call takes a host milliseconds
+  // Adds graph, inputs and outputs to a network that has all the rest; no size of `options` is 0.
+  std::function<void(const BuildOptions& options, Network& network)> builder = {};
+
+  // Throws InvalidInput where it does not take such sizes, or a node so large a problem.
+  Network build(const BuildOptions& options) const;
 };
 
 std::span<const NetworkInfo> networks();
-const NetworkInfo& require_network(std::string_view name);  // throws InvalidInput with "did you mean"
+const NetworkInfo& require_network(std::string_view name);                // throws InvalidInput with "did you mean"
+std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
-
-Network build_adm64(const BuildOptions& options);
-Network build_edm_cifar(const BuildOptions& options);
-Network build_digits(const BuildOptions& options);
 
 }  // namespace noisefloor::pipeline

@@ -54,7 +54,7 @@ void break_down(const BreakdownArguments& arguments, const NetworkArguments& net
   if (const auto folder = folder_of_rows(arguments, network.plan))
     warm_times = pipeline::warm_times_of_rows(*folder, open.platform->description().name);
   pipeline::Breakdown breakdown = pipeline::measure_breakdown(*open.platform, *open.executor, enqueue,
-                                                              fmt::format("{}, {}", open.network->name, what));
+                                                              fmt::format("{}, {}", open.network->name(), what));
   pipeline::use_rows(breakdown, warm_times);
   if (!arguments.csv.empty()) write_atomically(files.partial("--breakdown-csv"), pipeline::breakdown_csv(breakdown));
   fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,8 @@
 
 #include "bench/commands/breakdown_common.h"
 #include "bench/pipeline/finite.h"
+#include "kernels/core/listed.h"
+#include "networks/inputs.h"
 
 namespace noisefloor {
 namespace {
@@ -22,7 +25,7 @@ struct ForwardArguments {
 };
 
 const FileTensor& require_tensor(const SafetensorsFile& file, const std::string& path, const char* name,
-                                 const char* what) {
+                                 const std::string& what) {
   if (const FileTensor* tensor = file.find(name)) return *tensor;
   std::vector<std::string> names;
   for (const FileTensor& tensor : file.tensors()) names.push_back(tensor.text() + " " + tensor.name);
@@ -52,65 +55,86 @@ std::vector<double> numbers_of(const FileTensor& tensor, const std::string& path
   return numbers;
 }
 
-// Files have images as PyTorch does, [n, channels, h, w]; the network's are channels-last.
-std::vector<float> to_channels_last(const std::vector<double>& nchw, std::int64_t n, std::int64_t channels,
-                                    std::int64_t pixels) {
-  std::vector<float> result(nchw.size());
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t c = 0; c < channels; ++c)
-      for (std::int64_t p = 0; p < pixels; ++p)
-        result[static_cast<std::size_t>((i * pixels + p) * channels + c)] =
-            static_cast<float>(nchw[static_cast<std::size_t>((i * channels + c) * pixels + p)]);
-  return result;
-}
+constexpr const char* kImages = "images [n, channels, size, size]";
 
-std::vector<float> to_channels_first(const std::vector<float>& nhwc, std::int64_t n, std::int64_t channels,
-                                     std::int64_t pixels) {
-  std::vector<float> result(nhwc.size());
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t c = 0; c < channels; ++c)
-      for (std::int64_t p = 0; p < pixels; ++p)
-        result[static_cast<std::size_t>((i * channels + c) * pixels + p)] =
-            nhwc[static_cast<std::size_t>((i * pixels + p) * channels + c)];
-  return result;
-}
-
-void upload_floats(OpenNetwork& open, ValueId id, const std::vector<float>& numbers) {
-  open.platform->upload(open.executor->data(id), numbers.data(), numbers.size() * sizeof(float));
-}
-
-// What the file holds, as the network takes it.
-struct Inputs {
-  std::vector<float> x, levels;
-  std::vector<int> labels;
-};
-
-Inputs read_inputs(const SafetensorsFile& file, const std::string& path, const Network& network) {
-  const std::int64_t n = network.batch;
-  Inputs inputs;
-  const FileTensor& x = require_tensor(file, path, "x", "images [n, channels, size, size]");
-  inputs.x = to_channels_last(numbers_of(x, path, {n, network.channels, network.size, network.size}), n,
-                              network.channels, network.pixels());
-  const bool steps = network.timesteps.has_value();
-  const char* level_name = steps ? "timesteps" : "sigma";
-  const FileTensor& level = require_tensor(file, path, level_name, steps ? "[n], 0 to 999" : "[n], above 0");
-  for (const double number : numbers_of(level, path, {n})) {
-    const auto rounded = static_cast<float>(number);
-    if (steps ? rounded < 0 || rounded > 999 : rounded <= 0)
-      throw InvalidInput(fmt::format("{}: {} {} is out of range ({})", path, level_name, number,
-                                     steps ? "0 to 999" : "above 0, in fp32"));
-    inputs.levels.push_back(rounded);
+// How a file has an input, in words.
+std::string described(const NetworkTensor& input) {
+  switch (input.kind) {
+    case NetworkTensor::Kind::image:
+      return kImages;
+    case NetworkTensor::Kind::timesteps:
+      return fmt::format("[n], 0 to {}", input.range - 1);
+    case NetworkTensor::Kind::sigma:
+      return "[n], above 0";
+    case NetworkTensor::Kind::labels:
+      return "[n] class numbers";
+    case NetworkTensor::Kind::tokens:
+      return fmt::format("[{}], 0 to {}", fmt::join(input.shape, ", "), input.range - 1);
+    case NetworkTensor::Kind::conditioning:
+      break;
   }
-  if (network.classes == 0) return inputs;
-  const FileTensor& labels = require_tensor(file, path, "labels", "[n] class numbers");
-  for (const double number : numbers_of(labels, path, {n})) {
+  return fmt::format("[{}]", fmt::join(input.shape, ", "));
+}
+
+// Files have images as PyTorch does, channels before height and width, and labels as numbers; the network's images are
+// channels-last.
+std::vector<std::int64_t> shape_in_file(const NetworkTensor& tensor) {
+  std::vector<std::int64_t> shape = tensor.shape;
+  if (tensor.kind == NetworkTensor::Kind::image) std::rotate(shape.end() - 3, shape.end() - 1, shape.end());
+  if (tensor.kind == NetworkTensor::Kind::labels) shape.resize(1);
+  return shape;
+}
+
+// [n, a, b] to [n, b, a].
+template <class Number>
+std::vector<Number> transposed(const std::vector<Number>& numbers, std::int64_t a, std::int64_t b) {
+  std::vector<Number> result(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i), image = at / (a * b), row = at / b % a, column = at % b;
+    result[static_cast<std::size_t>((image * b + column) * a + row)] = numbers[i];
+  }
+  return result;
+}
+
+std::vector<int> labels_of(const std::vector<double>& numbers, const std::string& path, const Network& network) {
+  std::vector<int> labels;
+  for (const double number : numbers) {
     if (number != std::floor(number)) throw InvalidInput(fmt::format("{}: label {} is no whole number", path, number));
     if (number < 0 || number >= static_cast<double>(network.classes))
       throw InvalidInput(
-          fmt::format("{}: label {}: {} has classes 0 to {}", path, number, network.name, network.classes - 1));
-    inputs.labels.push_back(static_cast<int>(number));
+          fmt::format("{}: label {}: {} has classes 0 to {}", path, number, network.name(), network.classes - 1));
+    labels.push_back(static_cast<int>(number));
   }
-  return inputs;
+  return labels;
+}
+
+// Throws InvalidInput on a noise level or token that the network cannot be asked.
+void check_range(const NetworkTensor& input, const std::string& path, double number) {
+  const auto rounded = static_cast<float>(number);
+  const auto refuse = [&](bool wrong, const std::string& range) {
+    if (wrong) throw InvalidInput(fmt::format("{}: {} {} is out of range ({})", path, input.name, number, range));
+  };
+  const bool outside = rounded < 0 || rounded > static_cast<float>(input.range - 1);
+  if (input.kind == NetworkTensor::Kind::sigma) refuse(rounded <= 0, "above 0, in fp32");
+  if (input.kind == NetworkTensor::Kind::timesteps) refuse(outside, fmt::format("0 to {}", input.range - 1));
+  if (input.kind == NetworkTensor::Kind::tokens)
+    refuse(outside || number != std::floor(number), fmt::format("whole numbers, 0 to {}", input.range - 1));
+}
+
+// An input of the network from the file, in the layout and dtype that it is uploaded in.
+std::vector<char> read_input(const SafetensorsFile& file, const std::string& path, const Network& network,
+                             const NetworkTensor& input) {
+  const FileTensor& tensor = require_tensor(file, path, input.name, described(input));
+  std::vector<double> numbers = numbers_of(tensor, path, shape_in_file(input));
+  if (input.kind == NetworkTensor::Kind::labels) return one_hot(network, labels_of(numbers, path, network));
+  for (const double number : numbers) check_range(input, path, number);
+  if (input.kind == NetworkTensor::Kind::image)
+    numbers = transposed(numbers, network.image.channels, network.image.pixels());
+  const Value& value = network.graph[input.value];
+  std::vector<char> data(value.bytes());
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    store_element(value.dtype, data.data(), static_cast<std::int64_t>(i), numbers[i]);
+  return data;
 }
 
 int forward(const ForwardArguments& arguments) {
@@ -121,41 +145,39 @@ int forward(const ForwardArguments& arguments) {
   files.add("--output", arguments.output);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const SafetensorsFile file(arguments.input);
-  const FileTensor& x = require_tensor(file, arguments.input, "x", "images [n, channels, size, size]");
+  const FileTensor& x = require_tensor(file, arguments.input, "x", kImages);
   if (x.shape.size() != 4 || x.shape[0] < 1)
     throw InvalidInput(fmt::format("{}: tensor x is [{}], not [n, channels, size, size] with n of 1 and more",
                                    arguments.input, fmt::join(x.shape, ", ")));
   const std::int64_t n = x.shape[0];
-  Inputs inputs;
+  std::vector<std::vector<char>> inputs;
   OpenNetwork open = open_network(arguments.network, {.batch = n}, [&](const Network& network) {
-    inputs = read_inputs(file, arguments.input, network);
+    for (const NetworkTensor& input : network.inputs)
+      inputs.push_back(read_input(file, arguments.input, network, input));
   });
   const Network& network = *open.network;
-  upload_floats(open, network.x, inputs.x);
-  upload_floats(open, network.timesteps ? *network.timesteps : *network.sigma, inputs.levels);
-  if (network.classes > 0) open.executor->set_labels(inputs.labels);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    open.platform->upload(open.executor->data(network.inputs[i].value), inputs[i].data(), inputs[i].size());
 
   open.platform->synchronize();
   const auto start = std::chrono::steady_clock::now();
   throw_if_failed(open.executor->enqueue());
   open.platform->synchronize();
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  const std::int64_t per_image = network.pixels() * network.out_channels;
-  std::vector<float> output(static_cast<std::size_t>(n * per_image));
-  open.platform->download(output.data(), open.executor->data(network.output), output.size() * sizeof(float));
-  require_finite(output, per_image, 0);
+  const NetworkTensor& result = network.outputs.front();
+  std::vector<float> output(static_cast<std::size_t>(network.graph[result.value].elements()));
+  open.platform->download(output.data(), open.executor->data(result.value), output.size() * sizeof(float));
+  require_finite(output, static_cast<std::int64_t>(output.size()) / n, 0);
   break_down(
       arguments.breakdown, arguments.network, open, [&] { return open.executor->enqueue(); },
       fmt::format("one call of {} images", n), files);
 
-  output = to_channels_first(output, n, network.out_channels, network.pixels());
-  const FileTensor tensor{"output",
-                          safetensors_name(DType::fp32),
-                          {n, network.out_channels, network.size, network.size},
+  output = transposed(output, network.image.pixels(), result.shape.back());
+  const FileTensor tensor{result.name, safetensors_name(DType::fp32), shape_in_file(result),
                           std::as_bytes(std::span(output))};
-  write_safetensors(files.partial("--output"), std::span(&tensor, 1), {{"network", network.name}});
+  write_safetensors(files.partial("--output"), std::span(&tensor, 1), {{"network", network.name()}});
   files.commit();
-  fmt::print("{} of {} images, first call {:.1f} ms, {:.1f} MB on the device; wrote {}\n", network.name, n, ms,
+  fmt::print("{} of {} images, first call {:.1f} ms, {:.1f} MB on the device; wrote {}\n", network.name(), n, ms,
              static_cast<double>(open.executor->bytes()) / 1e6, arguments.output);
   return kDone;
 }
@@ -169,8 +191,12 @@ void add_forward_command(CLI::App& app, CommandResult result) {
   add_breakdown_options(*command, arguments->breakdown);
   command
       ->add_option("--input", arguments->input,
-                   "x [n, channels, size, size]; timesteps [n] (adm64) or sigma [n]; labels [n] where the weights are "
-                   "conditional")
+                   fmt::format("x [n, channels, size, size]; timesteps [n] ({}) or sigma [n]; labels [n] where the "
+                               "weights are conditional",
+                               listed(networks_where([](const NetworkInfo& info) {
+                                        return info.prediction == sampler_step::Prediction::noise;
+                                      }),
+                                      "and")))
       ->required();
   command->add_option("--output", arguments->output, "File to write: output [n, channels, size, size], fp32")
       ->required();

@@ -7,6 +7,7 @@
 
 #include "bench/pipeline/memory_need.h"
 #include "bench/sweep/suite.h"
+#include "kernels/core/listed.h"
 
 namespace noisefloor {
 namespace {
@@ -22,7 +23,8 @@ std::filesystem::path shipped_weights(const std::string& network) {
     if (std::filesystem::is_regular_file(file)) return file;
     if (folder == folder.root_path()) break;
   }
-  throw InvalidInput(fmt::format("{} needs --weights FILE: only the weights of digits come with noisefloor", network));
+  throw InvalidInput(fmt::format("{} needs --weights FILE: only the weights of {} come with noisefloor", network,
+                                 listed(networks_where([](const NetworkInfo& info) { return info.shipped; }), "and")));
 }
 
 // Beside what is counted, a device holds the code of kernels, which is loaded as they are first launched, and recorded
@@ -35,12 +37,8 @@ void require_plan(const std::string& source) {
   if (source == "naive" || std::find(named.begin(), named.end(), source) != named.end() ||
       std::filesystem::exists(source, error))
     return;
-  throw InvalidInput(fmt::format("--plan: {} is no plan: there are {}, and there is no file of that name{}", source,
+  throw InvalidInput(fmt::format("--plan: {} is not a plan: there are {}, and there is no file of that name{}", source,
                                  fmt::join(named, ", "), did_you_mean(source, named)));
-}
-
-const char* label_weight(const std::string& network) {
-  return network == "adm64" ? "label_emb.weight" : "model.map_label.weight";
 }
 
 }  // namespace
@@ -51,10 +49,14 @@ void add_inputs(OutputFiles& files, const NetworkArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.plan, error)) files.add_input("--plan", arguments.plan);
 }
 
+std::string known_networks() {
+  return listed(networks_where([](const NetworkInfo&) { return true; }), "or");
+}
+
 void add_network_options(CLI::App& command, NetworkArguments& arguments) {
   command
       .add_option("network", arguments.network,
-                  "adm64, edm-cifar or digits (noisefloor list networks has those with problem files)")
+                  known_networks() + " (noisefloor list networks has those with problem files)")
       ->required();
   command.add_option("--weights", arguments.weights,
                      "Checkpoint in safetensors, with the original's names (default: what comes with noisefloor)");
@@ -83,7 +85,7 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
   const PlatformDescription& description = open.platform->description();
   const std::string dtype = !arguments.dtype.empty() ? arguments.dtype : description.is_host ? "fp32" : "bf16";
   options.dtype = require_dtype(*require_op("conv2d").workload, dtype);
-  options.conditional = open.checkpoint->has(label_weight(arguments.network));
+  options.conditional = open.checkpoint->has(info.label_weight);
   open.network = std::make_unique<Network>(build_or_say_limit(info, options));
   check(*open.network);
   open.checkpoint->check(*open.network);

@@ -17,6 +17,7 @@ struct NetworkArguments {
   bool strict = false;
   std::string programmatic = "on";
 };
+std::string known_networks();  // "a, b or c", for help
 // Adds NETWORK, --weights, --device, --dtype, --plan, --strict and --programmatic.
 void add_network_options(CLI::App& command, NetworkArguments& arguments);
 

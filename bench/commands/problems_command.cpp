@@ -1,8 +1,7 @@
 // noisefloor problems: what one call of a network asks of each op.
 #include <fmt/format.h>
 
-#include "bench/commands/commands.h"
-#include "networks/network.h"
+#include "bench/commands/pipeline_common.h"
 
 namespace noisefloor {
 namespace {
@@ -32,7 +31,7 @@ void add_problems_command(CLI::App& app, CommandResult result) {
   CLI::App* command =
       app.add_subcommand("problems", "Print the problems of one call of a network, with counts, as CSV");
   auto arguments = std::make_shared<ProblemsArguments>();
-  command->add_option("network", arguments->network, "adm64, edm-cifar or digits")->required();
+  command->add_option("network", arguments->network, known_networks())->required();
   command->add_option("--batch", arguments->batch, "Images; too many for a network are refused with its range")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "bench/pipeline/animation.h"
 #include "bench/pipeline/pictures.h"
@@ -44,12 +45,12 @@ std::vector<int> labels_of(const SampleArguments& arguments, const Network& netw
     if (items.size() != 1 + static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')))
       throw InvalidInput(fmt::format("--labels '{}': a class number is missing; it should be like 3 or 0,1,2", text));
     if (network.classes == 0)
-      throw InvalidInput(fmt::format("--labels: these weights of {} have no classes", network.name));
+      throw InvalidInput(fmt::format("--labels: these weights of {} have no classes", network.name()));
     for (const std::string& item : items) {
       const auto parsed = require_integer("--labels", item);
       if (parsed < 0 || parsed >= network.classes)
         throw InvalidInput(
-            fmt::format("--labels {}: {} has classes 0 to {}", parsed, network.name, network.classes - 1));
+            fmt::format("--labels {}: {} has classes 0 to {}", parsed, network.name(), network.classes - 1));
       given.push_back(static_cast<int>(parsed));
     }
   }
@@ -80,12 +81,28 @@ void require_gif_fits(const SampleArguments& arguments, const Network& network, 
         fmt::format("--gif {}: {} frames of {} x {} pixels are {} bytes to keep, more than 2^32; raise --every or "
                     "lower --zoom or --count",
                     arguments.gif, frames, grid.width, grid.height, frames * bytes));
-  const std::int64_t numbers = arguments.count * network.pixels() * network.channels;
+  const std::int64_t numbers = arguments.count * network.image.elements();
   if (numbers > kMostFrameNumbers / frames)
     throw InvalidInput(
         fmt::format("--gif {}: {} steps of {} images are {} numbers to keep, more than 2^30; raise --every or lower "
                     "--count",
                     arguments.gif, frames, arguments.count, frames * numbers));
+}
+
+std::string name_of(sampler_step::Schedule schedule) {
+  return sampler_step::kScheduleNames[static_cast<int>(schedule)];
+}
+
+// What the networks have by default: "(default: cosine for adm64, else karras)".
+std::string defaults(std::string (*of)(const NetworkInfo&)) {
+  std::map<std::string, std::vector<std::string>> who;
+  for (const NetworkInfo& info : networks()) who[of(info)].emplace_back(info.name);
+  const auto usual = std::max_element(who.begin(), who.end(),
+                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::string text;
+  for (const auto& [value, names] : who)
+    if (value != usual->first) text += fmt::format("{} for {}, ", value, listed(names, "and"));
+  return fmt::format(" (default: {}{}{})", text, text.empty() ? "" : "else ", usual->first);
 }
 
 }  // namespace
@@ -107,10 +124,12 @@ std::int64_t SampleArguments::frames() const {
 
 std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
+  const NetworkInfo& info = require_network(arguments.network.network);
+  if (arguments.sampler.empty()) arguments.sampler = sampler_step::row_of(info.solver).name;
+  if (arguments.schedule.empty()) arguments.schedule = name_of(info.schedule);
+  options.steps = arguments.steps.value_or(info.steps);
   options.solver =
       static_cast<sampler_step::Solver>(index_of("sampler", arguments.sampler, sampler_step::solver_names()));
-  const NetworkInfo& info = require_network(arguments.network.network);
-  if (arguments.schedule.empty()) arguments.schedule = std::string(info.name) == "adm64" ? "cosine" : "karras";
   options.schedule =
       static_cast<sampler_step::Schedule>(index_of("schedule", arguments.schedule, sampler_step::kScheduleNames));
   const auto karras_only = [&](const char* option, const std::optional<double>& given, double& value) {
@@ -130,13 +149,12 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
     throw InvalidInput("--every says which steps --strip and --gif show; give one of them");
   if (arguments.every && *arguments.every < 1)
     throw InvalidInput(fmt::format("--every {}: the range is 1 and more", *arguments.every));
-  plan_steps(options, sampler_step::Prediction::noise);  // whichever the network predicts
-  return plan_steps(options, sampler_step::Prediction::x0);
+  return plan_steps(options, info.prediction);
 }
 
 Drawing plan_drawing(const SampleArguments& arguments, const Network& network) {
   if (arguments.options.guidance != 0 && network.classes == 0)
-    throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name));
+    throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name()));
   Drawing drawing;
   drawing.labels = labels_of(arguments, network);
   const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(arguments.count))));
@@ -144,29 +162,27 @@ Drawing plan_drawing(const SampleArguments& arguments, const Network& network) {
                                : network.classes == 10 && arguments.count >= 10 ? 10
                                                                                 : side;
   drawing.columns = std::min(columns, arguments.count);
-  drawing.zoom = arguments.zoom > 0 ? arguments.zoom : std::max<std::int64_t>(1, 32 / network.size);
+  drawing.zoom = arguments.zoom > 0
+                     ? arguments.zoom
+                     : std::max<std::int64_t>(1, 32 / std::max(network.image.height, network.image.width));
 
-  const Picture grid = grid_outline(arguments.count, network.size, network.channels, drawing.columns, drawing.zoom);
+  const Picture grid = grid_outline(arguments.count, network.image, drawing.columns, drawing.zoom);
   require_png_fits("--out", arguments.out, grid, "lower --zoom or --count");
   if (!arguments.strip.empty()) {
     const std::int64_t rows = arguments.images_at_a_time(), frames = arguments.frames();
-    require_png_fits("--strip", arguments.strip,
-                     grid_outline(rows * frames, network.size, network.channels, frames, drawing.zoom),
+    require_png_fits("--strip", arguments.strip, grid_outline(rows * frames, network.image, frames, drawing.zoom),
                      "raise --every or lower --zoom or --batch");
   }
   if (!arguments.gif.empty()) require_gif_fits(arguments, network, grid);
   return drawing;
 }
 
-std::string guidance_note(const std::string& network) {
-  std::string weights;
-  if (network == "adm64") weights = "OpenAI's checkpoints of adm64";
-  if (network == "edm-cifar") weights = "NVlabs' checkpoints of edm-cifar";
-  if (weights.empty()) return {};
+std::string guidance_note(const NetworkInfo& network) {
+  if (*network.unguided_checkpoints == '\0') return {};
   return fmt::format(
       "--guidance compares with the network's prediction for a label of zeros, which {} were never trained "
       "on: what it does to pictures is not classifier-free guidance as published",
-      weights);
+      network.unguided_checkpoints);
 }
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments) {
@@ -179,11 +195,15 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
   add_breakdown_options(command, arguments.breakdown);
-  command.add_option("--sampler", arguments.sampler, those([](const SolverRow&) { return true; }, "or"))
-      ->capture_default_str();
-  command.add_option("--schedule", arguments.schedule,
-                     listed(schedules, "or") + " (default: cosine for adm64, else karras)");
-  command.add_option("--steps", options.steps, "1 to 1000")->capture_default_str();
+  command.add_option(
+      "--sampler", arguments.sampler,
+      those([](const SolverRow&) { return true; }, "or") +
+          defaults([](const NetworkInfo& info) -> std::string { return sampler_step::row_of(info.solver).name; }));
+  command.add_option("--schedule", arguments.schedule, listed(schedules, "or") + defaults([](const NetworkInfo& info) {
+                                                         return name_of(info.schedule);
+                                                       }));
+  command.add_option("--steps", arguments.steps,
+                     "1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
   command.add_option("--sigma-min", arguments.sigma_min,
                      fmt::format("karras: last noise level (default: {})", options.sigma_min));
   command.add_option("--sigma-max", arguments.sigma_max,
@@ -198,10 +218,14 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
       .add_option("--churn", options.churn,
                   those([](const SolverRow& row) { return row.churns; }, "and") + ": noise added on the way (S_churn)")
       ->capture_default_str();
+  const auto networks_that = [](bool (*so)(const NetworkInfo&)) { return listed(networks_where(so), "and"); };
   command
-      .add_option("--guidance", options.guidance,
-                  "Classifier-free guidance; 0: none. For weights that were also trained without labels, as the "
-                  "shipped ones of digits were; the originals' of adm64 and edm-cifar were not")
+      .add_option(
+          "--guidance", options.guidance,
+          fmt::format("Classifier-free guidance; 0: none. For weights that were also trained without labels, as "
+                      "the shipped ones of {} were; the originals' of {} were not",
+                      networks_that([](const NetworkInfo& info) { return info.shipped; }),
+                      networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })))
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")

@@ -15,11 +15,11 @@ struct SampleArguments {
   NetworkArguments network;
   BreakdownArguments breakdown;
   pipeline::SamplingOptions options;
-  std::string sampler = "edm_heun", schedule, seed = "0", out, strip, gif, tensor;
+  std::string sampler, schedule, seed = "0", out, strip, gif, tensor;
   std::optional<std::string> labels;
   std::optional<double> sigma_min, sigma_max, rho;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
-  std::optional<int> every;
+  std::optional<int> steps, every;
 
   bool watched() const { return !strip.empty() || !gif.empty(); }
   std::int64_t images_at_a_time() const;
@@ -30,7 +30,8 @@ struct SampleArguments {
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments);
 
-// Sampler, schedule, seed and noise levels: fills arguments.options, of which the steps follow. Throws InvalidInput.
+// Sampler, schedule, steps (the network's own where none are given), seed and noise levels: fills arguments.options, of
+// which the steps follow. Throws InvalidInput.
 std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments);
 
 // Pictures as they will be drawn. Throws InvalidInput where labels are none of the network's, guidance is asked of one
@@ -42,6 +43,6 @@ struct Drawing {
 Drawing plan_drawing(const SampleArguments& arguments, const pipeline::Network& network);
 
 // What to know of guidance with the checkpoints of such a network; empty where nothing is.
-std::string guidance_note(const std::string& network);
+std::string guidance_note(const pipeline::NetworkInfo& network);
 
 }  // namespace noisefloor

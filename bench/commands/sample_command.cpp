@@ -36,33 +36,33 @@ struct Gathered {
 
 // A row an image, a column a kept step.
 Picture make_strip(const Gathered& gathered, std::int64_t images, const Network& network, std::int64_t zoom) {
-  const auto numbers = static_cast<std::ptrdiff_t>(network.pixels() * network.channels);
+  const auto numbers = static_cast<std::ptrdiff_t>(network.image.elements());
   std::vector<float> strip;
   for (std::int64_t image = 0; image < images; ++image)
     for (const auto& [step, frame] : gathered.frames)
       strip.insert(strip.end(), frame.begin() + image * numbers, frame.begin() + (image + 1) * numbers);
-  return make_grid(strip, network.size, network.channels, static_cast<std::int64_t>(gathered.frames.size()), zoom);
+  return make_grid(strip, network.image, static_cast<std::int64_t>(gathered.frames.size()), zoom);
 }
 
 void write_frames(const std::filesystem::path& file, const Gathered& gathered, const Network& network,
                   std::int64_t columns, std::int64_t zoom) {
   std::vector<Picture> pictures;
-  for (const auto& [step, frame] : gathered.frames)
-    pictures.push_back(make_grid(frame, network.size, network.channels, columns, zoom));
+  for (const auto& [step, frame] : gathered.frames) pictures.push_back(make_grid(frame, network.image, columns, zoom));
   write_gif(file, pictures, kFrameDelay, kLastFrameDelay);
 }
 
 void write_tensors(const std::filesystem::path& file, const Network& network, const Gathered& gathered,
                    const std::vector<int>& labels) {
   const auto n = static_cast<std::int64_t>(labels.size());
-  const std::vector<std::int64_t> shape{n, network.size, network.size, network.channels};
+  std::vector<std::int64_t> shape{n, network.image.height, network.image.width, network.image.channels};
+  if (network.image.frames > 1) shape.insert(shape.begin() + 1, network.image.frames);
   std::vector<std::int64_t> wide(labels.begin(), labels.end());
   const FileTensor tensors[] = {
       {"images", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(gathered.images))},
       {"noise", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(gathered.noise))},
       {"labels", safetensors_name(DType::int64), {n}, std::as_bytes(std::span(wide))},
   };
-  write_safetensors(file, tensors, {{"network", network.name}, {"layout", "channels-last"}});
+  write_safetensors(file, tensors, {{"network", network.name()}, {"layout", "channels-last"}});
 }
 
 int sample(SampleArguments arguments) {
@@ -90,7 +90,7 @@ int sample(SampleArguments arguments) {
   const Network& network = *open.network;
   const auto& [labels, columns, zoom] = drawing;
   if (options.guidance != 0 && options.guidance != 1)  // at 1 nothing is compared
-    if (const std::string note = guidance_note(network.name); !note.empty()) fmt::print(stderr, "{}\n", note);
+    if (const std::string note = guidance_note(*network.info); !note.empty()) fmt::print(stderr, "{}\n", note);
 
   if (arguments.breakdown.wanted()) {
     std::vector<int> first_labels(static_cast<std::size_t>(batch));
@@ -118,7 +118,7 @@ int sample(SampleArguments arguments) {
         std::fflush(stderr);
       }
       if (!kept || !arguments.shown(step)) return;
-      std::vector<float> frame(static_cast<std::size_t>(wanted * network.pixels() * network.channels));
+      std::vector<float> frame(static_cast<std::size_t>(wanted * network.image.elements()));
       open.platform->download(frame.data(), latents, frame.size() * sizeof(float));
       const double sigma = step < 0 ? steps.front().churned_from : steps[static_cast<std::size_t>(step)].sigma_next;
       for (float& value : frame) value = static_cast<float>(value / std::sqrt(1 + sigma * sigma));
@@ -127,9 +127,8 @@ int sample(SampleArguments arguments) {
     };
     const std::vector<float> images = sampler.run(batch_labels, arguments.first_image + first,
                                                   host || kept ? Sampler::Observer(observer) : Sampler::Observer());
-    const std::size_t numbers = static_cast<std::size_t>(wanted * network.pixels() * network.channels);
-    require_finite(std::span(images).first(numbers), network.pixels() * network.channels,
-                   arguments.first_image + first);
+    const std::size_t numbers = static_cast<std::size_t>(wanted * network.image.elements());
+    require_finite(std::span(images).first(numbers), network.image.elements(), arguments.first_image + first);
     gathered.images.insert(gathered.images.end(), images.begin(),
                            images.begin() + static_cast<std::ptrdiff_t>(numbers));
     gathered.noise.insert(gathered.noise.end(), sampler.initial_noise().begin(),
@@ -138,12 +137,12 @@ int sample(SampleArguments arguments) {
   const double took = seconds();
   progress.reset();
 
-  write_png(files.partial("--out"), make_grid(gathered.images, network.size, network.channels, columns, zoom));
+  write_png(files.partial("--out"), make_grid(gathered.images, network.image, columns, zoom));
   if (!arguments.tensor.empty()) write_tensors(files.partial("--tensor"), network, gathered, labels);
   if (!arguments.strip.empty()) write_png(files.partial("--strip"), make_strip(gathered, batch, network, zoom));
   if (!arguments.gif.empty()) write_frames(files.partial("--gif"), gathered, network, columns, zoom);
   files.commit();
-  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image; wrote {}\n", arguments.count, network.name,
+  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image; wrote {}\n", arguments.count, network.name(),
              arguments.sampler, options.steps, took, 1e3 * took / static_cast<double>(arguments.count), arguments.out);
   return kDone;
 }

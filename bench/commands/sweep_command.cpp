@@ -14,6 +14,8 @@
 #include "bench/sweep/selection.h"
 #include "bench/sweep/shard.h"
 #include "bench/sweep/sweep.h"
+#include "kernels/core/listed.h"
+#include "networks/network.h"
 #include "reports/roofline.h"
 #include "reports/selected_cases.h"
 
@@ -29,9 +31,15 @@ struct SweepArguments {
 
 // Small enough to be run often: one real network, and on a GPU the streaming cases that show its bandwidth.
 constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
-// Whole networks cost a GPU milliseconds. A host takes seconds for a call of ADM, so it has only the small one.
-constexpr const char* kDefaultWholeNetworks[] = {"adm64-b1", "adm64-b32", "digits-b1", "digits-b100"};
-constexpr const char* kDefaultWholeNetworksOfHosts[] = {"digits-b1", "digits-b100"};
+
+// Whole networks that such a sweep has, by their rows.
+std::vector<std::string> default_whole_networks(bool (*so)(const pipeline::NetworkInfo&)) {
+  std::vector<std::string> names;
+  for (const pipeline::NetworkInfo& info : pipeline::networks())
+    for (const std::int64_t batch : info.swept)
+      if (so(info)) names.push_back(fmt::format("{}-b{}", info.name, batch));
+  return names;
+}
 
 Selection selection_of(const SweepArguments& arguments, const std::vector<ProblemEntry>& problems, bool host) {
   Selection selection{split_list(arguments.ops), split_list(arguments.networks), split_list(arguments.variants),
@@ -39,15 +47,15 @@ Selection selection_of(const SweepArguments& arguments, const std::vector<Proble
   if (selection.dtypes.empty()) throw InvalidInput("--dtypes is empty");
   if (selection.networks.empty()) {
     const auto known = network_names(problems);
-    const auto add = [&](std::vector<std::string>& names, const char* name) {
+    const auto add = [&](std::vector<std::string>& names, const std::string& name) {
       if (std::find(known.begin(), known.end(), name) != known.end()) names.emplace_back(name);
     };
     for (const char* name : kDefaultNetworks)
       if (!(host && std::string(name) == "stream")) add(selection.networks, name);
-    for (const char* name : kDefaultWholeNetworks)
-      if (!host) add(selection.whole_networks, name);
-    for (const char* name : kDefaultWholeNetworksOfHosts)
-      if (host) add(selection.whole_networks, name);
+    const auto whole =
+        host ? default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; })
+             : default_whole_networks([](const pipeline::NetworkInfo&) { return true; });
+    for (const std::string& name : whole) add(selection.whole_networks, name);
   }
   return selection;
 }
@@ -92,7 +100,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     fmt::print("\nrun folder: {}\n", folder.path().string());
   }
   if (sweep.left_by_budget() > 0)
-    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} goes on\n", sweep.left_by_budget(),
+    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} resumes\n", sweep.left_by_budget(),
                folder.path().string());
   if (failed > 0) {
     fmt::print(stderr, "{} cases are incorrect or failed on the device\n", failed);
@@ -202,8 +210,14 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_option("--ops", arguments->ops, "Ops, comma-separated (default: all)");
   command->add_option(
       "--networks", arguments->networks,
-      "Networks, comma-separated, or 'all' (default: adm64-b1, on a GPU also stream; of whole networks\n"
-      "digits-b1 and digits-b100, on a GPU also adm64-b1 and adm64-b32)");
+      fmt::format(
+          "Networks, or sets of problems such as stream, comma-separated, or 'all' (default: {}, on a GPU also {}; of "
+          "whole networks\n{}, on a GPU also "
+          "{})",
+          kDefaultNetworks[0], kDefaultNetworks[1],
+          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
+          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return !info.swept_on_hosts; }),
+                 "and")));
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
   command->add_option("--kinds", arguments->kinds,
                       "host, naive, tiled, tensor_core, ptx, baseline, network (default: all that the device runs)");
@@ -218,7 +232,7 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       "where there is one)");
   command->add_option("--problems", arguments->problems, "Folder of problem files, <op>.csv (default: bench/problems)");
   command->add_option("--out", arguments->out,
-                      "Run folder; one that exists is gone on with (default: runs/<device>/<time>)");
+                      "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
   command->add_option("--shard", arguments->shard,
                       "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");

@@ -16,12 +16,9 @@ bool floating(std::optional<DType> dtype) {
   return dtype && (*dtype == DType::fp32 || *dtype == DType::bf16 || *dtype == DType::fp16 || *dtype == DType::fp64);
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-bool let_pass(std::string_view name) {
-  return ends_with(name, ".resample_filter") || ends_with(name, "map_augment.weight");
+bool let_pass(const NetworkInfo& network, std::string_view name) {
+  return std::any_of(network.let_pass.begin(), network.let_pass.end(),
+                     [&](std::string_view end) { return name.ends_with(end); });
 }
 
 // A tensor's values; the file's bytes need not be aligned.
@@ -101,11 +98,11 @@ void Checkpoint::check(const Network& network) const {
     }
   }
   for (const FileTensor& tensor : file_.tensors())
-    if (!known.contains(tensor.name) && !let_pass(tensor.name))
-      complaints.push_back(fmt::format("{} is no tensor of {}", tensor.name, network.name));
+    if (!known.contains(tensor.name) && !let_pass(*network.info, tensor.name))
+      complaints.push_back(fmt::format("{} is no tensor of {}", tensor.name, network.name()));
   if (!complaints.empty())
     throw InvalidInput(fmt::format("{} is no checkpoint of {}; {} of its tensors are wrong:\n  {}", path_.string(),
-                                   network.name, complaints.size(), fmt::join(complaints, "\n  ")));
+                                   network.name(), complaints.size(), fmt::join(complaints, "\n  ")));
 }
 
 std::vector<char> Checkpoint::load(const Value& weight) const {

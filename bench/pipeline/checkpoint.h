@@ -17,8 +17,7 @@ class Checkpoint final : public Weights {
   bool has(std::string_view name) const { return file_.find(name) != nullptr; }
   // Throws InvalidInput that lists, all at once, what the network's tensors are missing, misshapen, of a dtype that is
   // not floating-point, or not finite (also in the network's dtype), and tensors of the file that the network does not
-  // know. Constants that the original code stores with its weights (resampling filters), and the augmentation inputs
-  // that sampling leaves zero, are let pass.
+  // know; what the network's row lets pass is let pass.
   void check(const Network& network) const override;
   // Values of a weight in the graph's layout and dtype; the checkpoint has been checked.
   std::vector<char> load(const Value& weight) const;

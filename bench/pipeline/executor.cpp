@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "networks/arena.h"
+#include "networks/inputs.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -41,7 +42,7 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id)});
   }
 
-  const Placement placement = place(activation_lifetimes(graph, {network.output}));
+  const Placement placement = place(activation_lifetimes(graph, network.output_values()));
   activations_ = allocate(platform, placement.bytes, "the activations");
   workspace_ = allocate(platform, workspace, "the workspaces");
   std::size_t input_bytes = 0;
@@ -89,16 +90,8 @@ void Executor::load_weights(const Weights& weights) {
 }
 
 void Executor::set_labels(std::span<const int> labels) {
-  const Value& value = network_->graph[network_->labels];
-  const std::int64_t rows = value.shape[0], unconditional = rows - network_->batch;
-  std::vector<char> one_hot(value.bytes());
-  for (std::int64_t image = 0; image < network_->batch; ++image) {
-    const int label = labels[static_cast<std::size_t>(image)];
-    if (label < 0 || label >= network_->classes)
-      throw InvalidInput(fmt::format("label {}: {} has classes 0 to {}", label, network_->name, network_->classes - 1));
-    store_element(value.dtype, one_hot.data(), (unconditional + image) * network_->classes + label, 1);
-  }
-  platform_->upload(pointers_[network_->labels], one_hot.data(), one_hot.size());
+  const std::vector<char> held = one_hot(*network_, labels);
+  platform_->upload(pointers_[network_->labels()], held.data(), held.size());
 }
 
 void Executor::set_programmatic(bool on) {

@@ -53,7 +53,7 @@ std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype) {
 std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
                                           const VariantOf& variant_of) {
   const Graph& graph = network.graph;
-  std::size_t held = place(activation_lifetimes(graph, {network.output})).bytes, workspace = 0, measuring = 0;
+  std::size_t held = place(activation_lifetimes(graph, network.output_values())).bytes, workspace = 0, measuring = 0;
   for (const Value& value : graph.values())
     if (value.kind != Value::Kind::activation) held += aligned(value.bytes());
   std::set<std::string> measured;

@@ -1,14 +1,12 @@
 #include "bench/pipeline/network_workload.h"
 
-#include <cmath>
 #include <vector>
+
+#include "networks/inputs.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
-// Noise levels of the images, from one to the other in equal ratios: what denoisers see of the training data's own
-// scale.
-constexpr double kLowestSigma = 0.5, kHighestSigma = 2;
 constexpr std::int64_t kMaximumBatch = 4096;
 
 std::span<const char* const> names() {
@@ -43,33 +41,19 @@ struct Definition {
 
   static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype) {
     const Network network = build(problem, dtype);
-    const auto spec = [&](const char* name, ValueId id, Role role, Fill fill = {}) {
-      const Value& value = network.graph[id];
-      return TensorSpec{name, value.shape, value.dtype, role, fill};
-    };
-    const Fill by_op{.kind = Fill::Kind::op};
-    TensorSpec output = spec("output", network.output, Role::out);
-    output.shape = {network.batch, network.size, network.size, network.out_channels};
-    return {spec("x", network.x, Role::in),
-            network.timesteps ? spec("timesteps", *network.timesteps, Role::in, by_op)
-                              : spec("sigma", *network.sigma, Role::in, by_op),
-            spec("labels", network.labels, Role::in, by_op), output};
+    std::vector<TensorSpec> specs;
+    for (const NetworkTensor& input : network.inputs)
+      specs.push_back({input.name, input.shape, network.graph[input.value].dtype, Role::in,
+                       drawn(input.kind) ? Fill{} : Fill{.kind = Fill::Kind::op}});
+    for (const NetworkTensor& output : network.outputs)
+      specs.push_back({output.name, output.shape, network.graph[output.value].dtype, Role::out, {}});
+    return specs;
   }
 
   static void fill(const Problem& problem, DType dtype, std::size_t tensor, void* data) {
     const Network network = build(problem, dtype);
-    for (std::int64_t image = 0; image < problem.batch; ++image) {
-      const double part = (static_cast<double>(image) + 0.5) / static_cast<double>(problem.batch);
-      if (tensor == 2) {
-        const std::int64_t label = image * 7 % network.classes;
-        for (std::int64_t c = 0; c < network.classes; ++c)
-          store_element(dtype, data, image * network.classes + c, c == label ? 1 : 0);
-      } else {
-        store_element(
-            DType::fp32, data, image,
-            network.timesteps ? std::floor(1000 * part) : kLowestSigma * std::pow(kHighestSigma / kLowestSigma, part));
-      }
-    }
+    const NetworkTensor& input = network.inputs.at(tensor);
+    fill_for_timing(input, network.graph[input.value].dtype, data);
   }
 
   static Cost cost(const Problem& problem, DType dtype) {
@@ -78,7 +62,8 @@ struct Definition {
     for (const Node& node : network.graph.nodes()) total.flops += node.op->cost(node.problem, node.dtype).flops;
     for (const Value& value : network.graph.values())
       if (value.kind != Value::Kind::activation) total.bytes += static_cast<double>(value.bytes());
-    total.bytes += static_cast<double>(network.graph[network.output].bytes());
+    for (const ValueId output : network.output_values())
+      total.bytes += static_cast<double>(network.graph[output].bytes());
     return total;
   }
 

@@ -36,24 +36,22 @@ std::int64_t png_bytes(std::int64_t width, std::int64_t height, std::int64_t cha
   return (width * channels + 1) * height;  // a byte before each row says how it is filtered
 }
 
-Picture grid_outline(std::int64_t count, std::int64_t size, std::int64_t channels, std::int64_t columns,
-                     std::int64_t zoom) {
-  const std::int64_t rows = (count + columns - 1) / columns, pitch = (size + 1) * zoom;
-  return {columns * pitch - zoom, rows * pitch - zoom, channels, {}};
+Picture grid_outline(std::int64_t count, const ImageShape& image, std::int64_t columns, std::int64_t zoom) {
+  const std::int64_t rows = (count * image.frames + columns - 1) / columns;
+  return {columns * (image.width + 1) * zoom - zoom, rows * (image.height + 1) * zoom - zoom, image.channels, {}};
 }
 
-Picture make_grid(std::span<const float> images, std::int64_t size, std::int64_t channels, std::int64_t columns,
-                  std::int64_t zoom) {
-  const auto count = static_cast<std::int64_t>(images.size()) / (size * size * channels);
-  const std::int64_t pitch = (size + 1) * zoom;
-  Picture picture = grid_outline(count, size, channels, columns, zoom);
+Picture make_grid(std::span<const float> images, const ImageShape& image, std::int64_t columns, std::int64_t zoom) {
+  const auto& [height, width, channels, frames] = image;
+  Picture picture = grid_outline(static_cast<std::int64_t>(images.size()) / image.elements(), image, columns, zoom);
   picture.pixels.assign(static_cast<std::size_t>(picture.width * picture.height * channels), 0);
-  for (std::int64_t image = 0; image < count; ++image) {
-    for (std::int64_t y = 0; y < size * zoom; ++y) {
-      for (std::int64_t x = 0; x < size * zoom; ++x) {
-        const std::int64_t from = ((image * size + y / zoom) * size + x / zoom) * channels;
-        const std::int64_t to =
-            ((image / columns * pitch + y) * picture.width + image % columns * pitch + x) * channels;
+  const auto count = static_cast<std::int64_t>(images.size()) / (image.pixels() * channels);
+  for (std::int64_t one = 0; one < count; ++one) {
+    const std::int64_t top = one / columns * (height + 1) * zoom, left = one % columns * (width + 1) * zoom;
+    for (std::int64_t y = 0; y < height * zoom; ++y) {
+      for (std::int64_t x = 0; x < width * zoom; ++x) {
+        const std::int64_t from = ((one * height + y / zoom) * width + x / zoom) * channels;
+        const std::int64_t to = ((top + y) * picture.width + left + x) * channels;
         for (std::int64_t c = 0; c < channels; ++c)
           picture.pixels[static_cast<std::size_t>(to + c)] = shade(images[static_cast<std::size_t>(from + c)]);
       }

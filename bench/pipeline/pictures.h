@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "networks/network.h"
+
 namespace noisefloor::pipeline {
 
 struct Picture {
@@ -18,13 +20,12 @@ inline constexpr std::int64_t kMostPngBytes = std::int64_t{1} << 29;
 std::int64_t png_bytes(std::int64_t width, std::int64_t height, std::int64_t channels);
 
 // What make_grid makes of `count` images; pixels stay empty.
-Picture grid_outline(std::int64_t count, std::int64_t size, std::int64_t channels, std::int64_t columns,
-                     std::int64_t zoom);
+Picture grid_outline(std::int64_t count, const ImageShape& image, std::int64_t columns, std::int64_t zoom);
 
-// `images` [n, size, size, channels], -1 black and 1 white, row by row into `columns` columns, every pixel `zoom` x
-// `zoom`, with a margin of one zoomed pixel between images. Values that are not finite become black.
-Picture make_grid(std::span<const float> images, std::int64_t size, std::int64_t channels, std::int64_t columns,
-                  std::int64_t zoom);
+// `images` [n, frames, height, width, channels], each frame a picture: -1 black and 1 white, row by row into `columns`
+// columns, every pixel `zoom` x `zoom`, with a margin of one zoomed pixel between images. Values that are not finite
+// become black.
+Picture make_grid(std::span<const float> images, const ImageShape& image, std::int64_t columns, std::int64_t zoom);
 
 // Writes beside and renames. Throws std::runtime_error with the file's name; also above kMostPngBytes.
 void write_png(const std::filesystem::path& file, const Picture& picture);

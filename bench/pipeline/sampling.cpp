@@ -12,8 +12,9 @@ namespace {
 using sampler_step::CoefficientRow;
 using sampler_step::Coefficients;
 using sampler_step::Half;
-using sampler_step::Prediction;
 using sampler_step::Schedule;
+
+using Kind = NetworkTensor::Kind;
 
 // Of a step: each asks the network once.
 std::span<const Half> halves(const SamplingOptions& options) {
@@ -38,10 +39,9 @@ std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
 
 // The problem of any step: steps differ in number and first image alone, and share one choice of variant.
 sampler_step::Problem step_problem(const Network& network, const SamplingOptions& options, Half half) {
-  const bool predicts_noise = network.form == Network::Form::noise_prediction;
-  sampler_step::Problem problem = formulas(options, predicts_noise ? Prediction::noise : Prediction::x0);
+  sampler_step::Problem problem = formulas(options, network.prediction());
   problem.batch = network.batch;
-  problem.elements = network.pixels() * network.channels;
+  problem.elements = network.image.elements();
   problem.half = half;
   problem.seed = static_cast<std::int64_t>(options.seed);
   problem.noise = options.draws_in_steps() ? sampler_step::Noise::drawn : sampler_step::Noise::none;
@@ -52,17 +52,17 @@ sampler_step::Problem step_problem(const Network& network, const SamplingOptions
 }
 
 std::size_t latents_bytes(const Network& network) {
-  return static_cast<std::size_t>(network.batch * network.pixels() * network.channels) * sizeof(float);
+  return static_cast<std::size_t>(network.batch * network.image.elements()) * sizeof(float);
 }
 
 }  // namespace
 
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
   const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
-  const auto told = static_cast<std::size_t>(network.graph[*network.sigma].elements());
+  const auto told = static_cast<std::size_t>(network.calls);
   const std::size_t calls = static_cast<std::size_t>(options.row().calls) * steps;
-  const std::size_t tables =
-      2 * steps * sampler_step::kRowLength + 2 * batch * steps + calls * told * (network.timesteps ? 2 : 1);
+  const std::size_t tables = 2 * steps * sampler_step::kRowLength + 2 * batch * steps +
+                             calls * told * (network.find(Kind::timesteps) != nullptr ? 2 : 1);
   std::size_t measuring = 0;
   for (const Half half : halves(options))
     measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
@@ -73,8 +73,7 @@ std::size_t sampler_bytes(const Network& network, const SamplingOptions& options
 Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
     : platform_(&platform), executor_(&executor), options_(options) {
   const Network& network = executor.network();
-  const bool predicts_noise = network.form == Network::Form::noise_prediction;
-  steps_ = plan_steps(options, predicts_noise ? Prediction::noise : Prediction::x0);
+  steps_ = plan_steps(options, network.prediction());
   const std::size_t bytes = latents_bytes(network);
   for (Buffer* buffer : {&latents_[0], &latents_[1], &history_[0], &history_[1]}) *buffer = Buffer(platform, bytes);
 
@@ -95,13 +94,12 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
     told.push_back(step.sigma);
     if (step.second) told.push_back(step.sigma_next);
   }
-  const std::int64_t calls_batch = network.graph[*network.sigma].elements();
+  const auto images = static_cast<std::size_t>(network.calls);
   std::vector<float> sigmas, timesteps;
   for (const double sigma : told) {
-    sigmas.insert(sigmas.end(), static_cast<std::size_t>(calls_batch), static_cast<float>(sigma));
-    if (network.timesteps)
-      timesteps.insert(timesteps.end(), static_cast<std::size_t>(calls_batch),
-                       static_cast<float>(timestep_of(sigma, network.schedule)));
+    sigmas.insert(sigmas.end(), images, static_cast<float>(sigma));
+    if (network.find(Kind::timesteps) != nullptr)
+      timesteps.insert(timesteps.end(), images, static_cast<float>(timestep_of(sigma, network.info->schedule)));
   }
   const auto keep = [&](Buffer& buffer, const auto& numbers) {
     if (numbers.empty()) return;
@@ -189,7 +187,7 @@ Status Sampler::enqueue_first_step() {
 
 void Sampler::start(std::int64_t first_image) {
   const Network& network = executor_->network();
-  const std::int64_t elements = network.pixels() * network.channels;
+  const std::int64_t elements = network.image.elements();
   // The first level's latents: sigma noise where x0 is negligible beside it (karras), of variance x0 + sigma^2 = 1 +
   // sigma^2 where a schedule was trained on latents of unit variance.
   const double sigma = steps_.front().churned_from;
@@ -222,10 +220,11 @@ void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_
 
 void Sampler::denoise(const void* latents) {
   const Network& network = executor_->network();
-  const std::size_t stride = static_cast<std::size_t>(network.graph[*network.sigma].elements()) * sizeof(float);
-  executor_->bind(network.x, const_cast<void*>(latents));
-  executor_->bind(*network.sigma, static_cast<char*>(sigmas_.data()) + call_ * stride);
-  if (network.timesteps) executor_->bind(*network.timesteps, static_cast<char*>(timesteps_.data()) + call_ * stride);
+  const std::size_t at = call_ * static_cast<std::size_t>(network.calls) * sizeof(float);
+  executor_->bind(network.x(), const_cast<void*>(latents));
+  executor_->bind(network.require(Kind::sigma).value, static_cast<char*>(sigmas_.data()) + at);
+  if (const NetworkTensor* timesteps = network.find(Kind::timesteps))
+    executor_->bind(timesteps->value, static_cast<char*>(timesteps_.data()) + at);
   throw_if_failed(executor_->enqueue());
   ++call_;
 }
@@ -245,7 +244,7 @@ void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
 void Sampler::update(std::size_t step, Half half, std::int64_t first_image, const void* x, void* x_next) {
   const sampler_step::Problem problem = problem_of(step, half, first_image);
   const Buffer& rows = half == Half::first ? rows_ : second_rows_;
-  std::vector<void*> pointers{const_cast<void*>(x), executor_->data(executor_->network().output)};
+  std::vector<void*> pointers{const_cast<void*>(x), executor_->data(executor_->network().output())};
   if (problem.reads_history()) pointers.push_back(history_[newest_history_].data());
   pointers.push_back(rows.data());
   pointers.push_back(x_next);
@@ -269,7 +268,7 @@ q_sample::Problem Sampler::churn_problem() const {
   const Network& network = executor_->network();
   q_sample::Problem problem;
   problem.batch = network.batch;
-  problem.elements = network.pixels() * network.channels;
+  problem.elements = network.image.elements();
   problem.noise = q_sample::Noise::drawn;
   problem.seed = static_cast<std::int64_t>(options_.seed);
   return problem;

@@ -70,7 +70,7 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
 
   // Pictures of `labels` (one an image; ignored by networks without classes), numbered from `first_image`: an image is
-  // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, size, size,
+  // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, height, width,
   // channels].
   std::vector<float> run(std::span<const int> labels, std::int64_t first_image, const Observer& observer = {});
   // For measuring the first step, again and again: prepare() sets labels and first noise, enqueue_first_step() enqueues

@@ -270,8 +270,8 @@ def test_run_folder_of_another_build_is_left_alone(problems, tmp_path):
 def test_every_dirty_tree_is_a_build_of_its_own(tmp_path):
     root = Path(__file__).parents[2]
     tree = tmp_path / "tree"
-    (tree / "bench" / "measure").mkdir(parents=True)
-    (tree / "bench" / "measure" / "build_info.cpp.in").write_text("@COMMIT@")
+    (tree / "bench" / "platform").mkdir(parents=True)
+    (tree / "bench" / "platform" / "build_info.cpp.in").write_text("@COMMIT@")
     kernel = tree / "kernel.cu"
     kernel.write_text("one\n")
 

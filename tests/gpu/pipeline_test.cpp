@@ -69,14 +69,15 @@ void set_inputs(Executor& executor) {
   const auto put = [&](ValueId id, const std::vector<float>& numbers) {
     device().upload(executor.data(id), numbers.data(), numbers.size() * sizeof(float));
   };
-  std::vector<float> x(static_cast<std::size_t>(network.graph[network.x].elements()));
+  std::vector<float> x(static_cast<std::size_t>(network.graph[network.x()].elements()));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(99, i);
-  put(network.x, x);
+  put(network.x(), x);
   const auto images = static_cast<std::size_t>(network.batch);
   std::vector<float> levels(images);
   for (std::size_t i = 0; i < images; ++i)
-    levels[i] = network.timesteps ? static_cast<float>((17 + 600 * i) % 1000) : 0.3f + 3.0f * static_cast<float>(i);
-  put(network.timesteps ? *network.timesteps : *network.sigma, levels);
+    levels[i] = network.level().kind == NetworkTensor::Kind::timesteps ? static_cast<float>((17 + 600 * i) % 1000)
+                                                                       : 0.3f + 3.0f * static_cast<float>(i);
+  put(network.level().value, levels);
   if (network.classes == 0) return;
   std::vector<int> labels(images);
   for (std::size_t i = 0; i < images; ++i)
@@ -86,15 +87,15 @@ void set_inputs(Executor& executor) {
 
 std::vector<float> output_of(const Executor& executor) {
   const Network& network = executor.network();
-  std::vector<float> numbers(static_cast<std::size_t>(network.graph[network.output].elements()));
-  device().download(numbers.data(), executor.data(network.output), numbers.size() * sizeof(float));
+  std::vector<float> numbers(static_cast<std::size_t>(network.graph[network.output()].elements()));
+  device().download(numbers.data(), executor.data(network.output()), numbers.size() * sizeof(float));
   return numbers;
 }
 
 // NaN in what the last replay wrote, so that a replay that writes nothing is seen.
 void poison_output(const Executor& executor) {
   const Network& network = executor.network();
-  device().fill_bytes(executor.data(network.output), 0xFF, network.graph[network.output].bytes());
+  device().fill_bytes(executor.data(network.output()), 0xFF, network.graph[network.output()].bytes());
 }
 
 const std::filesystem::path kDigits = "bench/pipeline/weights/digits.safetensors";
@@ -103,7 +104,7 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
   for (const std::int64_t batch : {1, 8, 64}) {
     SCOPED_TRACE("batch " + std::to_string(batch));
-    const Network network = build_digits({.batch = batch});
+    const Network network = require_network("digits").build({.batch = batch});
     const Checkpoint checkpoint(kDigits);
     const Plan plan(device(), suite(), count_problems(network.graph), {});
     Executor executor(device(), network, checkpoint, plan);
@@ -130,7 +131,7 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
 
 TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
-  const Network network = build_digits({.batch = 16, .sampling = true});
+  const Network network = require_network("digits").build({.batch = 16, .sampling = true});
   const Checkpoint checkpoint(kDigits);
   const Plan plan(device(), suite(), count_problems(network.graph), {});
   Executor executor(device(), network, checkpoint, plan);
@@ -168,7 +169,7 @@ TEST(PipelineOnGpu, ALaunchThatThrowsEndsTheCapture) {
 
 // One recording replayed for every batch, or, with drawn noise, one for each: what a sampler of its own draws.
 TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
-  const Network network = build_digits({.batch = 4, .sampling = true});
+  const Network network = require_network("digits").build({.batch = 4, .sampling = true});
   const Checkpoint checkpoint(kDigits);
   const Plan plan(device(), suite(), count_problems(network.graph), {});
   Executor executor(device(), network, checkpoint, plan);
@@ -190,7 +191,7 @@ TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
 }
 
 TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
-  const Network network = build_digits({.batch = 8});
+  const Network network = require_network("digits").build({.batch = 8});
   const Checkpoint checkpoint(kDigits);
   for (const char* source : {"own", "baseline"}) {
     SCOPED_TRACE(source);

@@ -1,18 +1,19 @@
-"""The networks of bench/pipeline/networks, written in plain PyTorch from the same checkpoints: what ours is held to, and its baseline.
+"""The networks of networks/, written in plain PyTorch from the same checkpoints: what ours is held to, and its baseline.
 
-`build(name, ...)` gives a module whose parameters have the original checkpoint's names.
+`build(name)` gives a module whose parameters have the original checkpoint's names; its `one_hot` says how it takes labels. Each file has the
+networks that it builds, by name.
 """
 
 from baselines.pytorch.errors import CannotRun
 from baselines.pytorch.networks import adm, edm
 
-NETWORKS = ("adm64", "edm-cifar", "digits")
+NETWORKS = {name: (module, configuration) for module, configurations in ((adm.UNet, adm.CONFIGURATIONS), (edm.Preconditioned, edm.CONFIGURATIONS))
+            for name, configuration in configurations.items()}
 
 
 def build(name):
     """The network with fresh parameters."""
-    if name == "adm64":
-        return adm.UNet(adm.ADM64)
-    if name in edm.CONFIGURATIONS:
-        return edm.Preconditioned(edm.CONFIGURATIONS[name])
-    raise CannotRun(f"unknown network '{name}'; known: {', '.join(NETWORKS)}")
+    if name not in NETWORKS:
+        raise CannotRun(f"unknown network '{name}'; known: {', '.join(NETWORKS)}")
+    module, configuration = NETWORKS[name]
+    return module(configuration)

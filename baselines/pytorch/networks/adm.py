@@ -23,7 +23,7 @@ class Configuration:
     classes: int = 1000  # 0: not conditional
 
 
-ADM64 = Configuration()
+CONFIGURATIONS = {"adm64": Configuration()}
 GROUPS = 32
 
 
@@ -92,6 +92,8 @@ class Stage(nn.ModuleList):
 
 class UNet(nn.Module):
     """x [n, image_channels, size, size], timesteps [n], labels [n] or None -> [n, out_channels, size, size]"""
+
+    one_hot = False
 
     def __init__(self, c):
         super().__init__()

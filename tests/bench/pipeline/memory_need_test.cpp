@@ -65,21 +65,5 @@ TEST(MemoryNeed, KeepsToWhatTheOpsTake) {
   EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 1 << 20}, 1, none), 0);
 }
 
-TEST(Networks, SayHowManyImagesTheyTake) {
-  for (const NetworkInfo& info : networks()) {
-    try {
-      build_or_say_limit(info, {.batch = 1 << 20, .sampling = true, .guided = true});
-      FAIL() << info.name;
-    } catch (const InvalidInput& error) {
-      std::smatch found;
-      const std::string message = error.what();
-      ASSERT_TRUE(std::regex_search(message, found, std::regex("which takes 1 to (\\d+): "))) << message;
-      const std::int64_t most = std::stoll(found[1]);
-      EXPECT_NO_THROW(info.build({.batch = most, .sampling = true, .guided = true})) << message;
-      EXPECT_THROW(info.build({.batch = most + 1, .sampling = true, .guided = true}), InvalidInput) << message;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace noisefloor

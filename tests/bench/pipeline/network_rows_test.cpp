@@ -108,7 +108,7 @@ TEST(NetworkWorkload, CostsItsNodesAndItsCompulsoryBytes) {
 
 TEST(RandomWeights, AreNeverZeroAndTheSameInEveryDtype) {
   const pipeline::RandomWeights weights;
-  const auto network = pipeline::build_digits({.batch = 1, .dtype = DType::fp32});
+  const auto network = pipeline::require_network("digits").build({.batch = 1, .dtype = DType::fp32});
   for (const pipeline::Value& value : network.graph.values()) {
     if (!value.source) continue;
     std::vector<float> exact(static_cast<std::size_t>(value.elements()));

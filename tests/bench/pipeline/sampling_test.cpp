@@ -9,11 +9,11 @@
 namespace noisefloor::pipeline {
 namespace {
 
-using sampler_step::Schedule, sampler_step::Solver;
+using sampler_step::Solver;
 
 struct Digits {
   LimitedPlatform platform{std::size_t{1} << 30};
-  Network network = build_digits({.batch = 2, .dtype = DType::fp32, .sampling = true});
+  Network network = require_network("digits").build({.batch = 2, .dtype = DType::fp32, .sampling = true});
   Plan plan{platform, suite(), count_problems(network.graph), {}};
   Executor executor{platform, network, RandomWeights(), plan};
 };
@@ -37,20 +37,26 @@ int recordings_of(Digits& digits, const SamplingOptions& options, std::size_t ke
   return recordings;
 }
 
-TEST(Sampler, RecordsOnceWhereNoNoiseIsDrawn) {
+// Every solver, and what options make of it. A launch is kept for each step, and for each second half but the last's.
+TEST(Sampler, RecordsOnceWhereNoNoiseIsDrawnElseEachBatchAndKeepsOnlyTheLast) {
+  constexpr int kSteps = 3;
   Digits digits;
-  EXPECT_EQ(recordings_of(digits, {.solver = Solver::edm_heun, .steps = 3}, 3 + 2), 1);
-  EXPECT_EQ(recordings_of(digits, {.solver = Solver::edm_euler, .steps = 3}, 3), 1);
-  EXPECT_EQ(recordings_of(digits, {.solver = Solver::dpmpp_2m, .steps = 4}, 4), 1);
-  EXPECT_EQ(recordings_of(digits, {.solver = Solver::ddim, .schedule = Schedule::linear, .steps = 3}, 3), 1);
-}
-
-TEST(Sampler, RecordsEachBatchWhereNoiseIsDrawnAndKeepsOnlyTheLast) {
-  Digits digits;
-  EXPECT_EQ(recordings_of(digits, {.solver = Solver::ddpm, .schedule = Schedule::linear, .steps = 3}, 3), kBatches);
-  EXPECT_EQ(recordings_of(digits, {.solver = Solver::ddim, .schedule = Schedule::linear, .steps = 3, .eta = 1}, 3),
-            kBatches);
-  EXPECT_EQ(recordings_of(digits, {.solver = Solver::edm_heun, .steps = 3, .churn = 10}, 3 + 2 + 3), kBatches);
+  for (const sampler_step::SolverRow& row : sampler_step::solvers()) {
+    SCOPED_TRACE(row.name);
+    const std::size_t launches = static_cast<std::size_t>(kSteps + (row.calls - 1) * (kSteps - 1));
+    const SamplingOptions plain{.solver = row.solver, .schedule = row.schedule, .steps = kSteps};
+    const bool noisy = sampler_step::stochastic(row, 0);
+    EXPECT_EQ(recordings_of(digits, plain, launches), noisy ? kBatches : 1);
+    SamplingOptions more = plain;
+    if (row.takes_eta()) {
+      more.eta = 1;
+      EXPECT_EQ(recordings_of(digits, more, launches), kBatches);
+    }
+    if (row.calls == 2 && row.churns) {
+      more.churn = 10;
+      EXPECT_EQ(recordings_of(digits, more, launches + kSteps), kBatches);
+    }
+  }
 }
 
 TEST(Sampler, WatchedStepByStepDrawsTheSame) {

@@ -1,0 +1,66 @@
+#include "networks/inputs.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "kernels/core/fields.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+using Kind = NetworkTensor::Kind;
+
+// Noise levels of the images, from one to the other in equal ratios: what denoisers see of the training data's own
+// scale.
+constexpr double kLowestSigma = 0.5, kHighestSigma = 2;
+constexpr std::int64_t kStride = 7;  // between the labels of neighbours
+
+}  // namespace
+
+bool drawn(Kind kind) {
+  return kind == Kind::image || kind == Kind::conditioning;
+}
+
+void fill_for_timing(const NetworkTensor& input, DType dtype, void* data) {
+  const std::int64_t rows = input.shape.front();
+  std::int64_t length = 1;  // of a row
+  for (std::size_t i = 1; i < input.shape.size(); ++i) length *= input.shape[i];
+  for (std::int64_t i = 0; i < rows * length; ++i) {
+    const std::int64_t row = i / length;
+    const double part = (static_cast<double>(row) + 0.5) / static_cast<double>(rows);
+    switch (input.kind) {
+      case Kind::image:
+      case Kind::conditioning:
+        throw std::logic_error(fmt::format("{} is drawn, not filled", input.name));
+      case Kind::timesteps:
+        store_element(dtype, data, i, std::floor(static_cast<double>(input.range) * part));
+        break;
+      case Kind::sigma:
+        store_element(dtype, data, i, kLowestSigma * std::pow(kHighestSigma / kLowestSigma, part));
+        break;
+      case Kind::labels:
+        store_element(dtype, data, i, i % length == row * kStride % input.range ? 1 : 0);
+        break;
+      case Kind::tokens:
+        store_element(dtype, data, i, static_cast<double>(i * kStride % input.range));
+        break;
+    }
+  }
+}
+
+std::vector<char> one_hot(const Network& network, std::span<const int> labels) {
+  const Value& value = network.graph[network.labels()];
+  const std::int64_t unconditional = network.calls - network.batch;
+  std::vector<char> data(value.bytes());
+  for (std::int64_t image = 0; image < network.batch; ++image) {
+    const int label = labels[static_cast<std::size_t>(image)];
+    if (label < 0 || label >= network.classes)
+      throw InvalidInput(fmt::format("label {}: {} has classes 0 to {}", label, network.name(), network.classes - 1));
+    store_element(value.dtype, data.data(), (unconditional + image) * network.classes + label, 1);
+  }
+  return data;
+}
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,21 @@
+// What goes into a network: labels as it takes them, and numbers for timing and verification.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "networks/network.h"
+
+namespace noisefloor::pipeline {
+
+// Images and conditioning are drawn; all else is a function of its place in the batch (fill_for_timing).
+bool drawn(NetworkTensor::Kind kind);
+
+// Noise levels spread over the range that a network is asked at, and a label or token for each place. In `dtype`.
+void fill_for_timing(const NetworkTensor& input, DType dtype, void* data);
+
+// One label an image, as the network's labels hold them: a guided network gets them behind a half without. Throws
+// InvalidInput on one out of range.
+std::vector<char> one_hot(const Network& network, std::span<const int> labels);
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,82 @@
+// Where activations lie: those alive together apart, and little more than what is alive at once.
+#include "networks/arena.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "networks/network.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+RC_GTEST_PROP(Arena, ValuesAliveTogetherDoNotOverlap, ()) {
+  const auto count = *rc::gen::inRange<std::size_t>(1, 60);
+  std::vector<Lifetime> lives;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto first = *rc::gen::inRange<std::size_t>(0, 40);
+    lives.push_back({*rc::gen::inRange<std::size_t>(0, 5000), first, first + *rc::gen::inRange<std::size_t>(0, 10)});
+  }
+  const Placement placement = place(lives);
+  std::size_t sum = 0;
+  for (const Lifetime& life : lives) sum += aligned(life.bytes);
+  RC_ASSERT(placement.bytes <= sum);
+  for (std::size_t a = 0; a < count; ++a) {
+    RC_ASSERT(placement.offsets[a] % kAlignment == 0);
+    RC_ASSERT(placement.offsets[a] + lives[a].bytes <= placement.bytes || lives[a].bytes == 0);
+    for (std::size_t b = a + 1; b < count; ++b) {
+      const bool together = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
+      const bool apart = placement.offsets[a] + lives[a].bytes <= placement.offsets[b] ||
+                         placement.offsets[b] + lives[b].bytes <= placement.offsets[a];
+      RC_ASSERT(!together || apart || lives[a].bytes == 0 || lives[b].bytes == 0);
+    }
+  }
+}
+
+TEST(Arena, NetworksNeedLittleMoreThanWhatIsAliveAtOnce) {
+  for (const NetworkInfo& info : networks()) {
+    const Network network = info.build({.batch = 4});
+    const auto lives = activation_lifetimes(network.graph, network.output_values());
+    std::size_t most = 0;
+    for (std::size_t step = 0; step < network.graph.nodes().size(); ++step) {
+      std::size_t alive = 0;
+      for (const Lifetime& life : lives)
+        if (life.first <= step && step <= life.last) alive += aligned(life.bytes);
+      most = std::max(most, alive);
+    }
+    EXPECT_GE(place(lives).bytes, most) << info.name;
+    EXPECT_LE(static_cast<double>(place(lives).bytes), 1.25 * static_cast<double>(most)) << info.name;
+  }
+}
+
+TEST(Arena, AValueLivesFromItsWriterToItsLastReader) {
+  const Network network = networks().front().build({.batch = 2});
+  const auto& nodes = network.graph.nodes();
+  const auto lives = activation_lifetimes(network.graph, network.output_values());
+  for (ValueId id = 0; id < lives.size(); ++id) {
+    if (network.graph[id].kind != Value::Kind::activation) {
+      EXPECT_EQ(lives[id].bytes, 0u) << network.graph[id].name;
+      continue;
+    }
+    EXPECT_EQ(lives[id].bytes, network.graph[id].bytes());
+    std::size_t first = nodes.size(), last = 0;
+    for (std::size_t step = 0; step < nodes.size(); ++step) {
+      if (std::find(nodes[step].values.begin(), nodes[step].values.end(), id) == nodes[step].values.end()) continue;
+      first = std::min(first, step);
+      last = step;
+    }
+    EXPECT_EQ(lives[id].first, first) << network.graph[id].name;
+    EXPECT_EQ(lives[id].last, id == network.output() ? nodes.size() : last) << network.graph[id].name;
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,86 @@
+// Graphs: mistakes of a builder are named, weights are shared, problems counted.
+#include "networks/graph.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "kernels/core/fields.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr const char* kGemm = "m=2,n=4,k=8,bias=0";
+
+struct Product {
+  Graph graph;
+  ValueId a = graph.input("a", {2, 8}, DType::fp32);
+  ValueId b = graph.weight({"w", {4, 8}}, {4, 8}, DType::fp32);
+};
+
+TEST(Graph, AddsANodeAndItsOutputs) {
+  Product p;
+  const auto outputs = p.graph.add("mid", "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}});
+  ASSERT_EQ(outputs.size(), 1u);
+  const Value& d = p.graph[outputs[0]];
+  EXPECT_EQ(d.kind, Value::Kind::activation);
+  EXPECT_EQ(d.shape, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(d.bytes(), 2 * 4 * sizeof(float));
+  EXPECT_TRUE(d.name.starts_with("mid."));
+  EXPECT_EQ(p.graph.nodes().front().values, (std::vector<ValueId>{p.a, p.b, outputs[0]}));
+}
+
+TEST(Graph, MistakesOfABuilderNameTheNode) {
+  Product p;
+  const ValueId wrong = p.graph.input("wrong", {3, 8}, DType::fp32), half = p.graph.input("half", {2, 8}, DType::bf16);
+  const auto complaint = [&](const char* op, const std::map<std::string, ValueId>& inputs) -> std::string {
+    try {
+      p.graph.add("mid", op, kGemm, DType::fp32, inputs);
+      return "";
+    } catch (const std::logic_error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_NE(complaint("gem", {}).find("node mid: there is no op gem"), std::string::npos);
+  EXPECT_NE(complaint("gemm", {{"a", p.a}}).find("needs a tensor b"), std::string::npos);
+  EXPECT_NE(complaint("gemm", {{"a", wrong}, {"b", p.b}}).find("not wrong fp32 [3, 8]"), std::string::npos);
+  EXPECT_NE(complaint("gemm", {{"a", half}, {"b", p.b}}).find("not half bf16"), std::string::npos);
+  EXPECT_NE(complaint("gemm", {{"a", p.a}, {"b", p.b}, {"c", p.a}}).find("no tensor for one"), std::string::npos);
+  EXPECT_TRUE(p.graph.nodes().empty());
+}
+
+TEST(Graph, AProblemThatTheOpRefusesNamesTheNode) {
+  Product p;
+  try {
+    p.graph.add("mid", "gemm", "m=0,n=4,k=8", DType::fp32, {{"a", p.a}, {"b", p.b}});
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("node mid: gemm m=0"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Graph, AWeightIsOneValueADtypeAndPart) {
+  Graph graph;
+  const WeightSource source{"w", {6, 8}};
+  const ValueId whole = graph.weight(source, {6, 8}, DType::fp32);
+  EXPECT_EQ(graph.weight(source, {6, 8}, DType::fp32), whole);
+  EXPECT_NE(graph.weight(source, {6, 8}, DType::bf16), whole);
+  const ValueId part = graph.weight({"w", {6, 8}, WeightSource::Layout::plain, 2, 3}, {3, 8}, DType::fp32);
+  EXPECT_NE(part, whole);
+  EXPECT_EQ(graph[part].elements(), 24);
+  EXPECT_THROW(graph.weight({"w", {6, 8}}, {5, 8}, DType::fp32), std::logic_error);
+}
+
+TEST(Graph, CountsItsProblems) {
+  Product p;
+  for (const char* name : {"one", "two"}) p.graph.add(name, "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}});
+  p.graph.add("three", "gemm", "m=2,n=4,k=8,bias=0,act=silu", DType::fp32, {{"a", p.a}, {"b", p.b}});
+  const auto counted = count_problems(p.graph);
+  ASSERT_EQ(counted.size(), 2u);
+  EXPECT_EQ(counted[0].count, 2);
+  EXPECT_EQ(counted[1].count, 1);
+  EXPECT_EQ(counted[0].op->name, "gemm");
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline

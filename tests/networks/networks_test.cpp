@@ -1,0 +1,242 @@
+// The networks that there are, row by row; and one of test code, of no square and with frames and text.
+#include "networks/network.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+
+#include "networks/layers.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+using Kind = NetworkTensor::Kind;
+
+// Names of weights in the checkpoint, and their shapes there.
+std::map<std::string, std::vector<std::int64_t>> weights_of(const Network& network) {
+  std::map<std::string, std::vector<std::int64_t>> weights;
+  for (const Value& value : network.graph.values())
+    if (value.source) weights.emplace(value.source->name, value.source->file);
+  return weights;
+}
+
+double flops_of(const Network& network) {
+  double flops = 0;
+  for (const Node& node : network.graph.nodes()) flops += node.op->cost(node.problem, node.dtype).flops;
+  return flops;
+}
+
+std::string refusal(const NetworkInfo& info, const BuildOptions& options) {
+  try {
+    (void)info.build(options);
+    return "";
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+}
+
+TEST(Networks, HaveTheParametersOfTheOriginals) {
+  for (const NetworkInfo& info : networks()) {
+    std::int64_t parameters = 0;
+    for (const auto& [name, shape] : weights_of(info.build({.batch = 1, .dtype = DType::fp32}))) {
+      std::int64_t product = 1;
+      for (const std::int64_t extent : shape) product *= extent;
+      parameters += product;
+    }
+    EXPECT_EQ(parameters, info.parameters) << info.name;
+  }
+}
+
+TEST(Networks, AreConditionalByTheWeightThatTheirRowNames) {
+  for (const NetworkInfo& info : networks()) {
+    if (info.classes == 0) continue;
+    EXPECT_TRUE(weights_of(info.build({})).contains(info.label_weight)) << info.name;
+    const Network without = info.build({.conditional = false});
+    EXPECT_FALSE(weights_of(without).contains(info.label_weight)) << info.name;
+    EXPECT_EQ(without.classes, 0) << info.name;
+    EXPECT_EQ(without.find(Kind::labels), nullptr) << info.name;
+  }
+}
+
+TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
+  for (const NetworkInfo& info : networks()) {
+    for (const std::int64_t batch : {1, 3, 5}) {
+      for (const bool guided : {false, true}) {
+        const Network network = info.build({.batch = batch, .sampling = guided, .guided = guided});
+        const auto& [height, width, channels, frames] = info.image;
+        const std::int64_t n = guided ? 2 * batch : batch;
+        std::set<std::string> names;
+        for (const NetworkTensor& input : network.inputs) {
+          EXPECT_TRUE(names.insert(input.name).second) << info.name << " has two inputs " << input.name;
+          EXPECT_EQ(input.shape, network.graph[input.value].shape) << info.name << ' ' << input.name;
+          EXPECT_EQ(input.shape.front(), input.kind == Kind::image ? batch : n) << info.name << ' ' << input.name;
+        }
+        EXPECT_EQ(network.require(Kind::image).shape, (std::vector<std::int64_t>{batch, height, width, channels}));
+        EXPECT_EQ(network.level().shape, (std::vector<std::int64_t>{n})) << info.name;
+        EXPECT_EQ(network.find(Kind::sigma) != nullptr, guided || info.prediction == sampler_step::Prediction::x0);
+        EXPECT_EQ(network.require(Kind::labels).shape, (std::vector<std::int64_t>{n, info.classes})) << info.name;
+        const NetworkTensor& output = network.outputs.front();
+        EXPECT_EQ(output.shape[1], height) << info.name;
+        EXPECT_EQ(output.shape[2], width) << info.name;
+        EXPECT_TRUE(!guided || output.shape.back() == channels) << info.name << ": a sampler wants the image alone";
+        std::int64_t elements = 1;
+        for (const std::int64_t extent : output.shape) elements *= extent;
+        EXPECT_EQ(network.graph[output.value].elements(), elements) << info.name;
+      }
+    }
+  }
+}
+
+// A convolutional network has the same weights at every size, and its work grows with the pixels.
+TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
+  for (const NetworkInfo& info : networks()) {
+    if (info.divisor == 0) continue;
+    const Network native = info.build({});
+    const Network other = info.build({.height = info.image.height + info.divisor, .width = 2 * info.image.width});
+    EXPECT_EQ(weights_of(other), weights_of(native)) << info.name;
+    EXPECT_EQ(other.graph.nodes().size(), native.graph.nodes().size()) << info.name;
+    EXPECT_EQ(other.x(), native.x());
+    EXPECT_EQ(other.outputs.front().shape[1], info.image.height + info.divisor) << info.name;
+    EXPECT_EQ(other.outputs.front().shape[2], 2 * info.image.width) << info.name;
+    const double pixels = static_cast<double>(other.image.pixels()) / static_cast<double>(native.image.pixels());
+    EXPECT_GT(flops_of(other), 0.9 * pixels * flops_of(native)) << info.name;
+    EXPECT_LT(flops_of(other), pixels * pixels * flops_of(native)) << info.name;
+  }
+}
+
+TEST(Networks, SayWhichSizesTheyTake) {
+  const NetworkInfo& info = require_network("adm64");
+  EXPECT_EQ(refusal(info, {.height = 64, .width = 60}),
+            "adm64 takes images whose height and width are multiples of 8, not 64 x 60");
+  EXPECT_NE(refusal(info, {.height = -8}), "");
+  EXPECT_EQ(refusal(info, {.frames = 2}), "adm64 takes 1 to 1 frames, not 2");
+  EXPECT_EQ(refusal(info, {.tokens = 7}), "adm64 takes no text");
+  try {
+    build_or_say_limit(info, {.batch = 4, .width = 60});
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_EQ(std::string(error.what()).find("images at a time"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
+  for (const NetworkInfo& info : networks()) {
+    for (const bool sampling : {false, true}) {
+      const Network network = info.build({.batch = 2, .sampling = sampling, .guided = sampling});
+      std::set<ValueId> written;
+      for (const Node& node : network.graph.nodes()) {
+        const auto specs = node.op->tensors(node.problem, node.dtype);
+        for (std::size_t i = 0; i < specs.size(); ++i) {
+          const ValueId id = node.values[i];
+          if (specs[i].role == Role::out) {
+            EXPECT_TRUE(written.insert(id).second) << node.name;
+          } else if (network.graph[id].kind == Value::Kind::activation) {
+            EXPECT_TRUE(written.contains(id)) << node.name << " " << specs[i].name;
+          }
+        }
+      }
+      EXPECT_TRUE(written.contains(network.output()));
+    }
+  }
+}
+
+TEST(Networks, AreBuiltGuidedForWholeBatches) {
+  for (const NetworkInfo& info : networks()) {
+    for (const std::int64_t batch : {6, 64, 1024}) {
+      const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
+      EXPECT_EQ(network.graph[network.output()].elements(), 2 * batch * network.image.elements()) << info.name;
+    }
+  }
+}
+
+TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
+  try {
+    require_network("adm64").build({.batch = 65536, .sampling = true, .guided = true});
+    FAIL() << "131072 images were taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("node timestep_embedding: timestep_embedding batch=131072"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Networks, SayHowManyImagesTheyTake) {
+  for (const NetworkInfo& info : networks()) {
+    try {
+      build_or_say_limit(info, {.batch = 1 << 20, .sampling = true, .guided = true});
+      FAIL() << info.name;
+    } catch (const InvalidInput& error) {
+      std::smatch found;
+      const std::string message = error.what();
+      ASSERT_TRUE(std::regex_search(message, found, std::regex("which takes 1 to (\\d+): "))) << message;
+      const std::int64_t most = std::stoll(found[1]);
+      EXPECT_NO_THROW(info.build({.batch = most, .sampling = true, .guided = true})) << message;
+      EXPECT_THROW(info.build({.batch = most + 1, .sampling = true, .guided = true}), InvalidInput) << message;
+    }
+  }
+}
+
+// ---- one more, of test code: its row and its builder are all that there is to write
+
+constexpr std::int64_t kWidth = 16, kWords = 100, kContext = 8;
+
+void build_video(const BuildOptions& options, Network& network) {
+  const auto& [height, width, channels, frames] = network.image;
+  const ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
+  network.take("sigma", Kind::sigma, {network.calls}, DType::fp32);
+  network.take("words", Kind::tokens, {network.calls, options.tokens}, DType::int32, kWords);
+  const ValueId context = network.take("context", Kind::conditioning, {network.calls, kContext}, options.dtype);
+  Layers layers(network.graph, network.batch * frames, options.dtype);
+  const Image in{layers.cast("in", x, DType::fp32, options.dtype), height, width, channels};
+  Image h = layers.conv("first", in, kWidth, 3);
+  Layers per_video(network.graph, network.batch, options.dtype);
+  per_video.linear("context", context, network.batch, kContext, kWidth);
+  h = layers.downsample("down", h);
+  h = layers.conv("up", h, channels, 3, {.upsample = true});
+  network.give("output", layers.cast("out", h.id, options.dtype, DType::fp32),
+               {network.calls, frames, h.height, h.width, channels});
+}
+
+NetworkInfo video() {
+  return {.name = "video",
+          .description = "of test code",
+          .prediction = sampler_step::Prediction::v,
+          .image = {6, 10, 4, 3},
+          .divisor = 2,
+          .most_frames = 25,
+          .tokens = 5,
+          .most_tokens = 77,
+          .schedule = sampler_step::Schedule::scaled_linear,
+          .builder = build_video};
+}
+
+TEST(ANewNetwork, IsOfAnyShape) {
+  const NetworkInfo info = video();
+  const Network network = info.build({.batch = 2, .height = 4, .width = 14, .frames = 7, .tokens = 11});
+  EXPECT_STREQ(network.name(), "video");
+  EXPECT_EQ(network.image.elements(), 7 * 4 * 14 * 4);
+  EXPECT_EQ(network.require(Kind::image).shape, (std::vector<std::int64_t>{2, 7, 4, 14, 4}));
+  EXPECT_EQ(network.require(Kind::tokens).shape, (std::vector<std::int64_t>{2, 11}));
+  EXPECT_EQ(network.outputs.front().shape, (std::vector<std::int64_t>{2, 7, 4, 14, 4}));
+  EXPECT_EQ(network.graph[network.output()].elements(), 2 * network.image.elements());
+  EXPECT_EQ(network.level().kind, Kind::sigma);
+  EXPECT_EQ(network.classes, 0);
+  EXPECT_THROW((void)network.labels(), std::logic_error);
+  EXPECT_EQ(info.build({}).image.frames, 3);
+}
+
+TEST(ANewNetwork, SaysWhatItTakes) {
+  const NetworkInfo info = video();
+  EXPECT_EQ(refusal(info, {.frames = 26}), "video takes 1 to 25 frames, not 26");
+  EXPECT_EQ(refusal(info, {.tokens = 78}), "video takes 1 to 77 tokens, not 78");
+  EXPECT_NE(refusal(info, {.height = 5}), "");
+  NetworkInfo fixed = info;
+  fixed.divisor = 0;
+  EXPECT_EQ(refusal(fixed, {.height = 6, .width = 12}), "video takes images of 6 x 10, not 6 x 12");
+  EXPECT_EQ(refusal(fixed, {.height = 6, .width = 10}), "");
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline
