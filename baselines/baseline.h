@@ -4,10 +4,12 @@
 // problem.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/core/dynamic_library.h"
 #include "kernels/core/op.h"
@@ -20,6 +22,28 @@ class LibraryRefused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct Timed {
+  double microseconds;  // median, nothing in L2
+  int index;            // of the algorithm
+};
+
+struct Ranking {
+  Status status;               // not ok: no algorithm ran, or the device failed
+  std::vector<Timed> fastest;  // best first; not empty when ok
+  int ran = 0;                 // algorithms that launched; the library refused the others
+};
+
+// The harness's side of a library's search for its fastest algorithm.
+class Ranker {
+ public:
+  virtual ~Ranker() = default;
+  // Times `count` algorithms under the same conditions; `launch(i)` enqueues algorithm i.
+  virtual Ranking rank(int count, const std::function<Status(int)>& launch) = 0;
+  // Whether what `launch` leaves in the outputs is within the op's tolerance. A refusal of the library is a no; throws
+  // where the device failed.
+  virtual bool accurate(const std::function<Status()>& launch) = 0;
+};
+
 class BaselineRun {
  public:
   virtual ~BaselineRun() = default;
@@ -28,7 +52,8 @@ class BaselineRun {
   virtual std::size_t workspace_bytes() const = 0;
   // Tries every algorithm that the library offers on these tensors (order of Op::tensors; outputs are overwritten) and
   // keeps the fastest. Blocks; called once, outside all timing.
-  virtual Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) = 0;
+  virtual Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context,
+                      Ranker& ranker) = 0;
   // Enqueues the chosen algorithm; capturable in a CUDA graph.
   virtual Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) = 0;
   // Bytes of the fastest plan and its name, for the row's log line; valid after tune.

@@ -16,8 +16,6 @@
 
 #include "baselines/catalogue.h"
 #include "baselines/cublaslt_api.h"
-#include "baselines/gemm_oracle.h"
-#include "baselines/tuning.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::cublaslt {
@@ -96,59 +94,49 @@ class Run final : public BaselineRun {
 
   std::size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
-  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
-    const auto tensors = gemm::Definition::bind(problem_, PointerCursor(pointers));
+  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
+    const auto tensors = gemm::definition.bind(problem_, pointers);
     alignment_ = alignment_of(tensors);
     candidates_ = heuristics(alignment_);
     const auto try_candidate = [&](int i) {
       return matmul(candidates_[static_cast<std::size_t>(i)].algo, tensors, workspace, context.stream);
     };
-    Tuned tuned = rank_candidates(static_cast<int>(candidates_.size()), try_candidate, context);
-    if (!tuned.status.ok()) return tuned.status;
-    const int offered = tuned.ran;
+    Ranking ranking = ranker.rank(static_cast<int>(candidates_.size()), try_candidate);
+    if (!ranking.status.ok()) return ranking.status;
+    const int offered = ranking.ran;
 
     // More splits than the heuristics thought of, around the winners and their own favourites.
     const std::size_t heuristics_offered = candidates_.size();
     for (std::size_t i = 0; i < std::min(kSplitKSeeds, heuristics_offered); ++i)
       add_splits(candidates_[i], candidates_);
-    for (std::size_t i = 0; i < std::min(kSplitKSeeds, tuned.ranking.size()); ++i)
-      add_splits(candidates_[static_cast<std::size_t>(tuned.ranking[i].index)], candidates_);
-    tuned = rank_candidates(static_cast<int>(candidates_.size()), try_candidate, context);
-    if (!tuned.status.ok()) return tuned.status;
+    for (std::size_t i = 0; i < std::min(kSplitKSeeds, ranking.fastest.size()); ++i)
+      add_splits(candidates_[static_cast<std::size_t>(ranking.fastest[i].index)], candidates_);
+    ranking = ranker.rank(static_cast<int>(candidates_.size()), try_candidate);
+    if (!ranking.status.ok()) return ranking.status;
 
     // Some of cuBLASLt's kernels for unaligned problems with a residual round more than once.
-    gemm::SampledOracle oracle(problem_, dtype_);
-    if (const Status status = oracle.open(pointers, context.stream); !status.ok()) return status;
-    for (const Timed& timed : tuned.ranking) {
-      bool accurate = false;
-      if (const Status status = try_candidate(timed.index); !status.ok()) return status;
-      if (const Status status = oracle.check(tensors.d, context.stream, accurate); !status.ok()) return status;
-      if (accurate) {
-        choose(timed.index, offered, tuned.ran);
+    const auto accurate = [&](int i) { return ranker.accurate([&] { return try_candidate(i); }); };
+    for (const Timed& timed : ranking.fastest)
+      if (accurate(timed.index)) {
+        choose(timed.index, offered, ranking.ran);
         return success();
       }
-    }
     // None of the fastest: the fastest of those that are accurate.
     std::vector<int> accurate_ones;
-    for (int i = 0; i < static_cast<int>(candidates_.size()); ++i) {
-      bool accurate = false;
-      if (!try_candidate(i).ok()) continue;
-      if (const Status status = oracle.check(tensors.d, context.stream, accurate); !status.ok()) return status;
-      if (accurate) accurate_ones.push_back(i);
-    }
+    for (int i = 0; i < static_cast<int>(candidates_.size()); ++i)
+      if (accurate(i)) accurate_ones.push_back(i);
     if (accurate_ones.empty())
       return failure(StatusCode::unsupported_problem, "none of cuBLASLt's algorithms meets the op's tolerance");
-    tuned = rank_candidates(
-        static_cast<int>(accurate_ones.size()),
-        [&](int i) { return try_candidate(accurate_ones[static_cast<std::size_t>(i)]); }, context);
-    if (!tuned.status.ok()) return tuned.status;
-    choose(accurate_ones[static_cast<std::size_t>(tuned.ranking.front().index)], offered, tuned.ran);
+    ranking = ranker.rank(static_cast<int>(accurate_ones.size()),
+                          [&](int i) { return try_candidate(accurate_ones[static_cast<std::size_t>(i)]); });
+    if (!ranking.status.ok()) return ranking.status;
+    choose(accurate_ones[static_cast<std::size_t>(ranking.fastest.front().index)], offered, ranking.ran);
     return success();
   }
 
   Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
     if (!tuned_) return failure(StatusCode::invalid_argument, "launch before tune");
-    const auto tensors = gemm::Definition::bind(problem_, PointerCursor(pointers));
+    const auto tensors = gemm::definition.bind(problem_, pointers);
     if (alignment_of(tensors) < alignment_)
       return failure(StatusCode::invalid_argument, "tensors are less aligned than those it was tuned on");
     return matmul(chosen_.algo, tensors, workspace, context.stream);

@@ -13,7 +13,6 @@
 
 #include "baselines/catalogue.h"
 #include "baselines/cudnn_graph.h"
-#include "baselines/tuning.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
@@ -121,9 +120,9 @@ std::vector<Stage> separate_stages(const Shape& s, DType dtype, const convolutio
 }
 
 // The fastest row of resample that this device runs without a workspace.
-const Variant<resample::Definition>& upsampler(const resample::Problem& problem, DType dtype,
+const resample::Definition::Variant& upsampler(const resample::Problem& problem, DType dtype,
                                                const DeviceInfo& device) {
-  const auto rows = resample::Definition::variants();
+  const auto rows = resample::variants();
   for (auto row = rows.rbegin(); row != rows.rend(); ++row)
     if (row->launch != nullptr && runs_on(row->arch, device.compute_capability) && row->can_run(problem, dtype) &&
         (row->workspace_bytes == nullptr || row->workspace_bytes(problem, dtype, device) == 0))
@@ -163,21 +162,20 @@ class ConvolutionRun final : public BaselineRun {
     return image_bytes_ + sums_bytes_ + most;
   }
 
-  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
     if (shape_.transposed)
       if (const Status status = copy_weights(bind_(pointers).w, context); !status.ok()) return status;
     if (const Status status = upsample(pointers, workspace, context); !status.ok()) return status;
     for (Stage& stage : stages_) {
       const auto bound = bound_pointers(stage, pointers, workspace);
-      const Tuned tuned = rank_candidates(
-          stage.graph->plans(),
-          [&](int plan) { return stage.graph->execute(plan, bound, graph_workspace(workspace), context.stream); },
-          context);
-      if (!tuned.status.ok()) return tuned.status;
-      stage.chosen = tuned.ranking.front().index;
+      const Ranking ranking = ranker.rank(stage.graph->plans(), [&](int plan) {
+        return stage.graph->execute(plan, bound, graph_workspace(workspace), context.stream);
+      });
+      if (!ranking.status.ok()) return ranking.status;
+      stage.chosen = ranking.fastest.front().index;
       if (!description_.empty()) description_ += ", then ";
-      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " + std::to_string(tuned.ran) +
-                      stage.graph->cut_from();
+      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " +
+                      std::to_string(ranking.ran) + stage.graph->cut_from();
     }
     if (shape_.upsample) description_ = std::string("resample/") + upsampler_->name + ", then " + description_;
     return success();
@@ -233,7 +231,7 @@ class ConvolutionRun final : public BaselineRun {
   Bind bind_;
   std::vector<Stage> stages_;
   resample::Problem up_;
-  const Variant<resample::Definition>* upsampler_ = nullptr;
+  const resample::Definition::Variant* upsampler_ = nullptr;
   std::size_t image_bytes_ = 0;  // of the upsampled input
   std::size_t sums_bytes_ = 0;   // of the sums between two stages
   void* weights_ = nullptr;
@@ -269,7 +267,7 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
   has.scale = has.shift = there(p.affine);
   has.residual = there(p.residual);
   const auto bind = [p](std::span<void* const> pointers) {
-    return conv2d::operands(conv2d::Definition::bind(p, PointerCursor(pointers)));
+    return conv2d::operands(conv2d::definition.bind(p, pointers));
   };
   return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
 }
@@ -286,7 +284,7 @@ std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType
   has.bias = there(p.bias);
   has.residual = there(p.residual);
   const auto bind = [p](std::span<void* const> pointers) {
-    const auto t = conv3d_temporal::Definition::bind(p, PointerCursor(pointers));
+    const auto t = conv3d_temporal::definition.bind(p, pointers);
     convolution::Operands o;
     o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
     return o;
@@ -302,7 +300,7 @@ std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DTyp
   convolution::Operands has;
   has.bias = there(p.bias);
   const auto bind = [p](std::span<void* const> pointers) {
-    const auto t = conv_transpose2d::Definition::bind(p, PointerCursor(pointers));
+    const auto t = conv_transpose2d::definition.bind(p, pointers);
     convolution::Operands o;
     o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
     return o;

@@ -1,7 +1,5 @@
 #include "baselines/cudnn_run.h"
 
-#include "baselines/tuning.h"
-
 namespace noisefloor::cudnn {
 namespace {
 constexpr double kBuildSeconds = 4;
@@ -11,14 +9,14 @@ GraphRun::GraphRun(std::unique_ptr<Graph> graph, BindPointers bind) : graph_(std
   graph_->build(kBuildSeconds);
 }
 
-Status GraphRun::tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) {
+Status GraphRun::tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) {
   const auto bound = bind_(pointers);
-  const Tuned tuned = rank_candidates(
-      graph_->plans(), [&](int plan) { return graph_->execute(plan, bound, workspace, context.stream); }, context);
-  if (!tuned.status.ok()) return tuned.status;
-  chosen_ = tuned.ranking.front().index;
+  const Ranking ranking =
+      ranker.rank(graph_->plans(), [&](int plan) { return graph_->execute(plan, bound, workspace, context.stream); });
+  if (!ranking.status.ok()) return ranking.status;
+  chosen_ = ranking.fastest.front().index;
   description_ =
-      "cuDNN plan " + graph_->plan_name(chosen_) + "; best of " + std::to_string(tuned.ran) + graph_->cut_from();
+      "cuDNN plan " + graph_->plan_name(chosen_) + "; best of " + std::to_string(ranking.ran) + graph_->cut_from();
   return success();
 }
 

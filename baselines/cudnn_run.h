@@ -19,7 +19,7 @@ class GraphRun final : public BaselineRun {
   GraphRun(std::unique_ptr<Graph> graph, BindPointers bind);  // builds the graph; throws LibraryRefused
 
   std::size_t workspace_bytes() const override { return graph_->workspace_bytes(); }
-  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override;
+  Status tune(std::span<void* const>, void* workspace, const LaunchContext&, Ranker&) override;
   Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override;
   std::string description() const override { return description_; }
 

@@ -91,7 +91,7 @@ std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const De
   const auto problem = any.as<Problem>();
   const auto half = static_cast<std::ptrdiff_t>(problem.total()) * static_cast<std::ptrdiff_t>(size_of(dtype));
   const auto bind = [problem, half](std::span<void* const> pointers) {
-    const auto tensors = sampler_step::Definition::bind(problem, PointerCursor(pointers));
+    const auto tensors = sampler_step::definition.bind(problem, pointers);
     const char* conditional = problem.guided() ? static_cast<const char*>(tensors.model_output) + half : nullptr;
     const void* inputs[] = {tensors.x,     tensors.model_output, conditional,
                             tensors.noise, tensors.history,      tensors.previous_frame};

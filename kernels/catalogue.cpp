@@ -21,20 +21,20 @@ namespace noisefloor {
 
 std::span<const Op> catalogue() {
   static const std::vector<Op> ops = {
-      make_op<attention::Definition>(),
-      make_op<temporal_attention::Definition>(),
-      make_op<gemm::Definition>(),
-      make_op<conv2d::Definition>(),
-      make_op<conv_transpose2d::Definition>(),
-      make_op<conv3d_temporal::Definition>(),
-      make_op<groupnorm::Definition>(),
-      make_op<sampler_step::Definition>(),
-      make_op<layernorm::Definition>(),
-      make_op<elementwise::Definition>(),
-      make_op<resample::Definition>(),
-      make_op<timestep_embedding::Definition>(),
-      make_op<q_sample::Definition>(),
-      make_op<edm_precondition::Definition>(),
+      make_op(attention::definition),
+      make_op(temporal_attention::definition),
+      make_op(gemm::definition),
+      make_op(conv2d::definition),
+      make_op(conv_transpose2d::definition),
+      make_op(conv3d_temporal::definition),
+      make_op(groupnorm::definition),
+      make_op(sampler_step::definition),
+      make_op(layernorm::definition),
+      make_op(elementwise::definition),
+      make_op(resample::definition),
+      make_op(timestep_embedding::definition),
+      make_op(q_sample::definition),
+      make_op(edm_precondition::definition),
   };
   return ops;
 }

@@ -2,7 +2,7 @@
 
 {"op": "gemm", "problem": "m=1,n=768,k=192", "networks": "adm64-b1:1", "fields": {"m": 1, "act": "none", ...},
  "dtypes": {"bf16": {"flops": 294912, "bytes": 298000, "max_error": 0.0039, "l2_error": 0.0039}, ...},
- "filled": {"coefficients": [1.0, null, ...]}, "normal": {"x": [0, 1], ...}, "outputs": ["x_next"]}
+ "filled": {"coefficients": [1.0, null, ...]}, "normal": {"x": [0, 1], ...}, "tensors": [{"name": "x_next", "role": "out", ...}]}
 
 Every field is there, defaults too. Names, canonical text, costs and tolerances are the program's, so that its rows and PyTorch's agree. So are
 the inputs' values that are not random (`filled`; null is infinity), and mean and standard deviation of those that are (`normal`).
@@ -93,7 +93,7 @@ def parse_problem(line, where):
         normal = {name: (float(mean), float(deviation)) for name, (mean, deviation) in record.get("normal", {}).items()}
     except (AttributeError, TypeError, ValueError):
         raise BadProblem(f"{where}: 'filled' must hold lists of numbers, 'normal' a mean and a standard deviation") from None
-    return Problem(record["op"], record["problem"], record["networks"], record["fields"], costs, filled, normal, tuple(record.get("outputs", ())))
+    return Problem(record["op"], record["problem"], record["networks"], record["fields"], costs, filled, normal, tuple(tensor["name"] for tensor in record["tensors"] if tensor["role"] == "out"))
 
 
 def parse_problems(lines, source):

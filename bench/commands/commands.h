@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/measure/candidate.h"
+#include "bench/measure/suite.h"
 #include "bench/platform/platform.h"
 #include "kernels/core/op.h"
 
@@ -45,12 +45,12 @@ constexpr int kCouldNot = 2;
 // InvalidInput or DeviceError.
 std::unique_ptr<Platform> open_platform(const std::string& device);
 
-const Op& require_op(const std::string& name);                       // throws InvalidInput with "did you mean"
-DType require_dtype(const Op& op, const std::string& name);          // likewise
-Candidate require_candidate(const Op& op, const std::string& name);  // a variant or baseline; likewise
+const SuiteEntry& require_op(const std::string& name);                   // throws InvalidInput with "did you mean"
+DType require_dtype(const Workload& workload, const std::string& name);  // likewise
+ImplementationPtr require_implementation(const SuiteEntry& entry, const std::string& name);  // likewise
 // A case by its name, as --benchmark_list_tests prints it: op/problem/dtype/variant. Throws InvalidInput.
 Case require_case(const std::string& name);
 std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput
-std::vector<std::string> split_list(const std::string& text);  // "a,b" -> {"a", "b"}
+std::vector<std::string> split_list(const std::string& text);               // "a,b" -> {"a", "b"}
 
 }  // namespace noisefloor

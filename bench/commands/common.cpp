@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "bench/commands/commands.h"
-#include "bench/sweep/ops.h"
+#include "bench/sweep/suite.h"
 
 namespace noisefloor {
 
@@ -23,48 +23,43 @@ std::unique_ptr<Platform> open_platform(const std::string& device) {
   return make_cuda_platform(index);
 }
 
-const Op& require_op(const std::string& name) {
-  if (const Op* op = find_swept_op(name)) return *op;
+const SuiteEntry& require_op(const std::string& name) {
+  if (const SuiteEntry* entry = suite().find(name)) return *entry;
   std::vector<std::string> names;
-  for (const Op* op : swept_ops()) names.push_back(op->name);
+  for (const SuiteEntry& entry : suite().entries()) names.push_back(entry.name());
   throw InvalidInput(fmt::format("unknown op '{}'{} (noisefloor list ops)", name, did_you_mean(name, names)));
 }
 
-DType require_dtype(const Op& op, const std::string& name) {
+DType require_dtype(const Workload& workload, const std::string& name) {
   std::vector<std::string> names;
-  for (const DType dtype : op.dtypes) names.push_back(to_string(dtype));
+  for (const DType dtype : workload.dtypes) names.push_back(to_string(dtype));
   const auto dtype = parse_dtype(name);
-  if (!dtype || std::find(op.dtypes.begin(), op.dtypes.end(), *dtype) == op.dtypes.end())
-    throw InvalidInput(fmt::format("op '{}' has no dtype '{}'; it has {}{}", op.name, name, fmt::join(names, ", "),
-                                   did_you_mean(name, names)));
+  if (!dtype || std::find(workload.dtypes.begin(), workload.dtypes.end(), *dtype) == workload.dtypes.end())
+    throw InvalidInput(fmt::format("op '{}' has no dtype '{}'; it has {}{}", workload.name, name,
+                                   fmt::join(names, ", "), did_you_mean(name, names)));
   return *dtype;
 }
 
-Candidate require_candidate(const Op& op, const std::string& name) {
+ImplementationPtr require_implementation(const SuiteEntry& entry, const std::string& name) {
+  if (ImplementationPtr found = entry.find(name)) return found;
   std::vector<std::string> names;
-  for (const Candidate& candidate : candidates_of(op)) {
-    if (candidate.name == name) return candidate;
-    names.push_back(candidate.name);
-  }
-  throw InvalidInput(fmt::format("op '{}' has no variant '{}'; it has {}{}", op.name, name, fmt::join(names, ", "),
+  for (const ImplementationPtr& implementation : entry.implementations) names.push_back(implementation->name);
+  throw InvalidInput(fmt::format("op '{}' has no variant '{}'; it has {}{}", entry.name(), name, fmt::join(names, ", "),
                                  did_you_mean(name, names)));
 }
 
 Case require_case(const std::string& name) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('/', begin), name.size());
-    parts.push_back(name.substr(begin, end - begin));
-    begin = end + 1;
+  CaseId id;
+  try {
+    id = CaseId::parse(name);
+  } catch (const std::runtime_error& error) {
+    throw InvalidInput(fmt::format("{}, as noisefloor sweep --benchmark_list_tests prints it", error.what()));
   }
-  if (parts.size() != 4)
-    throw InvalidInput(
-        fmt::format("'{}' is no case: it should be op/problem/dtype/variant, as "
-                    "noisefloor sweep --benchmark_list_tests prints it",
-                    name));
-  const Op& op = require_op(parts[0]);
-  const AnyProblem problem = op.parse(parts[1]);
-  return {require_candidate(op, parts[3]), problem, require_dtype(op, parts[2]), op.print(problem), ""};
+  const SuiteEntry& entry = require_op(id.op);
+  const Workload& workload = *entry.workload;
+  const AnyProblem problem = workload.parse(id.problem);
+  return {&entry, require_implementation(entry, id.variant), problem, require_dtype(workload, id.dtype),
+          workload.print(problem)};
 }
 
 std::int64_t require_integer(const char* option, const std::string& text) {

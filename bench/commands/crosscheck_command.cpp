@@ -8,6 +8,7 @@
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
 #include "bench/counters/range_profiler.h"
+#include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
 #include "reports/compare.h"
@@ -33,8 +34,8 @@ SweepRow row_of_run(const std::filesystem::path& folder, const std::string& name
 // What CUPTI, in this process and behind the harness's own flush, gives as the duration that ncu gives; and the time
 // between the events of a sample that has no kernel. They tell apart the two ways in which the times may differ.
 void print_between(Platform& platform, const Case& test_case) {
-  Fixture fixture(platform, test_case.op(), test_case.problem, test_case.dtype, RunnerOptions{}.seed);
-  BoundCase bound(fixture, test_case.candidate);
+  Fixture fixture(platform, *test_case.entry, test_case.problem, test_case.dtype, RunnerOptions{}.seed);
+  BoundCase bound(fixture, *test_case.implementation);
   const Launch launch = bound.launch();
   constexpr int kSamples = 15;
   const double events_us = median(platform.time_cold([] { return success(); }, kSamples, bound.resident()));

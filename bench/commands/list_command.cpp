@@ -1,93 +1,163 @@
 // noisefloor list: what there is to sweep.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <regex>
 #include <vector>
 
 #include "bench/commands/commands.h"
-#include "bench/measure/candidate.h"
-#include "bench/sweep/ops.h"
 #include "bench/sweep/problem_files.h"
+#include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"
 
 namespace noisefloor {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct ListArguments {
   std::string what, filter, ops, networks, problems, format = "text";
 };
 
-void list_ops(const std::regex& filter) {
-  for (const Op* op : swept_ops()) {
-    if (!std::regex_search(op->name, filter)) continue;
-    std::vector<std::string> dtypes;
-    for (const DType dtype : op->dtypes) dtypes.push_back(to_string(dtype));
-    fmt::print("{}  ({})\n", op->name, fmt::join(dtypes, ", "));
-    for (const std::string& field : op->fields) fmt::print("  {}\n", field);
+struct Selection {
+  std::regex filter;
+  std::vector<std::string> ops;  // none: all
+  bool json = false;             // one object a line
+
+  bool has(const Workload& op) const { return ops.empty() || std::find(ops.begin(), ops.end(), op.name) != ops.end(); }
+  bool has(const Workload& op, const std::string& name) const { return has(op) && std::regex_search(name, filter); }
+};
+
+void print_line(const Json& line) {
+  fmt::print("{}\n", line.dump());
+}
+
+Json json_of(const FieldInfo& field) {
+  Json json = {{"name", field.name}, {"type", to_string(field.type)}};
+  if (field.chosen())
+    json["choices"] = field.choices;
+  else if (field.type == FieldInfo::Type::real)
+    json.update({{"low", field.real_low}, {"high", field.real_high}});
+  else
+    json.update({{"low", field.low}, {"high", field.high}});
+  if (field.fallback) json["default"] = *field.fallback;
+  return json;
+}
+
+Json json_of(const SuiteEntry& entry, const Implementation& one) {
+  Json json = {{"op", entry.name()},
+               {"variant", one.name},
+               {"kind", one.kind},
+               {"arch", to_string(one.arch)},
+               {"built", one.built}};
+  if (!one.built) json["reason"] = one.why_not_built;
+  return json;
+}
+
+std::vector<std::string> dtype_names(const Workload& op) {
+  std::vector<std::string> names;
+  for (const DType dtype : op.dtypes) names.push_back(to_string(dtype));
+  return names;
+}
+
+void list_ops(const Selection& selection) {
+  for (const SuiteEntry& entry : suite().entries()) {
+    const Workload& op = *entry.workload;
+    if (!selection.has(op, op.name)) continue;
+    if (selection.json) {
+      Json fields = Json::array(), variants = Json::array();
+      for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
+      for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
+      print_line({{"op", op.name}, {"dtypes", dtype_names(op)}, {"fields", fields}, {"variants", variants}});
+      continue;
+    }
+    fmt::print("{}  ({})\n", op.name, fmt::join(dtype_names(op), ", "));
+    for (const FieldInfo& field : op.fields)
+      fmt::print("  {}: {}{}\n", field.name, field.range(),
+                 field.fallback ? fmt::format(" (default {})", *field.fallback) : "");
   }
 }
 
-void list_variants(const std::regex& filter) {
-  fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", "op", "variant", "kind", "arch", "built");
-  for (const Op* op : swept_ops())
-    for (const Candidate& candidate : candidates_of(*op))
-      if (std::regex_search(op->name + "/" + candidate.name, filter))
-        fmt::print("{:<14} {:<22} {:<12} {:<8} {}\n", op->name, candidate.name, candidate.kind_text(),
-                   to_string(candidate.arch), candidate.built() ? "yes" : "no");
+void list_variants(const Selection& selection) {
+  constexpr const char* kLine = "{:<14} {:<22} {:<12} {:<8} {}\n";
+  if (!selection.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built");
+  for (const SuiteEntry& entry : suite().entries())
+    for (const ImplementationPtr& one : entry.implementations) {
+      if (!selection.has(*entry.workload, entry.name() + "/" + one->name)) continue;
+      if (selection.json) {
+        print_line(json_of(entry, *one));
+        continue;
+      }
+      const bool not_written = one->own() && one->variant()->not_written;
+      fmt::print(kLine, entry.name(), one->name, one->kind, to_string(one->arch),
+                 one->built    ? "yes"
+                 : not_written ? one->why_not_built
+                               : "no");
+    }
 }
 
-void list_solvers(const std::regex& filter, bool json) {
+void list_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+  for (const std::string& name : network_names(problems)) {
+    if (!std::regex_search(name, selection.filter)) continue;
+    if (!selection.json) {
+      fmt::print("{}\n", name);
+      continue;
+    }
+    std::size_t distinct = 0;
+    long launches = 0;
+    for (const ProblemEntry& entry : problems)
+      for (const auto& use : entry.uses)
+        if (use.network == name) ++distinct, launches += use.count;
+    print_line({{"network", name}, {"problems", distinct}, {"launches", launches}});
+  }
+}
+
+void list_solvers(const Selection& selection) {
   using sampler_step::SolverRow;
   static constexpr const char *kLatents[] = {"preserving", "exploding", "either"},
                               *kNoise[] = {"never", "always", "with_eta"},
                               *kHistory[] = {"none", "first_half", "step_before"};
   for (const SolverRow& row : sampler_step::solvers()) {
-    if (!std::regex_search(row.name, filter)) continue;
-    const nlohmann::ordered_json line = {{"solver", row.name},
-                                         {"order", row.order},
-                                         {"calls", row.calls},
-                                         {"latents", kLatents[static_cast<int>(row.latents)]},
-                                         {"noise", kNoise[static_cast<int>(row.noise)]},
-                                         {"history", kHistory[static_cast<int>(row.history)]},
-                                         {"churn", row.churns},
-                                         {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
-                                         {"source", row.source}};
-    if (json)
-      fmt::print("{}\n", line.dump());
+    if (!std::regex_search(row.name, selection.filter)) continue;
+    const Json line = {{"solver", row.name},
+                       {"order", row.order},
+                       {"calls", row.calls},
+                       {"latents", kLatents[static_cast<int>(row.latents)]},
+                       {"noise", kNoise[static_cast<int>(row.noise)]},
+                       {"history", kHistory[static_cast<int>(row.history)]},
+                       {"churn", row.churns},
+                       {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
+                       {"source", row.source}};
+    if (selection.json)
+      print_line(line);
     else
       fmt::print("{:<10} order {}, {} a step; {}\n", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
                  row.source);
   }
 }
 
-// A field's default, from its line "name: range (default value)" in Op::fields; nothing for a field that must be given.
-std::optional<KeyValue> default_of(const std::string& field) {
-  static const std::regex with_default("([^:]+): .* \\(default (.*)\\)");
-  std::smatch parts;
-  if (!std::regex_match(field, parts, with_default)) return std::nullopt;
-  return KeyValue{parts[1], parts[2]};
-}
-
 constexpr std::int64_t kMaxListedElements = 4096;
 
-// The outputs' names, and how the inputs are filled: "filled" has the values of the tensors that the op fills itself
-// (null for an infinity), "normal" the mean and standard deviation of the random ones.
-void describe_inputs(const ProblemEntry& entry, nlohmann::ordered_json& line) {
-  const Op& op = *entry.op;
+// The tensors, in the op's first dtype, and how the inputs are filled: "filled" has the values of the tensors that the
+// op fills itself (null for an infinity), "normal" the mean and standard deviation of the random ones.
+void describe_inputs(const ProblemEntry& entry, Json& line) {
+  const Workload& op = *entry.op;
   const DType dtype = op.dtypes.front();
   const auto specs = op.tensors(entry.problem, dtype);
-  line["filled"] = line["normal"] = nlohmann::ordered_json::object();
-  line["outputs"] = nlohmann::ordered_json::array();
+  line["tensors"] = Json::array();
+  line["filled"] = line["normal"] = Json::object();
   for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
     const TensorSpec& spec = specs[tensor];
-    if (spec.role == Role::out) {
-      line["outputs"].push_back(spec.name);
-      continue;
-    }
+    line["tensors"].push_back({{"name", spec.name},
+                               {"shape", spec.shape},
+                               {"dtype", to_string(spec.dtype)},
+                               {"role", spec.role == Role::in    ? "in"
+                                        : spec.role == Role::out ? "out"
+                                                                 : "inout"}});
+    if (spec.role == Role::out) continue;
     if (spec.fill.kind == Fill::Kind::normal) {
       line["normal"][spec.name] = {spec.fill.mean, spec.fill.stddev};
     } else if (spec.elements() <= kMaxListedElements) {
@@ -104,11 +174,9 @@ void describe_inputs(const ProblemEntry& entry, nlohmann::ordered_json& line) {
 // What another program needs to time the same problem: every field, defaults too, per dtype what it costs and how
 // exact it must be, and its inputs.
 void print_json(const ProblemEntry& entry) {
-  nlohmann::ordered_json fields = nlohmann::ordered_json::object();
-  for (const std::string& field : entry.op->fields)
-    if (const auto pair = default_of(field)) fields[pair->key] = pair->value;
-  for (const KeyValue& pair : split_problem_text(entry.text)) fields[pair.key] = pair.value;
-  nlohmann::ordered_json dtypes = nlohmann::ordered_json::object();
+  Json fields = Json::object();
+  for (const KeyValue& pair : entry.op->values(entry.problem)) fields[pair.key] = pair.value;
+  Json dtypes = Json::object();
   for (const DType dtype : entry.op->dtypes) {
     const Cost cost = entry.op->cost(entry.problem, dtype);
     const Tolerance tolerance = entry.op->tolerance(entry.problem, dtype);
@@ -117,55 +185,50 @@ void print_json(const ProblemEntry& entry) {
                                 {"max_error", tolerance.max_error},
                                 {"l2_error", tolerance.l2_error}};
   }
-  nlohmann::ordered_json line = {{"op", entry.op->name},
-                                 {"problem", entry.text},
-                                 {"networks", entry.networks()},
-                                 {"fields", fields},
-                                 {"dtypes", dtypes}};
+  Json line = {{"op", entry.op->name},
+               {"problem", entry.text},
+               {"networks", entry.networks()},
+               {"fields", fields},
+               {"dtypes", dtypes}};
   describe_inputs(entry, line);
-  fmt::print("{}\n", line.dump());
+  print_line(line);
+}
+
+void list_problems(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+  for (const ProblemEntry& entry : problems) {
+    if (!std::regex_search(entry.op->name + "/" + entry.text, selection.filter)) continue;
+    if (!selection.json) {
+      fmt::print("{} {}  [{}]\n", entry.op->name, entry.text, entry.networks());
+      continue;
+    }
+    // For programs that sweep whole networks in one dtype: totals are of that, without the casts at their ends.
+    ProblemEntry swept = entry;
+    std::erase_if(swept.uses, [](const auto& use) { return use.dtype.has_value(); });
+    if (!swept.uses.empty()) print_json(swept);
+  }
 }
 
 int list(const ListArguments& arguments) {
-  std::regex filter;
+  Selection selection{{}, split_list(arguments.ops), arguments.format == "json"};
   try {
-    filter = std::regex(arguments.filter.empty() ? "." : arguments.filter, std::regex::extended);
+    selection.filter = std::regex(arguments.filter.empty() ? "." : arguments.filter, std::regex::extended);
   } catch (const std::regex_error&) {
     throw InvalidInput(fmt::format("--filter: '{}' is no regular expression", arguments.filter));
   }
-  if (arguments.what == "ops") {
-    list_ops(filter);
-    return kDone;
-  }
-  if (arguments.what == "variants") {
-    list_variants(filter);
+  for (const std::string& op : selection.ops) (void)require_op(op);
+  if (arguments.what == "ops" || arguments.what == "variants") {
+    (arguments.what == "ops" ? list_ops : list_variants)(selection);
     return kDone;
   }
   if (arguments.what == "solvers") {
-    list_solvers(filter, arguments.format == "json");
+    list_solvers(selection);
     return kDone;
   }
   auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
-  if (arguments.what == "networks") {
-    for (const std::string& name : network_names(problems))
-      if (std::regex_search(name, filter)) fmt::print("{}\n", name);
-    return kDone;
-  }
   if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
-  const auto ops = split_list(arguments.ops);
-  for (const std::string& op : ops) (void)require_op(op);
-  for (const ProblemEntry& entry : problems) {
-    if (!ops.empty() && std::find(ops.begin(), ops.end(), entry.op->name) == ops.end()) continue;
-    if (!std::regex_search(entry.op->name + "/" + entry.text, filter)) continue;
-    if (arguments.format == "json") {
-      // For programs that sweep whole networks in one dtype: totals are of that, without the casts at their ends.
-      ProblemEntry swept = entry;
-      std::erase_if(swept.uses, [](const auto& use) { return use.dtype.has_value(); });
-      if (!swept.uses.empty()) print_json(swept);
-    } else
-      fmt::print("{} {}  [{}]\n", entry.op->name, entry.text, entry.networks());
-  }
+  std::erase_if(problems, [&](const ProblemEntry& entry) { return !selection.has(*entry.op); });
+  (arguments.what == "networks" ? list_networks : list_problems)(problems, selection);
   return kDone;
 }
 
@@ -178,10 +241,10 @@ void add_list_command(CLI::App& app, CommandResult result) {
       ->required()
       ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers"}));
   command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
-  command->add_option("--ops", arguments->ops, "problems: of these ops");
-  command->add_option("--networks", arguments->networks, "problems: of these networks");
+  command->add_option("--ops", arguments->ops, "Of these ops only");
+  command->add_option("--networks", arguments->networks, "problems, networks: of these networks");
   command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
-  command->add_option("--format", arguments->format, "problems, solvers: text or json (one object a line)")
+  command->add_option("--format", arguments->format, "text or json (one object a line)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   command->callback([=] { *result = [=] { return list(*arguments); }; });

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bench/pipeline/memory_need.h"
+#include "bench/sweep/suite.h"
 #include "kernels/core/listed.h"
 
 namespace noisefloor {
@@ -83,7 +84,7 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
   open.platform = platform ? std::move(platform) : open_platform(arguments.device);
   const PlatformDescription& description = open.platform->description();
   const std::string dtype = !arguments.dtype.empty() ? arguments.dtype : description.is_host ? "fp32" : "bf16";
-  options.dtype = require_dtype(require_op("conv2d"), dtype);
+  options.dtype = require_dtype(*require_op("conv2d").workload, dtype);
   options.conditional = open.checkpoint->has(info.label_weight);
   open.network = std::make_unique<Network>(build_or_say_limit(info, options));
   check(*open.network);
@@ -91,20 +92,20 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
   const std::size_t free_before = open.platform->free_bytes();
   std::optional<Plan> plan;
   try {
-    plan.emplace(*open.platform, count_problems(open.network->graph), Plan::Options{arguments.plan, arguments.strict});
+    plan.emplace(*open.platform, suite(), count_problems(open.network->graph),
+                 Plan::Options{arguments.plan, arguments.strict});
     open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, *plan);
     open.executor->set_programmatic(arguments.programmatic == "on");
     beside.make(open);
   } catch (const OutOfMemory& error) {
     // A smaller batch is the same list of nodes.
-    const auto candidate_of = [&](std::size_t node) -> const Candidate* {
-      const Node& asked = open.network->graph.nodes().at(node);
-      return plan ? &(*plan)(*asked.op, asked.dtype, asked.text) : nullptr;
+    const auto choice_of = [&](std::size_t node) -> const Implementation* {
+      return plan ? plan->choice(problem_id(open.network->graph.nodes().at(node))).get() : nullptr;
     };
     const auto bytes_of = [&](const Network& network) {
       auto bytes = executor_bytes(network, description, [&](std::size_t node) -> const AnyVariant* {
-        const Candidate* const candidate = candidate_of(node);
-        return candidate != nullptr && candidate->baseline == nullptr ? candidate->variant : nullptr;
+        const Implementation* const choice = choice_of(node);
+        return choice != nullptr ? choice->variant() : nullptr;
       });
       return bytes ? std::optional(*bytes + beside.bytes(network)) : bytes;
     };
@@ -112,7 +113,7 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
     const std::int64_t fits = largest_fitting_batch(info, options, free_before - reserve, bytes_of);
     bool vendors = false;
     for (std::size_t node = 0; node < open.network->graph.nodes().size(); ++node)
-      vendors = vendors || (candidate_of(node) != nullptr && candidate_of(node)->baseline != nullptr);
+      vendors = vendors || (choice_of(node) != nullptr && !choice_of(node)->own());
     throw OutOfMemory(fmt::format("a batch of {} does not fit: {}; {}{}", options.batch, error.what(),
                                   fits > 0 ? fmt::format("a batch of {} would", fits) : "no batch would",
                                   vendors ? ", as far as vendors' libraries do not work in more" : ""));

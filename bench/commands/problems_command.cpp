@@ -16,7 +16,7 @@ struct ProblemsArguments {
 
 int print_problems(const ProblemsArguments& arguments) {
   const auto& info = pipeline::require_network(arguments.network);
-  const DType dtype = require_dtype(require_op("conv2d"), arguments.dtype);
+  const DType dtype = require_dtype(*require_op("conv2d").workload, arguments.dtype);
   const pipeline::Network network =
       build_or_say_limit(info, {.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional});
   fmt::print("op,dtype,problem,count\n");

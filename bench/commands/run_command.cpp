@@ -8,6 +8,7 @@
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
 #include "bench/counters/nvtx.h"
+#include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
 #include "bench/tensors/user_tensors.h"
@@ -24,53 +25,55 @@ struct RunArguments {
 
 // What is to be run, and on what.
 struct Task {
-  const Op* op = nullptr;
+  const SuiteEntry* entry = nullptr;
   AnyProblem problem;
   DType dtype = DType::bf16;
-  std::vector<Candidate> candidates;
+  std::vector<ImplementationPtr> implementations;
   std::unique_ptr<SafetensorsFile> file;  // holds the bytes of `given`
   GivenTensors given;
   std::uint64_t seed = 1;
 
-  Case case_of(const Candidate& candidate) const { return {candidate, problem, dtype, op->print(problem), ""}; }
+  Case case_of(const ImplementationPtr& implementation) const {
+    return {entry, implementation, problem, dtype, entry->workload->print(problem)};
+  }
 };
 
-std::vector<Candidate> all_candidates(const Op& op, bool host) {
-  std::vector<Candidate> all = candidates_of(op);
-  std::erase_if(all, [&](const Candidate& candidate) { return !(host ? candidate.on_host() : candidate.on_gpu()); });
+std::vector<ImplementationPtr> all_implementations(const SuiteEntry& entry, bool host) {
+  std::vector<ImplementationPtr> all = entry.implementations;
+  std::erase_if(all, [&](const ImplementationPtr& one) { return !one->runs_on_platform(host); });
   return all;
 }
 
 // One verified launch, on cold caches, in an NVTX range named by the case and with nothing else in it: what a profiler
 // wants. The timing's gate would wait for ever under a profiler that runs kernels one by one.
 int profile(Platform& platform, const Task& task) {
-  Fixture fixture(platform, *task.op, task.problem, task.dtype, task.seed, task.given);
+  Fixture fixture(platform, *task.entry, task.problem, task.dtype, task.seed, task.given);
   Verifier verifier(fixture);
   bool wrong = false;
   int launched = 0;
-  for (const Candidate& candidate : task.candidates) {
-    const Case test_case = task.case_of(candidate);
+  for (const ImplementationPtr& implementation : task.implementations) {
+    const Case test_case = task.case_of(implementation);
     if (const auto row = refused(test_case, platform.description(), platform.arch_text())) {
-      fmt::print("{}: {}: {}\n", candidate.name, to_string(row->status), row->reason);
+      fmt::print("{}: {}: {}\n", implementation->name, to_string(row->status), row->reason);
       continue;
     }
     try {
-      BoundCase bound(fixture, candidate);
+      BoundCase bound(fixture, *implementation, &verifier);
       const Verdict verdict = verifier.verify(bound);
       wrong = wrong || !verdict.correct;
       platform.flush_cache();
       platform.synchronize();
       {
-        const NvtxRange range(test_case.name());
+        const NvtxRange range(test_case.id().name());
         throw_if_failed(bound.launch()());
         platform.synchronize();
       }
       ++launched;
-      fmt::print("{}: {}\n", test_case.name(), verdict.correct ? "launched" : "incorrect: " + verdict.reason);
+      fmt::print("{}: {}\n", test_case.id().name(), verdict.correct ? "launched" : "incorrect: " + verdict.reason);
     } catch (const DeviceError&) {
       throw;
     } catch (const std::runtime_error& error) {  // a library that is missing or refuses, or memory
-      fmt::print("{}: {}\n", candidate.name, error.what());
+      fmt::print("{}: {}\n", implementation->name, error.what());
     }
   }
   return wrong ? kNotSo : launched > 0 ? kDone : kCouldNot;
@@ -83,7 +86,7 @@ class Outputs {
   void take(Fixture& fixture) { latest_ = download_outputs(fixture, latest_bytes_); }
   void settle(const Case& test_case, const CaseResult& result) {
     const bool right = result.row.status == Outcome::ok || result.row.status == Outcome::throttled;
-    const bool own = test_case.candidate.kind_text() != "baseline";
+    const bool own = !test_case.implementation->is(Kind::baseline);
     if (!right || latest_.empty() || (has_own_ && !own)) return;
     has_own_ = own;
     kept_ = test_case;
@@ -98,12 +101,12 @@ class Outputs {
       return;
     }
     write_safetensors(path, tensors_,
-                      {{"op", kept_->op().name},
+                      {{"op", kept_->entry->name()},
                        {"problem", kept_->text},
                        {"dtype", to_string(kept_->dtype)},
-                       {"variant", kept_->candidate.name},
+                       {"variant", kept_->implementation->name},
                        {"noisefloor", fmt::format("{} {}", build_info().version, build_info().commit)}});
-    fmt::print("{}: the output of {}", path, kept_->candidate.name);
+    fmt::print("{}: the output of {}", path, kept_->implementation->name);
     for (const FileTensor& tensor : tensors_) fmt::print(", {} {}", tensor.name, tensor.text());
     fmt::print("\n");
   }
@@ -128,7 +131,7 @@ void require_writable(const std::string& output, const std::string& input) {
     throw InvalidInput(fmt::format("--output: '{}' is the input", output));
 }
 
-// Candidates are left out where all of the platform's are to run.
+// Implementations are left out where all of the platform's are to run.
 Task task_of(const RunArguments& arguments) {
   Task task;
   task.seed = arguments.seed;
@@ -138,32 +141,33 @@ Task task_of(const RunArguments& arguments) {
       throw InvalidInput(
           "a case names problem, dtype and variant: leave out --problem, --dtype, --variant and --input");
     const Case test_case = require_case(arguments.op);
-    task.op = test_case.candidate.op;
+    task.entry = test_case.entry;
     task.problem = test_case.problem;
     task.dtype = test_case.dtype;
-    task.candidates = {test_case.candidate};
+    task.implementations = {test_case.implementation};
     return task;
   }
-  task.op = &require_op(arguments.op);
+  task.entry = &require_op(arguments.op);
+  const Workload& workload = *task.entry->workload;
   if (!arguments.variant.empty() && arguments.variant != "all")
-    task.candidates = {require_candidate(*task.op, arguments.variant)};
+    task.implementations = {require_implementation(*task.entry, arguments.variant)};
   std::optional<DType> dtype;
-  if (!arguments.dtype.empty()) dtype = require_dtype(*task.op, arguments.dtype);
+  if (!arguments.dtype.empty()) dtype = require_dtype(workload, arguments.dtype);
   if (arguments.input.empty()) {
     if (arguments.problem.empty()) throw InvalidInput("give --problem, or --input with the tensors");
     if (!arguments.random.empty()) throw InvalidInput("--random names inputs that --input lacks; there is no --input");
-    task.problem = task.op->parse(arguments.problem);
-    task.dtype = dtype.value_or(task.op->dtypes.front());
+    task.problem = workload.parse(arguments.problem);
+    task.dtype = dtype.value_or(workload.dtypes.front());
     return task;
   }
   task.file = std::make_unique<SafetensorsFile>(arguments.input);
   const UserTensors user =
-      bind_user_tensors(*task.op, *task.file, arguments.input, split_problem_text(arguments.problem), dtype,
+      bind_user_tensors(workload, *task.file, arguments.input, split_problem_text(arguments.problem), dtype,
                         split_list(arguments.random));
   task.problem = user.problem;
   task.dtype = user.dtype;
   task.given = user.given;
-  fmt::print(stderr, "{}: {} {}, {}\n", arguments.input, task.op->name, task.op->print(task.problem),
+  fmt::print(stderr, "{}: {} {}, {}\n", arguments.input, workload.name, workload.print(task.problem),
              to_string(task.dtype));
   return task;
 }
@@ -192,7 +196,7 @@ int run(const RunArguments& arguments) {
   Task task = task_of(arguments);  // what is wrong with the arguments is said before a device is looked for
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
-  if (task.candidates.empty()) task.candidates = all_candidates(*task.op, description.is_host);
+  if (task.implementations.empty()) task.implementations = all_implementations(*task.entry, description.is_host);
   if (arguments.profile) return profile(*platform, task);
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
@@ -211,18 +215,18 @@ int run(const RunArguments& arguments) {
   std::vector<SweepRow> rows;
   std::vector<CaseResult> results;
   bool wrong = false, ran = false;
-  for (const Candidate& candidate : task.candidates) {
-    const Case test_case = task.case_of(candidate);
+  for (const ImplementationPtr& implementation : task.implementations) {
+    const Case test_case = task.case_of(implementation);
     results.push_back(runner.run(test_case));
     const CaseResult& result = results.back();
-    if (!result.note.empty()) fmt::print(stderr, "{}: {}\n", candidate.name, result.note);
+    if (!result.note.empty()) fmt::print(stderr, "{}: {}\n", implementation->name, result.note);
     rows.push_back(result.row);
     outputs.settle(test_case, result);
     wrong = wrong || result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error;
     ran = ran || result.row.status == Outcome::ok;
     if (result.device_lost) {
       fmt::print(stderr, "{} left the device unusable for this process; the variants behind it were not run\n",
-                 candidate.name);
+                 implementation->name);
       break;
     }
   }

@@ -89,7 +89,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
   std::vector<SweepRow> rows;  // of this sweep's cases, in its order
   int failed = sweep.failed_repetitions();
   for (const Case& test_case : cases) {
-    const auto found = folder.rows().find(row_key(test_case));
+    const auto found = folder.rows().find(test_case.id());
     if (found == folder.rows().end()) continue;
     rows.push_back(found->second);
     if (found->second.status == Outcome::incorrect || found->second.status == Outcome::cuda_error) ++failed;
@@ -121,7 +121,8 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
 
 std::vector<SelectedCase> selected_cases(const std::vector<Case>& cases) {
   std::vector<SelectedCase> selected;
-  for (const Case& one : cases) selected.push_back({one.op().name, to_string(one.dtype), one.text, one.candidate.name});
+  for (const Case& one : cases)
+    selected.push_back({one.entry->name(), to_string(one.dtype), one.text, one.implementation->name});
   return selected;
 }
 
@@ -152,17 +153,17 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
 
-  std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.name()); });
+  std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
   std::optional<ShardRecord> shard;
   if (!arguments.shard.empty()) {
     std::vector<std::string> keys;
-    for (const Case& test_case : cases) keys.push_back(row_key(test_case));
+    for (const Case& test_case : cases) keys.push_back(test_case.id().name());
     shard = make_shard_record(parse_shard(arguments.shard), keys);
     cases = shard->shard.of(cases);  // may be none: there are more parts than cases
   }
   if (flags.list_tests) {
-    for (const Case& test_case : cases) fmt::print("{}\n", test_case.name());
+    for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
     return kDone;
   }
   require_writable_out(flags);

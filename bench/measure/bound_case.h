@@ -1,42 +1,45 @@
-// A candidate bound to a fixture: its workspace, its prepared weights or tuned plan, and a launch that takes no
-// arguments.
+// An implementation bound to a fixture: made ready, with workspace, prepared weights or a tuned algorithm, and a launch
+// that takes no arguments.
 #pragma once
 
 #include <memory>
 
-#include "bench/measure/candidate.h"
 #include "bench/measure/fixture.h"
+#include "bench/measure/implementation.h"
 
 namespace noisefloor {
 
+class Verifier;
+
 class BoundCase {
  public:
-  // Allocates, prepares weights or tunes the baseline. Throws OutOfMemory, DeviceError, or std::runtime_error with the
-  // library's words. An assembly takes times from `known` and adds those that it measured.
-  BoundCase(Fixture& fixture, const Candidate& candidate, KnownTimes* known = nullptr);
+  // Allocates, prepares weights, or tunes: against `verifier`, or one of its own. Throws OutOfMemory, DeviceError, or
+  // std::runtime_error with a library's words. What chooses by times takes them from `known` and adds those that it
+  // measured.
+  BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier = nullptr,
+            KnownTimes* known = nullptr);
 
   // With `overlapping`, a kernel of ours that waits for the one before it by itself may start before that has ended
   // (LaunchContext::programmatic_launch); other kernels and baselines are launched as without.
   Launch launch(bool overlapping = false);
-  // A launch is hundreds of kernels: one alone says nothing of it, and they are timed as one CUDA graph.
-  bool many_kernels() const { return candidate_.assembly != nullptr; }
-  // Every byte range that a launch may touch: the fixture's tensors, the workspace, the prepared weights, and what an
-  // assembly has of its own.
+  bool many_kernels() const { return ready_->many_kernels(); }
+  // Every byte range that a launch may touch: the fixture's tensors, the workspace, the prepared weights, and what is
+  // the implementation's own.
   std::vector<std::pair<void*, std::size_t>> resident() const;
-  std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
-  std::size_t own_bytes() const;  // what an assembly has of its own
+  // Bytes beside the tensors: the workspace, and what is the implementation's own.
+  std::size_t working_bytes() const;
+  bool prepares() const { return prepared_.bytes() > 0; }
   double prepare_us() const { return prepare_us_; }
-  bool prepares() const { return candidate_.variant != nullptr && prepared_.bytes() > 0; }
-  std::string description() const { return run_ ? run_->description() : std::string(); }
+  std::string description() const { return ready_->description(); }
   // Whether the band behind the workspace was written.
   bool workspace_overrun();
 
  private:
   static constexpr std::size_t kGuardBytes = Fixture::kGuardBytes;
+  std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
+
   Fixture* fixture_;
-  Candidate candidate_;
-  std::unique_ptr<BaselineRun> run_;
-  const AssembledRun* assembled_ = nullptr;  // run_, where it is one
+  std::unique_ptr<Ready> ready_;
   Buffer workspace_;
   Buffer prepared_;
   double prepare_us_ = 0;

@@ -3,40 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
+#include "bench/measure/bound_case.h"
+#include "bench/measure/timing_loop.h"
 #include "bench/platform/build_info.h"
-#include "bench/platform/clocks.h"
-#include "bench/platform/nvml.h"
+#include "reports/statistics.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
 #endif
-#include "reports/statistics.h"
 
 namespace noisefloor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 SweepRow blank_row(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
   SweepRow row;
-  row.op = test_case.op().name;
-  row.variant = test_case.candidate.name;
-  row.kind = test_case.candidate.kind_text();
-  row.dtype = to_string(test_case.dtype);
-  row.problem = test_case.text;
+  static_cast<CaseId&>(row) = test_case.id();
+  row.kind = test_case.implementation->kind;
   row.networks = test_case.networks;
   row.device = description.name;
   row.arch = arch;
-  const Cost cost = test_case.op().cost(test_case.problem, test_case.dtype);
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
   row.flops = cost.flops;
   row.bytes = cost.bytes;
   row.ai = cost.flops / cost.bytes;
@@ -53,50 +42,22 @@ void clear_times(CaseResult& result) {
   row.bound.clear();
 }
 
-// Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that
-// the gate before it costs nothing.
-int batch_size(double sample_us, int smallest, int largest) {
-  return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
-}
-
-// What slows a measurement through no doing of the kernel. The power cap is not among them: dense products run into it
-// on every data-centre GPU, so it is part of what they can do, and the row names it.
-constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
-
-// The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little.
-constexpr std::size_t kFewestBatches = 4;
-
-// A launch that runs into the power cap begins at the full clock and is taken down in steps over some hundred
-// milliseconds. What was sampled before a step is dropped, for as long as this; a clock that never settles is then
-// taken as it is.
-constexpr double kSettleSeconds = 0.5;
-constexpr double kClockStep = 0.01;
-
-constexpr int kClockedLaunches = 4;  // behind a batch, where they are asked for
-
 }  // namespace
-
-struct CaseRunner::Clocks {
-  explicit Clocks(const PlatformDescription& description)
-      : monitor(GpuMonitor::of_cuda_device(description.index)), sampler(64, 20) {}
-  GpuMonitor monitor;
-  ClockSampler sampler;
-};
 
 std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description,
                                 const std::string& arch) {
   SweepRow row = blank_row(test_case, description, arch);
-  const Candidate& candidate = test_case.candidate;
-  if (!(description.is_host ? candidate.on_host() : candidate.on_gpu())) {
+  const Implementation& implementation = *test_case.implementation;
+  if (!implementation.runs_on_platform(description.is_host)) {
     row.status = description.is_host ? Outcome::no_device : Outcome::unsupported_arch;
     row.reason = description.is_host ? "needs a CUDA device" : "runs on the host (--device host)";
-  } else if (!candidate.built()) {
+  } else if (!implementation.built) {
     row.status = Outcome::not_built;
-    row.reason = fmt::format("needs {}; this build has {}", to_string(candidate.arch), build_info().cuda_architectures);
-  } else if (!description.is_host && !runs_on(candidate.arch, description.info.compute_capability)) {
+    row.reason = implementation.why_not_built;
+  } else if (!description.is_host && !runs_on(implementation.arch, description.info.compute_capability)) {
     row.status = Outcome::unsupported_arch;
-    row.reason = fmt::format("needs {}", to_string(candidate.arch));
-  } else if (const Support support = candidate.can_run(test_case.problem, test_case.dtype); !support) {
+    row.reason = fmt::format("needs {}", to_string(implementation.arch));
+  } else if (const Support support = implementation.can_run(test_case.problem, test_case.dtype); !support) {
     row.status = Outcome::unsupported_problem;
     row.reason = support.reason;
   } else {
@@ -117,7 +78,7 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
     options_.counters = CounterMode::off;
     return;
   }
-  clocks_ = std::make_unique<Clocks>(platform.description());
+  if (!options_.warm_only) clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
   if (options_.counters == CounterMode::off) {
     counter_status_ = to_string(CounterStatus::off);
     return;
@@ -132,31 +93,30 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
 
 CaseRunner::~CaseRunner() = default;
 
-CaseResult CaseRunner::run(const Case& test_case) {
-  CaseResult result = measure(test_case);
+CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_us) {
+  CaseResult result = measure(test_case, to_beat_us);
   known_.add(result.row);
   return result;
 }
 
-CaseResult CaseRunner::measure(const Case& test_case) {
+CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_beat_us) {
   const PlatformDescription& description = platform_->description();
   if (auto row = refused(test_case, description, platform_->arch_text())) return {*row, {}, {}, false, ""};
   CaseResult result{blank_row(test_case, description, platform_->arch_text()), {}, {}, false, ""};
   SweepRow& row = result.row;
   row.counter_status = counter_status_;
   try {
-    const std::string key = test_case.op().name + "|" + test_case.text + "|" + to_string(test_case.dtype);
-    if (key != fixture_key_) {
-      fixture_key_.clear();
+    if (row.problem_id() != fixture_of_) {
+      fixture_of_ = {};
       verifier_.reset();
       fixture_.reset();
-      fixture_ = std::make_unique<Fixture>(*platform_, test_case.op(), test_case.problem, test_case.dtype,
+      fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype,
                                            options_.seed, options_.given);
       verifier_ = std::make_unique<Verifier>(*fixture_);
-      fixture_key_ = key;
+      fixture_of_ = row.problem_id();
     }
-    BoundCase bound(*fixture_, test_case.candidate, &known_);
-    row.workspace_bytes = static_cast<long>(bound.workspace_bytes() + bound.own_bytes());
+    BoundCase bound(*fixture_, *test_case.implementation, verifier_.get(), &known_);
+    row.workspace_bytes = static_cast<long>(bound.working_bytes());
     if (bound.prepares()) row.prepare_us = bound.prepare_us();
     result.note = bound.description();
 
@@ -171,11 +131,14 @@ CaseResult CaseRunner::measure(const Case& test_case) {
     }
     row.reason = bound.many_kernels() ? bound.description() : verdict.note;
     if (options_.on_verified) options_.on_verified(test_case, *fixture_);
-    if (!bound.many_kernels()) read_resources(bound, result);
+    if (!bound.many_kernels() && !options_.warm_only) read_resources(bound, result);
     fixture_->reset_outputs();
-    time(test_case, bound, result);
+    if (options_.warm_only)
+      time_warm_only(bound, result, to_beat_us);
+    else
+      time(test_case, bound, result);
     judge_timed_launches(bound, result);
-    if (row.status == Outcome::ok) {
+    if (row.status == Outcome::ok && !options_.warm_only) {
       place_under_roof(test_case, row);
       count(test_case, bound, row);
     }
@@ -201,7 +164,7 @@ CaseResult CaseRunner::measure(const Case& test_case) {
   }
   if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
-    fixture_key_.clear();
+    fixture_of_ = {};
     try {
       platform_->synchronize();
     } catch (const DeviceError&) {
@@ -228,28 +191,7 @@ void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
   result.row.reason = "after the timed launches: " + verdict.reason;
 }
 
-// The mean clock of each of a few cold launches, in launches of their own: the marks would count in a timed one.
-std::vector<double> CaseRunner::clock_in_launches(const Launch& launch,
-                                                  std::span<const std::pair<void*, std::size_t>> resident) {
-  ClockSampler& sampler = clocks_->sampler;
-  const Stream stream = platform_->context().stream;
-  std::vector<int> samples;
-  const auto marked = [&] {
-    samples.push_back(sampler.begin(stream));
-    const Status status = launch();
-    sampler.end(samples.back(), stream);
-    return status;
-  };
-  platform_->time_cold(marked, kClockedLaunches, resident);
-  platform_->synchronize();
-  std::vector<double> found;
-  for (const int sample : samples)
-    if (const double mhz = sampler.mhz(sample); mhz > 0) found.push_back(mhz);
-  return found;
-}
-
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
-  SweepRow& row = result.row;
   const auto resident = bound.resident();
   Launch launch = bound.launch();
   // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
@@ -265,83 +207,32 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   launch = slowed_down(*platform_, launch, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
 #endif
-  const bool host = platform_->description().is_host;
-  const NvtxRange range(test_case.name());
+  const NvtxRange range(test_case.id().name());
+  PlatformTiming source(*platform_, launch, bound.launch(true), resident,
+                        {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
+  TimingLoop loop(source, {.cold = options_.cold,
+                           .warm = options_.warm,
+                           .throttle_retry_seconds = options_.throttle_retry_seconds,
+                           .host = platform_->description().is_host});
+  loop.cold();
+  loop.warm();
+  const Timing& timing = loop.timing();
+  result.cold_us = timing.cold_us;
+  result.cold_batches = timing.cold_batches;
+  result.cold_mhz = timing.cold_mhz;
+  result.launch_mhz = timing.launch_mhz;
+  result.warm_us = timing.warm_us;
+  write_times(timing, result.row);
+}
 
-  const double probe_us = platform_->time_cold(launch, 1, resident).front();
-  const double flush_us = host ? 0 : 50;
-  const int batch = host ? batch_size(probe_us, 1, 20) : batch_size(probe_us + flush_us, 2, 50);
-  std::optional<std::uint64_t> reasons;  // what NVML said, where it said anything
-  double discarded_seconds = 0, settling_seconds = 0;
-  double last_mhz = 0;
-  auto start = Clock::now();
-  while (true) {
-    const auto batch_start = Clock::now();
-    const auto samples = platform_->time_cold(launch, batch, resident);
-    if (clocks_) {
-      clocks_->sampler.clear();
-      const std::vector<double> launch_mhz =
-          options_.clock_in_launches ? clock_in_launches(launch, resident) : std::vector<double>{};
-      const int index = clocks_->sampler.enqueue(platform_->context().stream);
-      platform_->synchronize();
-      const auto read = clocks_->monitor.read().clock_event_reasons;
-      if ((read.value_or(0) & kDisqualifying) != 0 && discarded_seconds < options_.throttle_retry_seconds) {
-        discarded_seconds += seconds_since(batch_start);
-        start += Clock::now() - batch_start;  // time spent on discarded samples does not count against the cap
-        continue;
-      }
-      if (read) reasons = reasons.value_or(0) | (*read & kClockThrottle);
-      const double mhz = clocks_->sampler.mhz(index);
-      const bool stepped = last_mhz > 0 && std::abs(mhz - last_mhz) > kClockStep * last_mhz;
-      last_mhz = mhz;
-      if (stepped && settling_seconds < kSettleSeconds) {
-        settling_seconds += seconds_since(start);
-        result.cold_us.clear();
-        result.cold_batches.clear();
-        result.cold_mhz.clear();
-        result.launch_mhz.clear();
-        start = Clock::now();
-        continue;
-      }
-      result.cold_mhz.push_back(mhz);
-      result.launch_mhz.insert(result.launch_mhz.end(), launch_mhz.begin(), launch_mhz.end());
-    }
-    result.cold_batches.push_back(samples.size());
-    result.cold_us.insert(result.cold_us.end(), samples.begin(), samples.end());
-    const double elapsed = seconds_since(start);
-    const bool spread_known = result.cold_batches.size() >= kFewestBatches || elapsed >= options_.cold.wall_seconds;
-    if (const auto stop = options_.cold.verdict(result.cold_us, elapsed); stop && spread_known) {
-      row.stop = *stop;
-      break;
-    }
-  }
-  row.samples = static_cast<long>(result.cold_us.size());
-  if (!result.cold_mhz.empty()) row.sm_clock_mhz = median(result.cold_mhz);
-
-  // Enough launches in one graph that starting it is amortised; overlapping, as a pipeline launches them.
-  const Launch overlapping = bound.launch(true);
-  const int repeats = host ? 1 : std::clamp(static_cast<int>(200 / probe_us) + 1, 1, 20);
-  start = Clock::now();
-  do {
-    const auto samples = platform_->time_warm(overlapping, batch_size(probe_us * repeats, 1, 10), repeats);
-    result.warm_us.insert(result.warm_us.end(), samples.begin(), samples.end());
-  } while (!options_.warm.verdict(result.warm_us, seconds_since(start)));
-  if (clocks_)
-    if (const auto read = clocks_->monitor.read().clock_event_reasons)
-      reasons = reasons.value_or(0) | (*read & kClockThrottle);
-  if (reasons) row.throttle = clock_events_text(*reasons);
-  if ((reasons.value_or(0) & kDisqualifying) != 0) {
-    row.status = Outcome::throttled;
-    row.reason = fmt::format("{}, also after {:.0f} s of repeating", row.throttle, discarded_seconds);
-    return;
-  }
-
-  row.time_cold_us = median(result.cold_us);
-  row.time_cold_mad_us = median_absolute_deviation(result.cold_us);
-  row.time_warm_us = median(result.warm_us);
-  row.gflops = row.flops / *row.time_cold_us * 1e-3;
-  row.gbps = row.bytes / *row.time_cold_us * 1e-3;
-  row.status = Outcome::ok;
+void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
+  const Launch launch = bound.launch(/*overlapping=*/true);
+  constexpr int kRepeats = 10;
+  result.warm_us = platform_->time_warm(launch, 1, 1);
+  if (!to_beat_us || result.warm_us.front() <= 2 * *to_beat_us)
+    result.warm_us = platform_->time_warm(launch, static_cast<int>(options_.warm.minimum_samples), kRepeats);
+  result.row.time_warm_us = median(result.warm_us);
+  result.row.status = Outcome::ok;
 }
 
 void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
@@ -371,7 +262,7 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
   try {
     RangeProfiler profiler(row_metrics());
     const Launch launch = bound.launch();
-    const NvtxRange range("counters " + test_case.name());
+    const NvtxRange range("counters " + test_case.id().name());
     const auto values = profiler.measure(
         [&](int) {
           fixture_->reset_outputs();
@@ -397,7 +288,7 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
 void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
   if (ceilings_ == nullptr) return;
   const Ceiling& compute =
-      ceilings_->compute(test_case.op().cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
+      ceilings_->compute(test_case.entry->workload->cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
   const double memory_bound_gflops = *row.ai * ceilings_->memory().value;
   row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
   row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;

@@ -5,18 +5,19 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
-#include "bench/measure/candidate.h"
+#include "bench/measure/platform_timing.h"
 #include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
+
+class BoundCase;
 
 enum class CounterMode { off, automatic, require };
 
@@ -30,6 +31,7 @@ struct RunnerOptions {
   std::function<void(const Case&, Fixture&)> on_verified;
   double throttle_retry_seconds = 5;
   bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch
+  bool warm_only = false;          // no cold times, resources, counters or roof: what a plan asks for
 };
 
 struct CaseResult {
@@ -54,17 +56,17 @@ class CaseRunner {
   // Times that networks' plans take rather than measure, beside those of the cases that ran here.
   void know(const SweepRow& row) { known_.add(row); }
 
-  // Never throws for what the case does wrong; the row's status says it.
-  CaseResult run(const Case& test_case);
+  // Never throws for what the case does wrong; the row's status says it. With warm_only, a case that takes more than
+  // twice `to_beat_us` is timed once.
+  CaseResult run(const Case& test_case, std::optional<double> to_beat_us = std::nullopt);
 
   // What to tell the user once: why counters are missing.
   const std::string& counter_message() const { return counter_message_; }
 
  private:
-  struct Clocks;
-  CaseResult measure(const Case& test_case);
+  CaseResult measure(const Case& test_case, std::optional<double> to_beat_us);
   void time(const Case&, BoundCase&, CaseResult&);
-  std::vector<double> clock_in_launches(const Launch&, std::span<const std::pair<void*, std::size_t>> resident);
+  void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
   void judge_timed_launches(BoundCase&, CaseResult&);
@@ -75,10 +77,10 @@ class CaseRunner {
   RunnerOptions options_;
   std::string counter_status_;
   std::string counter_message_;
-  std::unique_ptr<Clocks> clocks_;
+  std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   KnownTimes known_;
-  // The fixture of the last problem: the candidates of one problem come one after another.
-  std::string fixture_key_;
+  // The fixture of the last problem: the implementations of one problem come one after another.
+  ProblemId fixture_of_;
   std::unique_ptr<Fixture> fixture_;
   std::unique_ptr<Verifier> verifier_;
 };

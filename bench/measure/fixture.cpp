@@ -19,9 +19,13 @@ std::size_t aligned(std::size_t bytes) {
 
 }  // namespace
 
-Fixture::Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed,
+Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem, DType dtype, std::uint64_t seed,
                  const GivenTensors& given)
-    : platform_(&platform), op_(&op), problem_(std::move(problem)), dtype_(dtype), specs_(op.tensors(problem_, dtype)) {
+    : platform_(&platform),
+      entry_(&entry),
+      problem_(std::move(problem)),
+      dtype_(dtype),
+      specs_(entry.workload->tensors(problem_, dtype)) {
   std::size_t offset = kGuardBytes;
   std::vector<std::size_t> offsets;
   for (const TensorSpec& spec : specs_) {
@@ -53,7 +57,7 @@ void Fixture::fill_inputs(std::uint64_t seed, const GivenTensors& given) {
       platform_->upload(pointers_[i], found->second.data(), spec.bytes());
     } else if (spec.fill.kind == Fill::Kind::op) {
       std::vector<char> data(spec.bytes());
-      op_->fill(problem_, dtype_, i, data.data());
+      workload().fill(problem_, dtype_, i, data.data());
       platform_->upload(pointers_[i], data.data(), data.size());
     } else {
       platform_->fill_normal(spec.dtype, pointers_[i], spec.elements(), spec.fill.mean, spec.fill.stddev, seed + i);

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/platform/platform.h"
-#include "kernels/core/op.h"
+#include "bench/measure/suite.h"
 
 namespace noisefloor {
 
@@ -21,11 +20,12 @@ class Fixture {
  public:
   // Allocates and fills. The inputs that are not given depend on the problem and `seed` alone. Throws OutOfMemory with
   // the bytes needed.
-  Fixture(Platform& platform, const Op& op, AnyProblem problem, DType dtype, std::uint64_t seed,
+  Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem, DType dtype, std::uint64_t seed,
           const GivenTensors& given = {});
 
   Platform& platform() const { return *platform_; }
-  const Op& op() const { return *op_; }
+  const Workload& workload() const { return *entry_->workload; }
+  const Oracle& oracle() const { return *entry_->oracle; }
   const AnyProblem& problem() const { return problem_; }
   DType dtype() const { return dtype_; }
   const std::vector<TensorSpec>& specs() const { return specs_; }
@@ -47,7 +47,7 @@ class Fixture {
   bool guards_intact(std::size_t tensor);
 
   Platform* platform_;
-  const Op* op_;
+  const SuiteEntry* entry_;
   AnyProblem problem_;
   DType dtype_;
   std::vector<TensorSpec> specs_;

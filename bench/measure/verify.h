@@ -1,8 +1,7 @@
 // Verification, which every timing needs first: poisoned outputs, guard bands, and comparison with the op's oracle.
 //
-// Small problems are compared with the host oracle in every element. Where the oracle is too slow for that, it computes
-// a sampled set of elements, and on a GPU every element is compared with the naive variant, itself held to the same
-// samples. A network is compared with itself in fp32 by the naive variants.
+// Where the oracle is too slow to compute every element, it computes a sampled set of them, and on a GPU every element
+// is compared with the oracle's stand-in (an op's naive variant), itself held to the same samples.
 #pragma once
 
 #include <map>
@@ -10,9 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/measure/bound_case.h"
+#include "bench/measure/fixture.h"
 
 namespace noisefloor {
+
+class BoundCase;
 
 struct Verdict {
   bool correct = false;
@@ -31,33 +32,28 @@ class Verifier {
 
   // Launches once on poisoned outputs and judges. Device failures throw.
   Verdict verify(BoundCase& bound);
-  // Judges what earlier launches left in the outputs, guard bands and inputs, without launching.
+  // Judges what earlier launches left in the outputs, guard bands and inputs, without launching; with `bound`, also the
+  // band behind its workspace.
   Verdict judge(BoundCase& bound);
+  Verdict judge_outputs();
+  Fixture& fixture() const { return *fixture_; }
 
   // About two seconds of one core's scalar double arithmetic with dtype conversion.
   static constexpr double kOracleFlops = 4e8;
 
  private:
-  struct Oracle {
-    std::size_t tensor;
-    bool complete;  // elements are all of the tensor's
-    std::vector<std::int64_t> elements;
-    std::vector<double> values;
-    double rms;
-  };
   void consult_oracle();
-  void consult_network();
   std::optional<std::string> compare_with_oracle(Verdict& verdict);
   std::optional<std::string> find_not_finite();
-  std::optional<std::string> compare_with_naive();
-  bool make_naive_outputs();
+  std::optional<std::string> compare_with_stand_in();
+  bool make_stand_in_outputs();
 
   Fixture* fixture_;
   double oracle_flops_;
   Tolerance tolerance_;
-  std::vector<Oracle> oracles_;
-  bool naive_tried_ = false;
-  std::map<std::size_t, Buffer> naive_outputs_;  // by tensor
+  std::vector<Expectation> expectations_;
+  bool stand_in_tried_ = false;
+  std::map<std::size_t, Buffer> stand_in_outputs_;  // by tensor
 };
 
 }  // namespace noisefloor

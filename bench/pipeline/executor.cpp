@@ -26,52 +26,20 @@ Buffer allocate(Platform& platform, std::size_t bytes, const char* what) {
 
 }  // namespace
 
-Runner::Runner(Platform& platform, const Op& op, AnyProblem problem, DType dtype, const Candidate& candidate)
-    : platform_(&platform), problem_(std::move(problem)), dtype_(dtype), candidate_(candidate) {
-  (void)op;
-  const DeviceInfo& device = platform.description().info;
-  if (candidate_.baseline != nullptr) {
-    run_ = candidate_.baseline->create(problem_, dtype, device);
-    workspace_bytes_ = run_->workspace_bytes();
-  } else {
-    workspace_bytes_ = candidate_.variant->workspace_bytes(problem_, dtype, device);
-  }
-}
-
-std::size_t Runner::prepared_bytes() const {
-  return run_ ? 0 : candidate_.variant->prepared_bytes(problem_, dtype_);
-}
-
-void Runner::prepare(std::span<void* const> pointers, void* prepared) {
-  throw_if_failed(candidate_.variant->prepare(problem_, dtype_, pointers, prepared, platform_->context()));
-}
-
-void Runner::tune(std::span<void* const> pointers, void* workspace) {
-  if (!run_ || tuned_) return;
-  throw_if_failed(run_->tune(pointers, workspace, platform_->context()));
-  platform_->synchronize();
-  tuned_ = true;
-}
-
-Status Runner::launch(std::span<void* const> pointers, void* workspace, const void* prepared, bool programmatic) const {
-  LaunchContext context = platform_->context();
-  if (run_) return run_->launch(pointers, workspace, context);
-  context.programmatic_launch = programmatic;
-  return candidate_.variant->launch(problem_, dtype_, pointers, {workspace, prepared}, context);
-}
-
 Executor::Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan)
-    : platform_(&platform), network_(&network), pointers_(network.graph.values().size(), nullptr) {
+    : platform_(&platform),
+      network_(&network),
+      nodes_(&plan.nodes()),
+      pointers_(network.graph.values().size(), nullptr) {
   set_programmatic(true);
   const Graph& graph = network.graph;
   std::size_t workspace = 0;
   for (const Node& node : graph.nodes()) {
-    auto& runner = runners_[node.op->name + "|" + to_string(node.dtype) + "|" + node.text];
-    if (!runner)
-      runner =
-          std::make_unique<Runner>(platform, *node.op, node.problem, node.dtype, plan(*node.op, node.dtype, node.text));
-    workspace = std::max(workspace, runner->workspace_bytes());
-    steps_.push_back({runner.get(), &node, nullptr, plan.warm_us(*node.op, node.dtype, node.text)});
+    const ProblemId id = problem_id(node);
+    auto& ready = ready_[id];
+    if (!ready) ready = plan.make_ready(platform, node);
+    workspace = std::max(workspace, ready->workspace_bytes());
+    steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id)});
   }
 
   const Placement placement = place(activation_lifetimes(graph, network.output_values()));
@@ -95,13 +63,12 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
   for (Step& step : steps_) {
     arguments_.clear();
     for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
-    if (const std::size_t prepared = step.runner->prepared_bytes(); prepared > 0) {
+    if (const std::size_t prepared = step.ready->prepared_bytes(); prepared > 0) {
       prepared_.push_back(allocate(platform, prepared, "prepared weights"));
       step.prepared = prepared_.back().data();
-      step.runner->prepare(arguments_, step.prepared);
+      step.ready->prepare(arguments_, step.prepared, platform.context());
       bytes_ += prepared;
     }
-    step.runner->tune(arguments_, workspace_.data());
   }
   platform.synchronize();
 }
@@ -145,11 +112,13 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
 Status Executor::launch(const Step& step) {
   arguments_.clear();
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
-  const auto enqueue = [&] { return step.runner->launch(arguments_, workspace_.data(), step.prepared, programmatic_); };
+  LaunchContext context = platform_->context();
+  context.programmatic_launch = programmatic_;
+  const auto enqueue = [&] { return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context); };
   if (listener_ == nullptr) return enqueue();
   const Node& node = *step.node;
   listener_->before(
-      {node.op->name, node.name, node.text, to_string(node.dtype), step.runner->candidate().name, step.warm_us});
+      {node.op->name, node.name, node.text, to_string(node.dtype), step.implementation->name, step.warm_us});
   const Status status = enqueue();
   listener_->after();
   return status;

@@ -13,32 +13,6 @@
 
 namespace noisefloor::pipeline {
 
-// A variant or baseline made ready for one distinct problem: what launches of all its nodes share.
-class Runner {
- public:
-  // Throws OutOfMemory, DeviceError, or std::runtime_error with the library's words.
-  Runner(Platform& platform, const Op& op, AnyProblem problem, DType dtype, const Candidate& candidate);
-
-  std::size_t workspace_bytes() const { return workspace_bytes_; }
-  std::size_t prepared_bytes() const;
-  void prepare(std::span<void* const> pointers, void* prepared);
-  // Baselines choose their algorithm; outputs are overwritten. Once, before any launch.
-  void tune(std::span<void* const> pointers, void* workspace);
-  // `programmatic`: LaunchContext::programmatic_launch; baselines are launched as without.
-  Status launch(std::span<void* const> pointers, void* workspace, const void* prepared,
-                bool programmatic = false) const;
-  const Candidate& candidate() const { return candidate_; }
-
- private:
-  Platform* platform_;
-  AnyProblem problem_;
-  DType dtype_;
-  Candidate candidate_;
-  std::unique_ptr<BaselineRun> run_;
-  std::size_t workspace_bytes_ = 0;
-  bool tuned_ = false;
-};
-
 class Executor {
  public:
   // Allocates everything that a run needs, loads and prepares the weights. Throws OutOfMemory that says how many bytes
@@ -61,13 +35,15 @@ class Executor {
   Status enqueue();
 
   const Network& network() const { return *network_; }
-  const Candidate& candidate(std::size_t node) const { return steps_.at(node).runner->candidate(); }
+  const Suite& nodes() const { return *nodes_; }  // that the plan chose from
+  const Implementation& implementation(std::size_t node) const { return *steps_.at(node).implementation; }
   std::size_t bytes() const { return bytes_; }                  // of device memory
   std::vector<std::pair<void*, std::size_t>> resident() const;  // that memory
 
  private:
   struct Step {
-    Runner* runner;
+    ImplementationPtr implementation;
+    Ready* ready;  // shared by the nodes of one problem
     const Node* node;
     void* prepared;
     std::optional<double> warm_us;  // of the plan
@@ -77,7 +53,8 @@ class Executor {
 
   Platform* platform_;
   const Network* network_;
-  std::map<std::string, std::unique_ptr<Runner>> runners_;
+  const Suite* nodes_;
+  std::map<ProblemId, std::unique_ptr<Ready>> ready_;
   std::vector<Step> steps_;
   std::vector<void*> pointers_;  // of each value
   std::vector<void*> arguments_;

@@ -8,15 +8,13 @@
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
-#include "bench/measure/verify.h"
+#include "bench/measure/tuner.h"
 #include "bench/pipeline/plan_file.h"
 #include "bench/platform/build_info.h"
-#include "bench/sweep/selection.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
-constexpr int kTimings = 5, kRepeats = 10;
 constexpr std::uint64_t kSeed = 1;
 
 std::string key_of(const CountedProblem& problem) {
@@ -31,108 +29,95 @@ Pool pool_of(const std::string& source) {
   return source == "naive" ? Pool::naive : Pool::all;
 }
 
-bool in_pool(const Candidate& candidate, Pool pool, bool host) {
-  if ((candidate.kind == Kind::host) != host) return false;
-  if (pool == Pool::naive) return host || candidate.kind == Kind::naive;
-  return pool == Pool::all || (candidate.baseline != nullptr) == (pool == Pool::baseline);
+bool in_pool(const Implementation& implementation, Pool pool, bool host) {
+  if (!implementation.runs_on_platform(host)) return false;
+  if (pool == Pool::naive) return host || implementation.is(Kind::naive);
+  return pool == Pool::all || implementation.own() == (pool == Pool::own);
 }
 
-std::optional<SweepRow> why_not(Platform& platform, const CountedProblem& problem, const Candidate& candidate) {
-  const Case test_case{candidate, problem.op->parse(problem.text), problem.dtype, problem.text, ""};
+// The entry of a node's op. A network of ops that the suite lacks is a mistake of the caller's.
+const SuiteEntry& entry_of(const Suite& nodes, const std::string& op) {
+  if (const SuiteEntry* entry = nodes.find(op)) return *entry;
+  throw std::logic_error("the suite has no op " + op);
+}
+
+Case case_of(const Suite& nodes, const CountedProblem& problem, const ImplementationPtr& implementation) {
+  return {&entry_of(nodes, problem.op->name), implementation, problem.op->parse(problem.text), problem.dtype,
+          problem.text};
+}
+
+std::optional<SweepRow> why_not(Platform& platform, const Case& test_case) {
   return refused(test_case, platform.description(), platform.arch_text());
 }
 
-// Times candidates of one problem, on the same tensors and against the same oracle.
-class Trial {
- public:
-  Trial(Platform& platform, const CountedProblem& problem)
-      : platform_(&platform),
-        fixture_(platform, *problem.op, problem.op->parse(problem.text), problem.dtype, kSeed),
-        verifier_(fixture_) {}
-
-  // One that takes more than twice `to_beat` is timed once.
-  KnownTimes::Entry time(const Candidate& candidate, std::optional<double> to_beat) {
-    BoundCase bound(fixture_, candidate);
-    if (const Verdict verdict = verifier_.verify(bound); !verdict.correct)
-      return {std::nullopt, "incorrect: " + verdict.reason};
-    const double once = platform_->time_warm(bound.launch(true), 1, 1).front();
-    if (to_beat && once > 2 * *to_beat) return {once, {}};
-    std::vector<double> times = platform_->time_warm(bound.launch(true), kTimings, kRepeats);
-    std::nth_element(times.begin(), times.begin() + kTimings / 2, times.end());
-    return {times[kTimings / 2], {}};
-  }
-
- private:
-  Platform* platform_;
-  Fixture fixture_;
-  Verifier verifier_;
-};
+// A choice of five times or so, each of ten launches: what is a percent slower may win.
+RunnerOptions quick() {
+  RunnerOptions options;
+  options.counters = CounterMode::off;
+  options.warm.minimum_samples = 5;
+  options.seed = kSeed;
+  options.warm_only = true;
+  return options;
+}
 
 struct Chosen {
-  Candidate candidate;
+  ImplementationPtr implementation;
   std::optional<double> warm_us;  // none where it had no rival
 };
 
-// Chooses the fastest correct candidate of a pool.
+// Chooses the fastest correct implementation of a pool.
 class Chooser {
  public:
-  Chooser(Platform& platform, Pool pool, KnownTimes& known) : platform_(&platform), pool_(pool), known_(&known) {}
+  Chooser(Platform& platform, const Suite& nodes, Pool pool, KnownTimes& known)
+      : platform_(&platform), nodes_(&nodes), pool_(pool), known_(&known) {}
 
   // nullopt when none runs the problem; `refusals` says why.
   std::optional<Chosen> choose(const CountedProblem& problem, std::vector<std::string>& refusals) {
     out_of_memory_ = false;
-    std::vector<Candidate> able;
-    for (const Candidate& candidate : candidates_of(*problem.op)) {
-      if (!in_pool(candidate, pool_, platform_->description().is_host)) continue;
-      if (const auto row = why_not(*platform_, problem, candidate))
-        refusals.push_back(candidate.name + ": " + row->reason);
+    std::vector<ImplementationPtr> able;
+    for (const ImplementationPtr& implementation : entry_of(*nodes_, problem.op->name).implementations) {
+      if (!in_pool(*implementation, pool_, platform_->description().is_host)) continue;
+      if (const auto row = why_not(*platform_, case_of(*nodes_, problem, implementation)))
+        refusals.push_back(implementation->name + ": " + row->reason);
       else
-        able.push_back(candidate);
+        able.push_back(implementation);
     }
-    if (able.size() == 1 && able.front().baseline == nullptr) return Chosen{able.front(), {}};
-    std::unique_ptr<Trial> trial;  // made where something is to be measured
+    if (able.size() == 1 && able.front()->own()) return Chosen{able.front(), {}};
+    CaseRunner runner(*platform_, nullptr, quick());  // one a problem: its tensors go when the choice is made
     std::optional<Chosen> best;
     // Ladders have their best last: begun with it, the slow ones are recognised by one launch.
-    for (auto candidate = able.rbegin(); candidate != able.rend(); ++candidate) {
-      const KnownTimes::Entry entry = time(problem, *candidate, best ? best->warm_us : std::nullopt, trial);
+    for (auto implementation = able.rbegin(); implementation != able.rend(); ++implementation) {
+      const KnownTimes::Entry entry =
+          time(runner, case_of(*nodes_, problem, *implementation), best ? best->warm_us : std::nullopt);
       if (!entry.warm_us) {
-        refusals.push_back(candidate->name + ": " + entry.why_not);
+        refusals.push_back((*implementation)->name + ": " + entry.why_not);
         continue;
       }
-      if (!best || *entry.warm_us < *best->warm_us) best = Chosen{*candidate, entry.warm_us};
+      if (!best || *entry.warm_us < *best->warm_us) best = Chosen{*implementation, entry.warm_us};
     }
     return best;
   }
 
   int measured() const { return measured_; }
-  // Whether a candidate of the last problem was out for want of memory alone: with a smaller batch it may do.
+  // Whether an implementation was out of the last problem for want of memory alone: with a smaller batch it may do.
   bool out_of_memory() const { return out_of_memory_; }
 
  private:
-  KnownTimes::Entry time(const CountedProblem& problem, const Candidate& candidate, std::optional<double> to_beat,
-                         std::unique_ptr<Trial>& trial) {
-    const std::string key =
-        row_key({candidate, problem.op->parse(problem.text), problem.dtype, problem.text, std::string()});
-    if (const KnownTimes::Entry* entry = known_->find(key)) return *entry;
-    KnownTimes::Entry entry;
+  KnownTimes::Entry time(CaseRunner& runner, const Case& test_case, std::optional<double> to_beat) {
+    if (const KnownTimes::Entry* entry = known_->find(test_case.id())) return *entry;
     ++measured_;
-    try {
-      if (!trial) trial = std::make_unique<Trial>(*platform_, problem);
-      entry = trial->time(candidate, to_beat);
-    } catch (const DeviceError& error) {
-      if (error.lost()) throw;
-      entry.why_not = error.what();
-    } catch (const OutOfMemory& error) {  // others may do with less; and this one at another time, so nothing is known
+    const CaseResult result = runner.run(test_case, to_beat);
+    if (result.device_lost) throw DeviceError(result.row.reason, true);
+    if (result.row.status == Outcome::out_of_memory) {  // others may do with less, this one at another time too
       out_of_memory_ = true;
-      return {std::nullopt, error.what()};
-    } catch (const std::exception& error) {  // a library's refusal: this candidate is out, others may do
-      entry.why_not = error.what();
+      return {std::nullopt, result.row.reason};
     }
-    known_->add(key, entry);
-    return entry;
+    known_->add(result.row);
+    return *known_->find(test_case.id());
   }
 
   Platform* platform_;
+  const Suite* nodes_;
   Pool pool_;
   KnownTimes* known_;
   int measured_ = 0;
@@ -141,7 +126,16 @@ class Chooser {
 
 }  // namespace
 
-Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options) {
+ProblemId problem_id(const Node& node) {
+  return {node.op->name, node.text, to_string(node.dtype)};
+}
+
+ProblemId problem_id(const CountedProblem& problem) {
+  return {problem.op->name, problem.text, to_string(problem.dtype)};
+}
+
+Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options)
+    : nodes_(&nodes) {
   constexpr std::string_view kPools[] = {"own", "baseline", "fastest", "naive"};
   const bool named = std::find(std::begin(kPools), std::end(kPools), options.source) == std::end(kPools);
   PlanEntries entries;
@@ -158,17 +152,15 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
       open.push_back(&problem);
       continue;
     }
-    const auto candidates = candidates_of(*problem.op);
-    const auto chosen = std::find_if(candidates.begin(), candidates.end(),
-                                     [&](const Candidate& candidate) { return candidate.name == entry->second; });
-    if (chosen == candidates.end())
+    const ImplementationPtr chosen = entry_of(nodes, problem.op->name).find(entry->second);
+    if (chosen == nullptr)
       wrong.push_back(
           fmt::format("{} {}: this build has no variant {}", problem.op->name, problem.text, entry->second));
-    else if (const auto row = why_not(platform, problem, *chosen))
+    else if (const auto row = why_not(platform, case_of(nodes, problem, chosen)))
       wrong.push_back(
           fmt::format("{} {}: {} cannot run here: {}", problem.op->name, problem.text, chosen->name, row->reason));
     else
-      choices_[key_of(problem)] = *chosen;
+      choices_[problem_id(problem)] = chosen;
   }
   if (!wrong.empty()) throw InvalidInput(fmt::format("plan {}:\n  {}", options.source, fmt::join(wrong, "\n  ")));
   if (options.strict && !open.empty()) {
@@ -181,7 +173,7 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
   const Pool pool = pool_of(options.source);
   KnownTimes nothing;
   KnownTimes& known = options.known != nullptr ? *options.known : nothing;
-  Chooser chooser(platform, pool, known), own(platform, Pool::own, known);
+  Chooser chooser(platform, nodes, pool, known), own(platform, nodes, Pool::own, known);
   const bool chatty = !platform.description().is_host && pool != Pool::naive;
   for (std::size_t i = 0; i < open.size(); ++i) {
     const CountedProblem& problem = *open[i];
@@ -199,10 +191,10 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
     }
     if (chatty)
       fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text,
-                 best->candidate.name);
-    entries[key_of(problem)] = best->candidate.name;
-    choices_[key_of(problem)] = best->candidate;
-    if (best->warm_us) warm_us_[key_of(problem)] = *best->warm_us;
+                 best->implementation->name);
+    entries[key_of(problem)] = best->implementation->name;
+    choices_[problem_id(problem)] = best->implementation;
+    if (best->warm_us) warm_us_[problem_id(problem)] = *best->warm_us;
   }
   measured_ = chooser.measured() + own.measured();
   if (named && !open.empty()) write_plan(options.source, entries);
@@ -219,12 +211,25 @@ std::string Plan::fallback_text() const {
   return fmt::format("ours run {} nodes that no vendor here runs: {}", nodes, fmt::join(ops, ", "));
 }
 
-const Candidate& Plan::operator()(const Op& op, DType dtype, const std::string& text) const {
-  return choices_.at(plan_key(op.name, to_string(dtype), text));
+std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) const {
+  // Enough of the oracle to tell a wrong algorithm from a right one; its times were judged when the plan was made.
+  constexpr double kOracleFlops = 4e7;
+  KnownTimes nothing;
+  auto ready = choice(problem_id(node))->make(platform, node.problem, node.dtype, nothing);
+  if (ready->needs_tuning()) {
+    Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
+    const std::size_t bytes = ready->workspace_bytes();
+    const Buffer workspace = bytes == 0 ? Buffer() : Buffer(platform, bytes);
+    Verifier verifier(fixture, kOracleFlops);
+    HarnessRanker ranker(verifier);
+    ready->tune(fixture.pointers(), workspace.data(), platform.context(), ranker);
+    platform.synchronize();
+  }
+  return ready;
 }
 
-std::optional<double> Plan::warm_us(const Op& op, DType dtype, const std::string& text) const {
-  const auto time = warm_us_.find(plan_key(op.name, to_string(dtype), text));
+std::optional<double> Plan::warm_us(const ProblemId& id) const {
+  const auto time = warm_us_.find(id);
   return time == warm_us_.end() ? std::nullopt : std::optional(time->second);
 }
 

@@ -6,11 +6,14 @@
 #include <optional>
 #include <string>
 
-#include "bench/measure/candidate.h"
+#include "bench/measure/suite.h"
 #include "bench/platform/platform.h"
 #include "networks/graph.h"
 
 namespace noisefloor::pipeline {
+
+ProblemId problem_id(const Node& node);
+ProblemId problem_id(const CountedProblem& problem);
 
 // A choice per distinct problem: "own | baseline | fastest | naive", or a file that `noisefloor roofline` wrote
 // (plan.csv).
@@ -21,28 +24,32 @@ class Plan {
     bool strict = false;          // refuse problems that the file does not name, instead of measuring them
     KnownTimes* known = nullptr;  // times to take rather than measure; what is measured is added
   };
-  // own, fastest: of the candidates that run here and are correct on random data, the one whose warm time is shortest;
-  // on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no vendor has the problem,
-  // which is said on stderr.
-  // naive: the naive variants, unmeasured; what networks are verified against. (On the host all are the host variants.)
-  // A file's choices are taken as they are, those it lacks are measured (all candidates) and written back to it. Throws
-  // InvalidInput for a file that is no plan, of another device (env.json beside it says of which; plan_file.h), or with
-  // a variant that this build or device cannot run; all of them at once. Throws OutOfMemory where a problem has no
-  // candidate for want of memory.
-  Plan(Platform& platform, const std::vector<CountedProblem>& problems, const Options& options);
+  // own, fastest: of the implementations in `nodes` that run here and are correct on random data, the one whose warm
+  // time is shortest; on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no
+  // vendor has the problem, which is said on stderr. naive: the naive variants, unmeasured; what networks are verified
+  // against. (On the host all are the host variants.) A file's choices are taken as they are, those it lacks are
+  // measured (all implementations) and written back to it. Throws InvalidInput for a file that is no plan, of another
+  // device (env.json beside it says of which; plan_file.h), or with a variant that this build or device cannot run; all
+  // of them at once. Throws OutOfMemory where a problem has no implementation for want of memory.
+  Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options);
 
-  const Candidate& operator()(const Op& op, DType dtype, const std::string& text) const;
+  const Suite& nodes() const { return *nodes_; }
+  const ImplementationPtr& choice(const ProblemId& id) const { return choices_.at(id); }
+  // The choice made ready for a node's problem, which launches of all its nodes share. A library's algorithm is
+  // searched for on random data.
+  std::unique_ptr<Ready> make_ready(Platform& platform, const Node& node) const;
   // The choice's warm time, where it was measured here or known; what a file names, or had no rival, was not.
-  std::optional<double> warm_us(const Op& op, DType dtype, const std::string& text) const;
-  // How many candidates had to be measured.
+  std::optional<double> warm_us(const ProblemId& id) const;
+  // How many implementations had to be measured.
   int measured() const { return measured_; }
   // Of `baseline`: how many nodes ours run for want of a vendor's variant, by op.
   const std::map<std::string, long>& fallbacks() const { return fallbacks_; }
   std::string fallback_text() const;  // "ours run 12 nodes that no vendor here runs: elementwise 2, resample 10"
 
  private:
-  std::map<std::string, Candidate> choices_;
-  std::map<std::string, double> warm_us_;
+  const Suite* nodes_;
+  std::map<ProblemId, ImplementationPtr> choices_;
+  std::map<ProblemId, double> warm_us_;
   std::map<std::string, long> fallbacks_;
   int measured_ = 0;
 };

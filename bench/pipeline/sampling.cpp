@@ -276,20 +276,24 @@ q_sample::Problem Sampler::churn_problem() const {
 
 void Sampler::choose(const Op& op, const std::string& choice, const AnyProblem& problem) {
   const std::string text = op.print(problem);
-  const Plan plan(*platform_, {{&op, text, DType::fp32, 1}}, {});
-  choices_.emplace(choice, Choice{plan(op, DType::fp32, text), plan.warm_us(op, DType::fp32, text)});
+  const CountedProblem counted{&op, text, DType::fp32, 1};
+  const Plan plan(*platform_, executor_->nodes(), {counted}, {});
+  choices_.emplace(choice, Choice{plan.choice(problem_id(counted)), plan.warm_us(problem_id(counted))});
 }
 
 void Sampler::launch(const Op& op, const std::string& choice, const AnyProblem& problem,
                      std::span<void* const> pointers) {
   const std::string text = op.print(problem);
-  const auto& [candidate, warm_us] = choices_.at(choice);
-  auto& runner = runners_[choice + "|" + text];
-  if (!runner) runner = std::make_unique<Runner>(*platform_, op, problem, DType::fp32, candidate);
+  const auto& [implementation, warm_us] = choices_.at(choice);
+  auto& runner = runners_[choice + "/" + text];
+  KnownTimes nothing;
+  if (!runner) runner = implementation->make(*platform_, problem, DType::fp32, nothing);
   LaunchListener* listener = executor_->listener();
   if (listener != nullptr)
-    listener->before({op.name, "sampler." + choice, text, to_string(DType::fp32), candidate.name, warm_us});
-  throw_if_failed(runner->launch(pointers, nullptr, nullptr, executor_->programmatic()));
+    listener->before({op.name, "sampler." + choice, text, to_string(DType::fp32), implementation->name, warm_us});
+  LaunchContext context = platform_->context();
+  context.programmatic_launch = executor_->programmatic();
+  throw_if_failed(runner->launch(pointers, {}, context));
   if (listener != nullptr) listener->after();
 }
 

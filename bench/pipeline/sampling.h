@@ -99,11 +99,11 @@ class Sampler {
   SamplingOptions options_;
   std::vector<StepPlan> steps_;
   struct Choice {
-    Candidate candidate;
+    ImplementationPtr implementation;
     std::optional<double> warm_us;
   };
   std::map<std::string, Choice> choices_;  // of solver halves and churn
-  std::map<std::string, std::unique_ptr<Runner>> runners_;
+  std::map<std::string, std::unique_ptr<Ready>> runners_;
   std::vector<std::unique_ptr<Recording>> recordings_;  // of the whole loop, in order
   bool recorded_programmatic_ = false;
   Buffer latents_[2], history_[2], rows_, second_rows_, churn_levels_, sigmas_, timesteps_;

@@ -189,6 +189,13 @@ class CudaPlatform final : public Platform {
     CHECK(cudaGetLastError());
   }
 
+  bool try_launch(const Launch& launch) override {
+    const Status status = launch();
+    if (!status.ok()) (void)cudaGetLastError();  // a refusal leaves it behind; a failed device shows below
+    synchronize();
+    return status.ok();
+  }
+
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>>) override {
     return timed(

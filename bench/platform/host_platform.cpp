@@ -158,6 +158,7 @@ class HostPlatform final : public Platform {
   }
 
   void synchronize() override {}
+  bool try_launch(const Launch& launch) override { return launch().ok(); }
 
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>> resident) override {

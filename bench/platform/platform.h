@@ -86,6 +86,8 @@ class Platform {
   // `rms` is that of b.
   virtual Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) = 0;
   virtual void synchronize() = 0;
+  // Launches and waits. False where the launch was refused, by a library for example; a device that fails throws.
+  virtual bool try_launch(const Launch& launch) = 0;
 
   // `samples` times of one launch each, in microseconds, with none of `resident` (what the launch touches) in cache.
   virtual std::vector<double> time_cold(const Launch& launch, int samples,

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <map>
 
-#include "bench/sweep/ops.h"
 #include "reports/run/csv.h"
 #include "reports/run/sweep_csv.h"
 
@@ -22,7 +21,7 @@ long parse_count(const std::string& text) {
   return count;
 }
 
-DType parse_dtype(const Op& op, const std::string& text) {
+DType parse_dtype(const Workload& op, const std::string& text) {
   std::vector<std::string> names;
   for (const DType dtype : op.dtypes) {
     if (text == to_string(dtype)) return dtype;
@@ -32,7 +31,8 @@ DType parse_dtype(const Op& op, const std::string& text) {
       fmt::format("column 'dtype' is '{}', none of {}'s dtypes {}", text, op.name, fmt::join(names, ", ")));
 }
 
-void load_file(const std::filesystem::path& file, const Op& op, std::vector<ProblemEntry>& problems) {
+void load_file(const std::filesystem::path& file, const SuiteEntry& entry, std::vector<ProblemEntry>& problems) {
+  const Workload& op = *entry.workload;
   CsvFile csv;
   try {
     csv = read_csv(file);
@@ -65,7 +65,7 @@ void load_file(const std::filesystem::path& file, const Op& op, std::vector<Prob
       AnyProblem problem = op.parse_pairs(std::move(pairs));
       const std::string text = op.print(problem);
       const auto [place, is_new] = known.try_emplace(text, problems.size());
-      if (is_new) problems.push_back({&op, std::move(problem), text, {}});
+      if (is_new) problems.push_back({&entry, &op, std::move(problem), text, {}});
       auto& uses = problems[place->second].uses;
       const auto same = std::find_if(uses.begin(), uses.end(),
                                      [&](const auto& u) { return u.network == use.network && u.dtype == use.dtype; });
@@ -107,19 +107,20 @@ std::filesystem::path default_problem_folder() {
   throw InvalidInput("no folder bench/problems beside or above the program; name one with --problems DIR");
 }
 
-std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder) {
+std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known) {
   if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
   std::vector<std::string> op_names;
-  for (const Op* op : swept_ops()) op_names.push_back(op->name);
+  for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
-    if (entry.path().extension() == ".csv" && find_swept_op(name) == nullptr)
+    if (entry.path().extension() == ".csv" && known.find(name) == nullptr)
       throw InvalidInput(
           fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
   }
   std::vector<ProblemEntry> problems;
-  for (const Op* op : swept_ops())
-    if (const auto file = folder / (op->name + ".csv"); std::filesystem::exists(file)) load_file(file, *op, problems);
+  for (const SuiteEntry& entry : known.entries())
+    if (const auto file = folder / (entry.name() + ".csv"); std::filesystem::exists(file))
+      load_file(file, entry, problems);
   return problems;
 }
 

@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "kernels/catalogue.h"
+#include "bench/sweep/suite.h"
 
 namespace noisefloor {
 
 struct ProblemEntry {
-  const Op* op;
+  const SuiteEntry* entry;
+  const Workload* op;  // the entry's
   AnyProblem problem;
   std::string text;  // canonical
   struct Use {
@@ -32,8 +33,8 @@ struct ProblemEntry {
 std::filesystem::path default_problem_folder();
 
 // Every problem of every file, distinct by op and text, in the order of the catalogue and the files. Throws
-// InvalidInput naming file, line, column and range for a row that is not a problem, and for a file that is no op's.
-std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder);
+// InvalidInput naming file, line, column and range for a row that is not a problem, and for a file that is of nothing that is `known`.
+std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known = suite());
 
 // Network names in the order met.
 std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems);

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "bench/platform/build_info.h"
 #include "reports/run/csv.h"
@@ -95,7 +96,7 @@ void RunFolder::open_files(bool fresh) {
   drop_incomplete_line(sweep, sweep_csv_header());
   drop_incomplete_line(folder_ / "samples.jsonl", "{\"op\":\"");
   if (std::filesystem::is_regular_file(sweep) && std::filesystem::file_size(sweep) > 0) {
-    for (SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row.key(), row);
+    for (SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row.case_id(), row);
   } else {
     append_line(sweep, sweep_csv_header());
   }
@@ -107,12 +108,14 @@ void RunFolder::drop_samples_without_row() {
   const auto file = folder_ / "samples.jsonl";
   std::ifstream stream(file);
   std::string kept;
+  std::set<std::string> keys;
+  for (const auto& [id, row] : rows_) keys.insert(row.key());
   bool dropped = false;
   std::size_t number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
     try {
-      if (rows_.contains(sample_key(line)))
+      if (keys.contains(sample_key(line)))
         kept += line + "\n";
       else
         dropped = true;
@@ -162,7 +165,7 @@ void RunFolder::append(const CaseResult& result) {
     append_line(folder_ / "samples.jsonl", samples.dump() + "\n");
   }
   append_line(folder_ / "sweep.csv", to_csv(row));
-  rows_.insert_or_assign(row.key(), row);
+  rows_.insert_or_assign(row.case_id(), row);
 }
 
 void RunFolder::write_environment(const PlatformDescription& description, const std::string& driver_version,

@@ -25,8 +25,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return folder_; }
-  // Rows already there, by SweepRow::key().
-  const std::map<std::string, SweepRow>& rows() const { return rows_; }
+  // Rows already there.
+  const std::map<CaseId, SweepRow>& rows() const { return rows_; }
 
   // Writes through to the disk. Throws std::runtime_error when it is full or gone.
   void append(const CaseResult& result);
@@ -40,7 +40,7 @@ class RunFolder {
   void append_line(const std::filesystem::path& file, const std::string& line);
 
   std::filesystem::path folder_;
-  std::map<std::string, SweepRow> rows_;
+  std::map<CaseId, SweepRow> rows_;
   std::optional<FolderLock> lock_;
 };
 

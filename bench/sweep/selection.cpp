@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "bench/pipeline/network_op.h"
-#include "bench/sweep/ops.h"
-#include "reports/run/sweep_csv.h"
+#include "bench/pipeline/network_workload.h"
+#include "bench/sweep/suite.h"
 
 namespace noisefloor {
 namespace {
@@ -29,7 +28,7 @@ void require_known(const char* what, const std::vector<std::string>& names, cons
 std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
   std::vector<ProblemEntry> selected = in_networks(problems, selection.networks);
   if (selection.whole_networks.empty()) return selected;
-  const auto whole = [](const ProblemEntry& entry) { return entry.op == &pipeline::network_op(); };
+  const auto whole = [](const ProblemEntry& entry) { return entry.op == &pipeline::network_workload(); };
   std::erase_if(selected, whole);
   for (ProblemEntry& entry : in_networks(problems, selection.whole_networks))
     if (whole(entry)) selected.push_back(std::move(entry));
@@ -38,10 +37,10 @@ std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& 
 
 std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host) {
   std::set<std::string> ops, variants, dtypes;
-  for (const Op* op : swept_ops()) {
-    ops.insert(op->name);
-    for (const Candidate& candidate : candidates_of(*op)) variants.insert(candidate.name);
-    for (const DType dtype : op->dtypes) dtypes.insert(to_string(dtype));
+  for (const SuiteEntry& entry : suite().entries()) {
+    ops.insert(entry.name());
+    for (const ImplementationPtr& implementation : entry.implementations) variants.insert(implementation->name);
+    for (const DType dtype : entry.workload->dtypes) dtypes.insert(to_string(dtype));
   }
   require_known("op", selection.ops, ops);
   require_known("variant", selection.variants, variants);
@@ -54,26 +53,17 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
     for (const DType dtype : entry.op->dtypes) {
       const ProblemEntry in_dtype = entry.in(dtype, contains(selection.dtypes, to_string(dtype)));
       if (in_dtype.uses.empty()) continue;
-      for (const Candidate& candidate : candidates_of(*entry.op)) {
-        if (!selection.variants.empty() && !contains(selection.variants, candidate.name)) continue;
-        if (!selection.kinds.empty() && !contains(selection.kinds, candidate.kind_text())) continue;
+      for (const ImplementationPtr& implementation : entry.entry->implementations) {
+        if (!selection.variants.empty() && !contains(selection.variants, implementation->name)) continue;
+        if (!selection.kinds.empty() && !contains(selection.kinds, implementation->kind)) continue;
         // Unasked, a sweep of a GPU has no rows of the host's variants, and the other way round.
         const bool asked = !selection.variants.empty() || !selection.kinds.empty();
-        if (!asked && !(host ? candidate.on_host() : candidate.on_gpu())) continue;
-        cases.push_back({candidate, entry.problem, dtype, entry.text, in_dtype.networks()});
+        if (!asked && !implementation->runs_on_platform(host)) continue;
+        cases.push_back({entry.entry, implementation, entry.problem, dtype, entry.text, in_dtype.networks()});
       }
     }
   }
   return cases;
-}
-
-std::string row_key(const Case& test_case) {
-  SweepRow row;
-  row.op = test_case.op().name;
-  row.problem = test_case.text;
-  row.dtype = to_string(test_case.dtype);
-  row.variant = test_case.candidate.name;
-  return row.key();
 }
 
 }  // namespace noisefloor

@@ -1,10 +1,9 @@
-// Which cases a sweep runs: problems x dtypes x candidates, cut down by name.
+// Which cases a sweep runs: problems x dtypes x implementations, cut down by name.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "bench/measure/candidate.h"
 #include "bench/sweep/problem_files.h"
 
 namespace noisefloor {
@@ -24,8 +23,5 @@ std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& 
 // In the order of the catalogue, then of the problems, then of the ladder. Throws InvalidInput with "did you mean" on
 // any name that nothing has.
 std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host);
-
-// The key of the case's row, SweepRow::key().
-std::string row_key(const Case& test_case);
 
 }  // namespace noisefloor

@@ -66,13 +66,13 @@ Sweep::Sweep(CaseRunner& runner, RunFolder& folder, Options options)
 
 void Sweep::register_cases(const std::vector<Case>& cases) {
   for (const Case& test_case : cases) {
-    if (folder_->rows().contains(row_key(test_case))) {
+    if (folder_->rows().contains(test_case.id())) {
       ++already_done_;
       continue;
     }
     ++total_;
     // One call a case: how often it runs inside is the stopping rule's business. The time is given, not taken.
-    benchmark::RegisterBenchmark(test_case.name().c_str(),
+    benchmark::RegisterBenchmark(test_case.id().name().c_str(),
                                  [this, test_case](benchmark::State& state) { run_case(test_case, state); })
         ->Iterations(1)
         ->UseManualTime()
@@ -92,7 +92,7 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   }
   const CaseResult result = runner_->run(test_case);
   // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
-  if (!folder_->rows().contains(result.row.key())) {
+  if (!folder_->rows().contains(result.row.case_id())) {
     folder_->append(result);
     ++done_;
   } else if (result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error) {

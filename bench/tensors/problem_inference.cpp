@@ -6,8 +6,6 @@
 #include <charconv>
 #include <set>
 
-#include "bench/tensors/field_info.h"
-
 namespace noisefloor {
 namespace {
 
@@ -26,28 +24,17 @@ std::int64_t number(const std::string& text) {
   return value;
 }
 
-bool is_flag(const FieldInfo& field) {
-  return field.kind == FieldInfo::Kind::integer && field.low == 0 && field.high == 1;
-}
-std::vector<std::string> choices_of(const FieldInfo& field) {
-  return is_flag(field) ? std::vector<std::string>{"0", "1"} : field.choices;
-}
-
 class Search {
  public:
-  Search(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes)
-      : op_(op), shapes_(shapes), fields_(field_infos(op)) {
+  Search(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) : op_(op), shapes_(shapes) {
     for (const KeyValue& pair : given) given_[pair.key] = pair.value;
     require_tractable();
     for (const auto& [name, shape] : shapes)
       if (shape) extents_.insert(shape->begin(), shape->end());
     std::erase_if(extents_, [](std::int64_t extent) { return extent > kLargestExtent; });
-    for (const FieldInfo& field : fields_) {
-      if (given_.count(field.name) != 0 || field.kind == FieldInfo::Kind::real) continue;
-      if (field.kind == FieldInfo::Kind::choice || is_flag(field))
-        choices_.push_back(&field);
-      else
-        integers_.push_back(&field);
+    for (const FieldInfo& field : op.fields) {
+      if (given_.count(field.name) != 0 || field.type == FieldInfo::Type::real) continue;
+      (field.chosen() ? choices_ : integers_).push_back(&field);
     }
   }
 
@@ -212,7 +199,7 @@ class Search {
       return;
     }
     const FieldInfo& field = *choices_[index];
-    for (const std::string& choice : choices_of(field)) {
+    for (const std::string& choice : field.choices) {
       const std::size_t deviates = field.fallback && *field.fallback != choice ? 1 : 0;
       if (deviates > deviations) continue;
       values[field.name] = choice;
@@ -286,10 +273,9 @@ class Search {
                                    fmt::join(differences, "; ")));
   }
 
-  const Op& op_;
+  const Workload& op_;
   const KnownShapes& shapes_;
   Values given_;
-  std::vector<FieldInfo> fields_;
   std::vector<const FieldInfo*> integers_, choices_;  // those that are not given
   std::set<std::int64_t> extents_;                    // of all tensors
   int nearest_distance_ = kNoProblem;
@@ -299,7 +285,7 @@ class Search {
 
 }  // namespace
 
-AnyProblem infer_problem(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
+AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
   return Search(op, given, shapes).run();
 }
 

@@ -17,6 +17,6 @@ using KnownShapes = std::map<std::string, std::optional<std::vector<std::int64_t
 // A field that has a default and need not differ from it keeps it. Throws InvalidInput when no problem fits (with the
 // differences to the nearest one), and when the shapes leave a field open that has no default, or fit several values of
 // one that has: then it must be given.
-AnyProblem infer_problem(const Op& op, const std::vector<KeyValue>& given, const KnownShapes& shapes);
+AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes);
 
 }  // namespace noisefloor

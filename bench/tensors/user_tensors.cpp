@@ -11,14 +11,14 @@
 namespace noisefloor {
 namespace {
 
-std::vector<TensorSpec> input_specs(const Op& op, const AnyProblem& problem, DType dtype) {
+std::vector<TensorSpec> input_specs(const Workload& op, const AnyProblem& problem, DType dtype) {
   std::vector<TensorSpec> specs = op.tensors(problem, dtype);
   std::erase_if(specs, [](const TensorSpec& spec) { return spec.role == Role::out; });
   return specs;
 }
 
 // The tensors whose element type is not the one that the op takes in `dtype`.
-std::vector<std::string> wrong_types(const Op& op, const AnyProblem& problem, DType dtype,
+std::vector<std::string> wrong_types(const Workload& op, const AnyProblem& problem, DType dtype,
                                      const SafetensorsFile& file) {
   std::vector<std::string> wrong;
   for (const TensorSpec& spec : input_specs(op, problem, dtype)) {
@@ -29,7 +29,8 @@ std::vector<std::string> wrong_types(const Op& op, const AnyProblem& problem, DT
   return wrong;
 }
 
-DType infer_dtype(const Op& op, const AnyProblem& problem, std::optional<DType> dtype, const SafetensorsFile& file) {
+DType infer_dtype(const Workload& op, const AnyProblem& problem, std::optional<DType> dtype,
+                  const SafetensorsFile& file) {
   std::vector<std::string> reasons, fits;
   std::optional<DType> found;
   for (const DType candidate : op.dtypes) {
@@ -65,7 +66,7 @@ void require_finite(const FileTensor& tensor, DType dtype) {
   }
 }
 
-UserTensors bind(const Op& op, const SafetensorsFile& file, const std::vector<KeyValue>& fields,
+UserTensors bind(const Workload& op, const SafetensorsFile& file, const std::vector<KeyValue>& fields,
                  std::optional<DType> dtype, const std::vector<std::string>& random) {
   KnownShapes shapes;
   for (const FileTensor& tensor : file.tensors()) shapes[tensor.name] = tensor.shape;
@@ -86,7 +87,7 @@ UserTensors bind(const Op& op, const SafetensorsFile& file, const std::vector<Ke
 
 }  // namespace
 
-UserTensors bind_user_tensors(const Op& op, const SafetensorsFile& file, const std::string& file_name,
+UserTensors bind_user_tensors(const Workload& op, const SafetensorsFile& file, const std::string& file_name,
                               const std::vector<KeyValue>& fields, std::optional<DType> dtype,
                               const std::vector<std::string>& random) {
   try {

@@ -20,7 +20,7 @@ struct UserTensors {
 // Finds problem and dtype of the file's tensors, which must be the op's inputs, all of them and no others; those named
 // in `random` are left to the harness. `fields` and `dtype` are what the user said of them. Throws InvalidInput naming
 // the file, the tensors and what is wrong: another shape or dtype, missing, too many, a value that is not finite.
-UserTensors bind_user_tensors(const Op& op, const SafetensorsFile& file, const std::string& file_name,
+UserTensors bind_user_tensors(const Workload& op, const SafetensorsFile& file, const std::string& file_name,
                               const std::vector<KeyValue>& fields, std::optional<DType> dtype,
                               const std::vector<std::string>& random);
 

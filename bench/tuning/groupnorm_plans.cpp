@@ -15,9 +15,11 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
+#include "bench/measure/bound_case.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/build_info.h"
 #include "bench/sweep/problem_files.h"
+#include "kernels/catalogue.h"
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/launchers.h"
 #include "reports/statistics.h"
@@ -26,7 +28,6 @@ namespace noisefloor {
 namespace {
 
 using groupnorm::ClusterPlan;
-using groupnorm::Definition;
 
 constexpr DType kDtype = DType::bf16;
 constexpr int kHeld[] = {0, 2, 4, groupnorm::kHeldByPairs};
@@ -71,7 +72,7 @@ AnyVariant variant_of_plan(const Op& op, const ClusterPlan** current) {
     forced.launch = [current](const AnyProblem& problem, DType dtype, std::span<void* const> pointers, const Scratch&,
                               const LaunchContext& context) {
       const auto& p = problem.as<groupnorm::Problem>();
-      return launch_cluster_plan(p, dtype, Definition::bind(p, PointerCursor(pointers)), **current, context);
+      return launch_cluster_plan(p, dtype, groupnorm::definition.bind(p, pointers), **current, context);
     };
     return forced;
   }
@@ -100,7 +101,7 @@ std::string name_of(const ClusterPlan& plan) {
 
 class Tuner {
  public:
-  Tuner(Platform& platform, const Op& op) : platform_(&platform), op_(&op), variant_(variant_of_plan(op, &current_)) {}
+  Tuner(Platform& platform, const Op& op) : platform_(&platform), variant_(variant_of_plan(op, &current_)) {}
   Tuner(const Tuner&) = delete;  // the variant points into it
 
   // The best plans with their times; none where no plan fits. Throws std::runtime_error where the output of one is
@@ -112,7 +113,6 @@ class Tuner {
   void verify(const Trial& trial, BoundCase& bound, Verifier& verifier, const std::string& problem);
 
   Platform* platform_;
-  const Op* op_;
   const ClusterPlan* current_ = nullptr;
   AnyVariant variant_;
 };
@@ -121,15 +121,9 @@ std::vector<Trial> Tuner::tune(const ProblemEntry& entry) {
   if (!variant_.can_run(entry.problem, kDtype)) return {};
   auto trials = trials_of(entry.problem.as<groupnorm::Problem>(), platform_->description().info.sm_count);
   if (trials.empty()) return {};
-  Fixture fixture(*platform_, *op_, entry.problem, kDtype, /*seed=*/1);
+  Fixture fixture(*platform_, *entry.entry, entry.problem, kDtype, /*seed=*/1);
   Verifier verifier(fixture, kOracleFlops);
-  Candidate candidate;
-  candidate.op = op_;
-  candidate.name = variant_.name;
-  candidate.kind = variant_.kind;
-  candidate.arch = variant_.arch;
-  candidate.variant = &variant_;
-  BoundCase bound(fixture, candidate);
+  BoundCase bound(fixture, *implementation_of(variant_));
   verify(trials.front(), bound, verifier, entry.text);
 
   const auto finalists = best_of(time_warm(trials, bound, entry.text), kFinalistWithin, kMostFinalists);
@@ -209,7 +203,7 @@ int tune(const Options& options) {
   if (gpu.is_host || !runs_on(Arch::sm90a, gpu.info.compute_capability))
     throw InvalidInput(fmt::format("groupnorm ptx_sm90a runs on sm_90a; this is {} ({})", gpu.name,
                                    gpu.is_host ? "the host" : platform->arch_text()));
-  const Op& op = require_op(Definition::name);
+  const Op& op = *find_op(groupnorm::definition.name);
   Tuner tuner(*platform, op);
 
   std::ofstream out(outputs.partial("--out"));

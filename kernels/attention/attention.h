@@ -10,8 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/attention/strided.h"
 #include "kernels/core/op.h"
@@ -44,26 +42,9 @@ struct Tensors {
 // The op. A C++ program calls a row of variants() directly: ask row.can_run(problem, dtype), then row.launch(problem,
 // dtype, tensors, {}, context); no row needs a workspace. launch returns invalid_argument for a pointer that is null or
 // not 16-byte aligned, and cuda_error with the runtime's code when the launch fails; it never synchronises.
-struct Definition {
-  static constexpr const char* name = "attention";
-  using Problem = attention::Problem;
-  using Tensors = attention::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput for a packed layout with seq_kv other than seq_q, and for more than 2^40 elements in a tensor.
-  static void check(const Problem& problem);
-  // q, k, v or qkv; out; lse if any.
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // 4 * batch * heads * seq_q * seq_kv * dim FLOPs; the softmax is not counted.
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::attention

@@ -13,9 +13,9 @@
 // Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867).
 #include "kernels/attention/naive.cuh"
 
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/launchers.h"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 
 namespace noisefloor::attention {
 
@@ -24,7 +24,7 @@ static_assert(kNaiveRows == kNaiveThreads / 32, "can_run counts blocks by it");
 Status launch_naive(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  return with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     const auto blocks = static_cast<unsigned>((shape.rows() + kNaiveRows - 1) / kNaiveRows);
     attention_naive<T>

@@ -1,31 +1,20 @@
 // attention past few keys (at most 80: the 77 of a text, the 64 of an 8x8 image) with Hopper's own instructions: all
-// keys and values are one tile, so the softmax is a plain one, over complete rows, and nothing is rescaled.
+// keys and values are one tile, so the softmax is over complete rows and nothing is rescaled. A block is one warpgroup
+// with 64 queries of one head. One thread loads queries and keys by TMA, and values on a barrier of their own, so that
+// they arrive under the first product and the softmax. A single key has the weight 1: then the output is its value, and
+// the kernel a broadcast that reads values only (unless the log-sum-exp is wanted).
 //
-// A block is one warpgroup with 64 queries of one head. One thread brings queries, keys and values by TMA, values on
-// a barrier of their own, so that they arrive under the first product and the softmax. Many small blocks share an SM:
-// their loads, products and stores overlap each other.
+// Better than ptx_sm90a there: no producer to set up, no ring, and several small blocks share an SM, so that their
+// loads, products and stores overlap.
 //
-// A single key needs no arithmetic: its weight is 1, and the output is its value, for every query. Then only values are
-// read, and the kernel is a broadcast (unless the log-sum-exp is wanted).
-//
-// Shared memory: (64 + 2 * 80) * 128 bytes per 64 elements of the head: 28 KiB at 64, 84 KiB at 160, 112 KiB at 256.
-//
-// Threads: 128. Registers at head size 64: 40 logits, 20 packed weights, 32 sums.
-//
-// Better than ptx_sm90a there: no producer to set up, no ring, five blocks of an SM instead of one.
-//
-// Bound: memory at 4096 queries and 77 keys of 64: queries in, outputs out. Expected limiter: latency.
-//
-// Requires: bf16 or fp16, at most 80 keys, head size a multiple of 8, a layout with contiguous heads, fewer than 2^31
-// blocks.
-//
-// Numerics, source: those of ptx_sm90a.cu.
-#include "kernels/attention/device.cuh"
+// Requires: bf16 or fp16, at most 80 keys, head size a multiple of 8, contiguous heads, fewer than 2^31 blocks.
+// Bound: memory at 4096 queries and 77 keys of 64: queries in, outputs out; expected limiter: latency.
+// Numerics, source: as ptx_sm90a.cu.
 #include "kernels/attention/launchers.h"
-#include "kernels/attention/ptx_sm90a_launch.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 
@@ -36,6 +25,7 @@ constexpr int kThreads = 128;
 constexpr int kKeys = static_cast<int>(kShortKeys);
 constexpr int kQueryBox = 64 * kBoxRowBytes, kKeyBox = kKeys * kBoxRowBytes;
 
+// 28 KiB at head size 64, 84 KiB at 160, 112 KiB at 256.
 template <int kDim>
 constexpr int kSharedBytes = kSwizzleAtom + boxes_of(kDim) * (kQueryBox + 2 * kKeyBox) + 2 * 8;
 
@@ -129,19 +119,24 @@ Status launch_broadcast(const Problem& problem, const Tensors& t, const LaunchCo
                             static_cast<int>(problem.heads * problem.dim / kChunk),
                             static_cast<int>(problem.seq_q),
                             blocks};
-  return launch_programmatic(attention_broadcast, problem.batch * blocks, kBroadcastThreads, 0, context,
-                             "attention_broadcast", arguments);
+  const LaunchShape launch{.grid = static_cast<unsigned>(problem.batch * blocks),
+                           .block = kBroadcastThreads,
+                           .programmatic = context.programmatic_launch};
+  return launch_kernel("attention_broadcast", attention_broadcast, launch, context.stream, arguments);
 }
 
 template <class T, int kDim>
 Status launch_dim(const Problem& problem, DType dtype, const Tensors& t, const LaunchContext& context) {
   Maps maps;
   if (const Status status = encode_maps(maps, dtype, problem.shape(), t, 64, kKeys); !status.ok()) return status;
-  const auto kernel = attention_ptx_short_sm90a<T, kDim>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<kDim>));
   const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + 63) / 64);
-  return launch_programmatic(kernel, blocks, kThreads, kSharedBytes<kDim>, context, "attention_ptx_short_sm90a", maps,
-                             make_arguments(problem, t));
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = kSharedBytes<kDim>,
+                           .shared_limit = kSharedBytes<kDim>,
+                           .programmatic = context.programmatic_launch};
+  return launch_kernel("attention_ptx_short_sm90a", attention_ptx_short_sm90a<T, kDim>, launch, context.stream, maps,
+                       make_arguments(problem, t));
 }
 
 }  // namespace

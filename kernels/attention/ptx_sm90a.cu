@@ -1,43 +1,25 @@
-// attention with Hopper's own instructions: TMA brings tiles by stride, wgmma multiplies them from shared memory, and
-// the softmax of one warpgroup runs under the products of the other.
-//
-// A block takes 128 queries of one head past all keys. A producer thread keeps two tiles of keys and two of values in
-// flight (TMA, mbarriers). Two consumer warpgroups of 64 queries each issue, per tile of keys, the next logits and then
-// the product of the present weights with their values, and work on the next softmax while the latter runs. They take
-// turns at issuing (named barriers), so that while one computes exponentials the tensor cores have the other's
-// products. Weights go from accumulators to the A operand in registers; values are read n-major as they lie.
-//
-//   head size   tile of keys   shared memory: 128 queries, 2 + 2 tiles, of 128 bytes per 64 elements
-//   up to  64       128         16 + 4 * 16 =  80 KiB
-//   up to 128       128         32 + 4 * 32 = 160 KiB   (80: two boxes of 64)
-//   up to 160        80         48 + 4 * 30 = 168 KiB   (three boxes)
-//   up to 256        64         64 + 4 * 32 = 192 KiB
-//
-// Threads: 384: the producer's warpgroup (24 registers) and two consumers (240: at head size 64, 64 logits, 32 packed
-// weights, 32 sums; at 256, 32 + 16 + 128).
+// attention with Hopper's own instructions: a block takes 128 queries of one head past all keys. A producer thread
+// keeps two tiles of keys and two of values in flight (TMA, mbarriers). Two consumer warpgroups of 64 queries each
+// issue, per tile, the next logits and then the product of the present weights with their values, and compute the next
+// softmax while the latter runs. They take turns at issuing (named barriers), so that the tensor cores have one's
+// products while the other computes exponentials. Weights go from accumulators to the A operand in registers.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync, no thread computes an address or waits for a
-// copy, and exponentials and products overlap, within a warpgroup and between the two.
+// copy, and exponentials overlap with products, within a warpgroup and between the two.
 //
-// Bound: at head size 64 products and exponentials alike: per 128 x 128 logits 1024 cycles of the tensor cores and 1024
-// of the special function units. Expected limiter: what of the softmax does not overlap.
-//
-// Requires: bf16 or fp16, head size a multiple of 8 (16-byte strides), a layout with contiguous heads, fewer than 2^31
-// blocks.
-//
+// Requires: bf16 or fp16, head size a multiple of 8, contiguous heads, fewer than 2^31 blocks.
+// Bound: at head size 64, products and exponentials alike; expected limiter: what of the softmax does not overlap.
 // Numerics: fp32 sums in wgmma, exponentials by ex2.approx, weights rounded to 16 bits for the second product (their
 // sum is of the unrounded ones).
-//
-// Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; PTX ISA, "wgmma",
-// "cp.async.bulk.tensor", "mbarrier", "setmaxnreg".
-#include "kernels/attention/device.cuh"
+// Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; PTX ISA.
 #include "kernels/attention/launchers.h"
-#include "kernels/attention/ptx_sm90a_launch.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 
 namespace noisefloor::attention {
@@ -46,6 +28,8 @@ namespace {
 constexpr int kConsumers = 2;
 constexpr int kThreads = (kConsumers + 1) * 128;
 constexpr int kStages = 2;
+constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+static_assert(128 * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536, "an SM's registers");
 
 template <int kHeadDim, int kKeyBlock>
 struct Block {
@@ -56,15 +40,8 @@ struct Block {
   static constexpr int kBarriers = 1 + 4 * kStages;
   static constexpr int kBytes = kSwizzleAtom + kQueryBytes + 2 * kStages * kTileBytes + kBarriers * 8;
   static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024, "a block's shared memory");
-};
-
-// Position in a ring of kStages tiles.
-struct Ring {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) stage = 0, parity ^= 1;
-  }
+  // A consumer's registers: logits, packed weights and sums (64, 32 and 32 at head size 64; 32, 16 and 128 at 256).
+  static_assert(kKeys / 2 + kKeys / 4 + kDim / 2 < kConsumerRegisters);
 };
 
 template <class T, class B>
@@ -104,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::griddepcontrol_launch_dependents();
 
   if (warpgroup == 0) {
-    ptx::setmaxnreg_dec<24>();
+    ptx::setmaxnreg_dec<kProducerRegisters>();
     if (threadIdx.x == 0) {
       const auto load = [&](const CUtensorMap* map, std::uint32_t to, std::uint32_t full, int tile) {
         ptx::mbarrier_arrive_expect_tx(full, B::kTileBytes);
@@ -116,8 +93,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
       for (int box = 0; box < boxes_of(kDim); ++box)
         ptx::tma_load_4d(queries + box * B::kQueryBox, &maps.q, query_barrier, box * kBoxColumns, head, first, batch);
-      Ring ring;
-      for (int tile = 0; tile < tiles; ++tile, ring.advance()) {
+      ptx::Ring ring;
+      for (int tile = 0; tile < tiles; ++tile, ring.advance(kStages)) {
         ptx::mbarrier_wait(keys_empty + ring.stage * 8, ring.parity ^ 1);
         load(&maps.k, keys + ring.stage * B::kTileBytes, keys_full + ring.stage * 8, tile);
         ptx::mbarrier_wait(values_empty + ring.stage * 8, ring.parity ^ 1);
@@ -125,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   } else {
-    ptx::setmaxnreg_inc<240>();
+    ptx::setmaxnreg_inc<kConsumerRegisters>();
     const int consumer = warpgroup - 1;
     const std::uint32_t mine = queries + static_cast<std::uint32_t>(consumer * 64 * kBoxRowBytes);
     const auto release = [&](std::uint32_t empty) {
@@ -139,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     std::uint32_t p[kKeys / 16][4];
     RowState state;
     float rescale[2];
-    Ring key, value;
+    ptx::Ring key, value;
 
     ptx::mbarrier_wait(query_barrier, 0);
     ptx::mbarrier_wait(keys_full, 0);
@@ -150,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::wgmma_wait<0>();
     pin(s);
     release(keys_empty);
-    key.advance();
+    key.advance(kStages);
     softmax<true>(s, min(args.seq_kv, kKeys), args.scale_log2, state, rescale);
     pack_weights<T>(s, p);
 
@@ -173,8 +150,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       release(values_empty + value.stage * 8);
       scale_rows(o, rescale);
       pack_weights<T>(s, p);
-      key.advance();
-      value.advance();
+      key.advance(kStages);
+      value.advance(kStages);
     }
     ptx::mbarrier_wait(values_full + value.stage * 8, value.parity);
     ptx::wgmma_fence();
@@ -192,12 +169,15 @@ Status launch_block(const Problem& problem, DType dtype, const Tensors& t, const
   const Shape shape = problem.shape();
   Maps maps;
   if (const Status status = encode_maps(maps, dtype, shape, t, kConsumers * 64, B::kKeys); !status.ok()) return status;
-  const auto kernel = attention_ptx_sm90a<T, B>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, B::kBytes));
   const std::int64_t blocks =
       problem.batch * problem.heads * ((problem.seq_q + kConsumers * 64 - 1) / (kConsumers * 64));
-  return launch_programmatic(kernel, blocks, kThreads, B::kBytes, context, "attention_ptx_sm90a", maps,
-                             make_arguments(problem, t));
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = B::kBytes,
+                           .shared_limit = B::kBytes,
+                           .programmatic = context.programmatic_launch};
+  return launch_kernel("attention_ptx_sm90a", attention_ptx_sm90a<T, B>, launch, context.stream, maps,
+                       make_arguments(problem, t));
 }
 
 }  // namespace

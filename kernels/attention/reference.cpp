@@ -56,8 +56,8 @@ double softmax(const Shape& shape, const HostTensor& q, const HostTensor& k, con
 
 }  // namespace
 
-void reference(const Shape& shape, const HostTensor& q, const HostTensor& k, const HostTensor& v, bool lse,
-               std::span<const std::int64_t> elements, std::span<double> values) {
+void softmax_reference(const Shape& shape, const HostTensor& q, const HostTensor& k, const HostTensor& v, bool lse,
+                       std::span<const std::int64_t> elements, std::span<double> values) {
   // Runs of wanted elements that lie in one row share its softmax.
   const std::int64_t width = lse ? 1 : shape.dim;
   std::vector<std::size_t> starts;

@@ -13,6 +13,7 @@
 #include "kernels/core/dtype.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
+#include "kernels/core/variant.h"
 
 namespace noisefloor::attention {
 
@@ -79,6 +80,15 @@ constexpr View view_of(Layout layout, Part part, std::int64_t inner, std::int64_
 Shape make_shape(Layout layout, std::int64_t outer, std::int64_t inner, std::int64_t heads, std::int64_t seq_q,
                  std::int64_t seq_kv, std::int64_t dim, double scale);
 
+// What rungs ask for that read heads in vectors of 16 bytes, at any token and head.
+inline Support reads_heads_in_pieces(Layout layout, std::int64_t dim, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (dim % 8 != 0) return unsupported("needs a head size that is a multiple of 8: heads are read in 16-byte pieces");
+  if (layout == Layout::packed_hd3)
+    return unsupported("needs contiguous heads: permute the projection's rows to packed_3hd");
+  return supported();
+}
+
 // What both ops allow their output.
 struct Errors {
   double max_error, l2_error;
@@ -87,8 +97,8 @@ Errors error_bounds(DType dtype, const Shape& shape);
 
 // The oracle: the wanted elements of the output [outer, seq_q, inner, heads, dim], or with `lse` of the log-sum-exp
 // [outer, heads, seq_q], in double.
-void reference(const Shape& shape, const HostTensor& q, const HostTensor& k, const HostTensor& v, bool lse,
-               std::span<const std::int64_t> elements, std::span<double> values);
+void softmax_reference(const Shape& shape, const HostTensor& q, const HostTensor& k, const HostTensor& v, bool lse,
+                       std::span<const std::int64_t> elements, std::span<double> values);
 
 // The host variant of both ops: host pointers to the tensors' starts; `lse` may be null.
 void compute_on_host(const Shape& shape, DType dtype, const void* q, const void* k, const void* v, void* out,

@@ -1,39 +1,21 @@
-// attention on tensor cores from sm_80: the structure of FlashAttention-2 on mma.sync m16n8k16.
-//
-// A block takes 64 or 128 queries of one head past all keys, 64 (head size 256: 32) at a time. Its four warps split the
-// queries, so that a row of the softmax stays within four lanes and the weights go from the first product's
-// accumulators to the second product's A operand without leaving registers. Keys and values have a buffer each: the
-// next keys are copied (cp.async) during softmax and second product, the next values during the first product.
-//
-//   head size    queries  keys  shared memory (rows of head size + 8, 2 bytes)
-//   up to  48      128     64    256 * 56 * 2  = 28 KiB
-//   up to  64      128     64    256 * 72 * 2  = 36 KiB
-//   up to  80       64     64    192 * 88 * 2  = 33 KiB
-//   up to 128       64     64    192 * 136 * 2 = 51 KiB
-//   up to 160       64     64    192 * 168 * 2 = 63 KiB
-//   up to 256       64     32    128 * 264 * 2 = 66 KiB
-//
-// Threads: 128. Rows are an odd number of 16-byte chunks apart, so that ldmatrix meets no bank conflict.
-//
-// Registers: for 64, 2 x 32 sums, 2 x 32 logits and 32 of queries; larger heads read their queries from shared memory
-// again.
+// attention on tensor cores from sm_80: the structure of FlashAttention-2 on mma.sync m16n8k16. A block takes 64 or 128
+// queries of one head past all keys, 64 or 32 at a time. Its four warps split the queries, so that a row of the softmax
+// stays within four lanes and weights go from the first product's accumulators to the second's A operand in registers.
+// The next keys are copied (cp.async) during softmax and second product, the next values during the first product.
 //
 // Better than tiled: tensor cores for both products, 16-byte asynchronous copies, weights never in shared memory.
 //
+// Requires: bf16 or fp16, head size a multiple of 8, a layout with contiguous heads.
 // Bound: tensor pipe at 4096 keys of 64, where mma.sync reaches half of wgmma's rate on sm_90; expected limiter: the
 // exponentials, which nothing overlaps within a warp.
-//
-// Requires: bf16 or fp16, head size a multiple of 8, a layout with contiguous heads.
-//
 // Numerics: fp32 sums in the tensor core, exponentials by ex2.approx, weights rounded to 16 bits for the second product
 // (their sum is of the unrounded ones).
-//
 // Source: Dao, "FlashAttention-2" (arXiv:2307.08691); PTX ISA (mma, ldmatrix, cp.async).
 #include <cfloat>
 
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/launchers.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -49,9 +31,11 @@ struct Tile {
   static constexpr int kSixteens = kDim <= 64 ? 2 : 1;  // groups of 16 queries per warp
   static constexpr int kRows = 64 * kSixteens;
   static constexpr int kKeys = kDim > 160 ? 32 : 64;
-  static constexpr int kStride = kDim + 8;  // elements
-  static constexpr bool kHoldQueries = kDim <= 64;
+  static constexpr int kStride = kDim + 8;          // elements
+  static constexpr bool kHoldQueries = kDim <= 64;  // in 32 registers; larger heads read theirs again
+  static_assert(kStride / 8 % 2 == 1, "rows an odd number of 16-byte chunks apart: ldmatrix meets no bank conflict");
   static constexpr int kBytes = (kRows + 2 * kKeys) * kStride * 2;
+  static_assert(kBytes <= 66 * 1024);  // 28 KiB at head size 48, 36 at 64, 51 at 128, 66 at 256
 };
 
 // Rows [first, first + kRows) of one head into shared memory; zeros past the last row and from `dim` to kDim.
@@ -248,13 +232,14 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class Tile>
 Status launch_tile(const Shape& shape, const Tensors& t, const LaunchContext& context) {
-  const auto kernel = attention_sm80<T, Tile>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kBytes));
   const std::int64_t blocks = shape.outer * shape.heads * ((shape.seq_q + Tile::kRows - 1) / Tile::kRows);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, Tile::kBytes, context.stream>>>(
-      shape, static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v), static_cast<T*>(t.out),
-      t.lse);
-  return launch_status("attention_sm80");
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = Tile::kBytes,
+                           .shared_limit = Tile::kBytes};
+  return launch_kernel("attention_sm80", attention_sm80<T, Tile>, launch, context.stream, shape,
+                       static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v),
+                       static_cast<T*>(t.out), t.lse);
 }
 
 }  // namespace

@@ -1,27 +1,20 @@
-// attention, tiled: a block of queries and a block of keys in shared memory, register blocking, fp32 FMAs. A key that
-// the block loads is used by 64 queries instead of one, an element that a thread reads from shared memory by 4, and the
-// maximum and the rescaling of the online softmax come once per block of keys, not once per key.
+// attention, tiled: a block of queries and a block of keys in shared memory, register blocking, fp32 FMAs, an online
+// softmax. 256 threads work as 16 x 16: a thread has neighbouring queries and every 16th key, then every 16th element
+// of the head, so that shared reads are conflict-free or broadcasts. A row's maximum and sum are those of 16
+// neighbouring lanes.
 //
-//   head size   queries  keys  sums of a thread  shared memory (floats: queries, keys or values, weights)
-//   up to  64        64    64            4 x 4   64 * 64 + 64 * 65 + 64 * 64 = 48.3 KiB
-//   up to 128        64    32            4 x 8   128 * 64 + 32 * 129 (or 128 * 33) + 64 * 32 = 56.5 KiB
-//   up to 256        32    16           2 x 16   256 * 32 + 16 * 257 (or 256 * 17) + 32 * 16 = 51.0 KiB
-//
-// Threads: 256, as 16 x 16: a thread has neighbouring queries and every 16th key, then every 16th element of the head,
-// so that shared reads are conflict-free or broadcasts. A row's maximum and sum are those of 16 neighbouring lanes.
-//
-// Bound: FP32 FMA at 4096 keys of 64; expected limiter: shared-memory reads (8 for 16 FMAs).
+// Better than naive: a key that the block loads is used by 64 queries instead of one, an element that a thread reads
+// from shared memory by 4, and the softmax rescales once per block of keys instead of once per key.
 //
 // Requires: nothing beyond grid limits; any layout, any head size up to 256. More than 48 KiB of shared memory.
-//
+// Bound: FP32 FMA at 4096 keys of 64; expected limiter: shared-memory reads (8 for 16 FMAs).
 // Numerics: fp32, one FMA chain over the head and one over the keys.
-//
 // Source: the blocked online softmax of Dao et al., "FlashAttention" (arXiv:2205.14135).
 #include <cfloat>
 
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/launchers.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor::attention {
 namespace {
@@ -40,6 +33,7 @@ struct Tile {
   static constexpr int kKeyStride = kKeys + 1, kValueStride = kDim + 1;
   static constexpr int kKeyFloats = kDim * kKeyStride > kKeys* kValueStride ? kDim* kKeyStride : kKeys* kValueStride;
   static constexpr int kBytes = (kQueryFloats + kKeyFloats + kRows * kKeys) * 4;
+  static_assert(kBytes <= 57 * 1024);  // 48.3 KiB at head size 64, 56.5 at 128, 51 at 256
 };
 
 template <class T, class Tile>
@@ -161,13 +155,14 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class Tile>
 Status launch_tile(const Shape& shape, const Tensors& t, const LaunchContext& context) {
-  const auto kernel = attention_tiled<T, Tile>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kBytes));
   const std::int64_t blocks = shape.outer * shape.inner * shape.heads * ((shape.seq_q + Tile::kRows - 1) / Tile::kRows);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, Tile::kBytes, context.stream>>>(
-      shape, static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v), static_cast<T*>(t.out),
-      t.lse);
-  return launch_status("attention_tiled");
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = kThreads,
+                           .shared_bytes = Tile::kBytes,
+                           .shared_limit = Tile::kBytes};
+  return launch_kernel("attention_tiled", attention_tiled<T, Tile>, launch, context.stream, shape,
+                       static_cast<const T*>(t.q), static_cast<const T*>(t.k), static_cast<const T*>(t.v),
+                       static_cast<T*>(t.out), t.lse);
 }
 
 }  // namespace
@@ -175,7 +170,7 @@ Status launch_tile(const Shape& shape, const Tensors& t, const LaunchContext& co
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  return with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     if (shape.dim <= 64) return launch_tile<T, Tile<64, 4, 64>>(shape, t, context);
     if (shape.dim <= 128) return launch_tile<T, Tile<128, 4, 32>>(shape, t, context);

@@ -6,8 +6,6 @@
 namespace noisefloor::conv2d {
 namespace {
 
-constexpr const char* kActivationNames[] = {"none", "silu", "relu"};
-constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
 constexpr std::int64_t kMaxKernel = 31;
 constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
@@ -31,11 +29,9 @@ std::int64_t Problem::slabs() const {
   return phases() * ((out_h() * out_w() / phases() + convolution::kSlabRows - 1) / convolution::kSlabRows);
 }
 
-std::span<const DType> Definition::dtypes() {
-  return kDTypes;
-}
+namespace {
 
-void Definition::fields(Problem& p, FieldVisitor& visitor) {
+void fields(Problem& p, FieldVisitor& visitor) {
   visitor.integer("n", p.n, 1, 32767);
   visitor.integer("h", p.h, 1, 1 << 20);
   visitor.integer("w", p.w, 1, 1 << 20);
@@ -45,7 +41,7 @@ void Definition::fields(Problem& p, FieldVisitor& visitor) {
   visitor.integer("stride", p.stride, 1, 2, 1);
   visitor.integer("pad", p.pad, 0, kMaxKernel, p.kernel / 2);  // fields are visited in order: kernel is known
   visitor.flag("upsample", p.upsample, false);
-  visitor.enumeration<Activation>("act", p.act, kActivationNames, Activation::none);
+  visitor.enumeration("act", p.act, convolution::kActivationNames, Activation::none);
   visitor.flag("bias", p.bias, true);
   visitor.flag("affine", p.affine, false);
   visitor.flag("image_shift", p.image_shift, false);
@@ -54,7 +50,7 @@ void Definition::fields(Problem& p, FieldVisitor& visitor) {
   visitor.flag("stats", p.stats, false);
 }
 
-void Definition::check(const Problem& p) {
+void check(const Problem& p) {
   if (p.kernel % 2 == 0)
     throw InvalidInput("problem: field 'kernel' is " + text(p.kernel) + "; it must be odd, from 1 to " +
                        text(kMaxKernel));
@@ -69,55 +65,33 @@ void Definition::check(const Problem& p) {
 }
 
 // The sums have a standard deviation of 1 away from the borders, whatever cin; so has everything added to them, about.
-std::vector<TensorSpec> Definition::tensors(const Problem& p, DType dtype) {
-  const Fill unit{Fill::Kind::normal, 0, 1};
-  const Fill weights{Fill::Kind::normal, 0, 1 / std::sqrt(static_cast<double>(p.kernel * p.kernel * p.cin))};
-  const std::vector<std::int64_t> output{p.n, p.out_h(), p.out_w(), p.cout};
-  std::vector<TensorSpec> specs;
-  specs.push_back({"x", {p.n, p.h, p.w, p.cin}, dtype, Role::in, unit});
-  specs.push_back({"w", {p.cout, p.kernel, p.kernel, p.cin}, dtype, Role::in, weights});
-  if (p.bias) specs.push_back({"bias", {p.cout}, dtype, Role::in, unit});
+void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
+  const Extents output{p.n, p.out_h(), p.out_w(), p.cout}, slabs{p.n, p.slabs(), p.cout};
+  visit.in("x", t.x, {p.n, p.h, p.w, p.cin});
+  visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin},
+           normal_fill(0, 1 / std::sqrt(static_cast<double>(p.kernel * p.kernel * p.cin))));
+  if (p.bias) visit.in("bias", t.bias, {p.cout});
   if (p.affine) {
-    specs.push_back({"scale", {p.cout}, dtype, Role::in, {Fill::Kind::normal, 1, 0.25}});
-    specs.push_back({"shift", {p.cout}, dtype, Role::in, unit});
+    visit.in("scale", t.scale, {p.cout}, normal_fill(1, 0.25));
+    visit.in("shift", t.shift, {p.cout});
   }
-  if (p.image_shift) specs.push_back({"image_shift", {p.n, p.cout}, dtype, Role::in, unit});
-  if (p.residual) specs.push_back({"residual", output, dtype, Role::in, unit});
-  specs.push_back({"y", output, dtype, Role::out, {}});
+  if (p.image_shift) visit.in("image_shift", t.image_shift, {p.n, p.cout});
+  if (p.residual) visit.in("residual", t.residual, output);
+  visit.out("y", t.y, output);
   if (p.stats) {
-    specs.push_back({"mean", {p.n, p.slabs(), p.cout}, DType::fp32, Role::out, {}});
-    specs.push_back({"m2", {p.n, p.slabs(), p.cout}, DType::fp32, Role::out, {}});
+    visit.out("mean", t.mean, slabs);
+    visit.out("m2", t.m2, slabs);
   }
-  return specs;
 }
 
-Tensors Definition::bind(const Problem& p, PointerCursor pointers) {
-  Tensors t;
-  t.x = pointers.next();
-  t.w = pointers.next();
-  t.bias = pointers.next_if(p.bias);
-  t.scale = pointers.next_if(p.affine);
-  t.shift = pointers.next_if(p.affine);
-  t.image_shift = pointers.next_if(p.image_shift);
-  t.residual = pointers.next_if(p.residual);
-  t.y = pointers.next();
-  t.mean = static_cast<float*>(pointers.next_if(p.stats));
-  t.m2 = static_cast<float*>(pointers.next_if(p.stats));
-  return t;
-}
-
-Cost Definition::cost(const Problem& p, DType dtype) {
+// Zeros of the padding included; with `upsample` the 4 taps of the four-phase form, not 9. The epilogue is not counted.
+Cost cost(const Problem& p, DType dtype, double bytes) {
   const std::int64_t taps = p.upsample ? 4 : p.kernel * p.kernel;
-  Cost cost;
-  cost.flops = 2.0 * static_cast<double>(p.n * p.out_h() * p.out_w()) * static_cast<double>(p.cout) *
-               static_cast<double>(taps * p.cin);
-  for (const TensorSpec& spec : tensors(p, dtype)) cost.bytes += static_cast<double>(spec.bytes());
-  cost.pipe = dtype == DType::fp32 ? Pipe::fma : Pipe::tensor;
-  return cost;
+  const double outputs = static_cast<double>(p.n * p.out_h() * p.out_w()) * static_cast<double>(p.cout);
+  return {2 * outputs * static_cast<double>(taps * p.cin), bytes, product_pipe(dtype)};
 }
 
-// y is rounded once, by at most u(dtype); sums of length k are fp32, as in gemm: a tensor core truncates its partial
-// sum once per 16 products (2^-23 of its size), an FMA chain drifts by less; the epilogue adds a few units.
+// The bound of products (op.h).
 //
 // Summed weights (upsample) are rounded too, each by a relative error with a standard deviation of at most 0.41 u (u^2
 // / 6, uniform mantissas), and independently, so the sum of k products is off by 0.41 u of its standard deviation: 0.6
@@ -125,15 +99,17 @@ Cost Definition::cost(const Problem& p, DType dtype) {
 // it, and rms(y) may be somewhat below that of the sums: 6 u and 2 u.
 //
 // ReLU may leave little of an output of a few elements, so that rms(y) is far below that of the sums that were rounded.
-Tolerance Definition::tolerance(const Problem& p, DType dtype) {
-  constexpr double kEpilogueUnits = 32;
+Tolerance tolerance(const Problem& p, DType dtype) {
   const double u = unit_roundoff(dtype);
-  const double k = static_cast<double>(p.kernel * p.kernel * p.cin);
   const double relu = p.act == convolution::Activation::relu ? 4 : 1;
-  const double sums = relu * (std::ceil(k / 16) + kEpilogueUnits) * 0x1p-23;
+  const double sums = relu * product_sums_error(p.kernel * p.kernel * p.cin);
   if (p.upsample) return {6 * u + sums, 2 * u + sums};
   return {u + sums, u + sums};
 }
+
+}  // namespace
+
+constinit const Definition definition{"conv2d", fields, check, visit_tensors, cost, tolerance, reference, variants};
 
 convolution::Convolution describe(const Problem& p, Form form) {
   using namespace convolution;

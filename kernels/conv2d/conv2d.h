@@ -8,8 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/core/op.h"
@@ -59,26 +57,10 @@ struct Tensors {
   float* m2 = nullptr;                // fp32 [n, slabs, cout]: sum of squared deviations from that mean
 };
 
-struct Definition {
-  static constexpr const char* name = "conv2d";
-  using Problem = conv2d::Problem;
-  using Tensors = conv2d::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput on an even kernel, an empty output, upsample with another kernel than 3x3 (stride 1, pad 1), or
-  // a tensor of 2^31 pixels or 2^40 elements and more.
-  static void check(const Problem& problem);
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // 2 FLOPs per output and tap and input channel, zeros of the padding included; with `upsample` the 4 taps of the
-  // four-phase form, not 9. The epilogue is not counted.
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 // The problem as the engine sees it: tap by tap, or with `upsample` as four phases of summed weights.
 enum class Form { direct, phased };

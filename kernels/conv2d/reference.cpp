@@ -1,9 +1,10 @@
 // The oracle: the definition in conv2d.h term by term, in double, one output element at a time. It knows nothing of
 // implicit GEMM, phases or summed weights.
-#include <cmath>
+#include <algorithm>
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::conv2d {
@@ -14,27 +15,12 @@ double activate(Activation act, double x) {
     case Activation::none:
       return x;
     case Activation::silu:
-      return x / (1 + std::exp(-x));
+      return exact::silu(x);
     case Activation::relu:
-      return x < 0 ? 0 : x;
+      return exact::relu(x);
   }
   return x;
 }
-
-struct Inputs {
-  const HostTensor *x, *w, *bias = nullptr, *scale = nullptr, *shift = nullptr, *image_shift = nullptr,
-                           *residual = nullptr;
-
-  Inputs(const Problem& p, std::span<const HostTensor> tensors) {
-    std::size_t next = 0;
-    x = &tensors[next++];
-    w = &tensors[next++];
-    if (p.bias) bias = &tensors[next++];
-    if (p.affine) scale = &tensors[next++], shift = &tensors[next++];
-    if (p.image_shift) image_shift = &tensors[next++];
-    if (p.residual) residual = &tensors[next++];
-  }
-};
 
 // The inputs under the kernel at one output pixel, zeros outside the image; floats hold every dtype exactly.
 std::vector<float> patch_at(const Problem& p, const HostTensor& x, std::int64_t pixel) {
@@ -54,20 +40,15 @@ std::vector<float> patch_at(const Problem& p, const HostTensor& x, std::int64_t 
   return patch;
 }
 
-double dot(const std::vector<float>& x, const std::vector<float>& y) {
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
-  return sum;
-}
-
-double output(const Problem& p, const Inputs& in, const std::vector<float>& patch, const std::vector<float>& weights,
-              std::int64_t pixel, std::int64_t channel) {
-  double value = dot(patch, weights);
-  if (in.bias) value += (*in.bias)[channel];
-  if (in.scale) value = value * (*in.scale)[channel] + (*in.shift)[channel];
-  if (in.image_shift) value += (*in.image_shift)[pixel / (p.out_h() * p.out_w()) * p.cout + channel];
+double output_at(const Problem& p, DType dtype, const Tensors& t, double value, std::int64_t pixel,
+                 std::int64_t channel) {
+  const HostTensor bias{dtype, t.bias}, scale{dtype, t.scale}, shift{dtype, t.shift};
+  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual};
+  if (bias) value += bias[channel];
+  if (scale) value = value * scale[channel] + shift[channel];
+  if (image_shift) value += image_shift[pixel / (p.out_h() * p.out_w()) * p.cout + channel];
   value = activate(p.act, value);
-  if (in.residual) value += (*in.residual)[pixel * p.cout + channel];
+  if (residual) value += residual[pixel * p.cout + channel];
   return value * p.gain;
 }
 
@@ -107,10 +88,9 @@ double statistic(const std::vector<double>& values, bool m2) {
 
 }  // namespace
 
-void Definition::reference(const Problem& p, DType dtype, std::span<const HostTensor> tensors_in, std::size_t index,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const Inputs in(p, tensors_in);
-  const std::size_t y_index = tensors(p, dtype).size() - (p.stats ? 3 : 1);
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, w{dtype, t.w};
   const std::int64_t k = p.kernel * p.kernel * p.cin;
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
@@ -124,20 +104,20 @@ void Definition::reference(const Problem& p, DType dtype, std::span<const HostTe
       const std::int64_t channel = element % p.cout;
       if (place != held) {
         held = place;
-        pixels = index == y_index ? std::vector{place} : slab_pixels(p, place / p.slabs(), place % p.slabs());
+        pixels = output == "y" ? std::vector{place} : slab_pixels(p, place / p.slabs(), place % p.slabs());
         patches.clear();
-        for (const std::int64_t pixel : pixels) patches.push_back(patch_at(p, *in.x, pixel));
+        for (const std::int64_t pixel : pixels) patches.push_back(patch_at(p, x, pixel));
       }
-      load_floats(in.w->dtype, in.w->data, channel * k, k, weights.data());
+      load_floats(w.dtype, w.data, channel * k, k, weights.data());
       std::vector<double> outputs;
       for (std::size_t i = 0; i < pixels.size(); ++i)
-        outputs.push_back(output(p, in, patches[i], weights, pixels[i], channel));
+        outputs.push_back(output_at(p, dtype, t, exact::dot(patches[i], weights), pixels[i], channel));
       double& value = values[static_cast<std::size_t>(e)];
-      if (index == y_index) {
+      if (output == "y") {
         value = outputs[0];
       } else {
         for (double& y : outputs) y = rounded(dtype, y);
-        value = statistic(outputs, index == y_index + 2);
+        value = statistic(outputs, output == "m2");
       }
     }
   });

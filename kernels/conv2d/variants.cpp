@@ -15,7 +15,7 @@ struct Rules {
 
 }  // namespace
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return convolution::Ladder<Definition, Rules>::kVariants;
 }
 

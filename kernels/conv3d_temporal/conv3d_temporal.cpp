@@ -6,18 +6,11 @@
 namespace noisefloor::conv3d_temporal {
 namespace {
 
-constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
 constexpr int kTaps = 3;
 constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
-}  // namespace
-
-std::span<const DType> Definition::dtypes() {
-  return kDTypes;
-}
-
-void Definition::fields(Problem& p, FieldVisitor& visitor) {
+void fields(Problem& p, FieldVisitor& visitor) {
   visitor.integer("batch", p.batch, 1, 32767);
   visitor.integer("frames", p.frames, 1, 4096);
   visitor.integer("hw", p.hw, 1, 1 << 24);
@@ -27,7 +20,7 @@ void Definition::fields(Problem& p, FieldVisitor& visitor) {
   visitor.flag("residual", p.residual, false);
 }
 
-void Definition::check(const Problem& p) {
+void check(const Problem& p) {
   if (p.pixels() >= kMaxPixels)
     throw InvalidInput("problem: fields batch, frames and hw make " + std::to_string(p.pixels()) +
                        " pixels; at most 2^31 - 1");
@@ -36,43 +29,28 @@ void Definition::check(const Problem& p) {
 }
 
 // The sums have a standard deviation of 1 inside the video, whatever cin.
-std::vector<TensorSpec> Definition::tensors(const Problem& p, DType dtype) {
-  const Fill unit{Fill::Kind::normal, 0, 1};
-  const Fill weights{Fill::Kind::normal, 0, 1 / std::sqrt(static_cast<double>(kTaps * p.cin))};
-  const std::vector<std::int64_t> output{p.batch, p.frames, p.hw, p.cout};
-  std::vector<TensorSpec> specs;
-  specs.push_back({"x", {p.batch, p.frames, p.hw, p.cin}, dtype, Role::in, unit});
-  specs.push_back({"w", {p.cout, kTaps, p.cin}, dtype, Role::in, weights});
-  if (p.bias) specs.push_back({"bias", {p.cout}, dtype, Role::in, unit});
-  if (p.residual) specs.push_back({"residual", output, dtype, Role::in, unit});
-  specs.push_back({"y", output, dtype, Role::out, {}});
-  return specs;
+void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
+  const Extents output{p.batch, p.frames, p.hw, p.cout};
+  visit.in("x", t.x, {p.batch, p.frames, p.hw, p.cin});
+  visit.in("w", t.w, {p.cout, kTaps, p.cin}, normal_fill(0, 1 / std::sqrt(static_cast<double>(kTaps * p.cin))));
+  if (p.bias) visit.in("bias", t.bias, {p.cout});
+  if (p.residual) visit.in("residual", t.residual, output);
+  visit.out("y", t.y, output);
 }
 
-Tensors Definition::bind(const Problem& p, PointerCursor pointers) {
-  Tensors t;
-  t.x = pointers.next();
-  t.w = pointers.next();
-  t.bias = pointers.next_if(p.bias);
-  t.residual = pointers.next_if(p.residual);
-  t.y = pointers.next();
-  return t;
+// The zeros before and after the video included.
+Cost cost(const Problem& p, DType dtype, double bytes) {
+  const double outputs = static_cast<double>(p.pixels()) * static_cast<double>(p.cout);
+  return {2 * outputs * static_cast<double>(kTaps * p.cin), bytes, product_pipe(dtype)};
 }
 
-Cost Definition::cost(const Problem& p, DType dtype) {
-  Cost cost;
-  cost.flops = 2.0 * static_cast<double>(p.pixels()) * static_cast<double>(p.cout) * static_cast<double>(kTaps * p.cin);
-  for (const TensorSpec& spec : tensors(p, dtype)) cost.bytes += static_cast<double>(spec.bytes());
-  cost.pipe = dtype == DType::fp32 ? Pipe::fma : Pipe::tensor;
-  return cost;
+Tolerance tolerance(const Problem& p, DType dtype) {
+  return product_tolerance(dtype, kTaps * p.cin);
 }
 
-// As conv2d's: one rounding of y, fp32 sums of 3 cin products, a few units of epilogue.
-Tolerance Definition::tolerance(const Problem& p, DType dtype) {
-  constexpr double kEpilogueUnits = 32;
-  const double sums = (std::ceil(static_cast<double>(kTaps * p.cin) / 16) + kEpilogueUnits) * 0x1p-23;
-  const double both = unit_roundoff(dtype) + sums;
-  return {both, both};
-}
+}  // namespace
+
+constinit const Definition definition{"conv3d_temporal", fields,    check,   visit_tensors, cost,
+                                      tolerance,         reference, variants};
 
 }  // namespace noisefloor::conv3d_temporal

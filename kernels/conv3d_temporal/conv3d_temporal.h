@@ -7,8 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/core/op.h"
 
@@ -35,23 +33,9 @@ struct Tensors {
   void* y = nullptr;               // [batch, frames, hw, cout]
 };
 
-struct Definition {
-  static constexpr const char* name = "conv3d_temporal";
-  using Problem = conv3d_temporal::Problem;
-  using Tensors = conv3d_temporal::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput on a tensor of 2^31 pixels or more than 2^40 elements.
-  static void check(const Problem& problem);
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // 2 FLOPs per output, tap and input channel, the zeros before and after the video included.
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::conv3d_temporal

@@ -2,16 +2,14 @@
 #include <vector>
 
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::conv3d_temporal {
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& x = inputs[0];
-  const HostTensor& w = inputs[1];
-  const HostTensor* bias = p.bias ? &inputs[2] : nullptr;
-  const HostTensor* residual = p.residual ? &inputs[p.bias ? 3 : 2] : nullptr;
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, w{dtype, t.w}, bias{dtype, t.bias}, residual{dtype, t.residual};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> pixel(static_cast<std::size_t>(p.cin)), weights(static_cast<std::size_t>(p.cin));
@@ -21,15 +19,14 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
       const std::int64_t place = element / p.cout;  // [batch, frame, pixel]
       const std::int64_t frame = place / p.hw % p.frames;
       double sum = 0;
-      for (std::int64_t t = 0; t < 3; ++t) {
-        if (frame + t < 1 || frame + t > p.frames) continue;
-        load_floats(x.dtype, x.data, (place + (t - 1) * p.hw) * p.cin, p.cin, pixel.data());
-        load_floats(w.dtype, w.data, (channel * 3 + t) * p.cin, p.cin, weights.data());
-        for (std::size_t i = 0; i < pixel.size(); ++i)
-          sum += static_cast<double>(pixel[i]) * static_cast<double>(weights[i]);
+      for (std::int64_t tap = 0; tap < 3; ++tap) {
+        if (frame + tap < 1 || frame + tap > p.frames) continue;
+        load_floats(x.dtype, x.data, (place + (tap - 1) * p.hw) * p.cin, p.cin, pixel.data());
+        load_floats(w.dtype, w.data, (channel * 3 + tap) * p.cin, p.cin, weights.data());
+        sum += exact::dot(pixel, weights);
       }
-      if (bias) sum += (*bias)[channel];
-      if (residual) sum += (*residual)[element];
+      if (bias) sum += bias[channel];
+      if (residual) sum += residual[element];
       values[static_cast<std::size_t>(e)] = sum;
     }
   });

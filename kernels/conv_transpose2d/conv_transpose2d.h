@@ -8,8 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/core/op.h"
@@ -39,23 +37,9 @@ struct Tensors {
   void* y = nullptr;           // [n, 2h, 2w, cout]
 };
 
-struct Definition {
-  static constexpr const char* name = "conv_transpose2d";
-  using Problem = conv_transpose2d::Problem;
-  using Tensors = conv_transpose2d::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput on another kernel than 2 or 4, and a tensor of 2^31 pixels or more than 2^40 elements.
-  static void check(const Problem& problem);
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // 2 FLOPs per output, input channel and the 1 (2x2) or 4 (4x4) taps that meet an output, zeros outside included.
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::conv_transpose2d

@@ -1,25 +1,23 @@
 // The oracle: the definition in conv_transpose2d.h term by term, in double. It asks every input and tap near an output
 // whether they meet there, and knows nothing of phases.
-#include <cmath>
 #include <vector>
 
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::conv_transpose2d {
 namespace {
 
 double activate(Activation act, double x) {
-  if (act == Activation::silu) return x / (1 + std::exp(-x));
-  return act == Activation::relu && x < 0 ? 0 : x;
+  return act == Activation::silu ? exact::silu(x) : act == Activation::relu ? exact::relu(x) : x;
 }
 
 }  // namespace
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& x = inputs[0];
-  const HostTensor& w = inputs[1];
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, w{dtype, t.w}, bias{dtype, t.bias};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> pixel(static_cast<std::size_t>(p.cin)), weights(static_cast<std::size_t>(p.cin));
@@ -29,7 +27,7 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
       const std::int64_t ox = element / p.cout % (2 * p.w);
       const std::int64_t oy = element / p.cout / (2 * p.w) % (2 * p.h);
       const std::int64_t image = element / p.cout / (4 * p.h * p.w);
-      double sum = p.bias ? inputs[2][channel] : 0;
+      double sum = bias ? bias[channel] : 0;
       for (std::int64_t ky = 0; ky < p.kernel; ++ky)
         for (std::int64_t kx = 0; kx < p.kernel; ++kx) {
           const std::int64_t y2 = oy + p.pad() - ky;  // 2 iy
@@ -37,8 +35,7 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
           if (y2 < 0 || x2 < 0 || y2 % 2 != 0 || x2 % 2 != 0 || y2 / 2 >= p.h || x2 / 2 >= p.w) continue;
           load_floats(x.dtype, x.data, ((image * p.h + y2 / 2) * p.w + x2 / 2) * p.cin, p.cin, pixel.data());
           load_floats(w.dtype, w.data, ((channel * p.kernel + ky) * p.kernel + kx) * p.cin, p.cin, weights.data());
-          for (std::size_t i = 0; i < pixel.size(); ++i)
-            sum += static_cast<double>(pixel[i]) * static_cast<double>(weights[i]);
+          sum += exact::dot(pixel, weights);
         }
       values[static_cast<std::size_t>(e)] = activate(p.act, sum);
     }

@@ -16,10 +16,12 @@
 #include "kernels/core/dtype.h"
 #include "kernels/core/status.h"
 #include "kernels/core/variant.h"
+#include "kernels/device/grid.h"
 
 namespace noisefloor::convolution {
 
 enum class Activation { none, silu, relu };
+inline constexpr const char* kActivationNames[] = {"none", "silu", "relu"};
 
 // Height or width. Output o of phase p lies at o * phases + p and takes, for tap t, the input at
 // (o * stride + origin + p * phase_shift + t) / repeat (outside of the input: 0) times the kernel's tap
@@ -191,7 +193,6 @@ Convolution gathered_product(const Convolution& convolution);
 constexpr std::int64_t tile_count(const Convolution& c, std::int64_t rows, std::int64_t columns) {
   return c.phases() * ((c.phase_rows() + rows - 1) / rows) * ((c.cout + columns - 1) / columns);
 }
-inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
 inline constexpr int kTiledTile = 128;
 
 }  // namespace noisefloor::convolution

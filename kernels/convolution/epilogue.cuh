@@ -2,18 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/convolution/convolution.h"
+#include "kernels/device/activations.cuh"
 #include "kernels/device/vector.cuh"
+#include "kernels/product/epilogue.cuh"
 
 namespace noisefloor::convolution {
 
-// Outputs of 16 bits take the fast exponential and reciprocal, whose error (2^-21) is far below their rounding.
-template <class T>
-__device__ __forceinline__ float silu(float x) {
-  return std::is_same_v<T, float> ? x / (1.0f + expf(-x)) : __fdividef(x, 1.0f + __expf(-x));
-}
+using product::Run;
 
 // Passed by value to a kernel. `act` is the same for every thread, so the switch does not diverge.
 template <class T>
@@ -43,7 +40,7 @@ struct Epilogue {
   }
   __device__ __forceinline__ float activate(float v) const {
     if (act == Activation::silu) return silu<T>(v);
-    if (act == Activation::relu) return v < 0 ? 0.0f : v;
+    if (act == Activation::relu) return relu(v);
     return v;
   }
   // One output: `at` is its pixel over all images.
@@ -56,12 +53,6 @@ struct Epilogue {
     if (residual) v += to_float(residual[at * cout + column]);
     y[at * cout + column] = from_float<T>(v * gain);
   }
-};
-
-// kCount neighbouring elements, moved by the widest access that their size allows.
-template <class T, int kCount>
-struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Run {
-  T v[kCount];
 };
 
 // Finishes kCount neighbouring channels of any pixels: what belongs to the channels is loaded once. `column` is a
@@ -118,25 +109,6 @@ struct Columns {
       if (column + i < epilogue.cout) to[i] = out.v[i];
   }
 };
-
-// Calls body(T{}) with the device type of a 16-bit dtype; returns what it returns.
-template <class Body>
-Status with_half_type(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::bf16:
-      return body(__nv_bfloat16{});
-    case DType::fp16:
-      return body(__half{});
-    default:
-      return failure(StatusCode::unsupported_problem, "needs bf16 or fp16");
-  }
-}
-
-// The same for every dtype of the ops.
-template <class Body>
-Status with_device_type(DType dtype, const Body& body) {
-  return dtype == DType::fp32 ? body(float{}) : with_half_type(dtype, body);
-}
 
 // A second launch that reads y back: for rungs whose tiles do not hold whole slabs.
 Status launch_statistics(const Convolution& convolution, DType dtype, const Operands& operands,

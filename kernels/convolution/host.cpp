@@ -1,8 +1,8 @@
 // Convolutions on the host: float, all cores, vector instructions chosen by the compiler.
 //
-// `prepare` widens the weights to float and packs them once into panels (kernels/core/host_product.h); phases that sum
-// weights sum them here in float. A task makes a tile of kTileM output pixels x up to kTileN channels: per block of k
-// it gathers the pixels' inputs (im2col, at most 96 KiB, never more of it at a time) into panels, which stay in L2
+// `prepare` widens the weights to float and packs them once into panels (kernels/product/host_product.h); phases that
+// sum weights sum them here in float. A task makes a tile of kTileM output pixels x up to kTileN channels: per block of
+// k it gathers the pixels' inputs (im2col, at most 96 KiB, never more of it at a time) into panels, which stay in L2
 // while the micro-kernel runs them against the weights. Tiles narrow where there would be too few for the cores.
 //
 // Bound: FMA throughput. Requires: nothing. Numerics: fp32 sums per block of k, added in order.
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "kernels/convolution/convolution.h"
-#include "kernels/core/host_product.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/vector_math.h"
+#include "kernels/product/host_product.h"
 
 namespace noisefloor::convolution {
 namespace {

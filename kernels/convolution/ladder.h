@@ -1,8 +1,6 @@
 // The ladder of an op that is a Convolution: its rows of variants, written once for all such ops. For variants.cpp.
 #pragma once
 
-#include <array>
-
 #include "kernels/convolution/convolution.h"
 #include "kernels/core/variant.h"
 
@@ -18,7 +16,6 @@ struct Ladder {
   using Problem = typename Definition::Problem;
   using Tensors = typename Definition::Tensors;
 
-  static Support can_run_host(const Problem&, DType) { return supported(); }
   static std::size_t host_prepared_bytes(const Problem& problem, DType) {
     return convolution::host_prepared_bytes(Rules::phased(problem));
   }
@@ -73,20 +70,17 @@ struct Ladder {
                              prepared, context);
   }
 
-  static constexpr std::array<Variant<Definition>, 5> kVariants = {{
-      {"host", Kind::host, Arch::host, launch_phased<launch_host>, can_run_host, nullptr, host_prepared_bytes,
-       prepare_host},
-      {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_direct<launch_naive>),
-       direct_supports<can_run_naive>},
-      {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_direct<launch_tiled>),
-       direct_supports<can_run_tiled>},
-      {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_phased<launch_tensor_core_sm80>),
-       phased_supports<can_run_tensor_core_sm80>, workspace_bytes<tensor_core_sm80_workspace_bytes>, summed_bytes,
-       NOISEFLOOR_IF_CUDA(sum_weights)},
-      {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a>),
-       phased_supports<can_run_ptx_sm90a>, workspace_bytes<ptx_sm90a_workspace_bytes>, ptx_prepared_bytes,
-       NOISEFLOOR_IF_SM90A(prepare_ptx)},
-  }};
+  static constexpr typename Definition::Variant kVariants[] = {
+      {kHost, {launch_phased<launch_host>, any_problem, nullptr, host_prepared_bytes, prepare_host}},
+      {kNaive, {NOISEFLOOR_IF_CUDA(launch_direct<launch_naive>), direct_supports<can_run_naive>}},
+      {kTiled, {NOISEFLOOR_IF_CUDA(launch_direct<launch_tiled>), direct_supports<can_run_tiled>}},
+      {kTensorCoreSm80,
+       {NOISEFLOOR_IF_SM80(launch_phased<launch_tensor_core_sm80>), phased_supports<can_run_tensor_core_sm80>,
+        workspace_bytes<tensor_core_sm80_workspace_bytes>, summed_bytes, NOISEFLOOR_IF_CUDA(sum_weights)}},
+      {kPtxSm90a,
+       {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a>), phased_supports<can_run_ptx_sm90a>,
+        workspace_bytes<ptx_sm90a_workspace_bytes>, ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)}},
+  };
 };
 
 }  // namespace noisefloor::convolution

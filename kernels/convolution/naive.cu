@@ -13,6 +13,7 @@
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 
 namespace noisefloor::convolution {
 namespace {
@@ -78,7 +79,7 @@ unsigned blocks_for(std::int64_t items) {
 }  // namespace
 
 Status launch_statistics(const Convolution& c, DType dtype, const Operands& o, const LaunchContext& context) {
-  return with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     convolution_statistics<T><<<blocks_for(c.images * c.slabs() * c.cout), kThreads, 0, context.stream>>>(
         static_cast<const T*>(o.y), c, o.mean, o.m2);
     return launch_status("convolution_statistics");
@@ -88,7 +89,7 @@ Status launch_statistics(const Convolution& c, DType dtype, const Operands& o, c
 Status launch_naive(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
-  const Status status = with_device_type(dtype, [&]<class T>(T) {
+  const Status status = with_type(dtype, [&]<class T>(T) {
     convolution_naive<T><<<blocks_for(c.rows() * c.cout), kThreads, 0, context.stream>>>(
         static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, Epilogue<T>(c, o));
     return launch_status("convolution_naive");

@@ -7,6 +7,7 @@
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 
 namespace noisefloor::convolution {
 

@@ -1,42 +1,17 @@
-// Convolutions with Hopper's own instructions: TMA gathers the inputs (im2col mode), wgmma multiplies them, and neither
-// costs the threads an address.
+// Convolutions with Hopper's own instructions: the structure of gemm's ptx_sm90a, with TMA's im2col mode as the gather.
+// A producer thread walks the taps, then 64 input channels at a time: the pixels of a tile under one tap are one load,
+// which writes zeros outside of the image, whatever stride and padding; the weights are a plain 2D load. An upsample by
+// 2 and a transposed convolution run as four phases, one after the other, each with its taps and its scattered output
+// pixels. Statistics of the output leave with it. schedule.cpp picks tile, multicast and split.
 //
-// One producer thread walks the k-steps of its block's tiles (taps, then 64 input channels at a time) and keeps
-// `stages` of them in flight, completing on mbarriers: the pixels of a tile under one tap are one im2col load, which
-// writes zeros where the tap lies outside the image, whatever stride and padding; the weights are a plain 2D load. One
-// or two consumer warpgroups issue wgmma on what has arrived and hand stages back. Blocks are persistent: the producer
-// loads the next tile while consumers finish one. Two neighbours along the pixels may form a cluster: each loads half
-// of the weights and TMA writes it to both (multicast). Where tiles are few, up to 8 blocks of a cluster take a part of
-// k each and send each other shares of their fp32 partial sums through distributed shared memory; sums are added in
-// block order, so results do not depend on timing. schedule.cpp picks tile, multicast and split, so that the work fills
-// the SMs in whole waves.
+// Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
+// no thread waits for a load, computes an address or tests a border.
 //
-// An upsample by 2 and a transposed convolution run as four phases: tiles of one phase after the other, each with its
-// taps and its scattered output pixels. Statistics of the output leave with it.
-//
-// Better than tensor_core_sm80: wgmma reaches the full rate of the tensor cores (mma.sync about half), operands are
-// never copied through registers, and no thread waits for a load, computes an address or tests a border.
-//
-// Tiles: 128 x 256, 192, 160, 128 or 96 with 2 consumers, 64 x 160, 128, 96, 64 or 32 with 1; k-steps of 64.
-//
-// Threads: 128 per consumer, and a producer warp (a warpgroup where a consumer has 128 accumulators a thread).
-//
-// Shared memory: stages * (block_m + block_n) * 128 bytes, per consumer 10 KiB for the output and its statistics and 8
-// bytes a channel; 128 x 192: 5 * 40 KiB + 2 * 11.5 KiB + 1 KiB.
-//
-// Registers: at most 168; with 128 accumulators the producer keeps 40 and the consumers take 232 (setmaxnreg).
-//
-// Bound: products at 32x64x64x192 -> 192 (a k-step of 128 x 192 is 768 cycles of the tensor cores). At batch 1, the
-// latency of the first loads and the waves that tiles leave unfilled.
-//
-// Requires: bf16 or fp16; 16-byte aligned tensors; at most 128 taps of padding. Inputs whose channels are no multiple
-// of 8 (first layers) are gathered into rows of the product by a kernel before (ptx_sm90a.cu). Honours programmatic
-// dependent launch.
-//
-// Numerics: fp32 accumulation in wgmma, epilogue in fp32, one rounding.
-//
-// Source: PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg"; the structure is that of gemm's
-// ptx_sm90a.
+// Requires: bf16 or fp16; 16-byte aligned tensors; at most 128 taps of padding. Input channels that are no multiple of
+// 8 are gathered into rows of the product by a kernel before (ptx_sm90a.cu). Honours programmatic dependent launch.
+// Bound: products at 32x64x64x192 -> 192. At batch 1: the latency of the first loads, and partly filled waves.
+// Numerics: fp32 accumulation in wgmma; partial sums added in block order; fp32 epilogue, one rounding.
+// Source: PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg".
 #pragma once
 
 #include <cuda_runtime.h>
@@ -44,36 +19,18 @@
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/convolution/schedule.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::convolution {
-
-// All threads of the cluster have come here. Relaxed: orders execution, not memory.
-__device__ __forceinline__ void cluster_meet() {
-  ptx::cluster_arrive_relaxed();
-  ptx::cluster_wait();
-}
-
-// The ring of stages, as one side sees it.
-struct Ring {
-  int stages, stage = 0;
-  std::uint32_t parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 // Where a block's part of k begins: a tap and 64 channels of it.
 struct Step {
@@ -124,10 +81,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (tma_thread) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
-    for (int stage = 0; stage < args.stages; ++stage) {
-      ptx::mbarrier_init(full + stage * 8, 1);
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
-    }
+    ptx::init_ring(full, empty, args.stages, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
     if (args.splits > 1)
@@ -135,7 +89,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   }
   __syncwarp();
   if (args.multicast > 1)
-    cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
+    ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
   else
     __syncthreads();
   ptx::griddepcontrol_wait();
@@ -146,10 +100,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int tiles = args.m_clusters * args.n_tiles;
   const int first_tile = static_cast<int>(blockIdx.x) / cluster;
   const int tile_stride = static_cast<int>(gridDim.x) / cluster;
-  Ring ring{args.stages};
+  ptx::Ring ring;
 
   if (producer) {
-    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<40>();
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (tma_thread) {
       const auto both = static_cast<std::uint16_t>(3u << (rank - m_rank));
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -162,7 +116,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int shift_y = at.phase / c.x.phases * c.y.phase_shift;
         const int shift_x = at.phase % c.x.phases * c.x.phase_shift;
         Step step(c, args.cin_steps, first_step);
-        for (int i = 0; i < steps; ++i, ring.advance(), step.advance(c, args.cin_steps)) {
+        for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t b = a + L::kABytes;
           const std::uint32_t barrier = full + ring.stage * 8;
@@ -183,10 +137,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
     }
     __syncwarp();
-    if (args.splits > 1) cluster_meet();
-    if (cluster > 1) cluster_meet();
+    if (args.splits > 1) ptx::cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   } else {
-    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
     const auto release = [&](int which) {
       if (args.multicast > 1) {
@@ -224,7 +178,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
       float acc[kBlockN / 2];
       int previous = -1;
-      for (int i = 0; i < steps; ++i, ring.advance()) {
+      for (int i = 0; i < steps; ++i, ring.advance(args.stages)) {
         const std::uint32_t a = base + ring.stage * L::kStageBytes + consumer * 64 * kRowBytes;
         const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + ring.stage * L::kStageBytes + L::kABytes);
         const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a);
@@ -277,7 +231,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     }
     __syncwarp();
     // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
-    if (cluster > 1) cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   }
 }
 
@@ -308,22 +262,14 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                schedule.multicast,
                                schedule.splits};
 
-  auto* kernel = convolution_ptx_sm90a<T, kTile>;
-  NOISEFLOOR_CUDA(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes(L::kShape.deep_stages)));
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(schedule.cluster()), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(schedule.grid));
-  config.blockDim = dim3(L::kThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(L::bytes(schedule.stages));
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = context.programmatic_launch ? 2 : 1;
-  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_x, map_w, arguments), "convolution_ptx_sm90a");
+  const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
+                          .block = L::kThreads,
+                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages)),
+                          .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
+                          .cluster = static_cast<unsigned>(schedule.cluster()),
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("convolution_ptx_sm90a", convolution_ptx_sm90a<T, kTile>, shape, context.stream, map_x, map_w,
+                       arguments);
 }
 
 template <class T, int... kTile>

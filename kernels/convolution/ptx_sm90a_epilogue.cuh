@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
-#include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/product/epilogue.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/stmatrix.cuh"
@@ -71,7 +71,7 @@ __device__ __forceinline__ void activate(Activation act, float (&v)[kCount]) {
     for (float& x : v) x = silu<T>(x);
   } else if (act == Activation::relu) {
 #pragma unroll
-    for (float& x : v) x = x < 0 ? 0.0f : x;
+    for (float& x : v) x = relu(x);
   }
 }
 
@@ -105,7 +105,7 @@ __device__ __forceinline__ void fill_blocks(const Drain<T>& to, const float (&ac
       if (quad_lane < kCount && column < epilogue.cout && row < to.rows)
         loaded = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
       residual[0] = loaded.x, residual[1] = loaded.y, residual[2] = loaded.z, residual[3] = loaded.w;
-      gemm::transpose_quad(residual, lane);
+      product::transpose_quad(residual, lane);
     }
     float v[2 * kCount];
 #pragma unroll

@@ -5,12 +5,15 @@
 
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
+#include "kernels/product/sm90a_tile.cuh"
 
 namespace noisefloor::convolution {
 
+using product::kSwizzleAtom;
+using product::locate;
+using product::TileIndex;
+
 inline constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
-inline constexpr int kSwizzleAtom = 1024;      // 8 rows: the alignment of a swizzled tile
-inline constexpr int kGroupM = 8;              // clusters along the pixels that are walked before the next channels
 inline constexpr int kPieceColumns = 64;       // channels of a piece of the output on its way through shared memory
 
 template <class T>
@@ -43,27 +46,16 @@ struct Layout {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + (2 * stages + 1) * 8;
   }
   // 128 accumulators a thread need more than the 168 registers that 9 warps can have: there the producer is a whole
-  // warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
+  // warpgroup, which gives registers to the consumers (setmaxnreg).
   static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static constexpr bool kCanSplit = can_split(kShape, 2);
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
   static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
 };
-
-struct TileIndex {
-  int m_cluster, n_tile;
-};
-
-// Tiles in the order of groups of kGroupM clusters, column by column within a group: blocks that run at the same time
-// then share pixels and weights in L2.
-__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
-  const int group = index / (kGroupM * n_tiles);
-  const int rows = min(m_clusters - group * kGroupM, kGroupM);
-  const int within = index - group * kGroupM * n_tiles;
-  return {group * kGroupM + within % rows, within / rows};
-}
 
 // A block's tile: rows [row0, end) of a phase (row0 may lie past end), channels from column0 on.
 struct TilePlace {

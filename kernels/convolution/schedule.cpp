@@ -52,9 +52,8 @@ Schedule make_schedule(const Convolution& c, int tile, int multicast, int splits
 
 // The form of gemm's schedule.cpp: a block walks its tiles one after the other; a step of 64 along k costs what its
 // slowest resource needs, a tile adds the filling of the pipe and the epilogue, a split the exchange of partial sums.
-// The constants are a fit to the cold times of 3234 schedules of the convolutions of adm64-b1 and sd15-b2 on an H200,
-// and stand for more than their names say: what matters is the order of schedules. Over these problems the chosen
-// schedules take 2.3 % longer than the best of each.
+// The constants are a fit to timed schedules of the convolutions of adm64-b1 and sd15-b2 on an H200, and stand for more
+// than their names say: what matters is the order of schedules (docs/log/convolution).
 double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_count) {
   constexpr double kFmaPerCycle = 1500;      // of the 2048 of four tensor cores
   constexpr double kBytesPerCycle = 45;      // L2 to one SM

@@ -4,15 +4,13 @@
 
 namespace noisefloor::convolution {
 
-// gemm's model of the same product; its tiles, cut so that none straddles two phases.
+// The plan of the same product; its tiles, cut so that none straddles two phases.
 Sm80Plan choose_sm80_plan(const Convolution& c, const DeviceInfo& device) {
-  gemm::Problem product;
-  product.m = c.rows();
-  product.n = c.cout;
-  product.k = c.k();
-  const gemm::Sm80Plan chosen = c.cin % 8 == 0 ? gemm::choose_sm80_plan(product, device)
-                                               : gemm::make_sm80_plan(product, gemm::Sm80Tile::medium_128x64, 1);
-  const gemm::Sm80Shape shape = gemm::shape_of(chosen.tile);
+  const product::Extents extents{c.rows(), c.cout, c.k()};
+  const product::Sm80Plan chosen = c.cin % 8 == 0
+                                       ? product::choose_sm80_plan(extents, device)
+                                       : product::make_sm80_plan(extents, product::Sm80Tile::medium_128x64, 1);
+  const product::Sm80Shape shape = shape_of(chosen.tile);
   Sm80Plan plan;
   plan.tile = chosen.tile;
   plan.splits = chosen.splits;
@@ -25,7 +23,7 @@ Sm80Plan choose_sm80_plan(const Convolution& c, const DeviceInfo& device) {
 std::size_t tensor_core_sm80_workspace_bytes(const Convolution& c, DType, const DeviceInfo& device) {
   const Sm80Plan plan = choose_sm80_plan(c, device);
   if (plan.splits == 1) return 0;
-  const gemm::Sm80Shape shape = gemm::shape_of(plan.tile);
+  const product::Sm80Shape shape = shape_of(plan.tile);
   return static_cast<std::size_t>(plan.blocks() * shape.block_m * shape.block_n) * sizeof(float);
 }
 

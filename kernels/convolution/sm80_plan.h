@@ -1,13 +1,13 @@
-// Which of gemm's tiles the sm_80 rung uses for a convolution, and into how many parts it splits k.
+// Which of the products' tiles the sm_80 rung uses for a convolution, and into how many parts it splits k.
 #pragma once
 
 #include "kernels/convolution/convolution.h"
-#include "kernels/gemm/sm80_plan.h"
+#include "kernels/product/sm80_plan.h"
 
 namespace noisefloor::convolution {
 
 struct Sm80Plan {
-  gemm::Sm80Tile tile = gemm::Sm80Tile::medium_128x64;
+  product::Sm80Tile tile = product::Sm80Tile::medium_128x64;
   int splits = 1;                  // parts of k, summed in order by a second kernel
   std::int64_t phase_tiles_m = 0;  // tiles along the rows of one phase
   std::int64_t tiles_n = 0;

@@ -4,6 +4,7 @@
 // One thread per sum; fp32, rounded once. Source: original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 
 namespace noisefloor::convolution {
 namespace {
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
 
 Status sum_upsampled_weights(std::int64_t cin, std::int64_t cout, DType dtype, const void* w, void* summed,
                              const LaunchContext& context) {
-  return with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>((16 * cin * cout + kThreads - 1) / kThreads);
     sum_weights<T>
         <<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(w), static_cast<T*>(summed), cin, cout);

@@ -1,44 +1,33 @@
 // Convolutions, tensor cores from sm_80: implicit GEMM on mma.sync m16n8k16, fed by a pipeline of asynchronous copies.
+// Rows are pixels, k the taps times the input channels, split between blocks where tiles are few. Tiles, fragments and
+// the model that chooses them: kernels/product. An upsample runs as four phases of summed weights.
 //
 // Better than tiled: cp.async gathers the inputs of a stage straight into shared memory (16 bytes, 8 channels of one
-// tap of one pixel; zeros where the tap lies outside), 16-bit tiles halve the traffic, and tensor cores multiply. An
-// upsample runs as four phases of summed weights.
-//
-// Tiles, warps, stages, fragments and the model that chooses them are gemm's (kernels/gemm/tensor_core_tile.cuh,
-// sm80_plan.cpp): the rows are pixels, k the taps times the input channels, split between blocks where tiles are few.
-// Which taps of a pixel lie inside is a bit mask per row, made once; a step along k then costs a row one multiply-add.
-// Where cin is no multiple of 8 (first layers of 3 or 4 channels), elements are gathered one by one through registers,
-// in 128x64 tiles.
-//
-// Bound: tensor pipe; limiter: mma.sync's issue rate on sm_90.
+// tap of one pixel; zeros where the tap lies outside), 16-bit tiles halve the traffic, and tensor cores multiply.
 //
 // Requires: bf16 or fp16, at most 32 taps in a phase, summed weights for an upsample. Statistics are a second launch.
-//
+// Where cin is no multiple of 8, elements are gathered one by one through registers, in 128x64 tiles.
+// Bound: tensor pipe; expected limiter: mma.sync's issue rate on sm_90.
 // Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
-//
 // Source: PTX ISA (mma, ldmatrix, cp.async); otherwise original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/sm80_plan.h"
-#include "kernels/core/cuda_status.h"
-#include "kernels/gemm/tensor_core_tile.cuh"
-#include "kernels/ptx/cp_async.cuh"
-#include "kernels/ptx/mma.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/product/mma_pipeline.cuh"
 
 namespace noisefloor::convolution {
 namespace {
 
-using gemm::drain_column;
-using gemm::Fragments;
-using gemm::kDrained;
-using gemm::MmaTile;
-using gemm::Sm80Shape;
-using gemm::Sm80Tile;
-using gemm::Sums;
-using gemm::swizzled;
-using gemm::warp_place;
-using gemm::WarpPlace;
-
-constexpr int kGroupM = 8;
+using product::drain_column;
+using product::Fragments;
+using product::kDrained;
+using product::Sm80Shape;
+using product::Sm80Tile;
+using product::Sums;
+using product::swizzled;
+using product::warp_place;
+using product::WarpPlace;
 
 struct Grid {
   unsigned tiles_m;  // of all phases
@@ -46,15 +35,6 @@ struct Grid {
   unsigned splits;
   float* partials;  // null without a split
 };
-
-// Block number -> tile: down a group of kGroupM tile rows, then right.
-__device__ __forceinline__ void place_tile(const Grid& grid, unsigned tile, unsigned& tile_m, unsigned& tile_n) {
-  const unsigned per_group = kGroupM * grid.tiles_n;
-  const unsigned first = tile / per_group * kGroupM;
-  const unsigned height = min(kGroupM, grid.tiles_m - first);
-  tile_m = first + tile % per_group % height;
-  tile_n = tile % per_group / height;
-}
 
 // One thread's share of the copies of a stage: chunk `chunk` of every kRows-th pixel and row of weights.
 template <class T, class Tile, bool kNarrow>
@@ -67,7 +47,7 @@ struct Loader {
   const Convolution& c;
   const T *x, *w;           // w: the thread's first row, at kernel tap 0 of the phase
   int pixel[kPassesA];      // input pixel under tap 0; may lie outside
-  unsigned taps[kPassesA];  // bit per tap that lies inside
+  unsigned taps[kPassesA];  // bit per tap that lies inside, so that a step along k costs a row one multiply-add
   int tap = 0, channel;     // of the next stage
   int phase, b_rows;        // rows of weights from the thread's first on
   std::uint32_t offset;
@@ -166,17 +146,6 @@ struct Loader {
   }
 };
 
-// For drain_sums: fp32 sums, as they are.
-struct ToPartials {
-  float* corner;
-  std::int64_t stride;
-
-  __device__ __forceinline__ int prefetch(int) const { return 0; }
-  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained], int) const {
-    *reinterpret_cast<float4*>(corner + row * stride) = make_float4(sums[0], sums[1], sums[2], sums[3]);
-  }
-};
-
 // For drain_sums: the epilogue, from row `row0` of the phase on.
 template <class T>
 struct ToOutput {
@@ -209,7 +178,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const unsigned tiles = grid.tiles_m * grid.tiles_n;
   const unsigned split = blockIdx.x / tiles;
   unsigned tile_m, tile_n;
-  place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
+  product::place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
   const auto phase = static_cast<int>(tile_m / grid.phase_tiles_m);
   const auto row0 = static_cast<int>(tile_m % grid.phase_tiles_m) * Tile::kBlockM;
   const auto column0 = static_cast<int>(tile_n) * Tile::kBlockN;
@@ -251,24 +220,20 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
         ptx::cp_async_commit();
         write_stage = write_stage + 1 == Tile::kStages ? 0 : write_stage + 1;
       }
-#pragma unroll
-      for (int mi = 0; mi < Tile::kFragmentsM; ++mi)
-#pragma unroll
-        for (int nj = 0; nj < Tile::kFragmentsN; ++nj)
-          ptx::mma_m16n8k16<T>(sums[mi][nj], fragments[i % 2].a[mi], fragments[i % 2].b[nj][0],
-                               fragments[i % 2].b[nj][1]);
+      product::multiply_fragments<T, Tile>(fragments[i % 2], sums);
     }
   }
   ptx::cp_async_wait<0>();
 
   if (grid.partials == nullptr) {
     const Columns<T, kDrained> columns(epilogue, column0 + drain_column(Tile::kBlockN));
-    gemm::drain_sums<Tile>(sums, shared, false, ToOutput<T>{columns, c, phase, row0, static_cast<int>(c.phase_rows())});
+    product::drain_sums<Tile>(sums, shared, false,
+                              ToOutput<T>{columns, c, phase, row0, static_cast<int>(c.phase_rows())});
   } else {
     const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
     float* corner = grid.partials + (std::int64_t{split} * grid.tiles_m + tile_m) * Tile::kBlockM * stride + column0 +
                     drain_column(Tile::kBlockN);
-    gemm::drain_sums<Tile>(sums, shared, false, ToPartials{corner, stride});
+    product::drain_sums<Tile>(sums, shared, false, product::ToPartials{corner, stride});
   }
 }
 
@@ -300,62 +265,43 @@ __global__ void __launch_bounds__(128)
   out.take(row, values, values, out.prefetch(row));
 }
 
-template <class T, Sm80Tile tile, int kWarpsM, int kWarpsN, int kWarpsK, bool kNarrow = false>
+template <class T, Sm80Tile tile, bool kNarrow = false>
 Status launch_tile(const Convolution& c, const Operands& o, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
-  constexpr Sm80Shape kShape = gemm::shape_of(tile);
-  using Tile = MmaTile<kShape.block_m, kShape.block_n, kShape.block_k, kWarpsM, kWarpsN, kWarpsK, kShape.stages>;
-  const auto kernel = convolution_sm80 < T, Tile, kNarrow ? 2 : kShape.blocks_per_sm,
-             kNarrow > ;  // gathering needs registers
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
+  constexpr Sm80Shape kShape = shape_of(tile);
+  using Tile = product::Sm80MmaTile<tile>;
+  constexpr int kBlocksPerSm = kNarrow ? 2 : kShape.blocks_per_sm;  // gathering needs registers
   const Grid grid{static_cast<unsigned>(plan.phase_tiles_m * c.phases()), static_cast<unsigned>(plan.phase_tiles_m),
                   static_cast<unsigned>(plan.tiles_n), static_cast<unsigned>(plan.splits), partials};
-  const auto blocks = static_cast<unsigned>(plan.blocks());
-  kernel<<<blocks, Tile::kThreads, Tile::kSharedBytes, context.stream>>>(
-      static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, grid, Epilogue<T>(c, o));
-  return launch_status("convolution_sm80");
+  const LaunchShape shape{.grid = static_cast<unsigned>(plan.blocks()),
+                          .block = Tile::kThreads,
+                          .shared_bytes = Tile::kSharedBytes,
+                          .shared_limit = Tile::kSharedBytes};
+  return launch_kernel("convolution_sm80", convolution_sm80<T, Tile, kBlocksPerSm, kNarrow>, shape, context.stream,
+                       static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, grid, Epilogue<T>(c, o));
 }
 
 template <class T>
 Status launch_plan(const Convolution& c, const Operands& o, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
-  if (c.cin % 8 != 0) return launch_tile<T, Sm80Tile::medium_128x64, 2, 2, 1, true>(c, o, plan, partials, context);
-  switch (plan.tile) {
-    case Sm80Tile::tall_256x128:
-      return launch_tile<T, Sm80Tile::tall_256x128, 4, 2, 1>(c, o, plan, partials, context);
-    case Sm80Tile::medium_128x64:
-      return launch_tile<T, Sm80Tile::medium_128x64, 2, 2, 1>(c, o, plan, partials, context);
-    case Sm80Tile::small_64x64:
-      return launch_tile<T, Sm80Tile::small_64x64, 2, 2, 1>(c, o, plan, partials, context);
-    case Sm80Tile::low_32x64:
-      return launch_tile<T, Sm80Tile::low_32x64, 1, 2, 2>(c, o, plan, partials, context);
-    case Sm80Tile::flat_16x32:
-      return launch_tile<T, Sm80Tile::flat_16x32, 1, 1, 4>(c, o, plan, partials, context);
-  }
-  return failure(StatusCode::invalid_argument, "convolution: no such tile");
+  if (c.cin % 8 != 0) return launch_tile<T, Sm80Tile::medium_128x64, true>(c, o, plan, partials, context);
+  return product::with_sm80_tile(plan.tile,
+                                 [&]<Sm80Tile tile>() { return launch_tile<T, tile>(c, o, plan, partials, context); });
 }
 
 template <class T>
 Status add_parts(const Convolution& c, const Operands& o, const Sm80Plan& plan, const float* partials,
                  const LaunchContext& context) {
   constexpr int kThreads = 128;
-  const Sm80Shape shape = gemm::shape_of(plan.tile);
-  const std::int64_t stride = plan.tiles_n * shape.block_n;
-  const std::int64_t padded_rows = plan.phase_tiles_m * shape.block_m;
+  const Sm80Shape tile = shape_of(plan.tile);
+  const std::int64_t stride = plan.tiles_n * tile.block_n;
+  const std::int64_t padded_rows = plan.phase_tiles_m * tile.block_m;
   const std::int64_t items = c.rows() * ((c.cout + kDrained - 1) / kDrained);
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((items + kThreads - 1) / kThreads));
-  config.blockDim = dim3(kThreads);
-  config.stream = context.stream;
-  config.attrs = &overlap;
-  config.numAttrs = context.device->compute_capability >= 90 ? 1 : 0;
-  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, convolution_sm80_add_parts<T>, partials, c,
-                                     c.phases() * padded_rows * stride, stride, padded_rows, plan.splits,
-                                     Epilogue<T>(c, o)));
-  return success();
+  const LaunchShape shape{.grid = static_cast<unsigned>((items + kThreads - 1) / kThreads),
+                          .block = kThreads,
+                          .programmatic = context.device->compute_capability >= 90};
+  return launch_kernel("convolution_sm80_add_parts", convolution_sm80_add_parts<T>, shape, context.stream, partials, c,
+                       c.phases() * padded_rows * stride, stride, padded_rows, plan.splits, Epilogue<T>(c, o));
 }
 
 }  // namespace

@@ -1,38 +1,28 @@
-// Convolutions, tiled: shared-memory tiles, register blocking, fp32 FMAs. Every input that a block gathers is used for
-// 128 output channels instead of one, every weight for 128 pixels, and every element that a thread reads from shared
-// memory 8 times, so that FMAs, not loads, set the pace.
+// Convolutions, tiled: shared-memory tiles, register blocking, fp32 FMAs. k runs over taps, then input channels. Half
+// of the threads gather a pixel each, the other half a row of weights; both widen to float, transpose, and
+// double-buffer through registers.
 //
-// Tile 128 pixels x 128 channels, k (taps, then input channels) in steps of 8; 256 threads, each 8x8 outputs as four
-// 4x4 quadrants 64 apart, so that a warp's 16-byte shared reads touch distinct banks. Half of the threads gather a
-// pixel each, the other half a row of weights; both widen to float, transpose, and double-buffer through registers.
-// Shared memory: 2 buffers * (128 + 128) * 8 * 4 bytes = 16 KiB.
-//
-// Registers: 64 sums + 16 operands + 8 in flight.
-//
-// Bound: FP32 FMA at 64x64x192 -> 192; limiter: FMA issue slots beside shared-memory reads.
+// Better than naive: an input that the block gathers is used for 128 output channels instead of one, a weight for 128
+// pixels, and an element that a thread reads from shared memory 8 times, so that FMAs set the pace instead of loads.
 //
 // Requires: nothing beyond grid limits; loads are 16 bytes wide where cin is a multiple of 8, else one element each.
 // Statistics are a second launch.
-//
+// Bound: FP32 FMA at 64x64x192 -> 192; expected limiter: FMA issue slots beside shared-memory reads.
 // Numerics: one fp32 FMA chain over taps and channels.
-//
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/product/quadrants.cuh"
 
 namespace noisefloor::convolution {
 namespace {
 
 constexpr int kTile = kTiledTile;
 constexpr int kHalf = kTile / 2;
-constexpr int kStep = 8;
-constexpr int kThreads = 256;
-static_assert(kThreads == 2 * kTile, "half of the threads gather pixels, the other half weights, one row each");
-
-struct Tiles {
-  float a[2][kStep][kTile];
-  float b[2][kStep][kTile];
-};
+constexpr int kStep = product::kQuadrantStep;
+constexpr int kThreads = product::kQuadrantThreads;
+static_assert(kTile == product::kQuadrantTile);
 
 // What one thread gathers: the inputs of one pixel, or the weights of one channel.
 template <class T>
@@ -86,19 +76,11 @@ __device__ __forceinline__ void load_step(const Convolution& c, const Source<T>&
   }
 }
 
-// quadrants[0..3] and [4..7]: four elements at `at`, four more half a tile on.
-__device__ __forceinline__ void load_quadrants(const float (&line)[kTile], int at, float (&out)[8]) {
-  const float4 low = *reinterpret_cast<const float4*>(line + at);
-  const float4 high = *reinterpret_cast<const float4*>(line + kHalf + at);
-  out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
-  out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2)
     convolution_tiled(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
                       const __grid_constant__ Epilogue<T> epilogue) {
-  __shared__ alignas(16) Tiles tiles;
+  __shared__ alignas(16) product::QuadrantTiles tiles;
   const auto tiles_n = static_cast<unsigned>((c.cout + kTile - 1) / kTile);
   const auto tiles_m = static_cast<unsigned>((c.phase_rows() + kTile - 1) / kTile);
   const auto phase = static_cast<int>(blockIdx.x / (tiles_m * tiles_n));
@@ -134,16 +116,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
     walk.advance(c, kStep);
     load_step(c, source, walk, wide, next);
-#pragma unroll
-    for (int i = 0; i < kStep; ++i) {
-      float av[8], bv[8];
-      load_quadrants(tiles.a[buffer][i], thread_row, av);
-      load_quadrants(tiles.b[buffer][i], thread_column, bv);
-#pragma unroll
-      for (int r = 0; r < 8; ++r)
-#pragma unroll
-        for (int j = 0; j < 8; ++j) sums[r][j] = fmaf(av[r], bv[j], sums[r][j]);
-    }
+    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
   }
 
   const Columns<T, 4> left(epilogue, column0 + thread_column);
@@ -166,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 Status launch_tiled(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
-  const Status status = with_device_type(dtype, [&]<class T>(T) {
+  const Status status = with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(c, kTile, kTile));
     convolution_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(o.x),
                                                                   static_cast<const T*>(o.w), c, Epilogue<T>(c, o));

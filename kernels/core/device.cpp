@@ -5,19 +5,8 @@
 namespace noisefloor {
 
 const char* to_string(Arch arch) {
-  switch (arch) {
-    case Arch::host:
-      return "host";
-    case Arch::any_gpu:
-      return "any";
-    case Arch::sm75:
-      return "sm_75+";
-    case Arch::sm80:
-      return "sm_80+";
-    case Arch::sm90a:
-      return "sm_90a";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"host", "any", "sm_75+", "sm_80+", "sm_90a"};
+  return kNames[static_cast<std::size_t>(arch)];
 }
 
 bool runs_on(Arch arch, int compute_capability) {
@@ -36,23 +25,9 @@ bool runs_on(Arch arch, int compute_capability) {
 }
 
 const char* to_string(StatusCode code) {
-  switch (code) {
-    case StatusCode::ok:
-      return "ok";
-    case StatusCode::invalid_argument:
-      return "invalid_argument";
-    case StatusCode::unsupported_problem:
-      return "unsupported_problem";
-    case StatusCode::unsupported_arch:
-      return "unsupported_arch";
-    case StatusCode::not_built:
-      return "not_built";
-    case StatusCode::out_of_memory:
-      return "out_of_memory";
-    case StatusCode::cuda_error:
-      return "cuda_error";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"ok",        "invalid_argument", "unsupported_problem", "unsupported_arch",
+                                    "not_built", "out_of_memory",    "cuda_error"};
+  return kNames[static_cast<std::size_t>(code)];
 }
 
 }  // namespace noisefloor

@@ -13,9 +13,10 @@ std::string format_real(double value) {
   return {buffer, result.ptr};
 }
 
-std::string join(std::span<const char* const> names) {
+template <class Names>
+std::string join(const Names& names) {
   std::string text;
-  for (const char* name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + std::string(name);
   return text;
 }
 
@@ -46,6 +47,12 @@ std::vector<KeyValue> split_problem_text(std::string_view text) {
     if (text.empty()) throw InvalidInput("problem: ends with a comma");
   }
   return pairs;
+}
+
+std::string join_problem_text(std::span<const KeyValue> pairs) {
+  std::string text;
+  for (const KeyValue& pair : pairs) text += (text.empty() ? "" : ",") + pair.key + "=" + pair.value;
+  return text;
 }
 
 const std::string* FieldReader::take(const char* name, bool required) {
@@ -110,41 +117,62 @@ void FieldReader::require_all_used() const {
       throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" + did_you_mean(pairs_[i].key, known_));
 }
 
-void FieldWriter::append(const char* name, const std::string& value) {
-  if (!text_.empty()) text_ += ',';
-  text_ += name;
-  text_ += '=';
-  text_ += value;
-}
-
 void FieldWriter::integer(const char* name, std::int64_t& value, std::int64_t, std::int64_t,
                           std::optional<std::int64_t> fallback) {
-  if (fallback != value) append(name, std::to_string(value));
+  if (defaults_ || fallback != value) values_.push_back({name, std::to_string(value)});
 }
 
 void FieldWriter::real(const char* name, double& value, double, double, std::optional<double> fallback) {
-  if (fallback != value) append(name, format_real(value));
+  if (defaults_ || fallback != value) values_.push_back({name, format_real(value)});
 }
 
 void FieldWriter::choice(const char* name, int& value, std::span<const char* const> names,
                          std::optional<int> fallback) {
-  if (fallback != value) append(name, names[static_cast<std::size_t>(value)]);
+  if (defaults_ || fallback != value) values_.push_back({name, names[static_cast<std::size_t>(value)]});
 }
 
-void FieldDescriber::integer(const char* name, std::int64_t&, std::int64_t low, std::int64_t high,
+std::string FieldInfo::range() const {
+  if (type == Type::choice) return join(choices);
+  if (type == Type::real) return format_real(real_low) + " to " + format_real(real_high);
+  return std::to_string(low) + " to " + std::to_string(high);
+}
+
+const char* to_string(FieldInfo::Type type) {
+  constexpr const char* kNames[] = {"integer", "real", "choice", "flag"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
+void FieldCollector::integer(const char* name, std::int64_t&, std::int64_t low, std::int64_t high,
                              std::optional<std::int64_t> fallback) {
-  lines_.push_back(std::string(name) + ": " + std::to_string(low) + " to " + std::to_string(high) +
-                   (fallback ? " (default " + std::to_string(*fallback) + ")" : ""));
+  FieldInfo& field = fields_.emplace_back();
+  field.type = FieldInfo::Type::integer;
+  field.name = name;
+  field.low = low;
+  field.high = high;
+  if (fallback) field.fallback = std::to_string(*fallback);
 }
 
-void FieldDescriber::real(const char* name, double&, double low, double high, std::optional<double> fallback) {
-  lines_.push_back(std::string(name) + ": " + format_real(low) + " to " + format_real(high) +
-                   (fallback ? " (default " + format_real(*fallback) + ")" : ""));
+void FieldCollector::real(const char* name, double&, double low, double high, std::optional<double> fallback) {
+  FieldInfo& field = fields_.emplace_back();
+  field.type = FieldInfo::Type::real;
+  field.name = name;
+  field.real_low = low;
+  field.real_high = high;
+  if (fallback) field.fallback = format_real(*fallback);
 }
 
-void FieldDescriber::choice(const char* name, int&, std::span<const char* const> names, std::optional<int> fallback) {
-  lines_.push_back(std::string(name) + ": " + join(names) +
-                   (fallback ? " (default " + std::string(names[static_cast<std::size_t>(*fallback)]) + ")" : ""));
+void FieldCollector::choice(const char* name, int&, std::span<const char* const> names, std::optional<int> fallback) {
+  FieldInfo& field = fields_.emplace_back();
+  field.type = FieldInfo::Type::choice;
+  field.name = name;
+  field.choices.assign(names.begin(), names.end());
+  if (fallback) field.fallback = names[static_cast<std::size_t>(*fallback)];
+}
+
+void FieldCollector::flag(const char* name, bool& value, bool fallback) {
+  FieldVisitor::flag(name, value, fallback);
+  fields_.back().type = FieldInfo::Type::flag;
+  fields_.back().choices = {"0", "1"};
 }
 
 // Insertions, deletions, substitutions and swaps of neighbours that make one word the other.

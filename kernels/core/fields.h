@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace noisefloor {
@@ -30,7 +31,7 @@ class FieldVisitor {
                       std::optional<int> fallback = std::nullopt) = 0;
 
   // Printed and parsed as 0 or 1.
-  void flag(const char* name, bool& value, bool fallback) {
+  virtual void flag(const char* name, bool& value, bool fallback) {
     std::int64_t number = value;
     integer(name, number, 0, 1, fallback);
     value = number != 0;
@@ -38,7 +39,7 @@ class FieldVisitor {
   // An enum whose enumerators count up from 0 in the order of `names`.
   template <class Enum>
   void enumeration(const char* name, Enum& value, std::span<const char* const> names,
-                   std::optional<Enum> fallback = std::nullopt) {
+                   std::optional<std::type_identity_t<Enum>> fallback = std::nullopt) {
     int index = static_cast<int>(value);
     choice(name, index, names, fallback ? std::optional<int>(static_cast<int>(*fallback)) : std::nullopt);
     value = static_cast<Enum>(index);
@@ -53,6 +54,7 @@ struct KeyValue {
 // "m=4096,n=320,act=silu" -> its pairs, in order. Throws InvalidInput on an empty key, a missing '=' or a key given
 // twice.
 std::vector<KeyValue> split_problem_text(std::string_view text);
+std::string join_problem_text(std::span<const KeyValue> pairs);
 
 // Fills the fields from pairs. Throws InvalidInput on an unknown key (with the nearest known one), a missing field
 // without a default, a value that is no number, and a value out of range.
@@ -72,31 +74,47 @@ class FieldReader final : public FieldVisitor {
   std::vector<std::string> known_;
 };
 
-// Writes the canonical text: every field in declaration order, those equal to their default left out.
+// The fields' values as text, in declaration order; those equal to their default are left out unless `defaults`.
 class FieldWriter final : public FieldVisitor {
  public:
+  explicit FieldWriter(bool defaults) : defaults_(defaults) {}
   void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
                std::optional<std::int64_t> fallback) override;
   void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
   void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
-  const std::string& text() const { return text_; }
+  const std::vector<KeyValue>& values() const { return values_; }
 
  private:
-  void append(const char* name, const std::string& value);
-  std::string text_;
+  bool defaults_;
+  std::vector<KeyValue> values_;
 };
 
-// One line per field for `noisefloor list ops`: name, range or choices, default.
-class FieldDescriber final : public FieldVisitor {
+// A field as data, for programs that look for values, list ops or make problems.
+struct FieldInfo {
+  enum class Type { integer, real, choice, flag } type = Type::integer;
+  std::string name;
+  std::int64_t low = 0, high = 0;       // integers; 0 and 1 of flags
+  double real_low = 0, real_high = 0;   // reals
+  std::vector<std::string> choices;     // choices; "0" and "1" of flags
+  std::optional<std::string> fallback;  // its default as problem text, where it has one
+
+  bool chosen() const { return type == Type::choice || type == Type::flag; }
+  std::string range() const;  // "1 to 64", or the choices: "none, silu"
+};
+const char* to_string(FieldInfo::Type type);
+
+// What a default is made of is that of a blank problem (conv2d's pad follows its kernel).
+class FieldCollector final : public FieldVisitor {
  public:
   void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
                std::optional<std::int64_t> fallback) override;
   void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
   void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
-  const std::vector<std::string>& lines() const { return lines_; }
+  void flag(const char* name, bool& value, bool fallback) override;
+  const std::vector<FieldInfo>& fields() const { return fields_; }
 
  private:
-  std::vector<std::string> lines_;
+  std::vector<FieldInfo> fields_;
 };
 
 // The candidate nearest to `name` by edit distance, when near enough to be a slip (at most a third of its length, at

@@ -1,14 +1,14 @@
 // The contract of an op, and its type-erased form, generated here once from the typed one.
 //
-// An op is a struct of static members (`Definition` below): its Problem, its Tensors, what it costs, how exact it must
-// be, its oracle and its ladder. `make_op<Definition>()` turns it into an `Op`, which benches, tests and reports loop
-// over.
+// A room has one `definition` (OpDefinition below): its fields, its tensors, what it costs, how exact it must be, its
+// oracle and its ladder. `make_op(definition)` turns it into an `Op`, which benches, tests and reports loop over.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +56,7 @@ struct AnyVariant {
   Kind kind;
   Arch arch;
   bool built = false;
+  std::optional<std::string> not_written;  // why no build has it; none where one may
   std::function<Support(const AnyProblem&, DType)> can_run;
   std::function<std::size_t(const AnyProblem&, DType, const DeviceInfo&)> workspace_bytes;
   std::function<std::size_t(const AnyProblem&, DType)> prepared_bytes;
@@ -64,111 +65,200 @@ struct AnyVariant {
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&)> launch;
 };
 
-struct Op {
+// What can be computed, verified and timed: problems as text, their tensors, what they cost and how exact they must be.
+struct Workload {
   std::string name;
   std::vector<DType> dtypes;
-  std::vector<AnyVariant> variants;  // best last
-  std::vector<std::string> fields;   // FieldDescriber's lines
+  std::vector<FieldInfo> fields;
 
   std::function<AnyProblem(std::vector<KeyValue>)> parse_pairs;  // throws InvalidInput
   std::function<std::string(const AnyProblem&)> print;
+  std::function<std::vector<KeyValue>(const AnyProblem&)> values;  // of every field, defaults too
   std::function<std::vector<TensorSpec>(const AnyProblem&, DType)> tensors;
   std::function<Cost(const AnyProblem&, DType)> cost;
   std::function<Tolerance(const AnyProblem&, DType)> tolerance;
-  // Values of some elements of output `output` (an index into tensors()) in double. `inputs` has one entry per tensor,
-  // null data for outputs. Elements should come in ascending order: ops cache what neighbours share.
-  std::function<void(const AnyProblem&, DType, std::span<const HostTensor> inputs, std::size_t output,
-                     std::span<const std::int64_t> elements, std::span<double> values)>
-      reference;
   // Fills tensors whose Fill::Kind is `op`, in host memory.
   std::function<void(const AnyProblem&, DType, std::size_t tensor, void* data)> fill;
 
   AnyProblem parse(std::string_view text) const { return parse_pairs(split_problem_text(text)); }
 };
 
-// Builds the type-erased op. `Definition` provides:
-//   static constexpr const char* name;  struct Problem;  struct Tensors;
-//   static std::span<const DType> dtypes();
-//   static void fields(Problem&, FieldVisitor&);
-//   static void check(const Problem&);                                        throws InvalidInput on fields that clash
-//   static std::vector<TensorSpec> tensors(const Problem&, DType);
-//   static Tensors bind(const Problem&, PointerCursor);
-//   static Cost cost(const Problem&, DType);
-//   static Tolerance tolerance(const Problem&, DType);
-//   static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
-//                         std::span<const std::int64_t> elements, std::span<double> values);
-//   static std::span<const Variant<Definition>> variants();
-//   static void fill(const Problem&, DType, std::size_t tensor, void* data);  optional
-template <class Definition>
-Op make_op();
+// A workload with an oracle and a ladder of variants.
+struct Op : Workload {
+  std::vector<AnyVariant> variants;  // best last
+  // Values of some elements of output `output` (an index into tensors()) in double. `inputs` has one entry per tensor,
+  // null data for outputs. Elements should come in ascending order: ops cache what neighbours share.
+  std::function<void(const AnyProblem&, DType, std::span<const HostTensor> inputs, std::size_t output,
+                     std::span<const std::int64_t> elements, std::span<double> values)>
+      reference;
+};
 
+inline constexpr DType kFloatTypes[] = {DType::bf16, DType::fp16, DType::fp32};
+
+// The unit that products of such matrices run on.
+constexpr Pipe product_pipe(DType dtype) {
+  return dtype == DType::fp32 ? Pipe::fma : Pipe::tensor;
+}
+
+// What an output may be off by that is rounded once, by u(dtype), where it is a sum of `k` products in fp32 behind an
+// epilogue: a tensor core truncates its partial sum once per 16 products (2^-23 of its size), and an fp32 FMA chain of
+// length k drifts by less than that. The epilogue (scale, bias, activation, residual) adds a few units, which the
+// constant covers, with room for single outputs that cancel to near 0.
+constexpr double product_sums_error(std::int64_t k) {
+  constexpr double kEpilogueUnits = 32;
+  return (static_cast<double>((k + 15) / 16) + kEpilogueUnits) * 0x1p-23;
+}
+constexpr Tolerance product_tolerance(DType dtype, std::int64_t k) {
+  const double both = unit_roundoff(dtype) + product_sums_error(k);
+  return {both, both};
+}
+
+// An op, typed. Rooms declare `extern const OpDefinition<Problem, Tensors> definition;` and fill it in <op>.cpp.
+template <class P, class T>
+struct OpDefinition {
+  using Problem = P;
+  using Tensors = T;
+  using Way = noisefloor::Way<P, T>;
+  using Variant = noisefloor::Variant<P, T>;
+  using Launcher = typename Way::Launcher;
+  // Values of some elements of the output of that name in double; the tensors lie in host memory, outputs are null.
+  using Reference = void(const P&, DType, const T&, std::string_view output, std::span<const std::int64_t> elements,
+                         std::span<double> values);
+  using Ladder = std::span<const Variant>();
+  using FillTensor = void(const P&, DType, std::size_t tensor, void* data);
+
+  const char* name;
+  void (*fields)(P&, FieldVisitor&);
+  void (*check)(const P&);  // throws InvalidInput on fields that clash
+  void (*visit_tensors)(const P&, T&, TensorVisitor&);
+  Cost (*cost_of)(const P&, DType, double tensor_bytes);  // all tensors' bytes are the compulsory ones of most ops
+  Tolerance (*tolerance)(const P&, DType);
+  Reference* reference;
+  Ladder* variants;  // best last
+  FillTensor* fill_tensor = nullptr;
+
+  std::span<const DType> dtypes() const { return kFloatTypes; }
+  std::vector<TensorSpec> tensors(const P& problem, DType dtype) const {
+    std::vector<TensorSpec> specs;
+    TensorVisitor visitor(dtype, specs);
+    T unused;
+    visit_tensors(problem, unused, visitor);
+    return specs;
+  }
+  // `pointers` in the order of tensors().
+  T bind(const P& problem, std::span<void* const> pointers) const {
+    T bound;
+    TensorVisitor visitor(pointers);
+    visit_tensors(problem, bound, visitor);
+    return bound;
+  }
+  // For launchers whose loads are vectors: a tensor that the problem has must not be null, and lies at 16 bytes.
+  Status check_pointers(const P& problem, T bound) const {
+    TensorVisitor visitor = TensorVisitor::checking();
+    visit_tensors(problem, bound, visitor);
+    if (visitor.all_aligned()) return success();
+    return failure(StatusCode::invalid_argument, "a tensor is null or not 16-byte aligned");
+  }
+  Cost cost(const P& problem, DType dtype) const {
+    double bytes = 0;
+    for (const TensorSpec& spec : tensors(problem, dtype)) bytes += static_cast<double>(spec.bytes());
+    return cost_of(problem, dtype, bytes);
+  }
+  void fill(const P& problem, DType dtype, std::size_t tensor, void* data) const {
+    if (fill_tensor == nullptr) throw std::logic_error("op declares Fill::Kind::op without a fill function");
+    fill_tensor(problem, dtype, tensor, data);
+  }
+};
+
+// Of an op's definition, or of whatever has its name, fields and dtypes, check, tensors, cost, tolerance and fill, as a
+// whole network has. The definition must outlive the workload.
 template <class Definition>
-AnyVariant erase_variant(const Variant<Definition>& variant) {
+Workload make_workload(const Definition& definition) {
   using Problem = typename Definition::Problem;
-  AnyVariant erased{variant.name, variant.kind, variant.arch, variant.launch != nullptr, {}, {}, {}, {}, {}};
-  const Variant<Definition>* row = &variant;  // variant tables have static storage
-  erased.can_run = [row](const AnyProblem& p, DType dtype) { return row->can_run(p.as<Problem>(), dtype); };
+  const Definition* const d = &definition;
+  Workload workload;
+  workload.name = d->name;
+  const auto dtypes = d->dtypes();
+  workload.dtypes.assign(dtypes.begin(), dtypes.end());
+  Problem blank{};
+  FieldCollector collector;
+  d->fields(blank, collector);
+  workload.fields = collector.fields();
+  workload.parse_pairs = [d](std::vector<KeyValue> pairs) {
+    Problem problem{};
+    FieldReader reader(std::move(pairs));
+    d->fields(problem, reader);
+    reader.require_all_used();
+    d->check(problem);
+    return AnyProblem(std::move(problem));
+  };
+  const auto values = [d](const AnyProblem& p, bool defaults) {
+    Problem problem = p.as<Problem>();
+    FieldWriter writer(defaults);
+    d->fields(problem, writer);
+    return writer.values();
+  };
+  workload.print = [values](const AnyProblem& p) { return join_problem_text(values(p, false)); };
+  workload.values = [values](const AnyProblem& p) { return values(p, true); };
+  workload.tensors = [d](const AnyProblem& p, DType dtype) { return d->tensors(p.as<Problem>(), dtype); };
+  workload.cost = [d](const AnyProblem& p, DType dtype) { return d->cost(p.as<Problem>(), dtype); };
+  workload.tolerance = [d](const AnyProblem& p, DType dtype) { return d->tolerance(p.as<Problem>(), dtype); };
+  workload.fill = [d](const AnyProblem& p, DType dtype, std::size_t tensor, void* data) {
+    d->fill(p.as<Problem>(), dtype, tensor, data);
+  };
+  return workload;
+}
+// Of a type whose members are static.
+template <class Definition>
+Workload make_workload() {
+  static const Definition definition{};
+  return make_workload(definition);
+}
+
+template <class P, class T>
+AnyVariant erase_variant(const OpDefinition<P, T>& definition, const Variant<P, T>& variant) {
+  const auto* const d = &definition;
+  const auto* const row = &variant;  // tables of variants have static storage
+  AnyVariant erased;
+  erased.name = row->name;
+  erased.kind = row->kind;
+  erased.arch = row->arch;
+  erased.built = row->launch != nullptr;
+  if (row->not_written != nullptr) erased.not_written = row->not_written;
+  erased.can_run = [row](const AnyProblem& p, DType dtype) { return row->can_run(p.as<P>(), dtype); };
   erased.workspace_bytes = [row](const AnyProblem& p, DType dtype, const DeviceInfo& device) {
-    return row->workspace_bytes ? row->workspace_bytes(p.as<Problem>(), dtype, device) : std::size_t{0};
+    return row->workspace_bytes ? row->workspace_bytes(p.as<P>(), dtype, device) : std::size_t{0};
   };
   erased.prepared_bytes = [row](const AnyProblem& p, DType dtype) {
-    return row->prepared_bytes ? row->prepared_bytes(p.as<Problem>(), dtype) : std::size_t{0};
+    return row->prepared_bytes ? row->prepared_bytes(p.as<P>(), dtype) : std::size_t{0};
   };
-  erased.prepare = [row](const AnyProblem& p, DType dtype, std::span<void* const> pointers, void* prepared,
-                         const LaunchContext& context) {
+  erased.prepare = [d, row](const AnyProblem& p, DType dtype, std::span<void* const> pointers, void* prepared,
+                            const LaunchContext& context) {
     if (row->prepare == nullptr) return success();
-    const auto& problem = p.as<Problem>();
-    return row->prepare(problem, dtype, Definition::bind(problem, PointerCursor(pointers)), prepared, context);
+    return row->prepare(p.as<P>(), dtype, d->bind(p.as<P>(), pointers), prepared, context);
   };
-  erased.launch = [row](const AnyProblem& p, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
-                        const LaunchContext& context) {
-    if (row->launch == nullptr) return failure(StatusCode::not_built, row->name);
-    const auto& problem = p.as<Problem>();
-    if (const Support support = row->can_run(problem, dtype); !support)
+  erased.launch = [d, row](const AnyProblem& p, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
+                           const LaunchContext& context) {
+    if (row->launch == nullptr) return failure(StatusCode::not_built, row->not_written ? row->not_written : row->name);
+    if (const Support support = row->can_run(p.as<P>(), dtype); !support)
       return failure(StatusCode::unsupported_problem, support.reason);
-    return row->launch(problem, dtype, Definition::bind(problem, PointerCursor(pointers)), scratch, context);
+    return row->launch(p.as<P>(), dtype, d->bind(p.as<P>(), pointers), scratch, context);
   };
   return erased;
 }
 
-template <class Definition>
-Op make_op() {
-  using Problem = typename Definition::Problem;
-  Op op;
-  op.name = Definition::name;
-  const auto dtypes = Definition::dtypes();
-  op.dtypes.assign(dtypes.begin(), dtypes.end());
-  for (const auto& variant : Definition::variants()) op.variants.push_back(erase_variant<Definition>(variant));
-  Problem blank{};
-  FieldDescriber describer;
-  Definition::fields(blank, describer);
-  op.fields = describer.lines();
-  op.parse_pairs = [](std::vector<KeyValue> pairs) {
-    Problem problem{};
-    FieldReader reader(std::move(pairs));
-    Definition::fields(problem, reader);
-    reader.require_all_used();
-    Definition::check(problem);
-    return AnyProblem(std::move(problem));
-  };
-  op.print = [](const AnyProblem& p) {
-    Problem problem = p.as<Problem>();
-    FieldWriter writer;
-    Definition::fields(problem, writer);
-    return writer.text();
-  };
-  op.tensors = [](const AnyProblem& p, DType dtype) { return Definition::tensors(p.as<Problem>(), dtype); };
-  op.cost = [](const AnyProblem& p, DType dtype) { return Definition::cost(p.as<Problem>(), dtype); };
-  op.tolerance = [](const AnyProblem& p, DType dtype) { return Definition::tolerance(p.as<Problem>(), dtype); };
-  op.reference = [](const AnyProblem& p, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                    std::span<const std::int64_t> elements, std::span<double> values) {
-    Definition::reference(p.as<Problem>(), dtype, inputs, output, elements, values);
-  };
-  op.fill = [](const AnyProblem& p, DType dtype, std::size_t tensor, void* data) {
-    if constexpr (requires { Definition::fill(p.as<Problem>(), dtype, tensor, data); })
-      Definition::fill(p.as<Problem>(), dtype, tensor, data);
-    else
-      throw std::logic_error("op declares Fill::Kind::op without a fill function");
+template <class P, class T>
+Op make_op(const OpDefinition<P, T>& definition) {
+  const auto* const d = &definition;
+  Op op{make_workload(definition), {}, {}};
+  for (const Variant<P, T>& row : d->variants()) op.variants.push_back(erase_variant(definition, row));
+  op.reference = [d](const AnyProblem& p, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
+                     std::span<const std::int64_t> elements, std::span<double> values) {
+    const P& problem = p.as<P>();
+    std::vector<void*> pointers;
+    for (const HostTensor& input : inputs) pointers.push_back(const_cast<void*>(input.data));
+    d->reference(problem, dtype, d->bind(problem, pointers), d->tensors(problem, dtype).at(output).name, elements,
+                 values);
   };
   return op;
 }

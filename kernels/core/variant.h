@@ -25,6 +25,10 @@ constexpr Support supported() {
 constexpr Support unsupported(const char* reason) {
   return {reason};
 }
+template <class Problem>
+constexpr Support any_problem(const Problem&, DType) {
+  return supported();
+}
 
 // Memory the caller owns: `workspace` (uninitialised, at least workspace_bytes, 256-byte aligned; one per launch in
 // flight) and `prepared` (what `prepare` wrote; null for variants that prepare nothing).
@@ -33,46 +37,91 @@ struct Scratch {
   const void* prepared = nullptr;
 };
 
-// Device pointers (host pointers for Kind::host) in `Tensors`. `launch` enqueues on context.stream and returns; it
-// never allocates, synchronises, prints, reads the environment or keeps state. A null `launch` means: not in this
-// build.
-template <class Op>
-struct Variant {
-  using Problem = typename Op::Problem;
-  using Tensors = typename Op::Tensors;
-
+// What a row is called and where it runs.
+struct Rung {
   const char* name;
   Kind kind;
   Arch arch;
-  Status (*launch)(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
-  Support (*can_run)(const Problem&, DType);
-  std::size_t (*workspace_bytes)(const Problem&, DType, const DeviceInfo&) = nullptr;  // null: none
-  std::size_t (*prepared_bytes)(const Problem&, DType) = nullptr;                      // null: nothing to prepare
+};
+inline constexpr Rung kHost{"host", Kind::host, Arch::host};
+inline constexpr Rung kNaive{"naive", Kind::naive, Arch::any_gpu};
+inline constexpr Rung kTiled{"tiled", Kind::tiled, Arch::any_gpu};
+inline constexpr Rung kTensorCoreSm80{"tensor_core_sm80", Kind::tensor_core, Arch::sm80};
+inline constexpr Rung kPtxSm90a{"ptx_sm90a", Kind::ptx, Arch::sm90a};
+
+// In place of a launcher. A rung that is not written yet says why, in words for the row; a function whose file is not
+// in this build (no CUDA, or not that architecture) is LeftOut.
+struct NotWritten {
+  const char* reason;
+};
+constexpr NotWritten not_written(const char* reason) {
+  return {reason};
+}
+struct LeftOut {
+  template <class Function>
+  constexpr operator Function*() const {
+    return nullptr;
+  }
+};
+
+// How a rung computes the op. Device pointers (host pointers for Kind::host) in `Tensors`. `launch` enqueues on
+// context.stream and returns; it never allocates, synchronises, prints, reads the environment or keeps state.
+template <class Problem, class Tensors>
+struct Way {
+  using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+  using CanRun = Support(const Problem&, DType);
+  using WorkspaceBytes = std::size_t(const Problem&, DType, const DeviceInfo&);
+  using PreparedBytes = std::size_t(const Problem&, DType);
+  using Prepare = Status(const Problem&, DType, const Tensors&, void* prepared, const LaunchContext&);
+
+  constexpr Way(Launcher* launcher, CanRun* problems = any_problem, WorkspaceBytes* workspace = nullptr,
+                PreparedBytes* preparation = nullptr, Prepare* preparer = nullptr)
+      : launch(launcher),
+        can_run(problems),
+        workspace_bytes(workspace),
+        prepared_bytes(preparation),
+        prepare(preparer) {}
+  constexpr Way(LeftOut none, CanRun* problems = any_problem, WorkspaceBytes* workspace = nullptr,
+                PreparedBytes* preparation = nullptr, Prepare* preparer = nullptr)
+      : Way(static_cast<Launcher*>(none), problems, workspace, preparation, preparer) {}
+  constexpr Way(NotWritten why) : not_written(why.reason) {}
+  Way(std::nullptr_t, ...) = delete;  // say not_written, and why
+
+  Launcher* launch = nullptr;  // null: not written, or not in this build
+  CanRun* can_run = any_problem;
+  WorkspaceBytes* workspace_bytes = nullptr;  // null: none
+  PreparedBytes* prepared_bytes = nullptr;    // null: nothing to prepare
   // Reorders or reduces the weights once, outside the timed launch; writes prepared_bytes at `prepared`.
-  Status (*prepare)(const Problem&, DType, const Tensors&, void* prepared, const LaunchContext&) = nullptr;
+  Prepare* prepare = nullptr;
+  const char* not_written = nullptr;  // why there is no launcher in any build
+};
+
+// A row of a ladder.
+template <class Problem, class Tensors>
+struct Variant : Rung, Way<Problem, Tensors> {
+  constexpr Variant(const Rung& rung, const Way<Problem, Tensors>& way) : Rung(rung), Way<Problem, Tensors>(way) {}
 };
 
 }  // namespace noisefloor
 
-// For variants.cpp: the launcher when the file that holds it is in this build, else null. CMake defines the
-// architectures.
+// For variants.cpp: the function when the file that holds it is in this build. CMake defines the architectures.
 #if defined(NOISEFLOOR_HAS_CUDA)
-#define NOISEFLOOR_IF_CUDA(launcher) launcher
+#define NOISEFLOOR_IF_CUDA(function) function
 #else
-#define NOISEFLOOR_IF_CUDA(launcher) nullptr
+#define NOISEFLOOR_IF_CUDA(function) ::noisefloor::LeftOut()
 #endif
 #if defined(NOISEFLOOR_HAS_SM75)
-#define NOISEFLOOR_IF_SM75(launcher) launcher
+#define NOISEFLOOR_IF_SM75(function) function
 #else
-#define NOISEFLOOR_IF_SM75(launcher) nullptr
+#define NOISEFLOOR_IF_SM75(function) ::noisefloor::LeftOut()
 #endif
 #if defined(NOISEFLOOR_HAS_SM80)
-#define NOISEFLOOR_IF_SM80(launcher) launcher
+#define NOISEFLOOR_IF_SM80(function) function
 #else
-#define NOISEFLOOR_IF_SM80(launcher) nullptr
+#define NOISEFLOOR_IF_SM80(function) ::noisefloor::LeftOut()
 #endif
 #if defined(NOISEFLOOR_HAS_SM90A)
-#define NOISEFLOOR_IF_SM90A(launcher) launcher
+#define NOISEFLOOR_IF_SM90A(function) function
 #else
-#define NOISEFLOOR_IF_SM90A(launcher) nullptr
+#define NOISEFLOOR_IF_SM90A(function) ::noisefloor::LeftOut()
 #endif

@@ -18,8 +18,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/core/cuda_status.h"
 #include "kernels/core/device.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/stream.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/fence.cuh"
@@ -48,10 +48,7 @@ __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
   const std::uint32_t full = ptx::shared_address(barriers);
   const std::uint32_t empty = full + 8 * kBulkMaxStages;
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < stages; ++stage) {
-      ptx::mbarrier_init(full + 8 * stage, 1);
-      ptx::mbarrier_init(empty + 8 * stage, kBulkConsumers);
-    }
+    ptx::init_ring(full, empty, stages, kBulkConsumers);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
@@ -84,20 +81,13 @@ Status launch_bulk(const Work& work, const LaunchContext& context) {
   const std::uint32_t stages = std::clamp(kBulkStageBudget / work.stage_bytes, kBulkMinStages, kBulkMaxStages);
   const std::uint32_t resident = kBulkBlocksPerSm * static_cast<std::uint32_t>(context.device->sm_count);
   const std::uint32_t tiles_per_block = std::min((work.tiles + resident - 1) / resident, kBulkMaxTilesPerBlock);
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(bulk_kernel<Work>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(kBulkMinStages * kBulkMaxStageBytes)));
-  cudaLaunchAttribute programmatic{};
-  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  programmatic.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = (work.tiles + tiles_per_block - 1) / tiles_per_block;
-  config.blockDim = kBulkThreads;
-  config.dynamicSmemBytes = stages * work.stage_bytes;
-  config.stream = context.stream;
-  config.attrs = &programmatic;
-  config.numAttrs = context.programmatic_launch ? 1 : 0;
-  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, bulk_kernel<Work>, work, tiles_per_block, static_cast<int>(stages)));
-  return success();
+  const LaunchShape shape{.grid = (work.tiles + tiles_per_block - 1) / tiles_per_block,
+                          .block = kBulkThreads,
+                          .shared_bytes = stages * work.stage_bytes,
+                          .shared_limit = kBulkMinStages * kBulkMaxStageBytes,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("bulk_kernel", bulk_kernel<Work>, shape, context.stream, work, tiles_per_block,
+                       static_cast<int>(stages));
 }
 
 // A Map (stream.cuh) over FlatInputs: tiles of 512 vectors of each input.

@@ -17,7 +17,7 @@ Status with_type(DType dtype, const Run& run) {
     case DType::fp32:
       return run(float{});
     default:
-      return failure(StatusCode::invalid_argument, "dtype must be bf16, fp16 or fp32");
+      return failure(StatusCode::unsupported_problem, "needs bf16, fp16 or fp32");
   }
 }
 
@@ -30,7 +30,7 @@ Status with_half_type(DType dtype, const Run& run) {
     case DType::fp16:
       return run(__half{});
     default:
-      return failure(StatusCode::invalid_argument, "dtype must be bf16 or fp16");
+      return failure(StatusCode::unsupported_problem, "needs bf16 or fp16");
   }
 }
 

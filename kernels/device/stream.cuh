@@ -19,8 +19,8 @@
 
 namespace noisefloor {
 
-// Loads and stores have no cache hint: ld.global.nc.L1::no_allocate and st.global.cs took 2 to 7 % longer on an H200,
-// cold and in a chain (kernels/elementwise/README.md).
+// Loads and stores have no cache hint: ld.global.nc.L1::no_allocate and st.global.cs were slower on an H200, cold
+// and in a chain (docs/log/elementwise).
 inline constexpr int kStreamThreads = 256;
 // Independent loads of a thread before it needs the first: 64 to 96 bytes.
 template <class Map>

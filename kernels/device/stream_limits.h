@@ -20,4 +20,17 @@ inline Support streams(std::int64_t rows, std::int64_t elements, DType dtype) {
   return supported();
 }
 
+// can_run of ops on `batch` images of `elements` each.
+template <class Problem>
+Support images_stream(const Problem& p, DType dtype) {
+  return streams(p.batch, p.elements, dtype);
+}
+// In 16-bit elements, by a grid with a row of blocks for each image (gridDim.y).
+template <class Problem>
+Support half_images_stream(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.batch > 65535) return unsupported("needs a batch of at most 65535");
+  return images_stream(p, dtype);
+}
+
 }  // namespace noisefloor

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/core/op.h"
 
@@ -35,25 +33,9 @@ struct Tensors {
   float* c_noise = nullptr;      // [batch], input: what the timestep embedding takes
 };
 
-struct Definition {
-  static constexpr const char* name = "edm_precondition";
-  using Problem = edm_precondition::Problem;
-  using Tensors = edm_precondition::Tensors;
-
-  static std::span<const DType> dtypes();
-  static void fields(Problem&, FieldVisitor&);
-  static void check(const Problem&);
-  static std::vector<TensorSpec> tensors(const Problem&, DType);
-  static Tensors bind(const Problem&, PointerCursor);
-  static Cost cost(const Problem&, DType);
-  static Tolerance tolerance(const Problem&, DType);
-  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  // The sigmas: image i has that in the middle of the i-th of `batch` equal parts of Karras's schedule, largest first.
-  static void fill(const Problem&, DType, std::size_t tensor, void* data);
-  static std::span<const Variant<Definition>> variants();
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::edm_precondition

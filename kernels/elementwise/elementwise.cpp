@@ -5,7 +5,6 @@
 namespace noisefloor::elementwise {
 namespace {
 
-constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
 constexpr const char* kOperations[] = {"silu_fma", "add",  "geglu",        "relu",
                                        "silu",     "cast", "nchw_to_nhwc", "nhwc_to_nchw"};
 constexpr const char* kTargets[] = {"bf16", "fp16", "fp32"};
@@ -39,21 +38,19 @@ DType Problem::output_dtype(DType dtype) const {
   return to == Target::bf16 ? DType::bf16 : to == Target::fp16 ? DType::fp16 : DType::fp32;
 }
 
-std::span<const DType> Definition::dtypes() {
-  return kDTypes;
-}
+namespace {
 
-void Definition::fields(Problem& p, FieldVisitor& visit) {
+void fields(Problem& p, FieldVisitor& visit) {
   visit.enumeration("op", p.op, kOperations);
   visit.integer("n", p.n, 1, 65535, 1);
   visit.integer("hw", p.hw, 1, std::int64_t{1} << 30, 1);
   visit.integer("channels", p.channels, 1, std::int64_t{1} << 30);
   visit.flag("broadcast", p.broadcast, false);
   visit.real("scale", p.scale, 1e-6, 1e6, 1.0);
-  visit.enumeration("to", p.to, kTargets, std::optional<Target>(Target::bf16));
+  visit.enumeration("to", p.to, kTargets, Target::bf16);
 }
 
-void Definition::check(const Problem& p) {
+void check(const Problem& p) {
   const std::string op = kOperations[static_cast<int>(p.op)];
   if (p.hw > kMaxTotal / p.n || p.channels > kMaxTotal / (p.n * p.hw))
     refuse("fields n, hw and channels make more than 2^33 elements");
@@ -62,54 +59,45 @@ void Definition::check(const Problem& p) {
   if (p.to != Target::bf16 && p.op != Operation::cast) refuse("field to is for op=cast, not " + op);
 }
 
-std::vector<TensorSpec> Definition::tensors(const Problem& p, DType dtype) {
-  const std::vector<std::int64_t> nhwc{p.n, p.hw, p.channels}, nchw{p.n, p.channels, p.hw};
-  const std::vector<std::int64_t> rows{p.n, p.channels};
-  const Fill unit{Fill::Kind::normal, 0, 1};
-  std::vector<TensorSpec> specs;
+void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
+  const Extents nhwc{p.n, p.hw, p.channels}, nchw{p.n, p.channels, p.hw};
+  const Extents rows = p.broadcast ? Extents{p.n, p.channels} : nhwc;
   switch (p.op) {
     case Operation::silu_fma:
-      specs.push_back({"a", p.broadcast ? rows : nhwc, dtype, Role::in, {Fill::Kind::normal, 0, 0.5}});
-      specs.push_back({"b", nhwc, dtype, Role::in, unit});
-      specs.push_back({"c", p.broadcast ? rows : nhwc, dtype, Role::in, {Fill::Kind::normal, 1, 0.25}});
+      visit.in("a", t.a, rows, normal_fill(0, 0.5));
+      visit.in("b", t.b, nhwc);
+      visit.in("c", t.c, rows, normal_fill(1, 0.25));
       break;
     case Operation::add:
-      specs.push_back({"a", nhwc, dtype, Role::in, unit});
-      specs.push_back({"b", nhwc, dtype, Role::in, unit});
+      visit.in("a", t.a, nhwc);
+      visit.in("b", t.b, nhwc);
       break;
     case Operation::geglu:
-      specs.push_back({"x", {p.n, p.hw, 2 * p.channels}, dtype, Role::in, unit});
+      visit.in("x", t.a, {p.n, p.hw, 2 * p.channels});
       break;
     default:
-      specs.push_back({"x", p.op == Operation::nchw_to_nhwc ? nchw : nhwc, dtype, Role::in, unit});
+      visit.in("x", t.a, p.op == Operation::nchw_to_nhwc ? nchw : nhwc);
   }
-  specs.push_back({"y", p.op == Operation::nhwc_to_nchw ? nchw : nhwc, p.output_dtype(dtype), Role::out, {}});
-  return specs;
+  visit.out("y", t.y, p.op == Operation::nhwc_to_nchw ? nchw : nhwc, p.output_dtype(visit.row_dtype()));
 }
 
-Tensors Definition::bind(const Problem& p, PointerCursor pointers) {
-  Tensors t;
-  t.a = pointers.next();
-  t.b = pointers.next_if(p.op == Operation::silu_fma || p.op == Operation::add);
-  t.c = pointers.next_if(p.op == Operation::silu_fma);
-  t.y = pointers.next();
-  return t;
-}
-
-Cost Definition::cost(const Problem& p, DType dtype) {
-  double bytes = 0;
-  for (const TensorSpec& spec : tensors(p, dtype)) bytes += static_cast<double>(spec.bytes());
+Cost cost(const Problem& p, DType, double bytes) {
   return {flops_per_element(p.op) * static_cast<double>(p.total()), bytes, Pipe::fma};
 }
 
 // One rounding of the result, u. Before it, fp32 arithmetic on a few terms of ordinary size: 32 roundings cover the
 // cancellation of a + b * c and the approximations of exp and erf (7.5e-8 absolute, on values of up to 6). Where values
 // only move, a quarter of a unit allows nothing but the same bits.
-Tolerance Definition::tolerance(const Problem& p, DType dtype) {
+Tolerance tolerance(const Problem& p, DType dtype) {
   const double u = unit_roundoff(p.output_dtype(dtype));
   if (p.transposes() || p.op == Operation::relu) return {u / 4, u / 4};
   const double arithmetic = p.op == Operation::cast ? 0 : 32 * unit_roundoff(DType::fp32);
   return {u + arithmetic, u + arithmetic};
 }
+
+}  // namespace
+
+constinit const Definition definition{"elementwise", fields,    check,     visit_tensors,
+                                      cost,          tolerance, reference, variants};
 
 }  // namespace noisefloor::elementwise

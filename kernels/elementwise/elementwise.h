@@ -15,8 +15,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/core/op.h"
 
@@ -50,23 +48,9 @@ struct Tensors {
   void* y = nullptr;        // T (cast: `to`) [n, hw, channels]; nhwc_to_nchw: [n, channels, hw]
 };
 
-struct Definition {
-  static constexpr const char* name = "elementwise";
-  using Problem = elementwise::Problem;
-  using Tensors = elementwise::Tensors;
-
-  static std::span<const DType> dtypes();
-  static void fields(Problem&, FieldVisitor&);
-  static void check(const Problem&);
-  static std::vector<TensorSpec> tensors(const Problem&, DType);
-  static Tensors bind(const Problem&, PointerCursor);
-  static Cost cost(const Problem&, DType);
-  static Tolerance tolerance(const Problem&, DType);
-  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  static std::span<const Variant<Definition>> variants();
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::elementwise

@@ -5,10 +5,6 @@
 
 namespace noisefloor::elementwise {
 
-Launcher launch_host;
-Launcher launch_naive;
-Launcher launch_tiled;
-Launcher launch_tensor_core_sm80;
-Launcher launch_ptx_sm90a;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 
 }  // namespace noisefloor::elementwise

@@ -5,19 +5,11 @@
 // several tiles; a change of layout takes one ldmatrix per 16 bytes and lane where tiled takes 12 shared-memory
 // instructions. Honours programmatic dependent launch.
 //
-// Tiles: 512 vectors of each input (geglu: rows of value and gate, or a piece of one row's, up to 512 vectors of y);
-// layouts 64 x 64 elements of 16 bits, a TMA box of 128-byte rows under the 128-byte swizzle.
-//
-// The layouts' registers: ldmatrix.x4.trans gives lane l two elements of column l / 4 from each of four 8 x 8 matrices,
-// from rows 2 (l % 4) and one more of the matrix. The rows of a matrix may lie anywhere, so row i of matrix m is row
-// 8 (i / 2) + 2 m + i % 2 of the tile: the four registers of a lane are then elements 8 (l % 4) to 8 (l % 4) + 7 of its
-// column, the 16 bytes that it writes.
-//
-// Registers: at most 72. Bound: memory traffic.
-//
 // Requires: streams of a multiple of 16 bytes (broadcast, geglu: rows); layouts bf16 or fp16 with both extents
-// multiples of 8 elements. Numerics: fp32, one rounding at the end; layouts move bits. Source: original; PTX ISA,
-// "cp.async.bulk.tensor", "ldmatrix".
+// multiples of 8 elements.
+// Bound: memory traffic.
+// Numerics: fp32, one rounding at the end; layouts move bits.
+// Source: original; PTX ISA, "cp.async.bulk.tensor", "ldmatrix".
 #include "kernels/device/bulk_pipeline.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/elementwise/map.cuh"
@@ -99,7 +91,10 @@ struct TransposeWork {
     ptx::mbarrier_arrive_expect_tx(barrier, stage_bytes);  // what lies outside the tensor arrives as zeros
     ptx::tma_load_2d(stage, &from, barrier, static_cast<int>(column), static_cast<int>(image * rows + row));
   }
-  // Warp w writes columns 8 w to 8 w + 7, in two halves of 32 rows.
+  // Warp w writes columns 8 w to 8 w + 7, in two halves of 32 rows. ldmatrix.x4.trans gives lane l two elements of
+  // column l / 4 from each of four 8 x 8 matrices, from rows 2 (l % 4) and one more of the matrix. The rows of a matrix
+  // may lie anywhere, so row i of matrix m is row 8 (i / 2) + 2 m + i % 2 of the tile: the four registers of a lane are
+  // then elements 8 (l % 4) to 8 (l % 4) + 7 of its column, the 16 bytes that it writes.
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {
     std::uint32_t image, row, column;

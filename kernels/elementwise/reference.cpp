@@ -1,45 +1,33 @@
 // The oracle: each formula in double, one element at a time.
-#include <cmath>
-#include <numbers>
-
+#include "kernels/core/exact.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace noisefloor::elementwise {
-namespace {
 
-double silu(double v) {
-  return v / (1 + std::exp(-v));
-}
-double gelu(double v) {
-  return v / 2 * std::erfc(-v / std::numbers::sqrt2);
-}
-
-}  // namespace
-
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& a = inputs[0];
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor a{dtype, t.a}, b{dtype, t.b}, c{dtype, t.c};
   for (std::size_t e = 0; e < elements.size(); ++e) {
     const std::int64_t i = elements[e];
     switch (p.op) {
       case Operation::silu_fma: {
         const std::int64_t at = p.broadcast ? i / (p.hw * p.channels) * p.channels + i % p.channels : i;
-        values[e] = silu(a[at] + inputs[1][i] * inputs[2][at]);
+        values[e] = exact::silu(a[at] + b[i] * c[at]);
         break;
       }
       case Operation::add:
-        values[e] = (a[i] + inputs[1][i]) * p.scale;
+        values[e] = (a[i] + b[i]) * p.scale;
         break;
       case Operation::geglu: {
         const std::int64_t at = i / p.channels * 2 * p.channels + i % p.channels;
-        values[e] = a[at] * gelu(a[at + p.channels]);
+        values[e] = a[at] * exact::gelu(a[at + p.channels]);
         break;
       }
       case Operation::relu:
-        values[e] = a[i] > 0 ? a[i] : 0;
+        values[e] = exact::relu(a[i]);
         break;
       case Operation::silu:
-        values[e] = silu(a[i]);
+        values[e] = exact::silu(a[i]);
         break;
       case Operation::cast:
         values[e] = a[i];

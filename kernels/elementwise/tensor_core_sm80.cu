@@ -1,21 +1,15 @@
 // elementwise, tensor cores: sums, and what activations are applied to, as products with diagonal matrices
-// (kernels/device/diagonal_mma.cuh); the products of silu_fma as what they are, diag(c) times rows of b.
+// (kernels/device/diagonal_mma.cuh); the products of silu_fma as what they are, diag(c) times rows of b. Warps take 32
+// vectors (broadcast: 16 pixels x 32 channels; without: 128 elements) in grid-stride loops.
 //
 // What differs from tiled: the arithmetic. README.md: why it does not win.
 //
-// silu_fma with broadcast: 16 pixels are the rows of A, and c is the diagonal of B. A lane holds 16 bytes, 8 channels,
-// of pixels g and g + 8; word w of it are two neighbours in k, so that B has c of channels 8 t + 2 w and + 1 in the
-// columns of the same number and D gives a lane its own channels back. a is what D starts with. Without broadcast every
-// product has a factor of its own, and a diagonal serves one column only: diag(b) of 16 elements times 8 columns of c,
-// of which one is theirs, 8 times for 128 elements.
-//
-// Tile: warps of 32 vectors in grid-stride loops (broadcast: 16 pixels x 32 channels; without: 128 elements).
-//
-// Bound: memory traffic; without broadcast instructions: 1/16 of each product is wanted, and data goes by element.
-//
 // Requires: bf16 or fp16; streams of a multiple of 16 bytes (broadcast, geglu: rows); broadcast: batch of at most
-// 65535. Numerics: exact products, fp32 sums; the scale of add split into terms of the row's type (24 bits). Source:
-// original.
+// 65535.
+// Bound: memory traffic; silu_fma without broadcast instructions: 1/16 of each product is wanted, and data goes by
+// element.
+// Numerics: exact products, fp32 sums; the scale of add split into terms of the row's type (24 bits).
+// Source: original.
 #include "kernels/device/diagonal_mma.cuh"
 #include "kernels/elementwise/map.cuh"
 
@@ -56,6 +50,9 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// 16 pixels are the rows of A, and c is the diagonal of B. A lane holds 16 bytes, 8 channels, of pixels g and g + 8;
+// word w of it are two neighbours in k, so that B has c of channels 8 t + 2 w and + 1 in the columns of the same number
+// and D gives a lane its own channels back. a is what D starts with.
 template <class T>
 __global__ void __launch_bounds__(kThreads) broadcast_kernel(const Tensors t, int hw, int channels) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, quad = lane % 4;
@@ -99,7 +96,9 @@ __global__ void __launch_bounds__(kThreads) broadcast_kernel(const Tensors t, in
   }
 }
 
-// 128 elements a warp: chunk n of 16 is column n of B, and the diagonal of A for the n-th product.
+// Every product has a factor of its own, and a diagonal serves one column only: diag(b) of 16 elements times 8 columns
+// of c, of which one is theirs, 8 times for 128 elements a warp. Chunk n of 16 is column n of B, and the diagonal of A
+// for the n-th product.
 template <class T>
 __global__ void __launch_bounds__(kThreads) products_kernel(const Tensors t, std::int64_t total) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, quad = lane % 4;

@@ -1,25 +1,13 @@
-// elementwise, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/device/stream.cuh); layouts
-// change through tiles in shared memory, and a cast from 16 bits to fp32 reads 8 bytes for the 16 that it writes.
+// elementwise, tiled: 16 bytes per thread and tensor, several of them in flight (kernels/device/stream.cuh). Layouts
+// change through tiles in shared memory; those of 16-bit elements whose extents are multiples of 8 by blocks that are
+// turned in registers (layout_blocks.cuh). A cast from 16 bits to fp32 reads 8 bytes for the 16 that it writes.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, no 64-bit division, and of a change of
 // layout both sides are read and written in whole lines.
 //
-// Cast to fp32: with 16 bytes in and two stores of 16 out, the lanes of a store are 32 bytes apart, so that each store
-// writes half of every sector and 60 % of the time of a copy's bandwidth is lost to it. With 8 bytes in, the store of a
-// warp is 512 contiguous bytes.
-//
-// A layout of 16-bit elements with extents that are multiples of 8 goes by blocks that are turned in registers
-// (layout_blocks.cuh). Others by the tile below: 128 x 128 bytes' worth of elements (64 x 64 of 16 bits, 32 x 32 of
-// fp32), 256 threads; a row in shared memory is 132 bytes, so that neither rows nor columns collide in a bank (33
-// words: in fp32 a column's rows lie in banks of their own, and so do those of 16-bit elements that go one by one).
-// Vectors of fp32 are taken apart into 4-byte stores on the way in and put together from elements on the way out.
-// Extents that are no multiple of 16 bytes go by element. Shared memory: 64 * 132 bytes = 8.3 KiB; by blocks 32 KiB,
-// or 8.
-//
+// Requires: streams of a multiple of 16 bytes (broadcast, geglu: rows); layouts anything.
 // Bound: memory traffic; limited by loads in flight and by blocks that load, compute and end; a layout of fp32 by
 // shared-memory instructions too, 8 per 16 bytes.
-//
-// Requires: streams of a multiple of 16 bytes (broadcast, geglu: rows); layouts anything.
 // Numerics: fp32, one rounding at the end; layouts move bits.
 // Source: original.
 #include "kernels/elementwise/layout_blocks.cuh"
@@ -32,7 +20,8 @@ constexpr int kThreads = 256;
 constexpr int kRowBytes = 128;
 constexpr int kWidened = 2;  // loads of 8 bytes that a thread has in flight
 
-// From 16-bit T to fp32; `quads` of four elements.
+// From 16-bit T to fp32; `quads` of four elements. With 8 bytes in, the store of a warp is 512 contiguous bytes; with
+// 16 in and two stores of 16 out, each store would write half of every sector.
 template <class T>
 __global__ void __launch_bounds__(kThreads) widen_kernel(const uint2* from, uint4* to, std::uint32_t quads) {
   const std::uint32_t first = blockIdx.x * (kThreads * kWidened) + threadIdx.x;
@@ -62,6 +51,10 @@ Status widen(const Problem& p, DType dtype, const Tensors& t, const LaunchContex
 
 // From each image's [rows, columns] to [columns, rows]. Bits has the elements' size. kWide: both extents are multiples
 // of 16 bytes. kAlongRows: neighbouring blocks take tiles one below the other.
+//
+// A row in shared memory is 132 bytes, so that neither rows nor columns collide in a bank (33 words: in fp32 a column's
+// rows lie in banks of their own, and so do those of 16-bit elements that go one by one). Vectors of fp32 are taken
+// apart into 4-byte stores on the way in and put together from elements on the way out.
 template <class Bits, bool kWide, bool kAlongRows>
 __global__ void __launch_bounds__(kThreads)
     transpose_kernel(const Bits* from, Bits* to, int rows, int columns, std::int64_t image_elements) {
@@ -70,6 +63,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kPitch = kTile + 4 / static_cast<int>(sizeof(Bits));
   constexpr int kVectors = 8;  // of 16 bytes in a row of the tile
   __shared__ Bits tile[kTile * kPitch];
+  static_assert(kPitch * sizeof(Bits) == 132);
   const Bits* const in = from + blockIdx.z * image_elements;
   Bits* const out = to + blockIdx.z * image_elements;
   const int row0 = static_cast<int>(kAlongRows ? blockIdx.x : blockIdx.y) * kTile;

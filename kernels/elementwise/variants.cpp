@@ -9,10 +9,6 @@ namespace {
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 21;
 constexpr std::int64_t kMaxTransposedChannels = 65535 * 32;
 
-Support can_run_any(const Problem&, DType) {
-  return supported();
-}
-
 Support can_stream(const Problem& p, DType dtype) {
   const bool by_row = p.broadcast || p.op == Operation::geglu;
   return by_row ? streams(p.n * p.hw * (p.op == Operation::geglu ? 2 : 1), p.channels, dtype)
@@ -43,18 +39,17 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return supported();
 }
 
-constexpr Variant<Definition> kVariants[] = {
-    {"host", Kind::host, Arch::host, launch_host, can_run_any},
-    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
-    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled},
-    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
-     for_tensor_core_sm80},
-    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
+constexpr Definition::Variant kVariants[] = {
+    {kHost, launch_host},
+    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled}},
+    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
 };
 
 }  // namespace
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return kVariants;
 }
 

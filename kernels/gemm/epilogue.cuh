@@ -6,8 +6,11 @@
 #include "kernels/device/activations.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/gemm/gemm.h"
+#include "kernels/product/epilogue.cuh"
 
 namespace noisefloor::gemm {
+
+using product::Run;
 
 // 0.5 * (1 + tanh(u)) is sigmoid(2u).
 template <class T>
@@ -64,12 +67,6 @@ struct Epilogue {
   __device__ __forceinline__ float gate(float value, float gate_sum) const {
     return value * gelu<T>(gate_sum);
   }
-};
-
-// kCount neighbouring elements, moved by the widest access that their size allows.
-template <class T, int kCount>
-struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Run {
-  T v[kCount];
 };
 
 // Finishes the outputs of kCount neighbouring columns of D, for any rows: bias is loaded once. `column` is a multiple
@@ -131,24 +128,5 @@ struct ColumnEpilogue {
       if (column + i < epilogue.n) to[i] = out.v[i];
   }
 };
-
-// Calls body(T{}) with the device type of a 16-bit dtype; returns what it returns.
-template <class Body>
-Status with_half_type(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::bf16:
-      return body(__nv_bfloat16{});
-    case DType::fp16:
-      return body(__half{});
-    default:
-      return failure(StatusCode::unsupported_problem, "needs bf16 or fp16");
-  }
-}
-
-// The same for every dtype of the op.
-template <class Body>
-Status with_device_type(DType dtype, const Body& body) {
-  return dtype == DType::fp32 ? body(float{}) : with_half_type(dtype, body);
-}
 
 }  // namespace noisefloor::gemm

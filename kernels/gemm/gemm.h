@@ -5,8 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/core/op.h"
 
@@ -44,26 +42,9 @@ struct Tensors {
 // row.workspace_bytes(problem, dtype, device) where the row has that function, then row.launch(problem, dtype, tensors,
 // scratch, context). launch returns invalid_argument for a pointer that is null or not 16-byte aligned where the row
 // needs it, and cuda_error with the runtime's code when the launch fails; it never synchronises.
-struct Definition {
-  static constexpr const char* name = "gemm";
-  using Problem = gemm::Problem;
-  using Tensors = gemm::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput when a tensor would have more than 2^40 elements.
-  static void check(const Problem& problem);
-  // a, b, bias if any, residual if any, d.
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // 2mnk FLOPs (4mnk for geglu); the epilogue is not counted.
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::gemm

@@ -1,6 +1,6 @@
 // gemm on the host: float, all cores, vector instructions chosen by the compiler.
 //
-// A and B are widened to float and packed once into the workspace, as kernels/core/host_product.h says. A task makes
+// A and B are widened to float and packed once into the workspace, as kernels/product/host_product.h says. A task makes
 // one kTileM x kTileN tile of D: a panel of B stays in L1 (16 KiB) while the tile's block of A (kTileM * kBlockK * 4
 // bytes, at most 96 KiB) streams past it from L2. For geglu a panel holds kVector value rows, then the kVector gate
 // rows of the same columns.
@@ -11,10 +11,10 @@
 // Bound: FMA throughput at 1024^3. Requires: nothing. Numerics: fp32 sums per block of k, added in order.
 #include <algorithm>
 
-#include "kernels/core/host_product.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/vector_math.h"
 #include "kernels/gemm/launchers.h"
+#include "kernels/product/host_product.h"
 
 namespace noisefloor::gemm {
 namespace {

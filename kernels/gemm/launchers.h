@@ -1,6 +1,7 @@
 // The launchers behind variants.cpp, each in the file of its name, and the limits that can_run checks for them.
 #pragma once
 
+#include "kernels/device/grid.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::gemm {
@@ -10,36 +11,18 @@ namespace noisefloor::gemm {
 constexpr std::int64_t tile_count(const Problem& problem, std::int64_t rows, std::int64_t columns) {
   return ((problem.m + rows - 1) / rows) * ((problem.n + columns - 1) / columns);
 }
-inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
 
-Launcher launch_host;
-std::size_t host_workspace_bytes(const Problem& problem, DType dtype, const DeviceInfo& device);
-
-// Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
 inline Status check_pointers(const Problem& problem, const Tensors& tensors) {
-  const auto bad = [](const void* pointer, bool present) {
-    return present && (pointer == nullptr || reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0);
-  };
-  if (bad(tensors.a, true) || bad(tensors.b, true) || bad(tensors.bias, problem.bias) ||
-      bad(tensors.residual, problem.residual) || bad(tensors.d, true))
-    return failure(StatusCode::invalid_argument, "gemm: a tensor is null or not 16-byte aligned");
-  return success();
+  return definition.check_pointers(problem, tensors);
 }
 
-inline constexpr int kNaiveTile = 16;
-Launcher launch_naive;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm75, launch_tensor_core_sm80,
+    launch_ptx_sm90a, launch_ptx_small_m_sm90a;
+Definition::Variant::WorkspaceBytes host_workspace_bytes;
 
+inline constexpr int kNaiveTile = 16;  // tensor_core_sm80's tiles: sm80_plan.h
 inline constexpr int kTiledTile = 128;
-Launcher launch_tiled;
-
 inline constexpr int kSm75Tile = 128;
-Launcher launch_tensor_core_sm75;
-
-Launcher launch_tensor_core_sm80;  // its tiles: sm80_plan.h
-
-Launcher launch_ptx_sm90a;
-
 inline constexpr std::int64_t kSmallM = 8;  // rows of A that ptx_sm90a_small_m takes
-Launcher launch_ptx_small_m_sm90a;
 
 }  // namespace noisefloor::gemm

@@ -11,6 +11,7 @@
 //
 // Source: original.
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
 
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
 Status launch_naive(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
-  return with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(problem, kNaiveTile, kNaiveTile));
     gemm_naive<T><<<blocks, dim3(kNaiveTile, kNaiveTile), 0, context.stream>>>(
         static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.m,

@@ -1,44 +1,22 @@
-// gemm with Hopper's own instructions: TMA fills shared memory, wgmma reads it, and neither costs the threads an
-// address.
+// gemm with Hopper's own instructions: TMA fills shared memory and wgmma reads it. A producer thread keeps k-steps of
+// its block's tiles in flight on mbarriers; one or two consumer warpgroups multiply, sharing each tile or taking turns
+// on whole ones (ping-pong). Blocks are persistent, so that loads and stores run under other tiles' products.
+// Neighbours along m may share B by multicast, and up to 8 blocks of a cluster may split k: they exchange fp32 partial
+// sums through distributed shared memory. schedule.cpp picks tile, multicast and split.
 //
-// One producer thread walks the k-steps of its block's tiles and keeps `stages` of them in flight (TMA, completing on
-// mbarriers); one or two consumer warpgroups issue wgmma on what has arrived and hand stages back. Blocks are
-// persistent: the producer loads the next tile while consumers finish one, and a tile's stores (stmatrix to shared
-// memory, TMA to D) drain under the next tile's products. Consumers share each tile, or take turns on whole ones
-// (ping-pong), so that one's epilogue runs under the other's products. Two neighbours in m may form a cluster: each
-// loads half of the B tile and TMA writes it to both (multicast). Where tiles are few, up to 8 blocks of a cluster take
-// a part of k each and send each other shares of their fp32 partial sums through distributed shared memory; sums are
-// added in block order, so results do not depend on timing. schedule.cpp picks tile, multicast and split.
-//
-// Better than tensor_core_sm80: wgmma reaches the full rate of the tensor cores (mma.sync about half), operands are
-// never copied through registers, and no thread waits for a load.
-//
-// A residual comes by TMA too, through the same ring: one or two steps behind the products of its tile, in the layout
-// in which the tile is stored, so that nobody waits for DRAM in an epilogue. TMA takes every residual that `Requires`
-// allows: there is no other path. A split tile's waits where stores are staged, each block's share of it.
-//
-// Tiles: 128 x 256, 192, 160, 128 or 80 with 2 consumers, 64 x 128, 80, 64 or 32 with 1; k-steps of 64. Geglu loads a
-// tile half of value rows and half of gate rows of B, so that one thread holds both.
-//
-// Threads: 128 per consumer, and a producer warp (a warpgroup where a consumer has 128 accumulators a thread).
-//
-// Shared memory: stages * (block_m + block_n) * 128 bytes, 4 to 16 KiB per consumer for stores, the bias and the
-// barriers; 128 x 256: 4 * 48 KiB + 2 * 16 KiB + 1 KiB.
-//
-// Registers: at most 168; with 128 accumulators the producer keeps 40 and the consumers take 232 (setmaxnreg).
-//
-// Bound: products at 4096^3 (a k-step of 128 x 256 is 1024 cycles of the tensor cores and, with multicast, 32 KiB from
-// L2); the limiter is then power. Small problems are bound by the latency of their first loads.
+// Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
+// no thread waits for a load or computes an address.
 //
 // Requires: bf16 or fp16, k and n multiples of 8, 16-byte aligned tensors. Honours programmatic dependent launch.
-//
-// Numerics: fp32 accumulation in wgmma, epilogue in fp32, one rounding.
-//
-// Source: PTX ISA, "wgmma", "cp.async.bulk", "mbarrier", "setmaxnreg"; roles of warps after the idea of CUTLASS's
+// Bound: products at 4096^3; expected limiter: power. Small problems: the latency of their first loads.
+// Numerics: fp32 accumulation in wgmma; partial sums added in block order, whatever the timing; fp32 epilogue, one
+// rounding.
+// Source: PTX ISA, "wgmma", "cp.async.bulk", "mbarrier", "setmaxnreg"; the roles of warps after CUTLASS's
 // warp-specialised persistent kernels.
 #include <cuda_runtime.h>
 
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
@@ -48,18 +26,13 @@
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::gemm {
 namespace {
-
-// All threads of the cluster have come here. Relaxed: orders execution, not memory.
-__device__ __forceinline__ void cluster_meet() {
-  ptx::cluster_arrive_relaxed();
-  ptx::cluster_wait();
-}
 
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
@@ -97,11 +70,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (tma_thread) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
-    for (int stage = 0; stage < args.stages; ++stage) {
-      ptx::mbarrier_init(full + stage * 8, 1);
-      constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
-    }
+    constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
+    ptx::init_ring(full, empty, args.stages, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
     if (args.splits > 1) {
@@ -112,7 +82,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   }
   __syncwarp();
   if (args.multicast > 1)
-    cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
+    ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
   else
     __syncthreads();
   ptx::griddepcontrol_wait();
@@ -126,24 +96,12 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const ResidualPieces pieces = L::residual(gated);
   const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
 
-  int stage = 0;
-  std::uint32_t parity = 0;
-  const auto advance = [&] {
-    if (++stage == args.stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  };
-
-  // Passes over the steps of a tile that is not this consumer's.
-  const auto skip_tile = [&] {
-    const int passed = stage + steps + residual_stages;
-    stage = passed % args.stages;
-    parity ^= passed / args.stages & 1;
-  };
+  ptx::Ring ring;
+  const auto advance = [&] { ring.advance(args.stages); };
+  const auto skip_tile = [&] { ring.skip(steps + residual_stages, args.stages); };  // that is not this consumer's
 
   if (producer) {
-    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<40>();
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (tma_thread) {
       const auto both = static_cast<std::uint16_t>(3u << (rank - m_rank));
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -151,11 +109,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int row_a = (index.m_cluster * args.multicast + m_rank) * kBlockM;
         const int row_b = index.n_tile * out_n;
         for (int step = 0; step < steps; ++step, advance()) {
-          const std::uint32_t a = base + stage * L::kStageBytes;
+          const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t b = a + L::kABytes;
-          const std::uint32_t barrier = full + stage * 8;
+          const std::uint32_t barrier = full + ring.stage * 8;
           const int column = (first_step + step) * kBlockK;
-          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
           if (args.multicast > 1) {
@@ -166,13 +124,15 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             ptx::tma_load_2d(b + kHalf * kRowBytes, &map_b, barrier, column, row_b + args.second_half);
           }
         }
+        // A residual comes through the same ring, one or two steps behind the products, so that no epilogue waits for
+        // DRAM. A split tile's waits where stores are staged, each block's share of it.
         const int column_d = index.n_tile * out_n;  // of D and the residual
 #pragma unroll 1
         for (int piece = 0; piece < pieces.count && residual_stages > 0; advance()) {
-          const std::uint32_t barrier = full + stage * 8;
+          const std::uint32_t barrier = full + ring.stage * 8;
           const int end = min(piece + pieces.per_stage, pieces.count);
-          std::uint32_t to = base + stage * L::kStageBytes;
-          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          std::uint32_t to = base + ring.stage * L::kStageBytes;
+          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
 #pragma unroll 1
           for (; piece < end; ++piece, to += pieces.bytes)
@@ -184,10 +144,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
     }
     __syncwarp();
-    if (args.splits > 1) cluster_meet();
-    if (cluster > 1) cluster_meet();
+    if (args.splits > 1) ptx::cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   } else {
-    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<232>();
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
     const auto release = [&](int which) {
       if (args.multicast > 1) {
@@ -217,9 +177,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + consumer, 2 * 128);
       int previous = -1;
       for (int step = 0; step < steps; ++step, advance()) {
-        const std::uint32_t a = base + stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
-        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + stage * L::kStageBytes + L::kABytes);
-        ptx::mbarrier_wait(full + stage * 8, parity);
+        const std::uint32_t a = base + ring.stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
+        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + ring.stage * L::kStageBytes + L::kABytes);
+        ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int sub = 0; sub < L::kSubtiles; ++sub) {
@@ -231,7 +191,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
         if (previous >= 0) release(previous);
-        previous = stage;
+        previous = ring.stage;
       }
       // The residual's steps: landed[i] is the stage of the i-th. In ping-pong they belong to the turn, whose end says
       // that all phases of the tile have been seen.
@@ -240,8 +200,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 #pragma unroll
         for (int i = 0; i < kMaxResidualStages; ++i) {
           if (i >= residual_stages) break;
-          ptx::mbarrier_wait(full + stage * 8, parity);
-          landed[i] = stage;
+          ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
+          landed[i] = ring.stage;
           advance();
         }
       };
@@ -310,7 +270,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     __syncwarp();
     // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
     __syncwarp();
-    if (cluster > 1) cluster_meet();
+    if (cluster > 1) ptx::cluster_meet();
   }
 }
 
@@ -362,23 +322,14 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                schedule.multicast,
                                schedule.splits};
 
-  auto* kernel = gemm_ptx_sm90a<T, kTile>;
-  NOISEFLOOR_CUDA(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes(L::kShape.deep_stages)));
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(schedule.cluster()), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(schedule.grid));
-  config.blockDim = dim3(L::kThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(L::bytes(schedule.stages));
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = context.programmatic_launch ? 2 : 1;
-  return cuda_status(cudaLaunchKernelEx(&config, kernel, map_a, map_b, map_d, map_residual, arguments),
-                     "gemm_ptx_sm90a");
+  const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
+                          .block = L::kThreads,
+                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages)),
+                          .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
+                          .cluster = static_cast<unsigned>(schedule.cluster()),
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("gemm_ptx_sm90a", gemm_ptx_sm90a<T, kTile>, shape, context.stream, map_a, map_b, map_d,
+                       map_residual, arguments);
 }
 
 template <class T, int... kTile>

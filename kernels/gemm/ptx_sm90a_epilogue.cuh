@@ -24,22 +24,6 @@ struct TilePosition {
   int columns;
 };
 
-// Four lanes that hold 4 words each exchange them: lane i's word j becomes lane j's word i. Its own inverse.
-__device__ __forceinline__ void transpose_quad(std::uint32_t (&word)[4], int lane) {
-  const bool odd = lane & 1;
-  const bool high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const std::uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? word[i] : word[i + 1], 1);
-    (odd ? word[i] : word[i + 1]) = got;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const std::uint32_t got = __shfl_xor_sync(0xffffffffu, high ? word[i] : word[i + 2], 2);
-    (high ? word[i] : word[i + 2]) = got;
-  }
-}
-
 // The activation of 8 values, its switch outside the loop.
 template <class T>
 __device__ __forceinline__ void activate_8(Activation act, float (&v)[8]) {

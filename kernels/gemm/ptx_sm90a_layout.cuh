@@ -8,11 +8,13 @@
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
+#include "kernels/product/sm90a_tile.cuh"
 
 namespace noisefloor::gemm {
 
-inline constexpr int kSwizzleAtom = 1024;  // 8 rows: the alignment of a swizzled tile
-inline constexpr int kGroupM = 8;          // clusters along m that are walked before the next tile along n
+using product::kSwizzleAtom;
+using product::locate;
+using product::TileIndex;
 
 template <class T>
 struct Arguments {
@@ -42,8 +44,10 @@ struct Layout {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + (2 * stages + 1) * 8;
   }
   // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
-  // whole warpgroup, which gives its registers to the consumers (128 * 40 + 256 * 232 <= 65536).
+  // whole warpgroup, which gives registers to the consumers (setmaxnreg).
   static constexpr bool kMoveRegisters = kShape.consumers == 2 && (kShape.block_n > 192 || kShape.pingpong);
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   // Split-K partial sums, this block's and the received ones, lie where the stages were; the widest tiles are never
@@ -66,18 +70,5 @@ struct Layout {
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
   static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
 };
-
-struct TileIndex {
-  int m_cluster, n_tile;
-};
-
-// Tiles in the order of groups of kGroupM cluster rows, column by column within a group: blocks that run at the same
-// time then share rows of A and of B in L2.
-__device__ __forceinline__ TileIndex locate(int index, int m_clusters, int n_tiles) {
-  const int group = index / (kGroupM * n_tiles);
-  const int rows = min(m_clusters - group * kGroupM, kGroupM);
-  const int within = index - group * kGroupM * n_tiles;
-  return {group * kGroupM + within % rows, within / rows};
-}
 
 }  // namespace noisefloor::gemm

@@ -1,23 +1,20 @@
-// gemm for 1 to 8 rows of A (time embeddings at small batches): a dot product per row of B, bound by reading B once.
+// gemm for 1 to 8 rows of A (time embeddings at small batches): a dot product per row of B, bound by reading B once. A
+// warp owns a column of D: its lanes read that row of B 16 bytes at a time past L1 (it is used once), multiply with the
+// rows of A (L1 and L2 hold them), and add up by a butterfly; lane i finishes row i. Bias and residual are loaded
+// before the products, so that everything arrives in one round trip.
 //
-// A warp owns one column of D: its lanes read that row of B 16 bytes at a time past L1 (it is used once), 5 loads in
-// flight each, multiply with the rows of A (L1 and L2 hold them) in fp32, and add up by a butterfly; lane i finishes
-// row i. Bias and residual are loaded before the products, so that everything arrives in one round trip.
-//
-// Better than ptx_sm90a there: a 64-row tile would be 1/64 to 1/8 full, and the pipeline (descriptors, barriers, a
-// cluster for split-K) takes longer to start than the whole product to finish.
-//
-// Threads: 4 warps, no shared memory, n / 4 blocks. Registers: 5 * 4 for B, 5 * 4 per row of A for up to 2 rows.
-//
-// Bound: bytes of B; m=1, n=1536, k=768 is 2.4 MB, 0.6 us of DRAM; the limiter is the latency of launch and DRAM.
+// Better than ptx_sm90a there: a 64-row tile would be 1/64 to 1/8 full, and its pipeline takes longer to start than the
+// whole product takes here.
 //
 // Requires: bf16 or fp16, m of at most 8, k a multiple of 8, 16-byte aligned tensors. Honours programmatic dependent
 // launch.
-//
-// Numerics: fp32 FMA chains of k / 32 terms, then 5 adds, always in the same order. Source: original.
+// Bound: bytes of B at m=1, n=1536, k=768; expected limiter: the latency of launch and DRAM.
+// Numerics: fp32 FMA chains of k / 32 terms, then 5 adds, always in the same order.
+// Source: original.
 #include <cuda_runtime.h>
 
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
@@ -27,7 +24,7 @@ namespace noisefloor::gemm {
 namespace {
 
 constexpr int kWarps = 4;   // of a block
-constexpr int kUnroll = 5;  // 16-byte loads of B in flight per lane
+constexpr int kUnroll = 5;  // 16-byte loads of B in flight per lane: 20 registers, and 20 per row of A for up to 2 rows
 constexpr int kLanes = 8;   // elements in 16 bytes
 constexpr int kWarpStep = 32 * kLanes;
 
@@ -124,19 +121,12 @@ __global__ void __launch_bounds__(kWarps * 32) gemm_small_m(const T* __restrict_
 
 template <class T, int kRows>
 Status launch_rows(const Problem& problem, const Tensors& tensors, const LaunchContext& context) {
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((problem.n + kWarps - 1) / kWarps));
-  config.blockDim = dim3(kWarps * 32);
-  config.stream = context.stream;
-  config.attrs = &attribute;
-  config.numAttrs = context.programmatic_launch ? 1 : 0;
-  return cuda_status(cudaLaunchKernelEx(&config, gemm_small_m<T, kRows>, static_cast<const T*>(tensors.a),
-                                        static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.k,
-                                        Epilogue<T>(problem, tensors)),
-                     "gemm_small_m");
+  const LaunchShape shape{.grid = static_cast<unsigned>((problem.n + kWarps - 1) / kWarps),
+                          .block = kWarps * 32,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("gemm_small_m", gemm_small_m<T, kRows>, shape, context.stream, static_cast<const T*>(tensors.a),
+                       static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.k,
+                       Epilogue<T>(problem, tensors));
 }
 
 template <class T, int... kRow>

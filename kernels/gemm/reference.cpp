@@ -3,15 +3,12 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::gemm {
 namespace {
-
-double gelu(double x) {
-  return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-}
 
 double activate(Activation act, double x) {
   switch (act) {
@@ -19,9 +16,9 @@ double activate(Activation act, double x) {
     case Activation::geglu:  // gates two sums; see below
       return x;
     case Activation::silu:
-      return x / (1 + std::exp(-x));
+      return exact::silu(x);
     case Activation::gelu:
-      return gelu(x);
+      return exact::gelu(x);
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
   }
@@ -35,21 +32,11 @@ std::vector<float> row_of(const HostTensor& matrix, std::int64_t row, std::int64
   return values;
 }
 
-double dot(const std::vector<float>& x, const std::vector<float>& y) {
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
-  return sum;
-}
-
 }  // namespace
 
-void Definition::reference(const Problem& problem, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& a = inputs[0];
-  const HostTensor& b = inputs[1];
-  const HostTensor* bias = problem.bias ? &inputs[2] : nullptr;
-  const HostTensor* residual = problem.residual ? &inputs[problem.bias ? 3 : 2] : nullptr;
-
+void reference(const Problem& problem, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor a{dtype, t.a}, b{dtype, t.b}, bias{dtype, t.bias}, residual{dtype, t.residual};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> a_row;
@@ -63,10 +50,11 @@ void Definition::reference(const Problem& problem, DType, std::span<const HostTe
         held_row = i;
       }
       const auto linear = [&](std::int64_t column) {
-        return problem.scale * dot(a_row, row_of(b, column, problem.k)) + (bias ? (*bias)[column] : 0);
+        return problem.scale * exact::dot(a_row, row_of(b, column, problem.k)) + (bias ? bias[column] : 0);
       };
-      double value = problem.gated() ? linear(j) * gelu(linear(problem.n + j)) : activate(problem.act, linear(j));
-      if (residual) value += (*residual)[element];
+      double value =
+          problem.gated() ? linear(j) * exact::gelu(linear(problem.n + j)) : activate(problem.act, linear(j));
+      if (residual) value += residual[element];
       values[static_cast<std::size_t>(e)] = value;
     }
   });

@@ -1,54 +1,21 @@
-// Which tile the sm_80 rung of gemm uses for a problem, and into how many parts it splits k. A pure function of the
-// problem and the number of SMs, so that workspace and launch agree, and tests need no GPU.
+// The sm_80 rung's plan of a gemm.
 #pragma once
 
-#include <cstdint>
-
-#include "kernels/core/device.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/product/sm80_plan.h"
 
 namespace noisefloor::gemm {
 
-enum class Sm80Tile { tall_256x128, medium_128x64, small_64x64, low_32x64, flat_16x32 };
+using product::Sm80Plan;
+using product::Sm80Shape;
+using product::Sm80Tile;
 
-struct Sm80Shape {
-  int block_m, block_n, block_k;  // block_n counts rows of B: for geglu a tile makes half as many outputs
-  int stages;
-  int blocks_per_sm;
-
-  constexpr int shared_bytes() const { return stages * (block_m + block_n) * block_k * 2; }
-};
-constexpr Sm80Shape shape_of(Sm80Tile tile) {
-  switch (tile) {
-    case Sm80Tile::tall_256x128:
-      return {256, 128, 64, 3, 1};
-    case Sm80Tile::medium_128x64:
-      return {128, 64, 64, 3, 3};
-    case Sm80Tile::small_64x64:
-      return {64, 64, 64, 4, 3};
-    case Sm80Tile::low_32x64:
-      return {32, 64, 128, 3, 3};
-    case Sm80Tile::flat_16x32:
-      return {16, 32, 128, 4, 4};
-  }
-  return {};
+inline product::Extents extents(const Problem& problem) {
+  return {problem.m, problem.n, problem.k, problem.gated()};
 }
-
-struct Sm80Plan {
-  Sm80Tile tile = Sm80Tile::medium_128x64;
-  int splits = 1;  // parts of k, summed in order by a second kernel
-  std::int64_t tiles_m = 0;
-  std::int64_t tiles_n = 0;
-
-  std::int64_t tiles() const { return tiles_m * tiles_n; }
-};
-
-// The plan for a given tile and number of parts (lowered until every part has a step of k).
-Sm80Plan make_sm80_plan(const Problem& problem, Sm80Tile tile, int splits);
-// The plan that the rung uses: the fastest by a small model of its time (see sm80_plan.cpp).
-Sm80Plan choose_sm80_plan(const Problem& problem, const DeviceInfo& device);
-// Partial sums: fp32, [splits][tiles_m * block_m][tiles_n * block_n]; nothing without a split.
-std::size_t sm80_workspace_bytes(const Sm80Plan& plan);
+inline Sm80Plan choose_sm80_plan(const Problem& problem, const DeviceInfo& device) {
+  return product::choose_sm80_plan(extents(problem), device);
+}
 
 // Launches a given plan; `workspace` holds sm80_workspace_bytes(plan). For tuning; the rung itself chooses.
 Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,

@@ -1,29 +1,25 @@
-// gemm, tensor cores from sm_75: mma.sync m16n8k8 on fp16 fragments read by ldmatrix.
+// gemm, tensor cores from sm_75: mma.sync m16n8k8 on fp16 fragments read by ldmatrix. The next step of k is loaded into
+// registers while this one is multiplied, then stored to the other of two buffers in shared memory.
 //
 // Better than tiled: a warp multiplies 16x8x8 in one instruction, elements stay 16 bits wide in shared memory (half the
-// traffic), and ldmatrix hands them to the lanes as the tensor core wants them.
-//
-// Tile 128x128, k in steps of 32; 128 threads, warp tiles 64x64. Double-buffered through registers: the next step is
-// loaded while this one is multiplied, then stored with its 16-byte chunks permuted, so that ldmatrix meets no bank
-// conflict. Shared memory: 2 buffers * (128 + 128) * 32 * 2 bytes = 32 KiB.
-//
-// Registers: 128 sums + 20 of fragments + 32 in flight.
-//
-// Bound: tensor pipe at 4096^3; limiter: issue slots (m16n8k8 is half of the sm_80 product) and one step of prefetch.
+// traffic), and ldmatrix hands them to the lanes in the layout that the tensor core takes.
 //
 // Requires: fp16 (bf16 products need sm_80), k % 8 == 0 (16-byte loads).
-//
+// Bound: tensor pipe at 4096^3; expected limiter: issue slots (m16n8k8 is half of the sm_80 product), and a prefetch of
+// one step only.
 // Numerics: fp32 sums in the tensor core.
-//
 // Source: PTX ISA (mma, ldmatrix); otherwise original.
 #include "kernels/core/cuda_status.h"
-#include "kernels/gemm/tensor_core_tile.cuh"
+#include "kernels/gemm/launchers.h"
+#include "kernels/gemm/mma_output.cuh"
 #include "kernels/ptx/mma.cuh"
 
 namespace noisefloor::gemm {
 namespace {
 
-using Sm75Tile = MmaTile<kSm75Tile, kSm75Tile, 32, 2, 2, 1, 2>;
+// 128x128, warp tiles of 64x64; a thread has 128 sums, 20 registers of fragments and 32 in flight.
+using Sm75Tile = product::MmaTile<kSm75Tile, kSm75Tile, 32, 2, 2, 1, 2>;
+static_assert(Sm75Tile::kThreads == 128 && Sm75Tile::kSharedBytes == 32 * 1024);
 
 // One thread's 16-byte chunks of a step: the same chunk of two rows of A and two rows of B.
 struct Staged {
@@ -120,7 +116,7 @@ __global__ void __launch_bounds__(Sm75Tile::kThreads, 2)
   }
 
   const ColumnEpilogue<__half, kDrained> outputs(epilogue, std::int64_t{tile_n} * columns + drain_column(columns));
-  drain_sums<Sm75Tile>(sums, shared, gated, ToOutput<__half>{outputs, d, std::int64_t{tile_m} * kSm75Tile, m});
+  product::drain_sums<Sm75Tile>(sums, shared, gated, ToOutput<__half>{outputs, d, std::int64_t{tile_m} * kSm75Tile, m});
 }
 
 }  // namespace

@@ -1,39 +1,23 @@
 // gemm, tensor cores from sm_80: mma.sync m16n8k16, fed by a pipeline of asynchronous copies.
 //
-// Better than the sm_75 rung: cp.async fills three or four stages of shared memory without passing through registers,
-// products are twice as deep, and tiles are chosen by shape (sm80_plan.cpp), down to a flat one for few rows, with k
-// split between blocks where tiles are few.
-//
-//   tile                 threads  warp tile   stages  shared memory                            blocks per SM
-//   tall_256x128x64          256    64x64          3   3 * (256 + 128) * 64 * 2 B = 144 KiB      1
-//   medium_128x64x64         128    64x32          3   3 *  (128 + 64) * 64 * 2 B =  72 KiB      3
-//   small_64x64x64           128    32x32          4   4 *   (64 + 64) * 64 * 2 B =  64 KiB      3
-//   low_32x64x128            128    32x32 / 2      3   3 *  (32 + 64) * 128 * 2 B =  72 KiB      3   (2 warps share k)
-//   flat_16x32x128           128    16x32 / 4      4   4 *  (16 + 32) * 128 * 2 B =  48 KiB      4   (4 warps share k)
-//
-// Registers: a 64x64 warp tile has 128 sums and two sets of 32 fragment registers: the next k16 step is read from
-// shared memory while this one is multiplied. Chunks of 16 bytes are permuted within a row, so that neither cp.async
-// nor ldmatrix meets a bank conflict. Blocks run through D in groups of kGroupM tile rows, so that those in flight
-// share A and B in L2. With k split, every part leaves fp32 sums in the workspace and a second kernel adds them in
-// order: deterministic.
-//
-// Bound: tensor pipe at 4096^3; limiter: mma.sync's issue rate on sm_90, where wgmma alone reaches the peak.
+// Better than tensor_core_sm75: cp.async fills three or four stages of shared memory without passing through registers,
+// each product is twice as deep, and the tile is chosen by shape (product/sm80_plan.cpp), down to a flat one for few
+// rows, with k split between blocks where tiles are few. Where k is split, every part leaves fp32 sums in the workspace
+// and a second kernel adds them in order.
 //
 // Requires: bf16 or fp16, k % 8 == 0 (16-byte copies).
-//
-// Numerics: fp32 sums in the tensor core, in order of k, then parts in order.
-//
+// Bound: tensor pipe at 4096^3; expected limiter: mma.sync's issue rate on sm_90, where only wgmma reaches the peak.
+// Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
 // Source: PTX ISA (mma, ldmatrix, cp.async); the pipeline's order after CUTLASS's multistage mainloop.
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/gemm/launchers.h"
+#include "kernels/gemm/mma_output.cuh"
 #include "kernels/gemm/sm80_plan.h"
-#include "kernels/gemm/tensor_core_tile.cuh"
-#include "kernels/ptx/cp_async.cuh"
-#include "kernels/ptx/mma.cuh"
+#include "kernels/product/mma_pipeline.cuh"
 
 namespace noisefloor::gemm {
 namespace {
-
-constexpr int kGroupM = 8;
 
 struct Grid {
   std::int64_t m, k;
@@ -41,15 +25,6 @@ struct Grid {
   unsigned splits;
   float* partials;  // null without a split
 };
-
-// Block number -> tile: down a group of kGroupM tile rows, then right.
-__device__ __forceinline__ void place_tile(const Grid& grid, unsigned tile, unsigned& tile_m, unsigned& tile_n) {
-  const unsigned per_group = kGroupM * grid.tiles_n;
-  const unsigned first = tile / per_group * kGroupM;
-  const unsigned height = min(kGroupM, grid.tiles_m - first);
-  tile_m = first + tile % per_group % height;
-  tile_n = tile % per_group / height;
-}
 
 // One thread's share of the copies of a stage: chunk `chunk` of every kRows-th row of A and B.
 template <class T, class Tile>
@@ -109,17 +84,6 @@ struct Loader {
   }
 };
 
-// For drain_sums: fp32 sums, as they are.
-struct ToPartials {
-  float* corner;
-  std::int64_t stride;
-
-  __device__ __forceinline__ int prefetch(int) const { return 0; }
-  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained], int) const {
-    *reinterpret_cast<float4*>(corner + row * stride) = make_float4(sums[0], sums[1], sums[2], sums[3]);
-  }
-};
-
 template <class T, class Tile, int kBlocksPerSm>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
     gemm_sm80(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, Grid grid, Epilogue<T> epilogue) {
@@ -127,7 +91,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const unsigned tiles = grid.tiles_m * grid.tiles_n;
   const unsigned split = blockIdx.x / tiles;
   unsigned tile_m, tile_n;
-  place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
+  product::place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
   const auto all_steps = static_cast<unsigned>((grid.k + Tile::kBlockK - 1) / Tile::kBlockK);
   const unsigned part = (all_steps + grid.splits - 1) / grid.splits;
   const int steps = static_cast<int>(min(part, all_steps - split * part));
@@ -140,7 +104,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const std::uint32_t stages = ptx::shared_address(shared);
   const WarpPlace warp = warp_place<Tile>();
   Sums<Tile> sums = {};
-  Fragments<Tile> fragments[2];
+  Fragments<Tile> fragments[2];  // the next k16 step is read from shared memory while this one is multiplied
 
 #pragma unroll
   for (int s = 0; s < Tile::kStages - 1; ++s) {
@@ -170,24 +134,19 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
         ptx::cp_async_commit();
         write_stage = write_stage + 1 == Tile::kStages ? 0 : write_stage + 1;
       }
-#pragma unroll
-      for (int mi = 0; mi < Tile::kFragmentsM; ++mi)
-#pragma unroll
-        for (int nj = 0; nj < Tile::kFragmentsN; ++nj)
-          ptx::mma_m16n8k16<T>(sums[mi][nj], fragments[i % 2].a[mi], fragments[i % 2].b[nj][0],
-                               fragments[i % 2].b[nj][1]);
+      product::multiply_fragments<T, Tile>(fragments[i % 2], sums);
     }
   }
   ptx::cp_async_wait<0>();
 
   const std::int64_t row0 = std::int64_t{tile_m} * Tile::kBlockM;
   if (grid.partials == nullptr) {
-    drain_sums<Tile>(sums, shared, epilogue.gated(), ToOutput<T>{columns, d, row0, grid.m});
+    product::drain_sums<Tile>(sums, shared, epilogue.gated(), ToOutput<T>{columns, d, row0, grid.m});
   } else {
     const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
     float* corner = grid.partials + (split * std::int64_t{grid.tiles_m} * Tile::kBlockM + row0) * stride +
                     std::int64_t{tile_n} * Tile::kBlockN + drain_column(Tile::kBlockN);
-    drain_sums<Tile>(sums, shared, false, ToPartials{corner, stride});
+    product::drain_sums<Tile>(sums, shared, false, product::ToPartials{corner, stride});
   }
 }
 
@@ -218,25 +177,25 @@ __global__ void __launch_bounds__(128)
   outputs.store(d, row, values, gates, outputs.residual(row));
 }
 
-template <class T, Sm80Tile tile, int kWarpsM, int kWarpsN, int kWarpsK>
+template <class T, Sm80Tile tile>
 Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
   constexpr Sm80Shape kShape = shape_of(tile);
-  using Tile = MmaTile<kShape.block_m, kShape.block_n, kShape.block_k, kWarpsM, kWarpsN, kWarpsK, kShape.stages>;
+  using Tile = product::Sm80MmaTile<tile>;
   static_assert(Tile::kSharedBytes == kShape.shared_bytes(), "the epilogue fits where the pipeline was");
-  const auto kernel = gemm_sm80<T, Tile, kShape.blocks_per_sm>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
   const Grid grid{problem.m,
                   problem.k,
                   static_cast<unsigned>(plan.tiles_m),
                   static_cast<unsigned>(plan.tiles_n),
                   static_cast<unsigned>(plan.splits),
                   partials};
-  const auto blocks = static_cast<unsigned>(plan.tiles() * plan.splits);
-  kernel<<<blocks, Tile::kThreads, Tile::kSharedBytes, context.stream>>>(
-      static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), grid,
-      Epilogue<T>(problem, tensors));
-  return launch_status("gemm_sm80");
+  const LaunchShape shape{.grid = static_cast<unsigned>(plan.tiles() * plan.splits),
+                          .block = Tile::kThreads,
+                          .shared_bytes = Tile::kSharedBytes,
+                          .shared_limit = Tile::kSharedBytes};
+  return launch_kernel("gemm_sm80", gemm_sm80<T, Tile, kShape.blocks_per_sm>, shape, context.stream,
+                       static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d),
+                       grid, Epilogue<T>(problem, tensors));
 }
 
 }  // namespace
@@ -245,42 +204,21 @@ Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tens
                         void* workspace, const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
   auto* partials = plan.splits > 1 ? static_cast<float*>(workspace) : nullptr;
-  if (plan.splits > 1 && workspace == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
+  if (plan.splits > 1 && partials == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
   return with_half_type(dtype, [&]<class T>(T) -> Status {
-    const auto main_kernel = [&]() -> Status {
-      switch (plan.tile) {
-        case Sm80Tile::tall_256x128:
-          return launch_tile<T, Sm80Tile::tall_256x128, 4, 2, 1>(problem, tensors, plan, partials, context);
-        case Sm80Tile::medium_128x64:
-          return launch_tile<T, Sm80Tile::medium_128x64, 2, 2, 1>(problem, tensors, plan, partials, context);
-        case Sm80Tile::small_64x64:
-          return launch_tile<T, Sm80Tile::small_64x64, 2, 2, 1>(problem, tensors, plan, partials, context);
-        case Sm80Tile::low_32x64:
-          return launch_tile<T, Sm80Tile::low_32x64, 1, 2, 2>(problem, tensors, plan, partials, context);
-        case Sm80Tile::flat_16x32:
-          return launch_tile<T, Sm80Tile::flat_16x32, 1, 1, 4>(problem, tensors, plan, partials, context);
-      }
-      return failure(StatusCode::invalid_argument, "gemm: no such tile");
-    };
-    if (const Status status = main_kernel(); !status.ok() || plan.splits == 1) return status;
+    const Status status = product::with_sm80_tile(
+        plan.tile, [&]<Sm80Tile tile>() { return launch_tile<T, tile>(problem, tensors, plan, partials, context); });
+    if (!status.ok() || plan.splits == 1) return status;
     constexpr int kThreads = 128;
-    const Sm80Shape shape = shape_of(plan.tile);
-    const std::int64_t stride = plan.tiles_n * shape.block_n;
+    const Sm80Shape tile = shape_of(plan.tile);
+    const std::int64_t stride = plan.tiles_n * tile.block_n;
     const std::int64_t items = problem.m * ((problem.n + kDrained - 1) / kDrained);
-    const auto blocks = static_cast<unsigned>((items + kThreads - 1) / kThreads);
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(kThreads);
-    config.stream = context.stream;
-    config.attrs = &overlap;
-    config.numAttrs = context.device->compute_capability >= 90 ? 1 : 0;
-    NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, gemm_sm80_add_parts<T>, static_cast<const float*>(partials),
-                                       static_cast<T*>(tensors.d), problem.m, plan.tiles_m * shape.block_m * stride,
-                                       stride, plan.splits, Epilogue<T>(problem, tensors)));
-    return success();
+    const LaunchShape shape{.grid = static_cast<unsigned>((items + kThreads - 1) / kThreads),
+                            .block = kThreads,
+                            .programmatic = context.device->compute_capability >= 90};
+    return launch_kernel("gemm_sm80_add_parts", gemm_sm80_add_parts<T>, shape, context.stream, partials,
+                         static_cast<T*>(tensors.d), problem.m, plan.tiles_m * tile.block_m * stride, stride,
+                         plan.splits, Epilogue<T>(problem, tensors));
   });
 }
 

@@ -1,34 +1,28 @@
-// gemm, tiled: shared-memory tiles, register blocking, fp32 FMAs. Every element that the block loads is used 128 times
-// instead of once, and every element that a thread reads from shared memory 8 times, so that FMAs, not loads, set the
-// pace.
+// gemm, tiled: shared-memory tiles, register blocking, fp32 FMAs. A and B are widened to float, transposed and
+// double-buffered: the next step is loaded into registers while this one is multiplied. For geglu columns 0 to 63 of a
+// tile are values and 64 to 127 their gates.
 //
-// Tile 128x128 outputs, k in steps of 8; 256 threads, each 8x8 outputs as four 4x4 quadrants 64 apart, so that a warp's
-// 16-byte shared reads touch distinct banks. A and B are widened to float, transposed, and double-buffered: the next
-// step is loaded into registers while this one is multiplied. Shared memory: 2 buffers * (128 + 128) * 8 * 4 bytes = 16
-// KiB.
-//
-// Registers: 64 sums + 16 operands + 8 in flight. For geglu columns 0..63 of the tile are values and 64..127 their
-// gates.
-//
-// Bound: FP32 FMA at 4096^3; limiter: FMA issue slots beside shared-memory reads (64 FMAs per 4 reads of 16 bytes).
+// Better than naive: an element that the block loads is used 128 times instead of once, and an element that a thread
+// reads from shared memory 8 times, so that FMAs set the pace instead of loads.
 //
 // Requires: nothing beyond grid limits; loads are 16 bytes wide where k allows.
-//
+// Bound: FP32 FMA at 4096^3; expected limiter: FMA issue slots beside shared-memory reads.
 // Numerics: one fp32 FMA chain of length k.
-//
 // Source: original, after the CUDA C++ Programming Guide's shared-memory example.
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
+#include "kernels/product/quadrants.cuh"
 
 namespace noisefloor::gemm {
 namespace {
 
 constexpr int kTile = kTiledTile;
 constexpr int kHalf = kTile / 2;
-constexpr int kStep = 8;
-constexpr int kThreads = 256;
-static_assert(kThreads == 2 * kTile, "half of the threads load A, the other half B, one row each");
+constexpr int kStep = product::kQuadrantStep;
+constexpr int kThreads = product::kQuadrantThreads;
+static_assert(kTile == product::kQuadrantTile);
 
 // kStep elements of a row, from k0 on, as floats; zeros past k and where there is no row.
 template <class T>
@@ -49,24 +43,11 @@ __device__ __forceinline__ void load_step(const T* __restrict__ row, std::int64_
   for (int i = 0; i < kStep; ++i) out[i] = row != nullptr && k0 + i < k ? to_float(row[k0 + i]) : 0.0f;
 }
 
-struct Tiles {
-  float a[2][kStep][kTile];
-  float b[2][kStep][kTile];
-};
-
-// quadrants[0..3] and [4..7]: four elements at `at`, four more half a tile on.
-__device__ __forceinline__ void load_quadrants(const float (&line)[kTile], int at, float (&out)[8]) {
-  const float4 low = *reinterpret_cast<const float4*>(line + at);
-  const float4 high = *reinterpret_cast<const float4*>(line + kHalf + at);
-  out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
-  out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2)
     gemm_tiled(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, std::int64_t m, std::int64_t k,
                Epilogue<T> epilogue) {
-  __shared__ alignas(16) Tiles tiles;
+  __shared__ alignas(16) product::QuadrantTiles tiles;
   const std::int64_t n = epilogue.n;
   const int columns = epilogue.gated() ? kHalf : kTile;  // of D
   const auto tiles_n = static_cast<unsigned>((n + columns - 1) / columns);
@@ -98,16 +79,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int i = 0; i < kStep; ++i) target[buffer][i][line] = next[i];
     __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
     load_step(source, k0 + kStep, k, wide, next);
-#pragma unroll
-    for (int i = 0; i < kStep; ++i) {
-      float av[8], bv[8];
-      load_quadrants(tiles.a[buffer][i], thread_row, av);
-      load_quadrants(tiles.b[buffer][i], thread_column, bv);
-#pragma unroll
-      for (int r = 0; r < 8; ++r)
-#pragma unroll
-        for (int c = 0; c < 8; ++c) sums[r][c] = fmaf(av[r], bv[c], sums[r][c]);
-    }
+    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
   }
 
   const ColumnEpilogue<T, 4> left(epilogue, column0 + thread_column);
@@ -128,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
-  return with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(problem, kTile, problem.gated() ? kHalf : kTile));
     gemm_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(tensors.a),
                                                            static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d),

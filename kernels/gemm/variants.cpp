@@ -1,6 +1,4 @@
 // The ladder of gemm. What each rung does better than the one below is in README.md.
-#include "kernels/core/variant.h"
-
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/sm80_plan.h"
@@ -8,11 +6,7 @@
 namespace noisefloor::gemm {
 namespace {
 
-// At most 2^40 outputs (Definition::check) are at most 2^31 - 1 tiles of any rung but the naive one.
-Support can_run_any(const Problem&, DType) {
-  return supported();
-}
-
+// At most 2^40 outputs (`check` in gemm.cpp) are at most 2^31 - 1 tiles of any other rung.
 Support can_run_naive(const Problem& problem, DType) {
   if (tile_count(problem, kNaiveTile, kNaiveTile) > kMaxBlocks)
     return unsupported("needs at most 2^31 - 1 tiles of 16x16");
@@ -52,21 +46,20 @@ Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
   return supported();
 }
 
-constexpr Variant<Definition> kVariants[] = {
-    {"host", Kind::host, Arch::host, launch_host, can_run_any, host_workspace_bytes},
-    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive},
-    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_run_any},
-    {"tensor_core_sm75", Kind::tensor_core, Arch::sm75, NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75},
-    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80,
-     workspace_bytes_sm80},
-    {"ptx_sm90a_small_m", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_small_m_sm90a),
-     can_run_ptx_small_m_sm90a},
-    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a},
+constexpr Definition::Variant kVariants[] = {
+    {kHost, {launch_host, any_problem, host_workspace_bytes}},
+    {kNaive, {NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive}},
+    {kTiled, NOISEFLOOR_IF_CUDA(launch_tiled)},
+    {{"tensor_core_sm75", Kind::tensor_core, Arch::sm75}, {NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75}},
+    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80, workspace_bytes_sm80}},
+    {{"ptx_sm90a_small_m", Kind::ptx, Arch::sm90a},
+     {NOISEFLOOR_IF_SM90A(launch_ptx_small_m_sm90a), can_run_ptx_small_m_sm90a}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}},
 };
 
 }  // namespace
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return kVariants;
 }
 

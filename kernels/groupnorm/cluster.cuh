@@ -36,6 +36,16 @@ __device__ __forceinline__ float2 merge_blocks(const StripeArguments& a, const f
   return mean_and_rstd(a, first + offset, fmaxf(team_sum(squares) - sum * offset, 0.0f));
 }
 
+// 1. Each thread fetches its first kHeld rows to registers and the others to shared memory (cp.async), parameters to
+// L2. 2. It sums what it has fetched itself, the first rows while the last travel. 3. 16 lanes per group merge that to
+// the block's mean and M2 and store those into every block of the cluster, on an mbarrier. 4. Each block merges the
+// blocks' moments and writes fusion(x * a + b).
+//
+// Programmatic dependent launch: what touches no tensor but parameters' L2 lines comes before griddepcontrol.wait. The
+// next launch may start when this one's rows have arrived, if both fit the GPU at once (`early`); else when it begins
+// to write: a launch that starts beside a full GPU fills the SMs unevenly.
+//
+// Registers: 16 sums, 8 shifts, 8 values, then 16 coefficients and 8 values: cluster_registers.
 template <class T, bool kActivate, int kHeld>
 __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     cluster_kernel(const __grid_constant__ ClusterArguments a) {

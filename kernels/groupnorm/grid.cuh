@@ -72,6 +72,14 @@ __device__ __forceinline__ float2 merge_team(const GridArguments& a, const std::
   return mean_and_rstd(a, origin + offset, fmaxf(squares - sum * offset, 0.0f));
 }
 
+// 1. Each block unsets the words in which it will tell its moments, and arrives at the grid's barrier. 2. It fetches
+// the first kGridHeld rows of each thread to registers, the others to shared memory (cp.async), and waits for the
+// barrier. 3. Each thread sums the rows that it has fetched itself. 4. 16 lanes per group merge them and publish the
+// block's mean and M2, one word that says by itself that it is there. One warp of one block per group merges the team's
+// and publishes mean and rstd, for which all blocks of the team wait. 5. Each thread writes fusion(x * a + b) row by
+// row and fetches the same row of the team's next unit in its place. Then 3 again.
+//
+// The launch is cooperative, so that waiting for each other cannot deadlock. Registers: 128, 64 of them for held rows.
 template <class T, bool kActivate>
 __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes

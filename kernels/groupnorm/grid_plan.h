@@ -8,8 +8,9 @@
 
 namespace noisefloor::groupnorm {
 
-inline constexpr int kGridThreads = 512;   // of a block at most: one block an SM, 128 registers a thread
-inline constexpr int kGridHeld = 16;       // rows that a thread, its first, holds in 64 of them
+inline constexpr int kGridThreads = 512;  // of a block at most: one block an SM, 128 registers a thread
+inline constexpr int kGridHeld = 16;      // rows that a thread, its first, holds in 64 of them
+static_assert(kGridThreads * 128 == 65536 && kGridHeld * 4 == 64);
 inline constexpr int kMaxGridTeams = 16;   // more were no better
 inline constexpr int kFewestGridSms = 78;  // of a GPU of sm_90 (H20); a problem that fits those fits the others
 

@@ -18,22 +18,12 @@ inline Tensors unpacked(const Problem& p, DType dtype, Tensors t) {
   return t;
 }
 
-Status launch_host(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
-std::size_t host_workspace_bytes(const Problem&, DType, const DeviceInfo&);
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a,
+    launch_ptx_sm90a_grid;
+Definition::Variant::WorkspaceBytes host_workspace_bytes, tiled_workspace_bytes, tensor_core_sm80_workspace_bytes,
+    ptx_sm90a_grid_workspace_bytes;
 
-Status launch_naive(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
-
-std::size_t tiled_workspace_bytes(const Problem&, DType, const DeviceInfo&);
-Status launch_tiled(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
-
-std::size_t tensor_core_sm80_workspace_bytes(const Problem&, DType, const DeviceInfo&);
-Status launch_tensor_core_sm80(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
-
-Status launch_ptx_sm90a(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
-// The same by a plan of the caller's, which make_cluster_plan made for this problem: for timing plans.
+// ptx_sm90a by a plan of the caller's, which make_cluster_plan made for this problem: for timing plans.
 Status launch_cluster_plan(const Problem&, DType, const Tensors&, const ClusterPlan&, const LaunchContext&);
-
-std::size_t ptx_sm90a_grid_workspace_bytes(const Problem&, DType, const DeviceInfo&);
-Status launch_ptx_sm90a_grid(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
 
 }  // namespace noisefloor::groupnorm

@@ -14,6 +14,7 @@
 //
 // Source: original.
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/launchers.h"
 
@@ -21,19 +22,6 @@ namespace noisefloor::groupnorm {
 namespace {
 
 constexpr int kThreads = 256;
-
-// The sum of all threads' values, to all threads; pairwise, so in fixed order.
-__device__ float block_sum(float value, float* shared) {
-  shared[threadIdx.x] = value;
-  for (int stride = kThreads / 2; stride > 0; stride /= 2) {
-    __syncthreads();
-    if (threadIdx.x < stride) shared[threadIdx.x] += shared[threadIdx.x + stride];
-  }
-  __syncthreads();
-  const float sum = shared[0];
-  __syncthreads();
-  return sum;
-}
 
 // Mean and variance of a group from given statistics, in two passes over them as over the elements themselves.
 __device__ void merge_given(const Problem& p, const Tensors& t, std::int64_t image, std::int64_t first_channel,
@@ -46,13 +34,13 @@ __device__ void merge_given(const Problem& p, const Tensors& t, std::int64_t ima
   float sum = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += kThreads)
     sum += static_cast<float>(p.given_rows(i / width)) * t.slab_mean[place(i)];
-  mean = block_sum(sum, shared) / size;
+  mean = block_sum<kThreads>(sum, shared) / size;
   float squares = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += kThreads) {
     const float deviation = t.slab_mean[place(i)] - mean;
     squares += t.slab_m2[place(i)] + static_cast<float>(p.given_rows(i / width)) * deviation * deviation;
   }
-  variance = block_sum(squares, shared) / size;
+  variance = block_sum<kThreads>(squares, shared) / size;
 }
 
 template <class T>
@@ -73,14 +61,14 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, s
     float sum = 0;
     for (std::int64_t i = threadIdx.x; i < size; i += kThreads)
       sum += to_float(x[first + i / width * p.channels + i % width]);
-    mean = block_sum(sum, shared) / static_cast<float>(size);
+    mean = block_sum<kThreads>(sum, shared) / static_cast<float>(size);
 
     float squares = 0;
     for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
       const float deviation = to_float(x[first + i / width * p.channels + i % width]) - mean;
       squares += deviation * deviation;
     }
-    variance = block_sum(squares, shared) / static_cast<float>(size);
+    variance = block_sum<kThreads>(squares, shared) / static_cast<float>(size);
   }
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
 

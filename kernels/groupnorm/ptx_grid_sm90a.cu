@@ -1,44 +1,18 @@
-// One read, one write, where a cluster is too small or its clusters too few: the GPU's SMs are cut into teams of any
-// number of blocks, and one launch takes all images.
+// groupnorm in one read and one write, where a cluster is too small or its clusters too few: the GPU's SMs are cut into
+// teams of any number of blocks, and one cooperative launch, one block an SM, takes all images. A unit of work is one
+// image's bundle of groups, its rows shared out over the blocks of a team; team t takes units t, t + teams, ... While a
+// block writes a unit it fetches the same rows of the next, so that loads overlap with writes. grid_plan.cpp chooses.
 //
-// Better than ptx_sm90a on images whose groups fill 16 blocks or do not fit them: a team is not bound to the 16 blocks
-// of one GPC, so that few SMs stay idle (6 of 132 at 9 teams of 14; clusters of 16 reach 112), its blocks hold more
-// (227 KiB of shared memory and 128 of registers, against 276 KiB of two blocks in 112 SMs), and its rows are as wide
-// as can be, whole lines where the problem lets them.
+// Better than ptx_sm90a on images whose groups fill 16 blocks or do not fit them: a team is not bound to one GPC's 16
+// blocks, so that few SMs stay idle, its blocks hold more, and its rows are whole lines where the problem lets them.
 //
-// Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row), its rows shared out over the blocks
-// of one team; team t takes units t, t + teams, ... grid_plan.cpp chooses, as a pure function that the host tests.
-//
-// Steps: 1. Each block unsets the words in which it will tell its moments, and arrives at the grid's barrier. 2. Fetch:
-// the first 16 rows of each thread to registers, the others to shared memory (cp.async, in up to 4 commit groups); wait
-// for the barrier. 3. Each thread sums the rows that it has fetched itself, as in ptx_sm90a. 4. 16 lanes per group
-// merge them (Chan's formula) and publish the block's mean and M2, one 8-byte word that says by itself that it is
-// there. One warp of one block per group merges the team's and publishes mean and rstd, for which all blocks of the
-// team wait.
-// 5. Each thread writes fusion(x * a + b) row by row and fetches the same row of the team's next unit in its place:
-// loads overlap with writes. Then 3 again.
-//
-// Teams: between its last load and its first write a team leaves memory idle for 8 us or more. Teams start one after
-// another, as fast as memory can serve them, so that others use it.
-//
-// Launch: cooperative, one block an SM, so that waiting for each other cannot deadlock. It does not honour programmatic
-// dependent launch.
-//
-// Shared memory at n=28, hw=9216, channels=960: 9 teams of 14 blocks, bundles of 8 groups, 480 bytes: 659 rows a block,
-// 16 * 17 of them in registers, 387 * 480 = 181.4 KiB; moments of the threads 30 * 2 * 17 * 8 = 8160 bytes, of the
-// groups 64. Registers: 128, 64 of them for held rows.
-//
-// Bound: memory, one read and one write. Limiter there: the skew between the blocks of a team, each of which waits for
-// the slowest; at n=2, hw=129024, channels=320 also that only two teams fit.
-//
-// Requirements: sm_90a; bf16 or fp16; some bundle of groups that is a multiple of 8 channels and whose hw rows fit the
-// shared memory and registers of 78 SMs (about 27 MB); n * groups <= 2^16; n * channels < 2^31, half that with scale
-// and shift packed.
-//
-// Numerics: as ptx_sm90a.
-//
-// Source: original.
-#include "kernels/core/cuda_status.h"
+// Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows fit the shared memory and
+// registers of 78 SMs (about 27 MB); n * groups <= 2^16; n * channels < 2^31, half that with packed scale and shift. It
+// does not honour programmatic dependent launch.
+// Bound: memory, one read and one write. Expected limiter at n=28, hw=9216, channels=960: the skew between the blocks
+// of a team, each of which waits for the slowest; at n=2, hw=129024, channels=320 also that only two teams fit.
+// Numerics: as ptx_sm90a. Source: original.
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/grid.cuh"
 #include "kernels/groupnorm/launchers.h"
 
@@ -60,21 +34,13 @@ GridArguments make_arguments(const Problem& p, const Tensors& t, const GridPlan&
 
 template <class T, bool kActivate>
 Status launch(const GridArguments& a, const GridPlan& plan, const LaunchContext& context) {
-  const auto kernel = grid_kernel<T, kActivate>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytesPerBlock));
-  cudaLaunchAttribute cooperative{};
-  cooperative.id = cudaLaunchAttributeCooperative;
-  cooperative.val.cooperative = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(plan.blocks()));
-  config.blockDim = dim3(static_cast<unsigned>(plan.stripe.columns), static_cast<unsigned>(plan.stripe.tile_rows));
-  config.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes());
-  config.stream = context.stream;
-  config.attrs = &cooperative;
-  config.numAttrs = 1;
-  const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, a);
-  if (launched != cudaSuccess) static_cast<void>(cudaGetLastError());  // returned here, so not left for the next launch
-  return cuda_status(launched, "groupnorm ptx_sm90a_grid");
+  const LaunchShape shape{
+      .grid = static_cast<unsigned>(plan.blocks()),
+      .block = dim3(static_cast<unsigned>(plan.stripe.columns), static_cast<unsigned>(plan.stripe.tile_rows)),
+      .shared_bytes = static_cast<std::size_t>(plan.shared_bytes()),
+      .shared_limit = kSharedBytesPerBlock,
+      .cooperative = true};
+  return launch_kernel("groupnorm ptx_sm90a_grid", grid_kernel<T, kActivate>, shape, context.stream, a);
 }
 
 }  // namespace

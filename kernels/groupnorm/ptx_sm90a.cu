@@ -1,53 +1,18 @@
-// One read, one write: a cluster of blocks holds one image's bundle of groups in shared memory and registers.
+// groupnorm in one read and one write: a cluster of 1 to 16 blocks holds one image's bundle of groups in shared memory
+// and registers. Each block fetches its rows once, sums what it holds, sends its moments to the other blocks through
+// distributed shared memory, and writes y from the same copy. cluster_plan.cpp chooses bundle, cluster and threads.
 //
-// Better than tiled and tensor_core_sm80, which read x twice and run three kernels: each block fetches its rows of the
-// bundle once, all of it in flight at once, takes the statistics from there, tells them to the other blocks of the
-// cluster through distributed shared memory, and writes y from the same copy. One launch, so that a small problem costs
-// one launch latency.
+// Better than tiled and tensor_core_sm80: x is read once instead of twice, all of it in flight at once, and one launch
+// takes the place of three.
 //
-// Work unit: one image, one bundle of groups (a multiple of 16 bytes of each row); its rows are shared out over a
-// cluster of 1 to 16 blocks. cluster_plan.cpp chooses, as a pure function that the host tests: by a table of plans that
-// were timed (measured_plans.cpp), else by an estimate.
-//
-// Steps: 1. Fetch: the first 0, 2, 4 or 6 rows of each thread to registers, the others to shared memory (cp.async, in
-// up to 4 commit groups); parameters prefetched to L2. 2. Each thread sums x - shift and its squares over the 16 bytes
-// (8 channels) of the rows that it has fetched itself, the first while the last travel, with no barrier between, and
-// leaves mean and M2 of each of the two groups that 8 channels lie in. 3. 16 lanes per group merge them (Chan's
-// formula) into the block's mean and M2 and store those into every block of the cluster, on an mbarrier. 4. Each block
-// merges the moments of the blocks and writes fusion(x * a + b).
-//
-// Waves: where more clusters are launched than fit, the first that do start one after another, as fast as memory can
-// serve them: in step, all would load, then all reduce, then all write, and memory would idle in between.
-//
-// Programmatic dependent launch: barrier, indices and L2 prefetch of parameters come before griddepcontrol.wait, every
-// load of a tensor and every write behind it. The next launch may start when this one's rows have arrived, if both fit
-// the GPU at once; else when it begins to write: a launch that starts beside a full GPU fills the SMs unevenly.
-//
-// Tile: rows x bundle, unpadded: a warp reads consecutive 16 bytes. Threads: 64 to 480.
-//
-// Shared memory at n=32, hw=4096, channels=576 in bundles of 8 groups and clusters of 16 blocks of 14 rows of 18
-// threads: 256 - 4 * 14 rows * 18 * 16 bytes = 56.3 KiB; moments of the threads 18 * 2 * 15 * 8 = 4320 bytes, of the
-// blocks 17 * 8 * 8 = 1088: 3 blocks an SM, where without rows in registers 2 fit.
-// Registers: 56 (16 sums, 8 shifts, 8 values; then 16 coefficients, 8 values), and 4 for each row held.
-// At n=28, hw=9216, channels=960, 4 groups of 576 rows are 135 KiB a block: with 6 * 25 rows in 80 registers, 106 KiB
-// of shared memory, 2 blocks an SM instead of 1.
-//
-// SiLU: one tanh.approx an element: silu(v) = v / 2 * (1 + tanh(v / 2)), the halves folded into a and b: one special
-// function and one multiply-add, where an exponential and a reciprocal take two and four more instructions.
-//
-// Bound: memory, one read and one write. Limiter at that problem: the start, when all load, and the end, when all
-// write.
-//
-// Requirements: sm_90a; bf16 or fp16; some bundle of groups that is a multiple of 8 channels and whose hw rows fit the
-// shared memory of 16 blocks (16 * 227 KiB, less the moments, and what registers hold); n * groups <= 2^21;
-// n * channels < 2^31, half that with scale and shift packed. Honours programmatic dependent launch.
-//
-// Numerics: fp32; shift is a value of the group in the thread's first row, M2 = sum of squares - sum^2 / count about
-// it: a shift s standard deviations off the mean costs 2 log2(s) of the 24 bits. tanh.approx puts silu off by
-// 1e-5 at most (found by trying 2e5 arguments in each half unit), a thirtieth of fp16's tolerance.
-//
-// Source: original. One pass over groups held on chip: the idea of NVIDIA apex's group_norm_nhwc.
-#include "kernels/core/cuda_status.h"
+// Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows fit the shared memory and
+// registers of 16 blocks; n * groups <= 2^21; n * channels < 2^31, half that with packed scale and shift. Honours
+// programmatic dependent launch.
+// Bound: memory, one read and one write. Expected limiter at n=32, hw=4096, channels=576: the start, when all blocks
+// load, and the end, when all write.
+// Numerics: fp32; moments about a value of the group in the thread's first row, merged by Chan's formula; silu by
+// tanh.approx. Source: original; one pass over groups held on chip after NVIDIA apex's group_norm_nhwc.
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/cluster.cuh"
 #include "kernels/groupnorm/launchers.h"
 
@@ -67,29 +32,13 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
 
 template <class T, bool kActivate, int kHeld>
 Status launch_held(const ClusterArguments& a, int images, const LaunchContext& context) {
-  const auto kernel = cluster_kernel<T, kActivate, kHeld>;
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytesPerBlock));
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-  cudaLaunchAttribute attributes[2]{};
-  int count = 0;
-  if (a.plan.blocks > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {static_cast<unsigned>(a.plan.blocks), 1, 1};
-  }
-  if (context.programmatic_launch) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(images * a.bundles * a.plan.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows));
-  config.dynamicSmemBytes = static_cast<std::size_t>(a.plan.shared_bytes());
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = static_cast<unsigned>(count);
-  const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, a);
-  if (launched != cudaSuccess) static_cast<void>(cudaGetLastError());  // returned here, so not left for the next launch
-  return cuda_status(launched, "groupnorm ptx_sm90a");
+  const LaunchShape shape{.grid = static_cast<unsigned>(images * a.bundles * a.plan.blocks),
+                          .block = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows)),
+                          .shared_bytes = static_cast<std::size_t>(a.plan.shared_bytes()),
+                          .shared_limit = kSharedBytesPerBlock,
+                          .cluster = a.plan.blocks > 1 ? static_cast<unsigned>(a.plan.blocks) : 0,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("groupnorm ptx_sm90a", cluster_kernel<T, kActivate, kHeld>, shape, context.stream, a);
 }
 
 template <class T, bool kActivate>

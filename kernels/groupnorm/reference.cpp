@@ -34,8 +34,7 @@ Stats group_stats(const Problem& p, const HostTensor& x, std::int64_t image, std
 
 // From given moments (Chan, Golub and LeVeque 1979): those of the union are the sums of the parts' own and of what
 // their means differ by.
-Stats given_stats(const Problem& p, const HostTensor& means, const HostTensor& m2s, std::int64_t image,
-                  std::int64_t group) {
+Stats given_stats(const Problem& p, const float* means, const float* m2s, std::int64_t image, std::int64_t group) {
   const std::int64_t width = p.channels_per_group();
   const auto each = [&](const auto& body) {
     for (std::int64_t slab = 0; slab < p.given_slabs(); ++slab)
@@ -44,23 +43,25 @@ Stats given_stats(const Problem& p, const HostTensor& means, const HostTensor& m
              static_cast<double>(p.given_rows(slab)));
   };
   double sum = 0, squares = 0;
-  each([&](std::int64_t at, double rows) { sum += rows * means[at]; });
+  each([&](std::int64_t at, double rows) { sum += rows * static_cast<double>(means[at]); });
   const double mean = sum / static_cast<double>(p.group_size());
-  each([&](std::int64_t at, double rows) { squares += m2s[at] + rows * (means[at] - mean) * (means[at] - mean); });
+  each([&](std::int64_t at, double rows) {
+    const double deviation = static_cast<double>(means[at]) - mean;
+    squares += static_cast<double>(m2s[at]) + rows * deviation * deviation;
+  });
   return {mean, 1 / std::sqrt(squares / static_cast<double>(p.group_size()) + p.eps)};
 }
 
 }  // namespace
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t output,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const std::size_t given_index = p.packed ? 4 : p.scale_shift() ? 5 : 3;
-  const std::size_t y_index = given_index + (p.given() ? 2 : 0);  // then mean, rstd
-  const HostTensor& x = inputs[0];
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, gamma{dtype, t.gamma}, beta{dtype, t.beta}, scale{dtype, t.scale},
+      shift{dtype, t.shift};
 
   // Image and group (as image * groups + group) of an element of the wanted output.
   const auto group_of = [&](std::int64_t element) {
-    if (output != y_index) return element;
+    if (output != "y") return element;
     const std::int64_t image = element / (p.hw * p.channels);
     return image * p.groups + element % p.channels / p.channels_per_group();
   };
@@ -71,8 +72,7 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
   std::vector<Stats> stats(wanted.size());
   parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      stats[i] = p.given() ? given_stats(p, inputs[given_index], inputs[given_index + 1], wanted[i] / p.groups,
-                                         wanted[i] % p.groups)
+      stats[i] = p.given() ? given_stats(p, t.slab_mean, t.slab_m2, wanted[i] / p.groups, wanted[i] % p.groups)
                            : group_stats(p, x, wanted[i] / p.groups, wanted[i] % p.groups);
   });
 
@@ -80,20 +80,17 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
     const std::int64_t element = elements[i];
     const auto place = std::lower_bound(wanted.begin(), wanted.end(), group_of(element)) - wanted.begin();
     const Stats& group = stats[static_cast<std::size_t>(place)];
-    if (output == y_index + 1) {
+    if (output == "mean") {
       values[i] = group.mean;
-    } else if (output == y_index + 2) {
+    } else if (output == "rstd") {
       values[i] = group.rstd;
     } else {
       const std::int64_t channel = element % p.channels;
-      double value = (x[element] - group.mean) * group.rstd * inputs[1][channel] + inputs[2][channel];
+      double value = (x[element] - group.mean) * group.rstd * gamma[channel] + beta[channel];
       if (p.scale_shift()) {
         const std::int64_t image = element / (p.hw * p.channels);
-        const double scale =
-            p.packed ? inputs[3][image * 2 * p.channels + channel] : inputs[3][image * p.channels + channel];
-        const double shift =
-            p.packed ? inputs[3][(image * 2 + 1) * p.channels + channel] : inputs[4][image * p.channels + channel];
-        value = value * (1 + scale) + shift;
+        const std::int64_t at = image * p.scale_shift_stride() + channel;
+        value = value * (1 + scale[at]) + (p.packed ? scale[at + p.channels] : shift[at]);
       }
       values[i] = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
     }

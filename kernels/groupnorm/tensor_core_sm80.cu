@@ -1,30 +1,15 @@
-// The tiled variant with the statistics' sums done by mma.sync: sums as a product with a selector of ones, sums of
-// squares as the diagonal of a product of the data with itself.
+// groupnorm, tensor cores: tiled, with the statistics' sums done by mma.sync: sums as a product with a selector of
+// ones, sums of squares as the diagonal of a product of the data with itself.
 //
 // Better than tiled: a thread spends 8 subtractions (of two elements each) and 6 mma on 16 elements, where tiled spends
 // 16 conversions, 16 subtractions, 16 additions and 16 multiply-adds; and its tiles, 64 channels wide, share a problem
-// out more finely. It stays bound by memory like tiled (two reads and a write), 15 of 16 rows of the sums' product and
-// 7 of 8 columns of the squares' are computed for nothing, and the normalisation has no product in it: the README has
-// the numbers.
+// out more finely. It stays bound by memory like tiled: the README says what that leaves to win.
 //
-// Fragments, with g = lane / 4 and t = lane % 4: a lane reads the 16 bytes (4 channel pairs) of column g in rows t and
-// t + 4. As the A operand of m16n8k16 (row g: pair 2m, row g + 8: pair 2m + 1; k: rows of the tile, a pair's two
-// channels side by side) they need no shuffle. Sums: B[k][n] = 1 where k and n are both even or both odd, so that
-// column n of D holds the sums of the even or the odd channels. Squares: B = A^T of one half of the rows, whose
-// registers are the same; its diagonal D[r][r] is the sum of both channels' squares of pair r, and lies in the lane
-// with t = g / 2.
-//
-// Tile: slab_rows x 8 columns (64 channels). Threads: 8 warps, a warp 8 rows at a time. Kernels: statistics, finish,
-// normalise (slabs.cuh).
-//
-// Shared memory: 8 warps * (64 + 32) floats = 3 KiB. Registers: 8 + 16 accumulators, 8 of data.
-//
-// Bound: memory. Requirements: bf16 or fp16; channels a multiple of 8; an even number of channels per group.
-//
+// Requires: bf16 or fp16; channels a multiple of 8; an even number of channels per group.
+// Bound: memory, two reads and one write.
 // Numerics: d = x - shift is rounded to the row's dtype before it is squared (shift: the channel's value in the slab's
 // first row), an unbiased error of half a unit in d's last place; products exact, fp32 sums; Chan's formula above the
 // slab.
-//
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
 #include "kernels/core/cuda_status.h"
 #include "kernels/groupnorm/launchers.h"
@@ -61,11 +46,18 @@ __device__ __forceinline__ void load_deviations(const T* row, bool valid, const 
   d[3] = subtract_pairs<T>(v.w, shift[3]);
 }
 
+// Fragments, with g = lane / 4 and t = lane % 4: a lane reads the 16 bytes (4 channel pairs) of column g in rows t and
+// t + 4. As the A operand of m16n8k16 (row g: pair 2m, row g + 8: pair 2m + 1; k: rows of the tile, a pair's two
+// channels side by side) they need no shuffle. Sums: B[k][n] = 1 where k and n are both even or both odd, so that
+// column n of D holds the sums of the even or the odd channels. Squares: B = A^T of one half of the rows, whose
+// registers are the same; its diagonal D[r][r] is the sum of both channels' squares of pair r, and lies in the lane
+// with t = g / 2. Of the products 15 of 16 rows of the sums' and 7 of 8 columns of the squares' are not wanted.
 template <class T>
 __global__ void __launch_bounds__(kSlabThreads)
     mma_statistics_kernel(Problem p, const T* x, SlabPlan plan, float* partials) {
   __shared__ float shared_sum[kWarps][kTileColumns * 8];
   __shared__ float shared_squares[kWarps][kTileColumns * 4];
+  static_assert(sizeof(shared_sum) + sizeof(shared_squares) == 3 * 1024);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int g = static_cast<int>(threadIdx.x) % 32 / 4;
   const int t = static_cast<int>(threadIdx.x) % 4;

@@ -1,26 +1,16 @@
-// Two passes that read whole rows: moments of slabs of rows, merged in fixed order, then one multiply-add per element.
+// groupnorm, tiled: two passes that read whole rows: moments of slabs of rows, merged in fixed order, then one
+// multiply-add per element. Kernels: statistics, finish, normalise (slabs.cuh). With given statistics (slab_stats) the
+// first kernel is left out, and x is read once.
 //
 // Better than naive: a block reads its slab's rows from end to end with 16-byte accesses, so every sector fetched is
-// used; the slabs fill the GPU whatever n * groups is; x is read twice, not three times; no division stands in the
-// inner loops.
+// used; the slabs fill the GPU whatever n * groups is; x is read twice instead of three times; no division stands in
+// the inner loops.
 //
-// Tile: slab_rows x up to 256 columns of 16 bytes (8 channels of bf16 and fp16, 4 of fp32); channels that are no
-// multiple of that go one element at a time. Threads: tile_columns * tile_rows <= 256. Kernels: statistics, finish,
-// normalise (slabs.cuh).
-//
-// Shared memory: threads * lanes * 2 floats, at most 256 * 8 * 2 * 4 = 16 KiB. Registers: 8 sums, 8 squares, 8 shifts,
-// 8 values.
-//
-// With given statistics (slab_stats) the first kernel is left out, and x is read once.
-//
+// Requires: nothing; fp32, bf16 and fp16.
 // Bound: memory, two reads and one write: 2/3 of copy bandwidth at n=32, hw=4096, channels=192, more where x stays in
 // L2. Small problems: three launches.
-//
-// Requirements: none; fp32, bf16 and fp16.
-//
 // Numerics: fp32 sums of x - shift, the shift being the channel's value in the slab's first row; Chan's formula above
 // the slab.
-//
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/groupnorm/launchers.h"
@@ -34,6 +24,7 @@ __global__ void __launch_bounds__(kSlabThreads)
     statistics_kernel(Problem p, const T* x, SlabPlan plan, float* partials) {
   __shared__ float shared_sum[kSlabThreads * kLanes];
   __shared__ float shared_squares[kSlabThreads * kLanes];
+  static_assert(sizeof(shared_sum) + sizeof(shared_squares) <= 16 * 1024);
   const SlabPosition at = slab_position(p, plan, kLanes);
   float shift[kLanes], sum[kLanes] = {}, squares[kLanes] = {};
   if (at.channel < p.channels) {

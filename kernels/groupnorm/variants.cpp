@@ -6,10 +6,6 @@
 namespace noisefloor::groupnorm {
 namespace {
 
-Support any_problem(const Problem&, DType) {
-  return supported();
-}
-
 constexpr const char* kGivenReason = "needs slab_stats=none: with given statistics nothing is left to sum; see tiled";
 
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
@@ -48,16 +44,16 @@ Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
   return supported();
 }
 
-const Variant<Definition> kVariants[] = {
-    {"host", Kind::host, Arch::host, launch_host, any_problem, host_workspace_bytes},
-    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), any_problem},
-    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), any_problem,
-     NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)},
-    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
-     for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)},
-    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
-    {"ptx_sm90a_grid", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid,
-     ptx_sm90a_grid_workspace_bytes},
+constexpr Definition::Variant kVariants[] = {
+    {kHost, {launch_host, any_problem, host_workspace_bytes}},
+    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), any_problem, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)}},
+    {kTensorCoreSm80,
+     {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80,
+      NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
+    {{"ptx_sm90a_grid", Kind::ptx, Arch::sm90a},
+     {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid, ptx_sm90a_grid_workspace_bytes}},
 };
 
 }  // namespace
@@ -67,7 +63,7 @@ std::size_t ptx_sm90a_grid_workspace_bytes(const Problem& p, DType, const Device
   return plan ? grid_workspace_bytes(p, *plan) : 0;
 }
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return kVariants;
 }
 

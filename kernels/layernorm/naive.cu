@@ -9,6 +9,7 @@
 // Numerics: fp32, two passes (deviations from the mean are squared).
 // Source: original.
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/layernorm/launchers.h"
 
@@ -16,19 +17,6 @@ namespace noisefloor::layernorm {
 namespace {
 
 constexpr int kThreads = 128;
-
-// The sum of all threads' values, to all threads; pairwise, so in fixed order.
-__device__ float block_sum(float value, float* shared) {
-  shared[threadIdx.x] = value;
-  for (int stride = kThreads / 2; stride > 0; stride /= 2) {
-    __syncthreads();
-    if (threadIdx.x < stride) shared[threadIdx.x] += shared[threadIdx.x + stride];
-  }
-  __syncthreads();
-  const float sum = shared[0];
-  __syncthreads();
-  return sum;
-}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) naive_kernel(const Problem p, const Tensors t) {
@@ -41,13 +29,13 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(const Problem p, const 
 
   float sum = 0;
   for (std::int64_t c = threadIdx.x; c < p.channels; c += kThreads) sum += sum_at(c);
-  const float mean = block_sum(sum, shared) / static_cast<float>(p.channels);
+  const float mean = block_sum<kThreads>(sum, shared) / static_cast<float>(p.channels);
   float squares = 0;
   for (std::int64_t c = threadIdx.x; c < p.channels; c += kThreads) {
     const float deviation = sum_at(c) - mean;
     squares += deviation * deviation;
   }
-  const float variance = block_sum(squares, shared) / static_cast<float>(p.channels);
+  const float variance = block_sum<kThreads>(squares, shared) / static_cast<float>(p.channels);
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
   const auto parameter = [](const void* base, std::int64_t i) { return to_float(static_cast<const T*>(base)[i]); };
   for (std::int64_t c = threadIdx.x; c < p.channels; c += kThreads) {

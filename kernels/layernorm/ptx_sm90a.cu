@@ -1,17 +1,13 @@
-// layernorm for sm_90a: rows fetched by the bulk copy engine (kernels/device/bulk_pipeline.cuh), and read from shared
-// memory as often as it takes.
+// layernorm for sm_90a: whole rows fetched by the bulk copy engine (kernels/device/bulk_pipeline.cuh), and read from
+// shared memory as often as it takes, by teams of 4 to 32 lanes, a row each.
 //
 // Better than tiled: the loads in flight do not depend on how far the rows before them have come, which the latency of
 // two reductions decides there. Honours programmatic dependent launch.
 //
-// Tile: whole rows, about 16 KiB of x and as much of the residual, at least one; 256 threads in teams of 4 to 32 lanes,
-// a row each. Shared memory: 48 KiB of stages, or two stages of one row each. Registers: at most 72.
-//
-// Bound: memory traffic; about 110 instructions per 16 bytes are two thirds of the issue slots in that time,
-// and two reductions a row, one after the other, keep a team waiting while its tile's other rows go on.
-//
 // Requires: channels that are a multiple of 16 bytes; rows below 2^31; a row of x, and of the residual, that fit 96 KiB
 // together.
+// Bound: memory traffic; expected limiter: two reductions a row, one after the other, which keep a team waiting while
+// its tile's other rows continue.
 // Numerics: fp32; the mean, then the squares of the deviations from it, in a second pass over shared memory.
 // Source: original; PTX ISA, "cp.async.bulk".
 #include "kernels/device/bulk_pipeline.cuh"
@@ -22,7 +18,7 @@ namespace {
 
 template <class T, int kTeam>
 struct RowWork {
-  static constexpr std::uint32_t kTileBytes = 16 * 1024;
+  static constexpr std::uint32_t kTileBytes = 16 * 1024;  // of x and as much of the residual; at least a row of each
   Arguments<T> a;
   std::uint32_t tiles, stage_bytes, rows, row_bytes;
 

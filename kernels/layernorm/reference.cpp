@@ -5,24 +5,17 @@
 
 namespace noisefloor::layernorm {
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t output,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  std::size_t next = 0;
-  const auto take = [&](bool present) -> const HostTensor* { return present ? &inputs[next++] : nullptr; };
-  const HostTensor& x = *take(true);
-  const HostTensor* residual = take(p.residual);
-  const HostTensor* gamma = take(p.affine);
-  const HostTensor* beta = take(p.affine);
-  const HostTensor* scale = take(p.scale_shift());
-  const HostTensor* shift = take(p.scale_shift());
-  const bool wants_sum = p.residual && output == next;
-  const auto sum_at = [&](std::int64_t i) { return residual ? x[i] + (*residual)[i] : x[i]; };
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, residual{dtype, t.residual};
+  const HostTensor gamma{dtype, t.gamma}, beta{dtype, t.beta}, scale{dtype, t.scale}, shift{dtype, t.shift};
+  const auto sum_at = [&](std::int64_t i) { return residual ? x[i] + residual[i] : x[i]; };
 
   std::int64_t known_row = -1;
   double mean = 0, rstd = 0;
   for (std::size_t e = 0; e < elements.size(); ++e) {
     const std::int64_t i = elements[e];
-    if (wants_sum) {
+    if (output == "sum") {
       values[e] = sum_at(i);
       continue;
     }
@@ -39,10 +32,10 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
       rstd = 1 / std::sqrt(squares / static_cast<double>(p.channels) + p.eps);
     }
     double value = (sum_at(i) - mean) * rstd;
-    if (gamma) value = value * (*gamma)[channel] + (*beta)[channel];
+    if (gamma) value = value * gamma[channel] + beta[channel];
     if (scale) {
       const std::int64_t at = row / p.rows_per_image() * p.channels + channel;
-      value = value * (1 + (*scale)[at]) + (*shift)[at];
+      value = value * (1 + scale[at]) + shift[at];
     }
     values[e] = value;
   }

@@ -2,26 +2,14 @@
 // the diagonal of a product of the rows with themselves.
 //
 // What differs from tiled: a lane spends 2 mma on the sums of 16 elements, then 16 subtractions and 4 mma on their
-// squares, where tiled spends 16 each of subtractions, additions and multiply-adds. A residual's sum need not be an
-// operand: the sum of x + residual is that of x plus that of the residual, 2 mma more, and what is squared are
-// deviations, which are rounded with and without. README.md: why it does not win.
-//
-// Fragments, with g = lane / 4 and t = lane % 4: a lane reads the 16 bytes (4 pairs) of column t in rows g and g + 8:
-// as the A operand of m16n8k16 they need no shuffle, since a sum over k does not care which k stands where. Sums: B is
-// all ones, every column of D holds them. Squares: B = A^T of one half of the rows, whose registers are the same; the
-// diagonal D[r][r] lies in the lane with t = g / 2.
-//
-// Tile: 4 warps of 16 rows. Shared memory: none. Registers: 12 accumulators.
-//
-// Bound: memory; rows, and those of the residual, are read three times: long ones probably from DRAM each time
-// (README.md).
+// squares, where tiled spends 16 each of subtractions, additions and multiply-adds. A residual takes 2 mma more: the
+// sum of x + residual is that of x plus that of the residual. README.md: why it does not win.
 //
 // Requires: bf16 or fp16; channels a multiple of 8, 32 or more.
+// Bound: memory; rows, and those of the residual, are read three times: long ones probably from DRAM each time.
 // Numerics: sums of the elements themselves, exact products; x + residual in fp32; deviations from the mean are rounded
 // to the row's dtype before they are squared, an unbiased error of half a unit in their last place that 32 channels or
 // more average out.
-// (Deviations from the row's first element, in one pass, leave an error in the mean that shows where that element lies
-// four deviations out.)
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
 #include "kernels/layernorm/device.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -33,6 +21,10 @@ constexpr int kThreads = 128;
 constexpr int kWarpRows = 16;
 constexpr int kBlockRows = kThreads / 32 * kWarpRows;
 
+// Fragments, with g = lane / 4 and t = lane % 4: a lane reads the 16 bytes (4 pairs) of column t in rows g and g + 8:
+// as the A operand of m16n8k16 they need no shuffle, since a sum over k does not care which k stands where. Sums: B is
+// all ones, every column of D holds them. Squares: B = A^T of one half of the rows, whose registers are the same; the
+// diagonal D[r][r] lies in the lane with t = g / 2.
 template <class T, bool kResidual>
 __global__ void __launch_bounds__(kThreads) tensor_core_kernel(const Arguments<T> a) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;

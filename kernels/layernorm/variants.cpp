@@ -10,10 +10,6 @@ std::int64_t row_bytes(const Problem& p, DType dtype) {
   return p.channels * static_cast<std::int64_t>(size_of(dtype));
 }
 
-Support can_run_any(const Problem&, DType) {
-  return supported();
-}
-
 Support for_tiled(const Problem& p, DType dtype) {
   if (row_bytes(p, dtype) % 16 != 0) return unsupported("needs channels that are a multiple of 16 bytes");
   return supported();
@@ -31,18 +27,17 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return for_tiled(p, dtype);
 }
 
-constexpr Variant<Definition> kVariants[] = {
-    {"host", Kind::host, Arch::host, launch_host, can_run_any},
-    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
-    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled},
-    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
-     for_tensor_core_sm80},
-    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
+constexpr Definition::Variant kVariants[] = {
+    {kHost, launch_host},
+    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled}},
+    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
 };
 
 }  // namespace
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return kVariants;
 }
 

@@ -25,6 +25,10 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
+__device__ __forceinline__ void cluster_meet() {
+  cluster_arrive_relaxed();
+  cluster_wait();
+}
 
 // bar.sync on hardware barrier `id` (1 to 15; 0 is __syncthreads) for `threads` threads of the block. PTX ISA,
 // "barrier".

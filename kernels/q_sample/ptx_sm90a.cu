@@ -1,18 +1,16 @@
-// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh); noise drawn in 16 bits by
-// copies that each thread makes for itself (drawn_ring.cuh).
+// q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh), 512 vectors of each input
+// a tile; noise drawn in 16 bits by copies that each thread makes for itself (drawn_ring.cuh).
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
 // several tiles. Honours programmatic dependent launch.
 //
-// Tile: 512 vectors of each input, 8 KiB; 6 stages of one input or 3 of two in 48 KiB. Registers: at most 72. Drawn in
-// 16 bits: 256 threads x 16 vectors, fewer of small batches, four in flight; 16 KiB, 64 registers.
-//
-// Bound: memory traffic, 6 bytes an element (bf16, noise given) or 4 (drawn). Noise drawn in 16 bits and not kept:
-// about 160 instructions per 8 elements, 1.03 times the time of a copy alone.
-//
-// Requires: as tiled. Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
+// Requires: as tiled.
+// Bound: memory traffic, 6 bytes an element (bf16, noise given) or 4 (drawn); drawing takes about 160 instructions per
+// 8 elements.
+// Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
 // Source: original; PTX ISA, "cp.async", "griddepcontrol".
 #include "kernels/device/bulk_pipeline.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/q_sample/drawn_ring.cuh"
 #include "kernels/q_sample/map.cuh"
 
@@ -25,18 +23,11 @@ Status launch_ring(const Problem& p, DType dtype, const Tensors& t, const Launch
     DrawnArguments a = drawn_arguments(p, t);
     const std::uint32_t steps = ring_steps(a.vectors, p.batch, context.device->sm_count);
     a.tiles = ring_tiles(a.vectors, steps);
-    cudaLaunchAttribute programmatic{};
-    programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    programmatic.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = a.tiles * static_cast<std::uint32_t>(p.batch);
-    config.blockDim = kDrawnThreads;
-    config.stream = context.stream;
-    config.attrs = &programmatic;
-    config.numAttrs = context.programmatic_launch ? 1 : 0;
+    const LaunchShape shape{.grid = a.tiles * static_cast<std::uint32_t>(p.batch),
+                            .block = kDrawnThreads,
+                            .programmatic = context.programmatic_launch};
     const auto kernel = t.noise_out ? ring_kernel<T, true> : ring_kernel<T, false>;
-    NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, kernel, a, steps));
-    return success();
+    return launch_kernel("q_sample ring_kernel", kernel, shape, context.stream, a, steps);
   });
 }
 

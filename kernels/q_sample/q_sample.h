@@ -8,8 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/core/op.h"
 #include "kernels/sampler_step/schedule.h"
@@ -48,25 +46,9 @@ struct Tensors {
   void* noise_out = nullptr;      // T [batch, elements], keep
 };
 
-struct Definition {
-  static constexpr const char* name = "q_sample";
-  using Problem = q_sample::Problem;
-  using Tensors = q_sample::Tensors;
-
-  static std::span<const DType> dtypes();
-  static void fields(Problem&, FieldVisitor&);
-  static void check(const Problem&);
-  static std::vector<TensorSpec> tensors(const Problem&, DType);
-  static Tensors bind(const Problem&, PointerCursor);
-  static Cost cost(const Problem&, DType);
-  static Tolerance tolerance(const Problem&, DType);
-  static void reference(const Problem&, DType, std::span<const HostTensor>, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  // The levels: image i has that in the middle of the i-th of `batch` equal parts of the schedule, noisiest first.
-  static void fill(const Problem&, DType, std::size_t tensor, void* data);
-  static std::span<const Variant<Definition>> variants();
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::q_sample

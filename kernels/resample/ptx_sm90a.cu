@@ -1,17 +1,12 @@
-// resample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh).
+// resample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh). A tile of nearest is 512
+// vectors of x, written four times; of the mean, up to 256 vectors of a row of y, made of contiguous runs of x; of
+// concat, whole pixels, up to 512 vectors of y, or one pixel.
 //
 // Better than tiled: the loads in flight live in shared memory and do not depend on occupancy, a block lives for
 // several tiles, and places are found by 32-bit arithmetic within a tile. Honours programmatic dependent launch.
 //
-// Tiles: nearest: 512 vectors of x, written four times. Mean: up to 256 vectors of a row of y, whole pixels, or a piece
-// of one; they are made of two contiguous runs of x (of four where a pixel is cut). concat: whole pixels, up to 512
-// vectors of y, of two contiguous runs; or one pixel.
-//
-// Shared memory: 48 KiB of stages (concat of wide pixels: two stages of one pixel). Registers: at most 72.
-//
+// Requires: as tiled; pixels of concat of at most 96 KiB (two stages of one pixel fit a block).
 // Bound: memory traffic.
-//
-// Requires: as tiled; pixels of concat of at most 96 KiB.
 // Numerics: the mean in fp32, one rounding at the end; all else moves bits.
 // Source: original; PTX ISA, "cp.async.bulk".
 #include "kernels/device/bulk_pipeline.cuh"

@@ -3,9 +3,9 @@
 
 namespace noisefloor::resample {
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor& x = inputs[0];
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, skip{dtype, t.skip};
   for (std::size_t e = 0; e < elements.size(); ++e) {
     const std::int64_t channel = elements[e] % p.out_channels(), pixel = elements[e] / p.out_channels();
     const std::int64_t column = pixel % p.out_w(), row = pixel / p.out_w();  // row: of all images
@@ -17,7 +17,7 @@ void Definition::reference(const Problem& p, DType, std::span<const HostTensor> 
                    at(2 * row + 1, 2 * column + 1)) /
                   4;
     } else {
-      values[e] = channel < p.channels ? at(row, column) : inputs[1][pixel * p.skip_channels + channel - p.channels];
+      values[e] = channel < p.channels ? at(row, column) : skip[pixel * p.skip_channels + channel - p.channels];
     }
   }
 }

@@ -7,10 +7,6 @@ namespace {
 
 constexpr std::int64_t kMaxPixelBytes = 96 * 1024;  // of concat: a stage of bulk_pipeline.cuh
 
-Support can_run_any(const Problem&, DType) {
-  return supported();
-}
-
 Support can_stream(const Problem& p, DType dtype) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   if (p.channels * size % 16 != 0 || p.skip_channels * size % 16 != 0)
@@ -31,18 +27,17 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return can_stream(p, dtype);
 }
 
-constexpr Variant<Definition> kVariants[] = {
-    {"host", Kind::host, Arch::host, launch_host, can_run_any},
-    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
-    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_stream},
-    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
-     for_tensor_core_sm80},
-    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a},
+constexpr Definition::Variant kVariants[] = {
+    {kHost, launch_host},
+    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_stream}},
+    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
 };
 
 }  // namespace
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return kVariants;
 }
 

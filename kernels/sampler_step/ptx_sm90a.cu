@@ -1,29 +1,21 @@
-// sampler_step for sm_90a: blocks fed by the bulk copy engine.
+// sampler_step for sm_90a: blocks fed by the bulk copy engine. A producer thread copies every input's tile into a stage
+// of shared memory; 256 consumer threads take 16 bytes of each and write their results straight to memory. A block
+// takes consecutive tiles, fewer where the blocks would not fill the GPU. The grid is not persistent: SMs do not get
+// equal shares of memory bandwidth, and blocks handed out as SMs come free even that out.
 //
-// Better than tiled: the loads in flight live in shared memory instead of registers, so that their number does not
-// depend on occupancy; a warp draws the noise of its next tile while the copies of that tile are under way; and a block
-// lives for several tiles, so that its start is paid once for them.
-//
-// Tile: 256 consumer threads x 16 bytes of each tensor. One producer thread in a ninth warp copies every input's tile
-// with cp.async.bulk into a stage and signals the stage's mbarrier; results go straight to memory, 16 bytes a thread. A
-// block takes up to 8 consecutive tiles, fewer where the blocks would not fill the GPU. Not a persistent grid: SMs do
-// not get equal shares of memory bandwidth, and blocks handed out as SMs come free even that out.
-//
-// Shared memory: stages of (inputs x 4 KiB) in 32 KiB, two at least: 4 stages of 2 inputs, 2 of 3 to 5 (at most
-// 40 KiB). Registers: 3 blocks of 288 threads per SM: at most 72.
-//
-// Bound: memory traffic. By Little's law 4.25 TB/s over 1 us of latency ask for 32 KiB in flight per SM; 96 KiB can be.
-// Drawn noise costs about 150 instructions and 16 of the MUFU pipe per 8 elements (fp32, by philox.h alone: 180); a
-// bf16 update without clamp takes about 230 in all. At batch=64,elements=1048576,solver=ddpm,noise=drawn in bf16 that
-// is 2/3 of the issue slots in the time of its traffic (6 bytes an element): expected limiters there are issue slots
-// and DRAM together, else DRAM.
+// Better than tiled: the loads in flight live in shared memory and do not depend on occupancy; a warp draws the noise
+// of its next tile while that tile is copied; and a block lives for several tiles, so that its start is paid once for
+// them.
 //
 // Requires: an image's length that is a multiple of 16 bytes (bulk copies, and vectors that do not cross images).
+// Bound: memory traffic; expected limiter at batch=64, elements=1048576, solver=ddpm, noise=drawn in bf16: issue slots
+// and DRAM together, else DRAM.
 // Numerics: fp32, one rounding at the end; noise drawn in 16 bits within 1e-5 of the definition.
 // Source: original; PTX ISA 9.0: "cp.async.bulk", "mbarrier", "griddepcontrol".
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/device/launch.cuh"
 #include "kernels/device/short_normals.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/fence.cuh"
@@ -47,6 +39,8 @@ constexpr int kMaxStages = 8;
 constexpr int kStageBudget = 32 * 1024;
 constexpr int kMostStageBytes = kMinStages * kMaxInputs * kTileBytes;
 constexpr int kMaxSharedBytes = std::max(kStageBudget, kMostStageBytes);
+static_assert(kBlocksPerSm * (kMaxSharedBytes + 1024) <= 228 * 1024);
+static_assert(65536 / (kBlocksPerSm * kThreads) >= 72, "registers of a thread");
 
 // The present inputs in a row, and where each of them lies in a stage (in tiles).
 struct Pipeline {
@@ -173,10 +167,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const std::uint32_t full = ptx::shared_address(barriers);
   const std::uint32_t empty = full + 8 * kMaxStages;
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < p.stages; ++stage) {
-      ptx::mbarrier_init(full + 8 * stage, 1);
-      ptx::mbarrier_init(empty + 8 * stage, kConsumers);
-    }
+    ptx::init_ring(full, empty, p.stages, kConsumers);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
@@ -233,21 +224,12 @@ Pipeline make_pipeline(const Problem& problem, const Arguments<T>& a, int sm_cou
 
 template <class T, bool kDrawn>
 Status launch(const Arguments<T>& a, const Pipeline& p, const LaunchContext& context) {
-  const int shared_bytes = p.stages * p.inputs * kTileBytes;
-  NOISEFLOOR_CUDA(
-      cudaFuncSetAttribute(ptx_kernel<T, kDrawn>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxSharedBytes));
-  cudaLaunchAttribute programmatic{};
-  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  programmatic.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = (p.tiles + p.tiles_per_block - 1) / p.tiles_per_block;
-  config.blockDim = kThreads;
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-  config.stream = context.stream;
-  config.attrs = &programmatic;
-  config.numAttrs = context.programmatic_launch ? 1 : 0;
-  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, ptx_kernel<T, kDrawn>, a, p));
-  return success();
+  const LaunchShape shape{.grid = (p.tiles + p.tiles_per_block - 1) / p.tiles_per_block,
+                          .block = kThreads,
+                          .shared_bytes = static_cast<std::size_t>(p.stages * p.inputs * kTileBytes),
+                          .shared_limit = kMaxSharedBytes,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("sampler_step ptx_kernel", ptx_kernel<T, kDrawn>, shape, context.stream, a, p);
 }
 
 }  // namespace

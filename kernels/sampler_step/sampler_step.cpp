@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 
@@ -15,7 +14,6 @@ namespace {
 constexpr const char* kPredictionNames[] = {"noise", "x0", "v"};
 constexpr const char* kNoiseNames[] = {"none", "given", "drawn"};
 constexpr const char* kHalfNames[] = {"first", "second"};
-constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 constexpr std::int64_t kMaxImageElements = std::int64_t{1} << 31;  // its Philox blocks are numbered in 32 bits
 
@@ -103,30 +101,28 @@ Scaling scaling(const Problem& problem) {
   return exploding ? Scaling::variance_exploding : Scaling::variance_preserving;
 }
 
-std::span<const DType> Definition::dtypes() {
-  return kDTypes;
-}
+namespace {
 
-void Definition::fields(Problem& problem, FieldVisitor& visitor) {
+void fields(Problem& problem, FieldVisitor& visitor) {
   constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
   visitor.integer("batch", problem.batch, 1, 65536);
   visitor.integer("elements", problem.elements, 1, kMaxImageElements);
-  visitor.enumeration<Solver>("solver", problem.solver, solver_names());
-  visitor.enumeration<Prediction>("prediction", problem.prediction, kPredictionNames, Prediction::noise);
+  visitor.enumeration("solver", problem.solver, solver_names());
+  visitor.enumeration("prediction", problem.prediction, kPredictionNames, Prediction::noise);
   visitor.real("guidance", problem.guidance, 0, 100, 0.0);
   visitor.real("clamp", problem.clamp, 0, 1e6, 0.0);
-  visitor.enumeration<Noise>("noise", problem.noise, kNoiseNames, Noise::none);
+  visitor.enumeration("noise", problem.noise, kNoiseNames, Noise::none);
   visitor.real("blend", problem.blend, 0, 1, 0.0);
   visitor.integer("steps", problem.steps, 1, kTrainingSteps, 50);
   visitor.integer("step", problem.step, 0, kTrainingSteps - 1, 10);
-  visitor.enumeration<Schedule>("schedule", problem.schedule, kScheduleNames, Schedule::linear);
+  visitor.enumeration("schedule", problem.schedule, kScheduleNames, Schedule::linear);
   visitor.real("eta", problem.eta, 0, 1, 0.0);
   visitor.integer("seed", problem.seed, 0, kMaxInteger, 0);
   visitor.integer("image", problem.image, 0, kMaxInteger, 0);
-  visitor.enumeration<Half>("half", problem.half, kHalfNames, Half::first);
+  visitor.enumeration("half", problem.half, kHalfNames, Half::first);
 }
 
-void Definition::check(const Problem& problem) {
+void check(const Problem& problem) {
   if (problem.total() > kMaxTotal)
     refuse("fields batch and elements make " + std::to_string(problem.total()) + " elements, more than 2^33");
   if (problem.step >= problem.steps)
@@ -153,38 +149,21 @@ void Definition::check(const Problem& problem) {
     refuse("field noise must be none: solver=" + solver + (row.takes_eta() ? " with eta=0" : "") + " adds no noise");
 }
 
-std::vector<TensorSpec> Definition::tensors(const Problem& problem, DType dtype) {
-  const std::vector<std::int64_t> latents = {problem.batch, problem.elements};
-  const Fill unit{Fill::Kind::normal, 0, 1};
-  std::vector<TensorSpec> specs;
-  specs.push_back({"x", latents, dtype, Role::in, {Fill::Kind::normal, 0, input_deviation(problem)}});
-  if (problem.guided())
-    specs.push_back({"model_output", {2, problem.batch, problem.elements}, dtype, Role::in, unit});
-  else
-    specs.push_back({"model_output", latents, dtype, Role::in, unit});
-  if (problem.noise == Noise::given) specs.push_back({"noise", latents, dtype, Role::in, unit});
-  if (problem.reads_history()) specs.push_back({"history", latents, dtype, Role::in, unit});
-  if (problem.blended()) specs.push_back({"previous_frame", latents, dtype, Role::in, unit});
-  specs.push_back({"coefficients", {problem.steps, kRowLength}, DType::fp32, Role::in, {Fill::Kind::op, 0, 0}});
-  specs.push_back({"x_next", latents, dtype, Role::out, {}});
-  if (problem.writes_history()) specs.push_back({"history_out", latents, dtype, Role::out, {}});
-  return specs;
+void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
+  const Extents latents{p.batch, p.elements};
+  visit.in("x", t.x, latents, normal_fill(0, visit.describes() ? input_deviation(p) : 1));  // which costs a schedule
+  visit.in("model_output", t.model_output, p.guided() ? Extents{2, p.batch, p.elements} : latents);
+  if (p.noise == Noise::given) visit.in("noise", t.noise, latents);
+  if (p.reads_history()) visit.in("history", t.history, latents);
+  if (p.blended()) visit.in("previous_frame", t.previous_frame, latents);
+  visit.in("coefficients", t.coefficients, {p.steps, kRowLength}, kFilledByOp);
+  visit.out("x_next", t.x_next, latents);
+  if (p.writes_history()) visit.out("history_out", t.history_out, latents);
 }
 
-Tensors Definition::bind(const Problem& problem, PointerCursor pointers) {
-  Tensors tensors;
-  tensors.x = pointers.next();
-  tensors.model_output = pointers.next();
-  tensors.noise = pointers.next_if(problem.noise == Noise::given);
-  tensors.history = pointers.next_if(problem.reads_history());
-  tensors.previous_frame = pointers.next_if(problem.blended());
-  tensors.coefficients = static_cast<const float*>(pointers.next());
-  tensors.x_next = pointers.next();
-  tensors.history_out = pointers.next_if(problem.writes_history());
-  return tensors;
-}
-
-Cost Definition::cost(const Problem& problem, DType dtype) {
+// Of the linear form, and of Box-Muller where noise is drawn (Philox itself is integer work). A step reads one row of
+// the coefficients.
+Cost cost(const Problem& problem, DType, double tensor_bytes) {
   double flops = 3 + 3;               // x0 and x_next: a product and a multiply-add each
   if (problem.guided()) flops += 2;   // one more multiply-add
   if (problem.clamp > 0) flops += 2;  // two comparisons
@@ -194,20 +173,14 @@ Cost Definition::cost(const Problem& problem, DType dtype) {
   if (problem.writes_history() && !problem.row().keeps_x0) flops += 3;
   if (problem.noise == Noise::drawn)
     flops += 5;  // half of: u 2, log 1, scale 1, root 1, angle 1, cos and sin 2, products 2
-
-  Cost cost;
-  cost.flops = flops * static_cast<double>(problem.total());
-  for (const TensorSpec& spec : tensors(problem, dtype))
-    cost.bytes +=
-        std::strcmp(spec.name, "coefficients") == 0 ? sizeof(Coefficients) : static_cast<double>(spec.bytes());
-  cost.pipe = Pipe::fma;
-  return cost;
+  const double other_rows = static_cast<double>(problem.steps - 1) * sizeof(Coefficients);
+  return {flops * static_cast<double>(problem.total()), tensor_bytes - other_rows, Pipe::fma};
 }
 
 // The outputs are rounded once, by at most u(dtype). Before that come at most ten fp32 operations on terms that may
 // cancel: 2^-24 times the sum of their sizes each, most of all where an input lies six deviations out. Drawn noise z
 // adds the error of Box-Muller (philox.h): the angle's functions 2^-20 |z|max and the radius 2^-18 |z|, |z| below 6.8.
-Tolerance Definition::tolerance(const Problem& problem, DType dtype) {
+Tolerance tolerance(const Problem& problem, DType dtype) {
   const CoefficientRow<double> row = coefficient_table(problem)[static_cast<std::size_t>(problem.step)];
   const Magnitudes size = sample_magnitudes(problem, row);
   const auto ratio = [](double terms, double value) { return value > 0 ? std::max(terms / value, 1.0) : 1.0; };
@@ -224,9 +197,15 @@ Tolerance Definition::tolerance(const Problem& problem, DType dtype) {
   return {max_error, 0.6 * unit_roundoff(dtype) + rounding + noise * 0x1p-19};
 }
 
-void Definition::fill(const Problem& problem, DType, std::size_t, void* data) {
+// coefficient_table(problem) in fp32.
+void fill(const Problem& problem, DType, std::size_t, void* data) {
   auto* out = static_cast<Coefficients*>(data);
   for (const CoefficientRow<double>& row : coefficient_table(problem)) *out++ = rounded(row);
 }
+
+}  // namespace
+
+constinit const Definition definition{"sampler_step", fields,    check,    visit_tensors, cost,
+                                      tolerance,      reference, variants, fill};
 
 }  // namespace noisefloor::sampler_step

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/core/op.h"
 #include "kernels/sampler_step/solvers.h"
@@ -65,31 +63,9 @@ struct Tensors {
 // dtype, tensors, {}, context); no variant needs a workspace. launch returns cuda_error with the runtime's code when
 // the launch fails, and never synchronises. The table behind Tensors::coefficients comes from fill (or
 // coefficient_table).
-struct Definition {
-  static constexpr const char* name = "sampler_step";
-  using Problem = sampler_step::Problem;
-  using Tensors = sampler_step::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput where fields clash: a step beyond the schedule, noise for a deterministic step or none for a
-  // stochastic one, eta or half for a solver without, karras with variance-preserving latents, more than 2^33 elements.
-  static void check(const Problem& problem);
-  // x, model_output, noise (given), history (read), previous_frame (blended), coefficients, x_next, history_out
-  // (written).
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // Floating-point operations of the linear form, and of Box-Muller where noise is drawn (Philox itself is integer
-  // work).
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  // coefficient_table(problem) in fp32; `tensor` is that of the coefficients.
-  static void fill(const Problem& problem, DType dtype, std::size_t tensor, void* data);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::sampler_step

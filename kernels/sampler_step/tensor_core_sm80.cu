@@ -1,23 +1,11 @@
 // sampler_step, tensor cores: the linear form as a small matrix product, elements (rows) x inputs (k) x results
-// (columns).
+// (columns), in a loop over the batch, so that coefficients are split once per warp.
 //
-// What differs from tiled: x0 before its clamp and all of x_next but its x0 term come out of mma.sync m16n8k16. Lane t
-// of a quad holds inputs 2t and 2t + 1 of {x, model, model_cond, noise, history, previous_frame, -, -}, eight
-// consecutive elements of each: what one 16-byte load brings, and no shuffle is needed. Every column pair computes the
-// same two results, so that each lane of a quad finds those of all eight elements and finishes two of them.
-//
-// Exactness:
-// coefficients are split into three bf16 terms (24 bits); bf16 inputs are exact as they are, fp32 and fp16 inputs are
-// split too, and products down to 2^-24 are summed in fp32: 2 (bf16) or 3 mma per 16 elements. k = 8 to 15 holds the
-// same inputs once more, for the next term of the split.
-//
-// Tile: 8 warps x kGroups x 64 elements, in a loop over the batch, so that coefficients are split once per warp.
-// Shared memory: none. Registers: at most 80 (fp32, fp16: 128).
-//
-// Bound: memory traffic, as every rung; the product uses 2 of 8 columns and at most 6 of 8 inputs, and each lane loads
-// only 2 of the inputs, so that bytes in flight per thread are fewer than tiled's. README.md: why it does not win.
+// What differs from tiled: x0 before its clamp and all of x_next but its x0 term come out of mma.sync m16n8k16.
 //
 // Requires: an image's length that is a multiple of 8.
+// Bound: memory traffic, as every rung; each lane loads only 2 of the inputs, so that a thread has fewer bytes in
+// flight than tiled's. README.md: why it does not win.
 // Numerics: fp32 sums as the tensor core makes them (truncated alignment); inputs must be finite: infinity times a zero
 // coefficient is NaN here. Drawn noise is added after the product, in fp32.
 // Source: original; bf16 splitting after Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence
@@ -81,6 +69,15 @@ struct Chunk<__nv_bfloat16> {
   }
   __device__ __forceinline__ void clear() { v = make_uint4(0, 0, 0, 0); }
 };
+
+// Lane t of a quad holds inputs 2t and 2t + 1 of {x, model, model_cond, noise, history, previous_frame, -, -}, eight
+// consecutive elements of each: what one 16-byte load brings, and no shuffle is needed. Every column pair computes the
+// same two results, so that each lane of a quad finds those of all eight elements and finishes two of them: 2 of 8
+// columns and at most 6 of 8 inputs are wanted.
+//
+// Exactness: coefficients are split into three bf16 terms (24 bits); bf16 inputs are exact as they are, fp32 and fp16
+// inputs are split too, and products down to 2^-24 are summed in fp32: 2 (bf16) or 3 mma per 16 elements. k = 8 to 15
+// holds the same inputs once more, for the next term of the split.
 
 // Adds the products of pair `pair` of both inputs with the split coefficients b.
 template <class T>

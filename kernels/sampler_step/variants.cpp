@@ -1,15 +1,9 @@
 // The ladder of sampler_step. What each rung does better than the one below is in README.md.
-#include "kernels/core/variant.h"
-
 #include "kernels/sampler_step/launchers.h"
 #include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {
 namespace {
-
-Support can_run_any(const Problem&, DType) {
-  return supported();
-}
 
 // Vectors are numbered below 2^31 (Divider).
 Support can_run_tiled(const Problem& problem, DType dtype) {
@@ -30,18 +24,17 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   return can_run_tiled(problem, dtype);
 }
 
-constexpr Variant<Definition> kVariants[] = {
-    {"host", Kind::host, Arch::host, launch_host, can_run_any},
-    {"naive", Kind::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any},
-    {"tiled", Kind::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled},
-    {"tensor_core_sm80", Kind::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
-     can_run_tensor_core_sm80},
-    {"ptx_sm90a", Kind::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a},
+constexpr Definition::Variant kVariants[] = {
+    {kHost, launch_host},
+    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled}},
+    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_tensor_core_sm80}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}},
 };
 
 }  // namespace
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return kVariants;
 }
 

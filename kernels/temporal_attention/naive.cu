@@ -9,9 +9,9 @@
 // Requires: nothing beyond grid limits; any layout, any head size up to 256.
 //
 // Numerics, source: those of kernels/attention/naive.cu.
-#include "kernels/attention/device.cuh"
 #include "kernels/attention/naive.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/temporal_attention/launchers.h"
 
 namespace noisefloor::temporal_attention {
@@ -21,7 +21,7 @@ static_assert(kNaiveRows == attention::kNaiveThreads / 32, "can_run counts block
 Status launch_naive(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(t); !status.ok()) return status;
-  return attention::with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     const auto blocks = static_cast<unsigned>((shape.rows() + kNaiveRows - 1) / kNaiveRows);
     attention::attention_naive<T><<<blocks, attention::kNaiveThreads, 0, context.stream>>>(

@@ -1,30 +1,21 @@
-// temporal_attention with Hopper's copy engine: TMA reads frames by stride while the warp that asked computes another
-// pixel and head.
-//
-// Warps are persistent and share nothing: each has two buffers for the queries, keys and values of one pixel and head.
-// Its first lane asks for the next unit (a box of frames x 64 elements per tensor and 64 elements of the head, in
-// place, from tensors of five dimensions), then the warp multiplies what has arrived in the other buffer: ldmatrix
-// fragments, mma.sync, a softmax over complete rows in registers. The output takes the place of the queries and leaves
-// by TMA. Frames past the last one arrive as zeros and are not written.
+// temporal_attention with Hopper's copy engine: persistent warps that share nothing. Each has two buffers for the
+// queries, keys and values of one pixel and head: its first lane asks TMA for the next unit, in place and by stride,
+// then the warp multiplies what has arrived in the other buffer (ldmatrix, mma.sync), with a softmax over complete rows
+// in registers. The output takes the place of the queries and leaves by TMA. Frames past the last one arrive as zeros
+// and are not written.
 //
 // Better than tensor_core_sm80: loads in flight need no registers, so that a unit's loads overlap another's arithmetic,
 // and no lane computes an address.
 //
-// Threads: as many warps as buffers fit in, at most 8. Shared memory of a warp: 2 buffers * 3 tensors * 16 (above 16
-// frames: 32) rows of 128 bytes per 64 elements: 12 KiB at 14 frames of 64, two blocks of 8 warps per SM.
-//
-// Bound: memory, at every problem: the compulsory bytes over DRAM bandwidth.
-//
 // Requires: bf16 or fp16, head size a multiple of 8 (16-byte strides), a layout with contiguous heads.
-//
+// Bound: memory, at every problem: the compulsory bytes over DRAM bandwidth.
 // Numerics: fp32 sums in the tensor core, exponentials by ex2.approx, weights rounded to 16 bits for the second
 // product.
-//
-// Source: PTX ISA, "cp.async.bulk.tensor", "mbarrier", "ldmatrix", "mma". Original.
+// Source: original; PTX ISA, "cp.async.bulk.tensor", "mbarrier", "ldmatrix", "mma".
 #include <algorithm>
 
-#include "kernels/attention/device.cuh"
-#include "kernels/attention/ptx_sm90a_launch.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -45,6 +36,8 @@ constexpr int kSwizzleAtom = 1024;
 constexpr int kMaxWarps = 8;
 constexpr int kSharedBytes = 227 * 1024;  // of an SM that blocks can have; 1 KiB more each is the system's
 constexpr float kLog2E = 1.44269504f;
+static_assert(2 * (kSwizzleAtom + kMaxWarps * (2 * 3 * 16 * kRowBytes + 2 * 8) + 1024) <= 228 * 1024,
+              "at 16 frames of 64 elements two blocks fit an SM");
 
 struct Maps {
   CUtensorMap q, k, v, out;
@@ -222,11 +215,14 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, c
   const int block_bytes = kSwizzleAtom + warps * warp_bytes;
   const std::int64_t per_sm = std::max(1, (kSharedBytes + 1024) / (block_bytes + 1024));
   const std::int64_t blocks = std::min((problem.units() + warps - 1) / warps, per_sm * context.device->sm_count);
-  return attention::with_half_type(dtype, [&]<class T>(T) {
+  return with_half_type(dtype, [&]<class T>(T) {
     const auto kernel = rows == 16 ? temporal_attention_ptx_sm90a<T, 1> : temporal_attention_ptx_sm90a<T, 2>;
-    NOISEFLOOR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, block_bytes));
-    return attention::launch_programmatic(kernel, blocks, 32 * warps, block_bytes, context,
-                                          "temporal_attention_ptx_sm90a", maps, arguments);
+    const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                             .block = static_cast<unsigned>(32 * warps),
+                             .shared_bytes = static_cast<std::size_t>(block_bytes),
+                             .shared_limit = kSharedBytes,
+                             .programmatic = context.programmatic_launch};
+    return launch_kernel("temporal_attention_ptx_sm90a", kernel, launch, context.stream, maps, arguments);
   });
 }
 

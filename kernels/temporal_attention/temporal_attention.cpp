@@ -5,11 +5,10 @@
 namespace noisefloor::temporal_attention {
 namespace {
 
-constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 // The shape of Q, K, V together for a packed layout.
-std::vector<std::int64_t> packed_extents(const Problem& p) {
+Extents packed_extents(const Problem& p) {
   switch (p.layout) {
     case Layout::packed_3hd:
       return {p.batch, p.frames, p.hw, 3, p.heads, p.dim};
@@ -20,69 +19,57 @@ std::vector<std::int64_t> packed_extents(const Problem& p) {
   }
 }
 
-}  // namespace
-
-std::span<const DType> Definition::dtypes() {
-  return kDTypes;
-}
-
-void Definition::fields(Problem& p, FieldVisitor& visit) {
+void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("batch", p.batch, 1, std::int64_t{1} << 20);
   visit.integer("frames", p.frames, 1, kMaxFrames);
   visit.integer("hw", p.hw, 1, std::int64_t{1} << 24);
   visit.integer("heads", p.heads, 1, 1024);
   visit.integer("dim", p.dim, 1, 256);
-  visit.enumeration<Layout>("layout", p.layout, attention::kLayoutNames, Layout::separate);
+  visit.enumeration("layout", p.layout, attention::kLayoutNames, Layout::separate);
   visit.real("scale", p.scale, 0, 1e3, 0.0);
 }
 
-void Definition::check(const Problem& p) {
+void check(const Problem& p) {
   const std::int64_t token = p.heads * p.dim * (is_packed(p.layout) ? 3 : 1);
   if (p.batch * p.frames > kMaxElements / token / p.hw)
     throw InvalidInput("problem: fields batch, frames, hw, heads and dim make a tensor of more than 2^40 elements");
 }
 
-std::vector<TensorSpec> Definition::tensors(const Problem& p, DType dtype) {
-  const std::vector<std::int64_t> extents{p.batch, p.frames, p.hw, p.heads, p.dim};
-  std::vector<TensorSpec> specs;
+void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
+  const Extents extents{p.batch, p.frames, p.hw, p.heads, p.dim};
   if (is_packed(p.layout)) {
-    specs.push_back({"qkv", packed_extents(p), dtype, Role::in, {}});
+    visit.in("qkv", t.q, packed_extents(p));
+    visit.same(t.k, t.q);
+    visit.same(t.v, t.q);
   } else {
-    specs.push_back({"q", extents, dtype, Role::in, {}});
-    specs.push_back({"k", extents, dtype, Role::in, {}});
-    specs.push_back({"v", extents, dtype, Role::in, {}});
+    visit.in("q", t.q, extents);
+    visit.in("k", t.k, extents);
+    visit.in("v", t.v, extents);
   }
-  specs.push_back({"out", extents, dtype, Role::out, {}});
-  return specs;
+  visit.out("out", t.out, extents);
 }
 
-Tensors Definition::bind(const Problem& p, PointerCursor pointers) {
-  Tensors t;
-  t.q = pointers.next();
-  t.k = is_packed(p.layout) ? t.q : pointers.next();
-  t.v = is_packed(p.layout) ? t.q : pointers.next();
-  t.out = pointers.next();
-  return t;
+// The softmax is not counted.
+Cost cost(const Problem& p, DType dtype, double bytes) {
+  const double products =
+      static_cast<double>(p.batch * p.hw * p.heads) * static_cast<double>(p.frames * p.frames * p.dim);
+  return {4 * products, bytes, product_pipe(dtype)};
 }
 
-Cost Definition::cost(const Problem& p, DType dtype) {
-  Cost cost;
-  cost.flops = 4.0 * static_cast<double>(p.batch * p.hw * p.heads) * static_cast<double>(p.frames * p.frames * p.dim);
-  for (const TensorSpec& spec : tensors(p, dtype)) cost.bytes += static_cast<double>(spec.bytes());
-  cost.pipe = dtype == DType::fp32 ? Pipe::fma : Pipe::tensor;
-  return cost;
-}
-
-Tolerance Definition::tolerance(const Problem& p, DType dtype) {
+Tolerance tolerance(const Problem& p, DType dtype) {
   const attention::Errors errors = attention::error_bounds(dtype, p.shape());
   return {errors.max_error, errors.l2_error};
 }
 
-void Definition::reference(const Problem& p, DType, std::span<const HostTensor> inputs, std::size_t,
-                           std::span<const std::int64_t> elements, std::span<double> values) {
-  const bool packed = is_packed(p.layout);
-  attention::reference(p.shape(), inputs[0], inputs[packed ? 0 : 1], inputs[packed ? 0 : 2], false, elements, values);
+}  // namespace
+
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  attention::softmax_reference(p.shape(), {dtype, t.q}, {dtype, t.k}, {dtype, t.v}, false, elements, values);
 }
+
+constinit const Definition definition{
+    "temporal_attention", fields, check, visit_tensors, cost, tolerance, reference, variants};
 
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext&) {
   attention::compute_on_host(p.shape(), dtype, t.q, t.k, t.v, t.out, nullptr);

@@ -10,8 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "kernels/attention/strided.h"
 #include "kernels/core/op.h"
@@ -46,26 +44,9 @@ struct Tensors {
 };
 
 // The op; its rows are called as attention::Definition says.
-struct Definition {
-  static constexpr const char* name = "temporal_attention";
-  using Problem = temporal_attention::Problem;
-  using Tensors = temporal_attention::Tensors;
-
-  static std::span<const DType> dtypes();  // bf16, fp16, fp32
-  static void fields(Problem& problem, FieldVisitor& visitor);
-  // Throws InvalidInput for more than 2^40 elements in a tensor.
-  static void check(const Problem& problem);
-  // q, k, v or qkv; out.
-  static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype);
-  static Tensors bind(const Problem& problem, PointerCursor pointers);
-  // 4 * batch * hw * heads * frames^2 * dim FLOPs; the softmax is not counted.
-  static Cost cost(const Problem& problem, DType dtype);
-  static Tolerance tolerance(const Problem& problem, DType dtype);
-  static void reference(const Problem& problem, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
-                        std::span<const std::int64_t> elements, std::span<double> values);
-  static std::span<const Variant<Definition>> variants();  // best last
-};
-
-using Launcher = Status(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&);
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Reference reference;  // reference.cpp
+Definition::Ladder variants;      // variants.cpp; best last
 
 }  // namespace noisefloor::temporal_attention

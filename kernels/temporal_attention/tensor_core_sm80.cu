@@ -1,29 +1,16 @@
 // temporal_attention on tensor cores: a warp per pixel and head, operands straight from global memory into mma.sync
-// fragments, 16 bytes per lane and access, no shared memory.
+// fragments, 16 bytes per lane and access, no shared memory. A block's 8 warps take neighbouring heads and pixels, so
+// that a frame's rows are neighbours in memory.
 //
-// An mma's k index may run through the head in any order that queries and keys share, and its n index through the
-// output's elements in any order. So lane (g, c) = (lane / 4, lane % 4) of the warp loads
-//   * of queries and keys: frames g, g + 8, ...; elements 8c .. 8c + 7 of every 32, which are its part of two k-steps;
-//   * of values: frames 2c, 2c + 1, 2c + 8, 2c + 9 of every 16; elements 8g .. 8g + 7 of every 64. Element t of those
-//     eight is column g of the t-th product; two frames are interleaved by byte_perm into a B register.
-// Outputs then come out as 16 neighbouring elements per lane: two 16-byte stores.
-//
-// Better than tiled: the arithmetic all but vanishes (4 + 8 products of 16 x 8 x 16 per 64 elements for 16 frames), and
-// all 12 loads of a pixel and head of 64 are in flight at once, 6 KiB a warp.
-//
-// Threads: 256, 8 neighbouring heads and pixels, so that a frame's rows are neighbours in memory. With more than 16
-// frames a warp has 2 x 4 logit tiles instead of 1 x 2.
-//
-// Bound: memory, at every problem: the compulsory bytes over DRAM bandwidth.
+// Better than tiled: the arithmetic all but vanishes, and all loads of a pixel and head are in flight at once.
 //
 // Requires: bf16 or fp16, head size a multiple of 8, a layout with contiguous heads.
-//
+// Bound: memory, at every problem: the compulsory bytes over DRAM bandwidth.
 // Numerics: fp32 sums in the tensor core, exponentials by ex2.approx, weights rounded to 16 bits for the second
 // product.
-//
 // Source: PTX ISA (mma fragments); the order of loads is original.
-#include "kernels/attention/device.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/mma.cuh"
 #include "kernels/temporal_attention/launchers.h"
 #include "kernels/temporal_attention/warp_softmax.cuh"
@@ -57,7 +44,13 @@ __device__ __forceinline__ void load_values(const T* values, std::int64_t stride
     }
 }
 
-// kSixteens: frames / 16, rounded up.
+// An mma's k index may run through the head in any order that queries and keys share, and its n index through the
+// output's elements in any order. So lane (g, c) = (lane / 4, lane % 4) loads
+//   * of queries and keys: frames g, g + 8, ...; elements 8c .. 8c + 7 of every 32, which are its part of two k-steps;
+//   * of values: frames 2c, 2c + 1, 2c + 8, 2c + 9 of every 16; elements 8g .. 8g + 7 of every 64. Element t of those
+//     eight is column g of the t-th product; two frames are interleaved by byte_perm into a B register.
+// Outputs then come out as 16 neighbouring elements per lane: two 16-byte stores. kSixteens: frames / 16, rounded up; a
+// warp has 1 x 2 tiles of logits, or 2 x 4.
 template <class T, int kSixteens>
 __global__ void __launch_bounds__(kThreads)
     temporal_attention_sm80(const Shape shape, const T* __restrict__ q, const T* __restrict__ k,
@@ -147,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
 Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                                const LaunchContext& context) {
   if (const Status status = check_pointers(t); !status.ok()) return status;
-  return attention::with_half_type(dtype, [&]<class T>(T) {
+  return with_half_type(dtype, [&]<class T>(T) {
     const auto kernel = problem.frames <= 16 ? temporal_attention_sm80<T, 1> : temporal_attention_sm80<T, 2>;
     const auto blocks = static_cast<unsigned>((problem.units() + kSm80Units - 1) / kSm80Units);
     kernel<<<blocks, kThreads, 0, context.stream>>>(problem.shape(), static_cast<const T*>(t.q),

@@ -1,25 +1,18 @@
-// temporal_attention, tiled: a warp per pixel and head, whose lane i is frame i. Every key and value is read from
-// memory once per pixel and head instead of once per query, and a lane holds its query's whole row of the softmax in
-// registers: no shuffles, no online rescaling.
+// temporal_attention, tiled: a warp per pixel and head, whose lane i is frame i and holds its query's whole row of the
+// softmax in registers. The head goes by in slabs of 32 elements through shared memory: queries and keys for the
+// logits, then values for the output, which leaves through the same memory so that stores are coalesced.
 //
-// The head goes by in slabs of 32 elements through shared memory: queries and keys for the logits, then values for the
-// output, which leaves through the same memory so that stores are coalesced.
+// Better than naive: every key and value is read once per pixel and head instead of once per query; no shuffles, no
+// online rescaling.
 //
-// Threads: 128, 4 warps that share nothing. Shared memory: 4 * 2 * 32 rows * 33 floats = 33 KiB.
-//
-// Registers: 32 logits and 32 outputs. With fewer than 32 frames the other lanes idle.
-//
+// Requires: nothing beyond grid limits; any layout, any head size up to 256. With fewer than 32 frames lanes idle.
 // Bound: memory; expected limiter: shared-memory reads and FMAs, 2 * frames per element and lane.
-//
-// Requires: nothing beyond grid limits; any layout, any head size up to 256.
-//
 // Numerics: fp32, one FMA chain over the head and one over the frames.
-//
 // Source: original.
 #include <cfloat>
 
-#include "kernels/attention/device.cuh"
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/temporal_attention/launchers.h"
 
 namespace noisefloor::temporal_attention {
@@ -34,6 +27,7 @@ struct WarpTile {
   float left[kFrames][kSlab + 1];   // queries, then outputs
   float right[kFrames][kSlab + 1];  // keys, then values
 };
+static_assert(sizeof(WarpTile) * kTiledUnits == 33 * 1024);
 
 // Elements [d0, d0 + 32) of all frames of a unit: lane l of the warp moves element d0 + l.
 template <class T>
@@ -110,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(t); !status.ok()) return status;
-  return attention::with_device_type(dtype, [&]<class T>(T) {
+  return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     const auto blocks = static_cast<unsigned>((problem.units() + kTiledUnits - 1) / kTiledUnits);
     temporal_attention_tiled<T>

@@ -1,9 +1,9 @@
 // What the fast GPU variants of timestep_embedding share: the embedding in 16-byte vectors.
 #pragma once
 
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/activations.cuh"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/timestep_embedding/element.h"
 #include "kernels/timestep_embedding/launchers.h"
@@ -39,18 +39,12 @@ __global__ void __launch_bounds__(kEmbedThreads)
 template <class T, bool kProgrammatic>
 Status launch_embedding(const Problem& p, const Tensors& t, T* out, const LaunchContext& context) {
   const auto threads = static_cast<unsigned>(p.batch * p.half() / kVectorLanes<T>);
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = (threads + kEmbedThreads - 1) / kEmbedThreads;
-  config.blockDim = kEmbedThreads;
-  config.stream = context.stream;
-  config.attrs = &attribute;
-  config.numAttrs = kProgrammatic && context.programmatic_launch ? 1 : 0;
-  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, embed_vectors_kernel<T, kProgrammatic>, frequencies(p, t), t.t, out,
-                                     static_cast<int>(p.batch), static_cast<int>(p.half()), p.order == Order::sin_cos));
-  return success();
+  const LaunchShape shape{.grid = (threads + kEmbedThreads - 1) / kEmbedThreads,
+                          .block = kEmbedThreads,
+                          .programmatic = kProgrammatic && context.programmatic_launch};
+  return launch_kernel("embed_vectors_kernel", embed_vectors_kernel<T, kProgrammatic>, shape, context.stream,
+                       frequencies(p, t), t.t, out, static_cast<int>(p.batch), static_cast<int>(p.half()),
+                       p.order == Order::sin_cos);
 }
 
 }  // namespace

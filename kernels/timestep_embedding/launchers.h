@@ -6,14 +6,10 @@
 namespace noisefloor::timestep_embedding {
 
 // The embedding and the hidden layer in fp32, [batch, channels] and [batch, hidden]; none without a perceptron.
-std::size_t layers_workspace_bytes(const Problem&, DType, const DeviceInfo&);
+Definition::Variant::WorkspaceBytes layers_workspace_bytes;
 
 inline constexpr std::int64_t kMaxPtxSharedBytes = 192 * 1024;  // ptx_sm90a: 8 rows of weights and of inputs
 
-Launcher launch_host;
-Launcher launch_naive;
-Launcher launch_tiled;
-Launcher launch_tensor_core_sm80;
-Launcher launch_ptx_sm90a;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 
 }  // namespace noisefloor::timestep_embedding

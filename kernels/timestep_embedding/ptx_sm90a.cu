@@ -8,13 +8,14 @@
 // weights, and 8 rows of the layer before in fp32: at channels=hidden=1280 in bf16 20 + 40 KiB. Workspace: the hidden
 // layer in fp32.
 //
-// Bound: bytes of the weights, 1.5 MB at channels=192, hidden=768: 0.4 us; in fact latency.
+// Bound: bytes of the weights at channels=192, hidden=768 (1.5 MB); expected limiter: latency.
 //
 // Requires: half the channels, and hidden, multiples of 16 bytes; 8 rows of weights and of inputs within 192 KiB.
 // Numerics: angles in double, all else fp32, one rounding at the end.
 // Source: original; PTX ISA, "cp.async.bulk", "griddepcontrol".
 #include <algorithm>
 
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -113,22 +114,13 @@ __global__ void __launch_bounds__(kThreads) layer_kernel(const Layer a) {
 template <class T, class Out, bool kFirst>
 Status launch_layer(const Layer& layer, bool programmatic, Stream stream) {
   const auto inputs = static_cast<std::size_t>(layer.inputs);
-  const std::size_t shared = kWarps * inputs * sizeof(T) + kImages * inputs * sizeof(float);
-  NOISEFLOOR_CUDA(cudaFuncSetAttribute(layer_kernel<T, Out, kFirst>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(kMaxPtxSharedBytes)));
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((layer.outputs + kWarps - 1) / kWarps),
-                        static_cast<unsigned>((layer.batch + kImages - 1) / kImages));
-  config.blockDim = kThreads;
-  config.dynamicSmemBytes = shared;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = programmatic ? 1 : 0;
-  NOISEFLOOR_CUDA(cudaLaunchKernelEx(&config, layer_kernel<T, Out, kFirst>, layer));
-  return success();
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>((layer.outputs + kWarps - 1) / kWarps),
+                                       static_cast<unsigned>((layer.batch + kImages - 1) / kImages)),
+                          .block = kThreads,
+                          .shared_bytes = kWarps * inputs * sizeof(T) + kImages * inputs * sizeof(float),
+                          .shared_limit = kMaxPtxSharedBytes,
+                          .programmatic = programmatic};
+  return launch_kernel("timestep_embedding layer_kernel", layer_kernel<T, Out, kFirst>, shape, stream, layer);
 }
 
 }  // namespace

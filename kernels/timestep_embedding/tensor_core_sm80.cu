@@ -1,17 +1,12 @@
 // timestep_embedding, tensor cores: each layer as a product [16 outputs x k] [k x 8 images] by mma.sync m16n8k16.
+// Weights are A, row-major; the layer before is B. Four warps split k; their sums meet in shared memory. Three
+// launches, with the embedding and the hidden layer in the workspace.
 //
 // Better than tiled: 16 outputs and 8 images take 2 mma per 32 inputs where tiled takes 4096 multiply-adds of a warp's
 // lanes, 128 instructions; it wins where images are many.
 //
-// Weights are A, row-major; the layer before is B. A lane loads 16 bytes of rows g and g + 8 and of image g at the same
-// eight inputs: the order of k within a product does not matter as long as A and B agree, so nothing is shuffled.
-//
-// Tile: 4 warps share 16 outputs and 8 images and split k; their sums meet in shared memory (2 KiB). Workspace: the
-// embedding and the hidden layer in the row's dtype. Three launches.
-//
-// Bound: as tiled: the latency of three launches.
-//
 // Requires: a perceptron (without one there is no product); bf16 or fp16; channels a multiple of 16, hidden of 8.
+// Bound: as tiled: the latency of three launches.
 // Numerics: the embedding and the hidden layer are rounded to the row's dtype; exact products, fp32 sums.
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
 #include "kernels/ptx/mma.cuh"
@@ -24,10 +19,13 @@ constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kOutputs = 16, kImages = 8;
 
+// A lane loads 16 bytes of rows g and g + 8 and of image g at the same eight inputs: the order of k within a product
+// does not matter as long as A and B agree, so nothing is shuffled.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     layer_kernel(const T* w, const T* b, const T* in, T* out, int batch, int inputs, int outputs, bool activate) {
   __shared__ float sums[kWarps][kOutputs * kImages];
+  static_assert(sizeof(sums) == 2 * 1024);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4;
   const int first_output = static_cast<int>(blockIdx.x) * kOutputs,

@@ -7,7 +7,7 @@
 // Tile: 4 warps of one output and 8 images. Shared memory: none; the layers before are in L1 and L2. Workspace: the
 // embedding and the hidden layer in fp32. Three launches.
 //
-// Bound: bytes of the weights, 1.5 MB at channels=192, hidden=768: 0.4 us; in fact the latency of three launches.
+// Bound: bytes of the weights, 1.5 MB at channels=192, hidden=768; expected limiter: the latency of three launches.
 //
 // Requires: half the channels, and hidden, multiples of 16 bytes.
 // Numerics: angles in double, all else fp32, one rounding at the end.

@@ -6,10 +6,6 @@
 namespace noisefloor::timestep_embedding {
 namespace {
 
-Support can_run_any(const Problem&, DType) {
-  return supported();
-}
-
 Support for_tiled(const Problem& p, DType dtype) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   if (p.half() * size % 16 != 0) return unsupported("needs half the channels to be a multiple of 16 bytes");
@@ -30,14 +26,12 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return for_tiled(p, dtype);
 }
 
-using Rung = noisefloor::Kind;
-constexpr Variant<Definition> kVariants[] = {
-    {"host", Rung::host, Arch::host, launch_host, can_run_any, layers_workspace_bytes},
-    {"naive", Rung::naive, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_naive), can_run_any, layers_workspace_bytes},
-    {"tiled", Rung::tiled, Arch::any_gpu, NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled, layers_workspace_bytes},
-    {"tensor_core_sm80", Rung::tensor_core, Arch::sm80, NOISEFLOOR_IF_SM80(launch_tensor_core_sm80),
-     for_tensor_core_sm80, layers_workspace_bytes},
-    {"ptx_sm90a", Rung::ptx, Arch::sm90a, NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a, layers_workspace_bytes},
+constexpr Definition::Variant kVariants[] = {
+    {kHost, {launch_host, any_problem, layers_workspace_bytes}},
+    {kNaive, {NOISEFLOOR_IF_CUDA(launch_naive), any_problem, layers_workspace_bytes}},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled, layers_workspace_bytes}},
+    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80, layers_workspace_bytes}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a, layers_workspace_bytes}},
 };
 
 }  // namespace
@@ -46,7 +40,7 @@ std::size_t layers_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
   return p.perceptron() ? static_cast<std::size_t>(p.batch * (p.channels + p.hidden)) * sizeof(float) : 0;
 }
 
-std::span<const Variant<Definition>> Definition::variants() {
+std::span<const Definition::Variant> variants() {
   return kVariants;
 }
 

@@ -351,6 +351,72 @@ def test_listed_problems_carry_the_inputs_that_an_op_fills(tmp_path):
     assert problem["normal"]["model_output"] == [0, 1]
 
 
+def listed(*arguments):
+    """The lines of `list --format json`, read strictly: NaN and Infinity are no JSON."""
+    result = run("list", *arguments, "--format", "json")
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
+
+
+def test_ops_are_listed_as_data():
+    ops = {op["op"]: op for op in listed("ops")}
+    assert {"gemm", "conv2d", "network"} <= set(ops) and len(ops) == 15
+    gemm = {field["name"]: field for field in ops["gemm"]["fields"]}
+    assert gemm["m"] == {"name": "m", "type": "integer", "low": 1, "high": 1 << 24}
+    assert gemm["act"] == {"name": "act", "type": "choice", "choices": ["none", "silu", "gelu", "gelu_tanh", "geglu"], "default": "none"}
+    assert gemm["scale"] == {"name": "scale", "type": "real", "low": -1e6, "high": 1e6, "default": "1"}
+    assert gemm["bias"] == {"name": "bias", "type": "flag", "choices": ["0", "1"], "default": "1"}
+    assert {field["name"]: field for field in ops["sampler_step"]["fields"]}["seed"]["high"] == (1 << 63) - 1
+    # The text says the same.
+    text = run("list", "ops").stdout.splitlines()
+    wanted = []
+    for op in ops.values():
+        wanted.append(f"{op['op']}  ({', '.join(op['dtypes'])})")
+        for field in op["fields"]:
+            if field["type"] == "choice":
+                ends = ", ".join(field["choices"])
+            else:
+                ends = " to ".join(field.get("choices") or [f"{field[end]:.16g}" if field["type"] == "real" else str(field[end]) for end in ("low", "high")])
+            wanted.append(f"  {field['name']}: {ends}" + (f" (default {field['default']})" if "default" in field else ""))
+    assert text == wanted
+
+
+def test_variants_are_listed_as_data():
+    variants = listed("variants")
+    text = [line.split()[:2] for line in run("list", "variants").stdout.splitlines()[1:]]
+    assert [[variant["op"], variant["variant"]] for variant in variants] == text
+    assert [variant for op in listed("ops") for variant in op["variants"]] == variants
+    for variant in variants:
+        assert variant["kind"] and variant["arch"]
+        assert variant["built"] == ("reason" not in variant) and variant.get("reason", "says why")
+    host = next(variant for variant in variants if variant["op"] == "gemm" and variant["kind"] == "host")
+    assert host == {"op": "gemm", "variant": "host", "kind": "host", "arch": "host", "built": True}
+
+
+def test_problems_and_networks_are_listed_as_data(problems):
+    (problems / "conv2d.csv").write_text("network,n,h,w,cin,cout,kernel,count\nmini,1,4,4,8,8,1,2\n")
+    gemm, *_, conv = sorted(listed("problems", "--problems", problems), key=lambda problem: problem["op"], reverse=True)
+    assert gemm["op"] == "gemm" and [tensor["name"] for tensor in gemm["tensors"]] == ["a", "b", "bias", "d"]
+    assert gemm["tensors"][0] == {"name": "a", "shape": [8, 24], "dtype": "bf16", "role": "in"}
+    assert gemm["tensors"][-1]["role"] == "out"
+    assert conv["problem"] == "n=1,h=4,w=4,cin=8,cout=8,kernel=1" and conv["fields"]["pad"] == "0"  # not that of a 3x3
+    assert listed("networks", "--problems", problems) == [
+        {"network": "mini", "problems": 3, "launches": 6},
+        {"network": "other", "problems": 1, "launches": 1},
+    ]
+
+
+def test_list_honours_ops(problems):
+    assert {variant["op"] for variant in listed("variants", "--ops", "gemm,resample")} == {"gemm", "resample"}
+    lines = run("list", "variants", "--ops", "gemm").stdout.splitlines()
+    assert len(lines) > 5 and all(line.startswith(("op ", "gemm ")) for line in lines)
+    assert [op["op"] for op in listed("ops", "--ops", "layernorm")] == ["layernorm"]
+    assert listed("networks", "--ops", "conv2d", "--problems", problems) == []
+    for what in ("ops", "variants", "problems", "networks"):
+        result = run("list", what, "--ops", "gem")
+        assert result.returncode == 2 and "unknown op 'gem'; did you mean 'gemm'" in result.stderr
+
+
 NCU_HEADER = ('"ID","thread Domain:Push/Pop_Range:Msg","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum",'
               '"gpu__time_duration.sum","sm__warps_active.avg.pct_of_peak_sustained_active"\n"","","","byte","byte","ns","%"\n')
 

@@ -14,7 +14,7 @@ int main() {
   const std::vector<float> a(3 * 64, 2.0f), b(5 * 64, 0.25f), bias(5, 1.0f);
   std::vector<float> d(3 * 5, NAN);
   const DeviceInfo host{.sm_count = 2};
-  for (const auto& variant : gemm::Definition::variants()) {
+  for (const auto& variant : gemm::variants()) {
     if (std::strcmp(variant.name, "host") != 0) continue;
     const std::size_t bytes = variant.workspace_bytes ? variant.workspace_bytes(problem, DType::fp32, host) : 0;
     void* workspace = std::aligned_alloc(256, (bytes + 255) / 256 * 256);

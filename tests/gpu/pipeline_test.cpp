@@ -14,6 +14,7 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/sampling.h"
+#include "bench/sweep/suite.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor::pipeline {
@@ -105,7 +106,7 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
     SCOPED_TRACE("batch " + std::to_string(batch));
     const Network network = require_network("digits").build({.batch = batch});
     const Checkpoint checkpoint(kDigits);
-    const Plan plan(device(), count_problems(network.graph), {});
+    const Plan plan(device(), suite(), count_problems(network.graph), {});
     Executor executor(device(), network, checkpoint, plan);
     set_inputs(executor);
     std::vector<std::vector<float>> outputs;
@@ -132,7 +133,7 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
   const Network network = require_network("digits").build({.batch = 16, .sampling = true});
   const Checkpoint checkpoint(kDigits);
-  const Plan plan(device(), count_problems(network.graph), {});
+  const Plan plan(device(), suite(), count_problems(network.graph), {});
   Executor executor(device(), network, checkpoint, plan);
   const std::vector<int> labels(16, 7);
   for (const auto solver : {sampler_step::Solver::edm_heun, sampler_step::Solver::dpmpp_2m}) {
@@ -170,7 +171,7 @@ TEST(PipelineOnGpu, ALaunchThatThrowsEndsTheCapture) {
 TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
   const Network network = require_network("digits").build({.batch = 4, .sampling = true});
   const Checkpoint checkpoint(kDigits);
-  const Plan plan(device(), count_problems(network.graph), {});
+  const Plan plan(device(), suite(), count_problems(network.graph), {});
   Executor executor(device(), network, checkpoint, plan);
   using sampler_step::Schedule, sampler_step::Solver;
   const SamplingOptions all[] = {{.solver = Solver::edm_heun, .steps = 5},
@@ -194,7 +195,7 @@ TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
   const Checkpoint checkpoint(kDigits);
   for (const char* source : {"own", "baseline"}) {
     SCOPED_TRACE(source);
-    const Plan plan(device(), count_problems(network.graph), {source, false});
+    const Plan plan(device(), suite(), count_problems(network.graph), {source, false});
     Executor executor(device(), network, checkpoint, plan);
     set_inputs(executor);
     const bool programmatic = executor.programmatic();
@@ -251,9 +252,9 @@ TEST_P(NetworkOnGpu, OwnVariantsInBf16AgreeWithNaiveOnesInFp32) {
     return output_of(executor);
   };
   const std::vector<float> expected =
-      run(exact, Plan(device(), count_problems(exact.graph), {(folder / "plan.csv").string(), /*strict=*/true}));
+      run(exact, Plan(device(), suite(), count_problems(exact.graph), {(folder / "plan.csv").string(), /*strict=*/true}));
   const Network rounded = info.build({.batch = kBatch, .dtype = DType::bf16});
-  const std::vector<float> found = run(rounded, Plan(device(), count_problems(rounded.graph), {}));
+  const std::vector<float> found = run(rounded, Plan(device(), suite(), count_problems(rounded.graph), {}));
   ASSERT_EQ(found.size(), expected.size());
   double error = 0, norm = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {

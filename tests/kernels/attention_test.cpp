@@ -17,11 +17,11 @@ namespace noisefloor::attention {
 namespace {
 
 const Op& attention_op() {
-  static const Op value = make_op<Definition>();
+  static const Op value = make_op(definition);
   return value;
 }
 const Op& temporal_op() {
-  static const Op value = make_op<temporal_attention::Definition>();
+  static const Op value = make_op(temporal_attention::definition);
   return value;
 }
 

@@ -16,8 +16,8 @@ namespace {
 // The convolution, and what groupnorm makes of its output.
 void expect_same_norm(const std::string& convolution, const std::string& norm, const std::string& slab_stats) {
   SCOPED_TRACE(convolution);
-  const Op conv2d_op = make_op<conv2d::Definition>();
-  const Op groupnorm_op = make_op<groupnorm::Definition>();
+  const Op conv2d_op = make_op(conv2d::definition);
+  const Op groupnorm_op = make_op(groupnorm::definition);
   HostData conv(conv2d_op, conv2d_op.parse(convolution), DType::fp32, 1);
   ASSERT_TRUE(conv.run_host().ok());
 
@@ -50,7 +50,7 @@ TEST(Conv2dStatistics, AreThoseThatGroupnormTakes) {
 
 // Statistics of other data give another norm: the test above can fail.
 TEST(Conv2dStatistics, AreUsed) {
-  const Op op = make_op<groupnorm::Definition>();
+  const Op op = make_op(groupnorm::definition);
   HostData data(op, op.parse("n=1,hw=100,channels=8,groups=2,slab_stats=given"), DType::fp32, 3);
   ASSERT_TRUE(data.run_host().ok());
   EXPECT_EQ(data.difference(), "");
@@ -59,7 +59,7 @@ TEST(Conv2dStatistics, AreUsed) {
 }
 
 TEST(Conv2dStatistics, GroupnormRefusesHalfAQuarter) {
-  const Op op = make_op<groupnorm::Definition>();
+  const Op op = make_op(groupnorm::definition);
   EXPECT_THROW(op.parse("n=1,hw=10,channels=8,groups=2,slab_stats=quarters"), InvalidInput);
 }
 

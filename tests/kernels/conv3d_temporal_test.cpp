@@ -14,7 +14,7 @@ namespace noisefloor::conv3d_temporal {
 namespace {
 
 const Op& op() {
-  static const Op value = make_op<Definition>();
+  static const Op value = make_op(definition);
   return value;
 }
 

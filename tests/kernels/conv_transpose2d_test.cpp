@@ -15,7 +15,7 @@ namespace noisefloor::conv_transpose2d {
 namespace {
 
 const Op& op() {
-  static const Op value = make_op<Definition>();
+  static const Op value = make_op(definition);
   return value;
 }
 

@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <limits>
 #include <set>
 
 #include "kernels/catalogue.h"
+#include "kernels/gemm/gemm.h"
 #include "tests/support/test_problems.h"
 
 namespace noisefloor {
@@ -127,16 +130,69 @@ TEST(Catalogue, EveryOpKeepsTheContract) {
   }
 }
 
+// What an op lacks of the ladder that every op ships, and what it says of rungs that are still to be written.
+struct Ladder {
+  std::vector<std::string> missing, excused;
+};
+Ladder ladder_of(std::span<const AnyVariant> variants) {
+  Ladder ladder;
+  for (const Kind kind : {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx}) {
+    const auto row = std::find_if(variants.begin(), variants.end(), [&](const auto& v) { return v.kind == kind; });
+    if (row == variants.end())
+      ladder.missing.push_back(to_string(kind));
+    else if (row->not_written && row->not_written->empty())
+      ladder.missing.push_back(row->name);
+    else if (row->not_written)
+      ladder.excused.push_back(row->name + ": " + *row->not_written);
+  }
+  return ladder;
+}
+
+// A ladder of which three rungs are still to be written, one of them without a reason; and one rung is not there.
+using Sketch = OpDefinition<gemm::Problem, gemm::Tensors>;
+Status sketch_launch(const gemm::Problem&, DType, const gemm::Tensors&, const Scratch&, const LaunchContext&) {
+  return success();
+}
+std::span<const Sketch::Variant> sketch_variants() {
+  static constexpr Sketch::Variant kRows[] = {
+      {kHost, sketch_launch},
+      {kNaive, LeftOut()},
+      {kTensorCoreSm80, not_written("")},
+      {kPtxSm90a, not_written("waits for the naive rung")},
+  };
+  return kRows;
+}
+static_assert(!std::is_constructible_v<Sketch::Way, std::nullptr_t>, "a null launcher says nothing");
+
+TEST(Catalogue, RungsThatAreNotWrittenSayWhy) {
+  Sketch sketch = gemm::definition;
+  sketch.variants = sketch_variants;
+  const Op op = make_op(sketch);
+  const Ladder ladder = ladder_of(op.variants);
+  EXPECT_EQ(ladder.missing, (std::vector<std::string>{"tiled", "tensor_core_sm80"}));
+  EXPECT_EQ(ladder.excused, std::vector<std::string>{"ptx_sm90a: waits for the naive rung"});
+  const AnyProblem problem = op.parse("m=1,n=1,k=1");
+  const LaunchContext context;
+  const auto launch = [&](std::size_t row) {
+    return op.variants[row].launch(problem, DType::fp32, std::vector<void*>(4), {}, context);
+  };
+  EXPECT_TRUE(op.variants[0].built && launch(0).ok());
+  EXPECT_FALSE(op.variants[1].built || op.variants[1].not_written) << "left out of this build, but written";
+  EXPECT_EQ(launch(1).code, StatusCode::not_built);
+  EXPECT_FALSE(op.variants[3].built);
+  EXPECT_EQ(launch(3).code, StatusCode::not_built);
+  EXPECT_STREQ(launch(3).what, "waits for the naive rung");
+}
+
 TEST(Catalogue, EveryOpShipsEveryKind) {
   for (const Op& op : catalogue()) {
-    std::set<Kind> kinds;
     std::set<std::string> names;
-    for (const AnyVariant& variant : op.variants) {
-      kinds.insert(variant.kind);
+    for (const AnyVariant& variant : op.variants)
       EXPECT_TRUE(names.insert(variant.name).second) << op.name << " has two variants named " << variant.name;
-    }
-    for (const Kind kind : {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx})
-      EXPECT_TRUE(kinds.contains(kind)) << op.name << " has no " << to_string(kind) << " variant";
+    const Ladder ladder = ladder_of(op.variants);
+    EXPECT_EQ(ladder.missing, std::vector<std::string>())
+        << op.name << ": a rung to be written is not_written(\"why\")";
+    for (const std::string& rung : ladder.excused) std::cout << op.name << " has yet to write " << rung << "\n";
   }
 }
 

@@ -157,7 +157,7 @@ TEST(GemmResidual, TestProblemsTakeEveryWay) {
   std::set<std::tuple<bool, bool, bool>> ways;  // ping-pong, multicast, split
   bool turns_gated = false, splits_gated = false;
   for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
-    if (entry.op->name != Definition::name) continue;
+    if (entry.op->name != definition.name) continue;
     const auto& p = entry.problem.as<Problem>();
     if (!p.residual || p.n % 8 != 0 || p.k % 8 != 0) continue;
     const Schedule s = choose(p, kSms);

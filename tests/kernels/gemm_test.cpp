@@ -21,7 +21,7 @@ namespace noisefloor::gemm {
 namespace {
 
 const Op& op() {
-  static const Op value = make_op<Definition>();
+  static const Op value = make_op(definition);
   return value;
 }
 

@@ -15,7 +15,7 @@ namespace noisefloor::groupnorm {
 namespace {
 
 std::string text_of(const Problem& p) {
-  static const Op op = make_op<Definition>();
+  static const Op op = make_op(definition);
   return op.print(AnyProblem(p));
 }
 
@@ -97,7 +97,7 @@ TEST(GroupnormPlans, MeasuredPlansAreSortedWithEveryShapeOnce) {
 TEST(GroupnormPlans, EveryMeasuredPlanIsAPlanOfItsProblem) {
   for (const MeasuredPlan& row : measured_plans().plans) {
     const Problem p = problem_of(row);
-    ASSERT_NO_THROW(Definition::check(p)) << text_of(row);
+    ASSERT_NO_THROW(definition.check(p)) << text_of(row);
     const auto plan = make_cluster_plan(p, row.bundle, row.blocks, row.threads, row.held);
     ASSERT_TRUE(plan) << text_of(row);
     EXPECT_EQ(fault_of(p, *plan), "") << text_of(row);

@@ -20,7 +20,7 @@ namespace noisefloor::groupnorm {
 namespace {
 
 const Op& op() {
-  static const Op value = make_op<Definition>();
+  static const Op value = make_op(definition);
   return value;
 }
 

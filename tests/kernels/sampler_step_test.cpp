@@ -16,7 +16,7 @@ namespace {
 constexpr double kExact = 1e-12;
 
 const Op& op() {
-  static const Op instance = make_op<Definition>();
+  static const Op instance = make_op(definition);
   return instance;
 }
 
@@ -184,7 +184,7 @@ const char* const kCases[] = {
 
 TEST(SamplerStep, HostIsCorrect) {
   for (const char* text : kCases)
-    for (const DType dtype : Definition::dtypes())
+    for (const DType dtype : definition.dtypes())
       for (const char* shape :
            {"batch=2,elements=3072,", "batch=3,elements=2051,", "batch=5,elements=1,", "batch=1,elements=1,"})
         expect_correct(shape + std::string(text), dtype);

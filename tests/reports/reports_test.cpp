@@ -5,7 +5,6 @@
 #include <cmath>
 #include <fstream>
 
-#include "bench/measure/stopping_rule.h"
 #include "reports/roofline.h"
 #include "reports/run/csv.h"
 #include "reports/run/sweep_csv.h"
@@ -57,19 +56,6 @@ TEST(Statistics, IntervalOfKnownRanks) {
   for (int i = 0; i < 100; ++i) values[static_cast<std::size_t>(i)] = i + 1;
   EXPECT_EQ(median_interval(values).low, 41);
   EXPECT_EQ(median_interval(values).high, 61);
-}
-
-TEST(StoppingRule, StopsForEachReason) {
-  StoppingRule rule{0.005, 10, 50, 1.0};
-  const std::vector<double> steady(10, 7.0);
-  EXPECT_STREQ(rule.verdict(steady, 0).value(), "converged");
-  EXPECT_FALSE(rule.verdict(std::span(steady).first(9), 0).has_value());
-  std::vector<double> noisy;
-  for (int i = 0; i < 50; ++i) noisy.push_back(i % 2 == 0 ? 1 : 2);
-  EXPECT_STREQ(rule.verdict(noisy, 0).value(), "max_samples");
-  EXPECT_FALSE(rule.verdict(std::span(noisy).first(20), 0.5).has_value());
-  EXPECT_STREQ(rule.verdict(std::span(noisy).first(20), 1.5).value(), "time_cap");
-  EXPECT_FALSE(rule.verdict(std::span(noisy).first(4), 100).has_value()) << "a median of four says nothing of spread";
 }
 
 TEST(Csv, QuotingRoundTrips) {

@@ -47,6 +47,7 @@ class LimitedPlatform final : public Platform {
     return host_->compare(dtype, a, b, count, rms);
   }
   void synchronize() override { host_->synchronize(); }
+  bool try_launch(const Launch& launch) override { return host_->try_launch(launch); }
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>> resident) override {
     return host_->time_cold(launch, samples, resident);

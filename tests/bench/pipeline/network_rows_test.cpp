@@ -5,47 +5,46 @@
 #include <fstream>
 #include <set>
 
+#include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
-#include "bench/pipeline/network_op.h"
+#include "bench/pipeline/network_workload.h"
 #include "bench/pipeline/plan.h"
 #include "bench/pipeline/weights.h"
-#include "bench/sweep/ops.h"
 #include "bench/sweep/selection.h"
+#include "bench/sweep/suite.h"
 #include "reports/roofline.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/two_ways.h"
 
 namespace noisefloor {
 namespace {
 
-using pipeline::network_op;
+using pipeline::network_workload;
+
+const SuiteEntry& entry() {
+  return *suite().find("network");
+}
 
 Platform& host() {
   static const std::unique_ptr<Platform> platform = make_host_platform();
   return *platform;
 }
 
-Candidate candidate_named(const Op& op, const std::string& name) {
-  for (const Candidate& candidate : candidates_of(op))
-    if (candidate.name == name) return candidate;
-  ADD_FAILURE() << op.name << " has no candidate " << name;
-  return {};
+Case digits_case(const std::string& implementation, DType dtype = DType::bf16,
+                 const char* text = "name=digits,batch=1") {
+  return {&entry(), entry().find(implementation), network_workload().parse(text), dtype, text, "digits-b1:1"};
 }
 
-Case digits_case(const std::string& candidate, DType dtype = DType::bf16, const char* text = "name=digits,batch=1") {
-  return {candidate_named(network_op(), candidate), network_op().parse(text), dtype, text, "digits-b1:1"};
-}
+// ---- the workload
 
-// ---- the op
-
-TEST(NetworkOp, IsTheLastThatASweepHas) {
-  EXPECT_EQ(swept_ops().back(), &network_op());
-  EXPECT_EQ(swept_ops().size(), catalogue().size() + 1);
-  EXPECT_EQ(find_swept_op("network"), &network_op());
+TEST(NetworkWorkload, IsTheLastThatASweepHas) {
+  EXPECT_EQ(suite().entries().back().workload, &network_workload());
+  EXPECT_EQ(suite().entries().size(), catalogue().size() + 1);
   EXPECT_EQ(find_op("network"), nullptr);
 }
 
-TEST(NetworkOp, PrintsWhatItParses) {
-  const Op& op = network_op();
+TEST(NetworkWorkload, PrintsWhatItParses) {
+  const Workload& op = network_workload();
   EXPECT_EQ(op.print(op.parse("batch=32,name=adm64")), "name=adm64,batch=32");
   for (const char* wrong : {"name=adm64", "batch=1", "name=adm64,batch=0", "name=adm64,batch=1,h=2"})
     EXPECT_THROW(op.parse(wrong), InvalidInput) << wrong;
@@ -58,8 +57,8 @@ TEST(NetworkOp, PrintsWhatItParses) {
   }
 }
 
-TEST(NetworkOp, TakesImagesLevelsAndLabels) {
-  const auto specs = network_op().tensors(network_op().parse("name=adm64,batch=2"), DType::bf16);
+TEST(NetworkWorkload, TakesImagesLevelsAndLabels) {
+  const auto specs = network_workload().tensors(network_workload().parse("name=adm64,batch=2"), DType::bf16);
   ASSERT_EQ(specs.size(), 4u);
   EXPECT_EQ(specs[0].shape, (std::vector<std::int64_t>{2, 64, 64, 3}));
   EXPECT_STREQ(specs[1].name, "timesteps");
@@ -68,16 +67,16 @@ TEST(NetworkOp, TakesImagesLevelsAndLabels) {
   EXPECT_EQ(specs[3].shape, (std::vector<std::int64_t>{2, 64, 64, 6}));
   EXPECT_EQ(specs[3].dtype, DType::fp32);
   EXPECT_EQ(specs[3].role, Role::out);
-  EXPECT_STREQ(network_op().tensors(network_op().parse("name=digits,batch=2"), DType::bf16)[1].name, "sigma");
+  EXPECT_STREQ(network_workload().tensors(network_workload().parse("name=digits,batch=2"), DType::bf16)[1].name, "sigma");
 }
 
-TEST(NetworkOp, FillsLevelsWithinRangeAndOneLabelAnImage) {
+TEST(NetworkWorkload, FillsLevelsWithinRangeAndOneLabelAnImage) {
   for (const char* text : {"name=adm64,batch=5", "name=digits,batch=5"}) {
-    const AnyProblem problem = network_op().parse(text);
-    const auto specs = network_op().tensors(problem, DType::fp32);
+    const AnyProblem problem = network_workload().parse(text);
+    const auto specs = network_workload().tensors(problem, DType::fp32);
     std::vector<float> levels(5), labels(static_cast<std::size_t>(specs[2].elements()));
-    network_op().fill(problem, DType::fp32, 1, levels.data());
-    network_op().fill(problem, DType::fp32, 2, labels.data());
+    network_workload().fill(problem, DType::fp32, 1, levels.data());
+    network_workload().fill(problem, DType::fp32, 2, labels.data());
     for (const float level : levels) {
       EXPECT_GT(level, 0) << text;
       EXPECT_LE(level, specs[1].name == std::string("sigma") ? 2 : 999) << text;
@@ -92,8 +91,8 @@ TEST(NetworkOp, FillsLevelsWithinRangeAndOneLabelAnImage) {
   }
 }
 
-TEST(NetworkOp, CostsItsNodesAndItsCompulsoryBytes) {
-  const Op& op = network_op();
+TEST(NetworkWorkload, CostsItsNodesAndItsCompulsoryBytes) {
+  const Workload& op = network_workload();
   const auto cost = [&](const char* text, DType dtype) { return op.cost(op.parse(text), dtype); };
   const Cost one = cost("name=digits,batch=1", DType::bf16), two = cost("name=digits,batch=2", DType::bf16);
   EXPECT_DOUBLE_EQ(two.flops, 2 * one.flops);
@@ -134,44 +133,49 @@ TEST(RandomWeights, AreNeverZeroAndTheSameInEveryDtype) {
 
 // ---- verification
 
-// plan_own, with its output spoilt behind it.
-template <int kHow>
-std::unique_ptr<AssembledRun> create_spoilt(const char*, Platform& platform, const AnyProblem& problem, DType dtype,
-                                            KnownTimes& known) {
-  class Spoilt final : public AssembledRun {
-   public:
-    explicit Spoilt(std::unique_ptr<AssembledRun> run) : run_(std::move(run)) {}
-    std::size_t workspace_bytes() const override { return run_->workspace_bytes(); }
-    Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
-      return run_->tune(pointers, workspace, context);
-    }
-    Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
-      const Status status = run_->launch(pointers, workspace, context);
-      auto* output = static_cast<float*>(pointers[3]);
-      if (kHow == 0)
-        for (int i = 0; i < 64; ++i) output[i] *= 1.05f;
-      if (kHow == 1) output[63] = NAN;
-      if (kHow == 2) static_cast<float*>(pointers[0])[5] += 1;
-      return status;
-    }
-    std::string description() const override { return run_->description(); }
-    std::vector<std::pair<void*, std::size_t>> resident() const override { return run_->resident(); }
+// plan_own, with its output or input spoilt behind it.
+enum class How { scaled, not_a_number, input };
+class Spoilt final : public Implementation {
+ public:
+  explicit Spoilt(How how) : how_(how) {
+    kind = "network";
+    on_host = true;
+  }
+  std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
+                              KnownTimes& known) const override {
+    class SpoiltReady final : public Ready {
+     public:
+      SpoiltReady(std::unique_ptr<Ready> right, How how) : right_(std::move(right)), how_(how) {}
+      std::size_t workspace_bytes() const override { return right_->workspace_bytes(); }
+      Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
+        const Status status = right_->launch(pointers, scratch, context);
+        auto* output = static_cast<float*>(pointers[3]);
+        if (how_ == How::scaled)
+          for (int i = 0; i < 64; ++i) output[i] *= 1.05f;
+        if (how_ == How::not_a_number) output[63] = NAN;
+        if (how_ == How::input) static_cast<float*>(pointers[0])[5] += 1;
+        return status;
+      }
 
-   private:
-    std::unique_ptr<AssembledRun> run_;
-  };
-  const Assembly* own = candidate_named(network_op(), "plan_own").assembly;
-  return std::make_unique<Spoilt>(own->create("plan_own", platform, problem, dtype, known));
-}
+     private:
+      std::unique_ptr<Ready> right_;
+      How how_;
+    };
+    return std::make_unique<SpoiltReady>(entry().find("plan_own")->make(platform, problem, dtype, known), how_);
+  }
 
-Verdict verdict_of(const Candidate& candidate, DType dtype) {
-  Fixture fixture(host(), network_op(), network_op().parse("name=digits,batch=1"), dtype, 1);
-  BoundCase bound(fixture, candidate);
+ private:
+  How how_;
+};
+
+Verdict verdict_of(const Implementation& implementation, DType dtype) {
+  Fixture fixture(host(), entry(), network_workload().parse("name=digits,batch=1"), dtype, 1);
+  BoundCase bound(fixture, implementation);
   return Verifier(fixture).verify(bound);
 }
 
 TEST(NetworkVerification, HoldsTheOutputToTheNetworkInFp32) {
-  const Candidate own = candidate_named(network_op(), "plan_own");
+  const Implementation& own = *entry().find("plan_own");
   const Verdict rounded = verdict_of(own, DType::bf16);
   EXPECT_TRUE(rounded.correct) << rounded.reason;
   EXPECT_GT(rounded.l2_error, 1e-4);  // it is another computation
@@ -181,16 +185,13 @@ TEST(NetworkVerification, HoldsTheOutputToTheNetworkInFp32) {
 }
 
 TEST(NetworkVerification, CatchesSpoiltOnes) {
-  static const Assembly kSpoilt[] = {{"scaled", "network", true, create_spoilt<0>},
-                                     {"not a number", "network", true, create_spoilt<1>},
-                                     {"input", "network", true, create_spoilt<2>}};
-  const char* const expected[] = {"relative L2 error", "is nan", "changed its input 'x'"};
-  for (int i = 0; i < 3; ++i) {
-    Candidate candidate = candidate_named(network_op(), "plan_own");
-    candidate.assembly = &kSpoilt[i];
-    const Verdict verdict = verdict_of(candidate, DType::bf16);
-    EXPECT_FALSE(verdict.correct) << kSpoilt[i].name;
-    EXPECT_NE(verdict.reason.find(expected[i]), std::string::npos) << verdict.reason;
+  const std::pair<How, const char*> kSpoilt[] = {{How::scaled, "relative L2 error"},
+                                                 {How::not_a_number, "is nan"},
+                                                 {How::input, "changed its input 'x'"}};
+  for (const auto& [how, expected] : kSpoilt) {
+    const Verdict verdict = verdict_of(Spoilt(how), DType::bf16);
+    EXPECT_FALSE(verdict.correct) << expected;
+    EXPECT_NE(verdict.reason.find(expected), std::string::npos) << verdict.reason;
   }
 }
 
@@ -208,7 +209,7 @@ TEST(NetworkRows, AreMeasuredAsAnyOther) {
   const SweepRow& row = result.row;
   ASSERT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(row.kind, "network");
-  EXPECT_EQ(row.key(), "network|name=digits,batch=1|bf16|plan_own");
+  EXPECT_EQ(row.case_id().name(), "network/name=digits,batch=1/bf16/plan_own");
   EXPECT_GT(row.time_cold_us.value_or(0), 0);
   EXPECT_GT(row.time_warm_us.value_or(0), 0);
   EXPECT_GT(row.max_rel_error.value_or(0), 0);
@@ -235,7 +236,7 @@ TEST(NetworkRows, OfPlansThatNeedAGpuSayIt) {
     EXPECT_EQ(row.status, Outcome::no_device) << name;
     EXPECT_EQ(row.reason, "needs a CUDA device");
   }
-  EXPECT_EQ(candidate_named(network_op(), "plan_baseline").kind_text(), "baseline");
+  EXPECT_EQ(entry().find("plan_baseline")->kind, "baseline");
 }
 
 TEST(NetworkRows, AreChosenByNetworkAndRunLast) {
@@ -244,14 +245,14 @@ TEST(NetworkRows, AreChosenByNetworkAndRunLast) {
   const auto names = [&](bool on_host) {
     std::vector<std::string> list;
     for (const Case& one : select_cases(problems, selection, on_host))
-      if (&one.op() == &network_op()) list.push_back(one.text + "/" + one.candidate.name);
+      if (one.entry == &entry()) list.push_back(one.text + "/" + one.implementation->name);
     return list;
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(names(true), Names{"name=adm64,batch=1/plan_own"});
   EXPECT_EQ(names(false), (Names{"name=adm64,batch=1/plan_own", "name=adm64,batch=1/plan_baseline",
                                  "name=adm64,batch=1/plan_fastest"}));
-  EXPECT_EQ(&select_cases(problems, selection, false).back().op(), &network_op());
+  EXPECT_EQ(select_cases(problems, selection, false).back().entry, &entry());
   selection.whole_networks = {"digits-b1"};  // as the default of a host has it
   EXPECT_EQ(names(true), Names{"name=digits,batch=1/plan_own"});
   EXPECT_GT(select_cases(problems, selection, true).size(), 10u);  // the ops of adm64-b1
@@ -274,27 +275,22 @@ TEST(NetworkRows, HaveNoPlaceInAPlan) {
 
 // ---- plans take known times
 
-// A gemm with two host variants, so that there is something to choose.
-const Op& two_ways() {
-  static const Op op = [] {
-    Op made = *find_op("gemm");
-    std::erase_if(made.variants, [](const AnyVariant& variant) { return variant.kind != Kind::host; });
-    made.variants.push_back(made.variants.front());
-    made.variants.front().name = "first";
-    made.variants.back().name = "second";
-    return made;
-  }();
-  return op;
+const std::vector<pipeline::CountedProblem>& one_problem() {
+  static const std::vector<pipeline::CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
+  return problems;
+}
+
+std::string choice_of(const pipeline::Plan& plan) {
+  return plan.choice(pipeline::problem_id(one_problem().front()))->name;
 }
 
 TEST(Plans, MeasureOnlyWhatIsNotKnown) {
-  const std::vector<pipeline::CountedProblem> problems{{&two_ways(), "m=8,n=8,k=8", DType::fp32, 1}};
   KnownTimes known;
-  const pipeline::Plan measured(host(), problems, {"own", false, &known});
+  const pipeline::Plan measured(host(), two_ways(), one_problem(), {"own", false, &known});
   EXPECT_EQ(measured.measured(), 2);
-  const pipeline::Plan again(host(), problems, {"fastest", false, &known});
+  const pipeline::Plan again(host(), two_ways(), one_problem(), {"fastest", false, &known});
   EXPECT_EQ(again.measured(), 0);
-  EXPECT_EQ(again(two_ways(), DType::fp32, "m=8,n=8,k=8").name, measured(two_ways(), DType::fp32, "m=8,n=8,k=8").name);
+  EXPECT_EQ(choice_of(again), choice_of(measured));
 }
 
 SweepRow row_of(const char* variant, Outcome status, std::optional<double> warm_us) {
@@ -305,14 +301,13 @@ SweepRow row_of(const char* variant, Outcome status, std::optional<double> warm_
 }
 
 TEST(Plans, TakeTheRowsOfTheRun) {
-  const std::vector<pipeline::CountedProblem> problems{{&two_ways(), "m=8,n=8,k=8", DType::fp32, 1}};
   const auto choice = [&](const SweepRow& first, const SweepRow& second, int measured) {
     KnownTimes known;
     known.add(first);
     known.add(second);
-    const pipeline::Plan plan(host(), problems, {"own", false, &known});
+    const pipeline::Plan plan(host(), two_ways(), one_problem(), {"own", false, &known});
     EXPECT_EQ(plan.measured(), measured);
-    return plan(two_ways(), DType::fp32, "m=8,n=8,k=8").name;
+    return choice_of(plan);
   };
   EXPECT_EQ(choice(row_of("first", Outcome::ok, 3), row_of("second", Outcome::ok, 4), 0), "first");
   EXPECT_EQ(choice(row_of("first", Outcome::ok, 4), row_of("second", Outcome::ok, 3), 0), "second");
@@ -323,7 +318,7 @@ TEST(Plans, TakeTheRowsOfTheRun) {
   none_right.add(row_of("first", Outcome::incorrect, {}));
   none_right.add(row_of("second", Outcome::cuda_error, {}));
   try {
-    const pipeline::Plan plan(host(), problems, {"own", false, &none_right});
+    const pipeline::Plan plan(host(), two_ways(), one_problem(), {"own", false, &none_right});
     FAIL();
   } catch (const InvalidInput& error) {
     EXPECT_NE(std::string(error.what()).find("first: incorrect: a reason"), std::string::npos) << error.what();

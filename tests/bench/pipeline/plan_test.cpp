@@ -6,9 +6,11 @@
 #include <fstream>
 
 #include "bench/pipeline/plan_file.h"
+#include "bench/sweep/suite.h"
 #include "networks/network.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/two_ways.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -64,37 +66,23 @@ TEST(Plans, SayWhichNodesNoVendorRuns) {
       {find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 3},
       {find_op("gemm"), "m=8,n=8,k=16", DType::fp32, 2},
       {find_op("resample"), "op=nearest_up2,n=1,h=2,w=2,channels=8", DType::fp32, 4}};
-  EXPECT_TRUE(Plan(platform, problems, {}).fallbacks().empty());
-  const Plan plan(platform, problems, {.source = "baseline"});
+  EXPECT_TRUE(Plan(platform, suite(), problems, {}).fallbacks().empty());
+  const Plan plan(platform, suite(), problems, {.source = "baseline"});
   EXPECT_EQ(plan.fallbacks(), (std::map<std::string, long>{{"gemm", 5}, {"resample", 4}}));
   EXPECT_EQ(plan.fallback_text(), "ours run 9 nodes that no vendor here runs: gemm 5, resample 4");
 }
 
-// Two variants of one op, so that there is something to measure.
-const Op& two_ways() {
-  static const Op op = [] {
-    Op copy = *find_op("gemm");
-    const auto host = std::find_if(copy.variants.begin(), copy.variants.end(),
-                                   [](const AnyVariant& variant) { return variant.kind == Kind::host; });
-    AnyVariant first = *host, second = *host;
-    first.name = "first", second.name = "second";
-    copy.variants = {first, second};
-    return copy;
-  }();
-  return op;
-}
-
 TEST(Plans, CallAWantOfMemoryByItsName) {
-  const std::vector<CountedProblem> problems{{&two_ways(), "m=64,n=64,k=64", DType::fp32, 1}};
+  const std::vector<CountedProblem> problems{{find_op("gemm"), "m=64,n=64,k=64", DType::fp32, 1}};
   LimitedPlatform small(4096), large(std::size_t{1} << 24);
   KnownTimes known;
   try {
-    const Plan plan(small, problems, {.source = "own", .known = &known});
+    const Plan plan(small, two_ways(), problems, {.source = "own", .known = &known});
     FAIL() << "64 x 64 floats in 4096 bytes";
   } catch (const OutOfMemory& error) {
     expect_parts(error.what(), {"m=64,n=64,k=64", "first: ", "the limit of the test"});
   }
-  const Plan plan(large, problems, {.source = "own", .known = &known});  // nothing is held against them
+  const Plan plan(large, two_ways(), problems, {.source = "own", .known = &known});  // nothing is held against them
   EXPECT_EQ(plan.measured(), 2);
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/sweep/suite.h"
 #include "tests/support/limited_platform.h"
 
 namespace noisefloor::pipeline {
@@ -13,7 +14,7 @@ using sampler_step::Solver;
 struct Digits {
   LimitedPlatform platform{std::size_t{1} << 30};
   Network network = require_network("digits").build({.batch = 2, .dtype = DType::fp32, .sampling = true});
-  Plan plan{platform, count_problems(network.graph), {}};
+  Plan plan{platform, suite(), count_problems(network.graph), {}};
   Executor executor{platform, network, RandomWeights(), plan};
 };
 

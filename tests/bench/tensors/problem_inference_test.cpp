@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "bench/measure/fixture.h"
-#include "bench/tensors/field_info.h"
 #include "bench/tensors/user_tensors.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_problems.h"
@@ -29,29 +28,6 @@ std::string inferred(const std::string& op_name, const std::string& fields, cons
   } catch (const InvalidInput& error) {
     return error.what();
   }
-}
-
-TEST(FieldInfos, AreWhatTheOpDeclares) {
-  const auto fields = field_infos(*find_op("gemm"));
-  ASSERT_EQ(fields.size(), 7u);
-  using Kind = FieldInfo::Kind;
-  EXPECT_EQ(fields[0].name, "m");
-  EXPECT_EQ(fields[0].kind, Kind::integer);
-  EXPECT_EQ(fields[0].low, 1);
-  EXPECT_EQ(fields[0].high, 1 << 24);
-  EXPECT_EQ(fields[0].fallback, std::nullopt);
-  EXPECT_EQ(fields[3].name, "act");
-  EXPECT_EQ(fields[3].kind, Kind::choice);
-  EXPECT_EQ(fields[3].choices, (std::vector<std::string>{"none", "silu", "gelu", "gelu_tanh", "geglu"}));
-  EXPECT_EQ(fields[3].fallback, "none");
-  EXPECT_EQ(fields[4].kind, Kind::real);
-  EXPECT_EQ(fields[4].fallback, "1");
-  EXPECT_EQ(fields[5].high, 1);
-  for (const Op& op : catalogue())
-    for (const FieldInfo& field : field_infos(op)) {
-      EXPECT_TRUE(field.kind != Kind::choice || field.choices.size() > 1) << op.name << " " << field.name;
-      EXPECT_TRUE(field.kind != Kind::integer || field.low < field.high) << op.name << " " << field.name;
-    }
 }
 
 TEST(ProblemInference, FindsWhatTheShapesSay) {
@@ -112,7 +88,6 @@ INSTANTIATE_TEST_SUITE_P(Ops, InferenceOfOp, testing::ValuesIn([] {
 // never guessed.
 TEST_P(InferenceOfOp, NeverGuesses) {
   const Op& op = *find_op(GetParam());
-  const auto fields = field_infos(op);
   int found = 0;
   for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
     if (entry.op != &op) continue;
@@ -123,8 +98,8 @@ TEST_P(InferenceOfOp, NeverGuesses) {
       auto rest = pairs;
       std::erase_if(rest, [&](const KeyValue& pair) { return pair.key == left_out.key; });
       const auto field =
-          std::find_if(fields.begin(), fields.end(), [&](const FieldInfo& info) { return info.name == left_out.key; });
-      ASSERT_NE(field, fields.end());
+          std::find_if(op.fields.begin(), op.fields.end(), [&](const auto& info) { return info.name == left_out.key; });
+      ASSERT_NE(field, op.fields.end());
       SCOPED_TRACE(entry.text + " without " + left_out.key);
       try {
         const AnyProblem problem = infer_problem(op, rest, shapes);

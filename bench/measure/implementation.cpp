@@ -1,0 +1,108 @@
+#include "bench/measure/implementation.h"
+
+#include <fmt/format.h>
+
+#include "bench/platform/build_info.h"
+
+namespace noisefloor {
+namespace {
+
+class ReadyVariant final : public Ready {
+ public:
+  ReadyVariant(const AnyVariant& variant, Platform& platform, AnyProblem problem, DType dtype)
+      : variant_(&variant),
+        problem_(std::move(problem)),
+        dtype_(dtype),
+        workspace_bytes_(variant.workspace_bytes(problem_, dtype, platform.description().info)) {}
+
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::size_t prepared_bytes() const override { return variant_->prepared_bytes(problem_, dtype_); }
+  void prepare(std::span<void* const> pointers, void* prepared, const LaunchContext& context) override {
+    throw_if_failed(variant_->prepare(problem_, dtype_, pointers, prepared, context));
+  }
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
+    return variant_->launch(problem_, dtype_, pointers, scratch, context);
+  }
+
+ private:
+  const AnyVariant* variant_;
+  AnyProblem problem_;
+  DType dtype_;
+  std::size_t workspace_bytes_;
+};
+
+class VariantImplementation final : public Implementation {
+ public:
+  explicit VariantImplementation(const AnyVariant& variant) : variant_(&variant) {
+    name = variant.name;
+    kind = to_string(variant.kind);
+    arch = variant.arch;
+    on_host = variant.kind == Kind::host;
+    on_gpu = !on_host;
+    built = variant.built;
+    if (variant.not_written)
+      why_not_built = "not written yet: " + *variant.not_written;
+    else if (!built)
+      why_not_built = fmt::format("needs {}; this build has {}", to_string(arch), build_info().cuda_architectures);
+  }
+  Support can_run(const AnyProblem& problem, DType dtype) const override { return variant_->can_run(problem, dtype); }
+  std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype, KnownTimes&) const override {
+    return std::make_unique<ReadyVariant>(*variant_, platform, problem, dtype);
+  }
+  const AnyVariant* variant() const override { return variant_; }
+
+ private:
+  const AnyVariant* variant_;
+};
+
+class ReadyBaseline final : public Ready {
+ public:
+  explicit ReadyBaseline(std::unique_ptr<BaselineRun> run) : run_(std::move(run)) {}
+
+  std::size_t workspace_bytes() const override { return run_->workspace_bytes(); }
+  bool needs_tuning() const override { return !tuned_; }
+  void tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
+    const Status status = run_->tune(pointers, workspace, context, ranker);
+    if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
+    throw_if_failed(status);
+    tuned_ = true;
+  }
+  // Libraries know nothing of programmatic launch; a kernel of ours that one of these starts must not use it.
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
+    LaunchContext ordinary = context;
+    ordinary.programmatic_launch = false;
+    return run_->launch(pointers, scratch.workspace, ordinary);
+  }
+  std::string description() const override { return run_->description(); }
+
+ private:
+  std::unique_ptr<BaselineRun> run_;
+  bool tuned_ = false;
+};
+
+class BaselineImplementation final : public Implementation {
+ public:
+  explicit BaselineImplementation(const Baseline& baseline) : baseline_(&baseline) {
+    name = baseline.name;
+    kind = to_string(Kind::baseline);
+  }
+  Support can_run(const AnyProblem& problem, DType dtype) const override { return baseline_->can_run(problem, dtype); }
+  std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype, KnownTimes&) const override {
+    return std::make_unique<ReadyBaseline>(baseline_->create(problem, dtype, platform.description().info));
+  }
+
+ private:
+  const Baseline* baseline_;
+};
+
+}  // namespace
+
+ImplementationPtr implementation_of(const AnyVariant& variant) {
+  return std::make_shared<VariantImplementation>(variant);
+}
+
+ImplementationPtr implementation_of(const Baseline& baseline) {
+  return std::make_shared<BaselineImplementation>(baseline);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,69 @@
+// One way to run something: a variant of ours, a vendor's baseline or a whole network under a plan, all behind one
+// interface. An Implementation says what it can run; per problem it gives one Ready, which all launches of that problem
+// share, whatever their tensors.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "baselines/baseline.h"
+#include "bench/measure/known_times.h"
+#include "bench/platform/platform.h"
+#include "kernels/core/op.h"
+
+namespace noisefloor {
+
+class Ready {
+ public:
+  virtual ~Ready() = default;
+
+  virtual std::size_t workspace_bytes() const = 0;
+  virtual std::size_t prepared_bytes() const { return 0; }
+  // Lays weights out anew at `prepared`; once per weight, untimed.
+  virtual void prepare(std::span<void* const>, void* prepared, const LaunchContext&) { (void)prepared; }
+  // Whether an algorithm must be chosen before the first launch. `tune` does it on these tensors (outputs are
+  // overwritten) by the ranker's times. Throws LibraryRefused, DeviceError.
+  virtual bool needs_tuning() const { return false; }
+  virtual void tune(std::span<void* const>, void* workspace, const LaunchContext&, Ranker&) { (void)workspace; }
+  // Enqueues. Pointers in the order of Workload::tensors.
+  virtual Status launch(std::span<void* const> pointers, const Scratch&, const LaunchContext&) = 0;
+
+  // How it was chosen: a library's algorithm, a plan's variants.
+  virtual std::string description() const { return {}; }
+  // Memory of its own, beside tensors and scratch, that launches touch.
+  virtual std::vector<std::pair<void*, std::size_t>> resident() const { return {}; }
+  // A launch is hundreds of kernels: one alone says nothing of it, and they are timed as one CUDA graph.
+  virtual bool many_kernels() const { return false; }
+};
+
+class Implementation {
+ public:
+  std::string name;
+  std::string kind;  // of its rows: a variant's Kind, "baseline" or "network"
+  Arch arch = Arch::any_gpu;
+  bool on_host = false, on_gpu = true;
+  bool built = true;
+  std::string why_not_built = {};  // for the reason of its rows
+
+  virtual ~Implementation() = default;
+  virtual Support can_run(const AnyProblem&, DType) const { return supported(); }
+  // Throws LibraryMissing, LibraryRefused, OutOfMemory, DeviceError. What chooses by times takes them from `known` and
+  // adds those that it measured.
+  virtual std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes& known) const = 0;
+  // The rung of an op's ladder that this is; null for everything else.
+  virtual const AnyVariant* variant() const { return nullptr; }
+
+  bool is(Kind wanted) const { return kind == to_string(wanted); }
+  bool own() const { return variant() != nullptr; }
+  bool runs_on_platform(bool host) const { return host ? on_host : on_gpu; }
+};
+using ImplementationPtr = std::shared_ptr<const Implementation>;
+
+// The rows of an op's ladder and of the vendors' baselines. `variant` and `baseline` must outlive what is returned.
+ImplementationPtr implementation_of(const AnyVariant& variant);
+ImplementationPtr implementation_of(const Baseline& baseline);
+
+}  // namespace noisefloor

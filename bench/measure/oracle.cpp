@@ -1,0 +1,87 @@
+#include "bench/measure/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "bench/measure/fixture.h"
+#include "kernels/core/parallel.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::int64_t kMinimumSamples = 512;
+constexpr std::int64_t kMaximumElements = std::int64_t{1} << 22;  // 32 MiB of doubles
+constexpr std::int64_t kMaximumSamples = std::int64_t{1} << 20;
+
+// First, last, and the rest at random (fixed seed: the same elements for every variant), ascending and distinct.
+std::vector<std::int64_t> sample_elements(std::int64_t total, std::int64_t wanted) {
+  std::vector<std::int64_t> elements = {0, total - 1};
+  std::mt19937_64 random(total);
+  std::uniform_int_distribution<std::int64_t> any(0, total - 1);
+  for (std::int64_t i = 0; i < wanted; ++i) elements.push_back(any(random));
+  std::sort(elements.begin(), elements.end());
+  elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
+  return elements;
+}
+
+class OpOracle final : public Oracle {
+ public:
+  explicit OpOracle(const Op& op) : op_(&op) {
+    for (const AnyVariant& variant : op.variants)
+      if (variant.kind == Kind::naive && variant.built) naive_ = implementation_of(variant);
+  }
+
+  std::vector<Expectation> expect(Fixture& fixture, double budget) const override {
+    std::vector<Expectation> expectations;
+    const auto& specs = fixture.specs();
+    const double flops = op_->cost(fixture.problem(), fixture.dtype()).flops;
+    const auto inputs = fixture.host_tensors();
+    for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
+      if (specs[tensor].role == Role::in) continue;
+      const std::int64_t total = specs[tensor].elements();
+      Expectation expected{tensor, flops <= budget && total <= kMaximumElements, {}, {}};
+      if (expected.complete) {
+        expected.elements.resize(static_cast<std::size_t>(total));
+        std::iota(expected.elements.begin(), expected.elements.end(), std::int64_t{0});
+      } else {
+        const auto affordable = static_cast<std::int64_t>(budget / (flops / static_cast<double>(total)));
+        expected.elements = sample_elements(total, std::clamp(affordable, kMinimumSamples, kMaximumSamples));
+      }
+      expected.values.resize(expected.elements.size());
+      const auto count = static_cast<std::int64_t>(expected.elements.size());
+      const std::int64_t cores = std::max(1, fixture.platform().description().info.sm_count);
+      parallel_for(count, std::max<std::int64_t>(1, count / (4 * std::min<std::int64_t>(cores, 64))),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
+                     op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,
+                                    std::span(expected.elements).subspan(at, size),
+                                    std::span(expected.values).subspan(at, size));
+                   });
+      expected.rms = root_mean_square(expected.values);
+      expectations.push_back(std::move(expected));
+    }
+    return expectations;
+  }
+
+  const Implementation* stand_in() const override { return naive_.get(); }
+
+ private:
+  const Op* op_;
+  ImplementationPtr naive_;
+};
+
+}  // namespace
+
+std::unique_ptr<Oracle> oracle_of(const Op& op) {
+  return std::make_unique<OpOracle>(op);
+}
+
+double root_mean_square(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,59 @@
+#include "bench/measure/platform_timing.h"
+
+#include <chrono>
+
+namespace noisefloor {
+
+PlatformTiming::PlatformTiming(Platform& platform, Launch cold, Launch warm, Ranges resident, Options options)
+    : platform_(&platform), cold_(std::move(cold)), warm_(std::move(warm)), resident_(resident), options_(options) {}
+
+double PlatformTiming::now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<double> PlatformTiming::cold(int samples) {
+  return platform_->time_cold(cold_, samples, resident_);
+}
+
+std::vector<double> PlatformTiming::warm(int samples, int repeats) {
+  return platform_->time_warm(warm_, samples, repeats);
+}
+
+std::optional<ClockReading> PlatformTiming::clock() {
+  if (options_.clocks == nullptr) return std::nullopt;
+  ClockSampler& sampler = options_.clocks->sampler;
+  sampler.clear();
+  ClockReading reading;
+  if (options_.clock_in_launches) reading.launch_mhz = clock_in_launches();
+  const int index = sampler.enqueue(platform_->context().stream);
+  platform_->synchronize();
+  reading.mhz = sampler.mhz(index);
+  return reading;
+}
+
+std::optional<std::uint64_t> PlatformTiming::clock_event_reasons() {
+  if (options_.clocks == nullptr) return std::nullopt;
+  return options_.clocks->monitor.read().clock_event_reasons;
+}
+
+// The mean clock of each of a few cold launches, in launches of their own: the marks would count in a timed one.
+std::vector<double> PlatformTiming::clock_in_launches() {
+  constexpr int kLaunches = 4;
+  ClockSampler& sampler = options_.clocks->sampler;
+  const Stream stream = platform_->context().stream;
+  std::vector<int> samples;
+  const auto marked = [&] {
+    samples.push_back(sampler.begin(stream));
+    const Status status = cold_();
+    sampler.end(samples.back(), stream);
+    return status;
+  };
+  platform_->time_cold(marked, kLaunches, resident_);
+  platform_->synchronize();
+  std::vector<double> found;
+  for (const int sample : samples)
+    if (const double mhz = sampler.mhz(sample); mhz > 0) found.push_back(mhz);
+  return found;
+}
+
+}  // namespace noisefloor

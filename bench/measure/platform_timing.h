@@ -1,0 +1,49 @@
+// What the measuring loop asks for, of a platform: its timers, and a CUDA device's clocks.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "bench/measure/timing_loop.h"
+#include "bench/platform/clocks.h"
+#include "bench/platform/nvml.h"
+#include "bench/platform/platform.h"
+
+namespace noisefloor {
+
+// Of a CUDA device; made once and used for all its cases.
+struct DeviceClocks {
+  explicit DeviceClocks(int device) : monitor(GpuMonitor::of_cuda_device(device)), sampler(64, 20) {}
+  GpuMonitor monitor;
+  ClockSampler sampler;
+};
+
+class PlatformTiming final : public TimingSource {
+ public:
+  struct Options {
+    DeviceClocks* clocks = nullptr;  // none on the host
+    bool clock_in_launches = false;  // also reads the SM clock during some more cold launches behind each batch
+  };
+  using Ranges = std::span<const std::pair<void*, std::size_t>>;
+
+  // `cold` is timed alone, `warm` back to back. `resident` as in Platform::time_cold(); what it and the options point
+  // to must outlive this.
+  PlatformTiming(Platform& platform, Launch cold, Launch warm, Ranges resident, Options options);
+
+  double now() override;
+  std::vector<double> cold(int samples) override;
+  std::vector<double> warm(int samples, int repeats) override;
+  std::optional<ClockReading> clock() override;
+  std::optional<std::uint64_t> clock_event_reasons() override;
+
+ private:
+  std::vector<double> clock_in_launches();
+
+  Platform* platform_;
+  Launch cold_, warm_;
+  Ranges resident_;
+  Options options_;
+};
+
+}  // namespace noisefloor

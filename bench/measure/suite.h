@@ -1,0 +1,45 @@
+// What can be measured here, each listed once: workloads with their implementations and what those are held to. It is
+// put together in bench/sweep/suite.cpp and handed down.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/measure/oracle.h"
+#include "reports/run/case_id.h"
+
+namespace noisefloor {
+
+struct SuiteEntry {
+  const Workload* workload;                        // an op of the catalogue, or whole networks
+  std::vector<ImplementationPtr> implementations;  // in the order of the ladder, then the vendors'
+  std::shared_ptr<const Oracle> oracle;
+
+  const std::string& name() const { return workload->name; }
+  ImplementationPtr find(std::string_view implementation) const;  // null when there is none
+};
+
+class Suite {
+ public:
+  explicit Suite(std::vector<SuiteEntry> entries) : entries_(std::move(entries)) {}
+  const std::vector<SuiteEntry>& entries() const { return entries_; }
+  const SuiteEntry* find(std::string_view workload) const;  // null when there is none
+
+ private:
+  std::vector<SuiteEntry> entries_;
+};
+
+// A case of a sweep.
+struct Case {
+  const SuiteEntry* entry = nullptr;
+  ImplementationPtr implementation;
+  AnyProblem problem;
+  DType dtype = DType::bf16;
+  std::string text;           // the problem's canonical text
+  std::string networks = {};  // "adm64-b1:10;sd15-b2:2"
+
+  CaseId id() const { return {{entry->name(), text, to_string(dtype)}, implementation->name}; }
+};
+
+}  // namespace noisefloor

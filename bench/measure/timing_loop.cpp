@@ -1,0 +1,159 @@
+#include "bench/measure/timing_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "bench/platform/nvml.h"
+#include "reports/run/sweep_csv.h"
+#include "reports/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+// What slows a measurement through no doing of the kernel. The power cap is not among them: dense products run into it
+// on every data-centre GPU, so it is part of what they can do, and the row names it.
+constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
+
+// The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little.
+constexpr std::size_t kFewestBatches = 4;
+
+// A launch that runs into the power cap begins at the full clock and is taken down in steps over some hundred
+// milliseconds. What was sampled before a step is dropped, for as long as this; a clock that never settles is then
+// taken as it is.
+constexpr double kSettleSeconds = 0.5;
+constexpr double kClockStep = 0.01;
+
+constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
+constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
+constexpr int kMostWarmRepeats = 20;
+
+// Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that
+// the gate before it costs nothing.
+int batch_size(double sample_us, int smallest, int largest) {
+  return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
+}
+
+// A source may be another process: what it answers is looked at.
+std::vector<double> checked(std::vector<double> samples) {
+  if (samples.empty()) throw std::runtime_error("the timer gave no samples");
+  for (const double sample : samples)
+    if (!(sample >= 0 && std::isfinite(sample)))
+      throw std::runtime_error(fmt::format("the timer gave a sample of {} us", sample));
+  return samples;
+}
+
+void add(std::optional<std::uint64_t>& seen, std::optional<std::uint64_t> reasons) {
+  if (reasons) seen = seen.value_or(0) | (*reasons & kClockThrottle);
+}
+
+bool disqualifies(std::optional<std::uint64_t> reasons) {
+  return (reasons.value_or(0) & kDisqualifying) != 0;
+}
+
+// Whether the clock went from one level to another since it was last asked.
+class ClockSteps {
+ public:
+  bool stepped(double mhz) {
+    if (!(mhz > 0)) return false;  // unreadable: says nothing
+    const bool step = last_mhz_ > 0 && std::abs(mhz - last_mhz_) > kClockStep * last_mhz_;
+    last_mhz_ = mhz;
+    return step;
+  }
+
+ private:
+  double last_mhz_ = 0;
+};
+
+}  // namespace
+
+bool Timing::throttled() const {
+  return disqualifies(throttle);
+}
+
+std::optional<double> Timing::sm_clock_mhz() const {
+  std::vector<double> readable = cold_mhz;
+  std::erase_if(readable, [](double mhz) { return std::isnan(mhz); });
+  if (readable.empty()) return std::nullopt;
+  return median(readable);
+}
+
+void write_times(const Timing& timing, SweepRow& row) {
+  row.stop = timing.stop;
+  row.samples = static_cast<long>(timing.cold_us.size());
+  row.sm_clock_mhz = timing.sm_clock_mhz();
+  if (timing.throttle) row.throttle = clock_events_text(*timing.throttle);
+  if (timing.throttled()) {
+    row.status = Outcome::throttled;
+    row.reason = fmt::format("{}, also after {:.0f} s of repeating", row.throttle, timing.discarded_seconds);
+    return;
+  }
+  row.time_cold_us = median(timing.cold_us);
+  row.time_cold_mad_us = median_absolute_deviation(timing.cold_us);
+  row.time_warm_us = median(timing.warm_us);
+  row.gflops = row.flops / *row.time_cold_us * 1e-3;
+  row.gbps = row.bytes / *row.time_cold_us * 1e-3;
+  row.status = Outcome::ok;
+}
+
+void TimingLoop::cold() {
+  probe_us_ = checked(source_->cold(1)).front();
+  const int batch = options_.host ? batch_size(probe_us_, 1, 20) : batch_size(probe_us_ + kFlushUs, 2, 50);
+  Timing taken;
+  ClockSteps clock_steps;
+  double settling_seconds = 0;
+  double start = source_->now();
+  while (true) {
+    const double batch_start = source_->now();
+    const auto samples = checked(source_->cold(batch));
+    const auto clock = source_->clock();
+    const auto reasons = source_->clock_event_reasons();
+    if (disqualifies(reasons) && taken.discarded_seconds < options_.throttle_retry_seconds) {
+      const double spent = source_->now() - batch_start;
+      taken.discarded_seconds += spent;
+      start += spent;  // time spent on discarded samples does not count against the cap
+      continue;
+    }
+    add(taken.throttle, reasons);
+    if (clock && clock_steps.stepped(clock->mhz) && settling_seconds < kSettleSeconds) {
+      const double now = source_->now();
+      settling_seconds += now - start;
+      start = now;
+      taken = {.throttle = taken.throttle, .discarded_seconds = taken.discarded_seconds};
+      continue;
+    }
+    if (clock) {
+      taken.cold_mhz.push_back(clock->mhz > 0 ? clock->mhz : std::numeric_limits<double>::quiet_NaN());
+      taken.launch_mhz.insert(taken.launch_mhz.end(), clock->launch_mhz.begin(), clock->launch_mhz.end());
+    }
+    taken.cold_batches.push_back(samples.size());
+    taken.cold_us.insert(taken.cold_us.end(), samples.begin(), samples.end());
+    const double elapsed = source_->now() - start;
+    const bool spread_known = taken.cold_batches.size() >= kFewestBatches || elapsed >= options_.cold.wall_seconds;
+    if (const auto stop = options_.cold.verdict(taken.cold_us, elapsed); stop && spread_known) {
+      taken.stop = *stop;
+      break;
+    }
+  }
+  timing_ = std::move(taken);
+}
+
+void TimingLoop::warm() {
+  // Enough launches in one graph that starting it is amortised.
+  const int repeats =
+      options_.host ? 1 : std::clamp(static_cast<int>(kWarmRunUs / std::max(probe_us_, 1.0)) + 1, 1, kMostWarmRepeats);
+  const int batch = batch_size(probe_us_ * repeats, 1, 10);
+  std::vector<double> taken;
+  const double start = source_->now();
+  do {
+    const auto samples = checked(source_->warm(batch, repeats));
+    taken.insert(taken.end(), samples.begin(), samples.end());
+  } while (!options_.warm.verdict(taken, source_->now() - start));
+  timing_.warm_us = std::move(taken);
+  add(timing_.throttle, source_->clock_event_reasons());
+}
+
+}  // namespace noisefloor

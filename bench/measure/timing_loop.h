@@ -1,0 +1,80 @@
+// The loop that measures: cold batches until the median is known, then warm ones, while the clocks are watched.
+//
+// It knows no device. What it measures and by which clock comes from a TimingSource: the platform's
+// (platform_timing.h), a worker process, or a test's script.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/measure/stopping_rule.h"
+
+namespace noisefloor {
+
+struct SweepRow;
+
+// The SM clock right behind a cold batch.
+struct ClockReading {
+  double mhz = 0;                       // NaN where it could not be read
+  std::vector<double> launch_mhz = {};  // during some more launches, where the source takes them
+};
+
+// What the loop asks for, from one thread, one call after another. An exception of any of them ends the loop.
+class TimingSource {
+ public:
+  virtual ~TimingSource() = default;
+  virtual double now() = 0;  // seconds that never go back
+  // `samples` times of one launch each, in microseconds, with nothing of what it touches in cache.
+  virtual std::vector<double> cold(int samples) = 0;
+  // `samples` times, each the mean of `repeats` launches back to back.
+  virtual std::vector<double> warm(int samples, int repeats) = 0;
+  // Asked behind each cold batch; nothing where there is no SM clock (the host).
+  virtual std::optional<ClockReading> clock() = 0;
+  // Why clocks are held down now: a mask of ClockEvent; nothing where nobody says.
+  virtual std::optional<std::uint64_t> clock_event_reasons() = 0;
+};
+
+struct TimingOptions {
+  StoppingRule cold = {};
+  StoppingRule warm = {0.005, 10, 200, 0.3};
+  double throttle_retry_seconds = 5;  // how long throttled batches are taken again
+  bool host = false;                  // a launch is a call: nothing is flushed or queued, so batches are small
+};
+
+struct Timing {
+  std::vector<double> cold_us = {};
+  std::vector<std::size_t> cold_batches = {};  // samples per batch, in order
+  std::vector<double> cold_mhz = {};           // the clock behind each batch, NaN where unreadable; empty: no clock
+  std::vector<double> launch_mhz = {};
+  std::string stop = {};  // why the cold phase ended
+  std::vector<double> warm_us = {};
+  std::optional<std::uint64_t> throttle = {};  // the reasons of kClockThrottle that were seen, where somebody says
+  double discarded_seconds = 0;                // spent on throttled batches that were taken again
+
+  bool throttled() const;                      // by what disqualifies the times
+  std::optional<double> sm_clock_mhz() const;  // the median of those that could be read
+};
+
+// The row's columns that a timing fills, its flops and bytes given: `ok` with times, or `throttled` with none.
+void write_times(const Timing& timing, SweepRow& row);
+
+class TimingLoop {
+ public:
+  // `source` must outlive the loop.
+  TimingLoop(TimingSource& source, const TimingOptions& options) : source_(&source), options_(options) {}
+
+  void cold();
+  void warm();  // after cold(), whose probe gives its batches' size
+  // Of the phases that ended; one that threw leaves nothing.
+  const Timing& timing() const { return timing_; }
+
+ private:
+  TimingSource* source_;
+  TimingOptions options_;
+  double probe_us_ = 0;  // the first cold launch
+  Timing timing_;
+};
+
+}  // namespace noisefloor

@@ -1,0 +1,56 @@
+#include "bench/measure/tuner.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "reports/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr int kFirstSamples = 3;
+constexpr int kFinalSamples = 15;
+constexpr std::size_t kFinalists = 8;
+
+}  // namespace
+
+// Nothing where the library refuses the launch, or its launch waits for the device.
+std::optional<double> HarnessRanker::median_us(const Launch& launch, int samples) {
+  Fixture& fixture = verifier_->fixture();
+  try {
+    if (!fixture.platform().try_launch(launch)) return std::nullopt;  // also loads the kernel
+    return median(fixture.platform().time_cold(launch, samples, fixture.resident()));
+  } catch (const DeviceError& error) {
+    if (error.lost()) throw;
+    return std::nullopt;
+  }
+}
+
+Ranking HarnessRanker::rank(int count, const std::function<Status(int)>& launch) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto faster = [](const Timed& a, const Timed& b) { return a.microseconds < b.microseconds; };
+  Ranking ranking;
+  std::vector<Timed> first;
+  for (int i = 0; i < count; ++i) {
+    if (const auto us = median_us([&] { return launch(i); }, kFirstSamples)) first.push_back({*us, i});
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (elapsed.count() > budget_seconds_ && !first.empty()) break;
+  }
+  ranking.ran = static_cast<int>(first.size());
+  std::sort(first.begin(), first.end(), faster);
+  first.resize(std::min(first.size(), kFinalists));
+  for (const Timed& finalist : first)
+    if (const auto us = median_us([&] { return launch(finalist.index); }, kFinalSamples))
+      ranking.fastest.push_back({*us, finalist.index});
+  std::sort(ranking.fastest.begin(), ranking.fastest.end(), faster);
+  if (ranking.fastest.empty())
+    ranking.status = failure(StatusCode::unsupported_problem, "the library refused every algorithm that it offered");
+  return ranking;
+}
+
+bool HarnessRanker::accurate(const std::function<Status()>& launch) {
+  verifier_->fixture().reset_outputs();
+  return verifier_->fixture().platform().try_launch(launch) && verifier_->judge_outputs().correct;
+}
+
+}  // namespace noisefloor

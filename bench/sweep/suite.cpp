@@ -1,0 +1,33 @@
+#include "bench/sweep/suite.h"
+
+#include "bench/pipeline/network_workload.h"
+#include "kernels/catalogue.h"
+
+namespace noisefloor {
+namespace {
+
+std::vector<SuiteEntry> ops() {
+  std::vector<SuiteEntry> entries;
+  for (const Op& op : catalogue()) {
+    SuiteEntry entry{&op, {}, oracle_of(op)};
+    for (const AnyVariant& variant : op.variants) entry.implementations.push_back(implementation_of(variant));
+    for (const Baseline& baseline : baselines())
+      if (op.name == baseline.op) entry.implementations.push_back(implementation_of(baseline));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+}  // namespace
+
+const Suite& suite() {
+  static const Suite nodes(ops());
+  static const Suite all = [] {
+    std::vector<SuiteEntry> entries = nodes.entries();
+    entries.push_back(pipeline::network_entry(nodes));
+    return Suite(std::move(entries));
+  }();
+  return all;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,48 @@
+// What the mma.sync rungs of gemm add to the tiles of kernels/product: the rows of B behind a tile, and the way of its
+// sums to D. Device code only.
+#pragma once
+
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/product/mma_tile.cuh"
+
+namespace noisefloor::gemm {
+
+using product::drain_column;
+using product::Fragments;
+using product::kDrained;
+using product::Sums;
+using product::swizzled;
+using product::warp_place;
+using product::WarpPlace;
+
+// The columns of a block's tile are rows of B. For geglu they alternate: 8 values, then the gates of the same 8
+// outputs, so that a value and its gate meet in one warp. Returns the row of B behind tile column `packed` of tile
+// `tile_n`, or -1.
+template <class Tile>
+__device__ __forceinline__ std::int64_t b_row(std::int64_t tile_n, int packed, std::int64_t n, bool gated) {
+  if (!gated) {
+    const std::int64_t column = tile_n * Tile::kBlockN + packed;
+    return column < n ? column : -1;
+  }
+  const std::int64_t column = tile_n * (Tile::kBlockN / 2) + packed / 16 * 8 + packed % 8;
+  if (column >= n) return -1;
+  return packed % 16 < 8 ? column : n + column;
+}
+
+// For drain_sums: the epilogue, into D from row `row0` on.
+template <class T>
+struct ToOutput {
+  ColumnEpilogue<T, kDrained> columns;
+  T* d;
+  std::int64_t row0, m;
+
+  __device__ __forceinline__ Run<T, kDrained> prefetch(int row) const {
+    return row0 + row < m ? columns.residual(row0 + row) : Run<T, kDrained>{};
+  }
+  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&gates)[kDrained],
+                                       const Run<T, kDrained>& residual) const {
+    if (row0 + row < m) columns.store(d, row0 + row, sums, gates, residual);
+  }
+};
+
+}  // namespace noisefloor::gemm

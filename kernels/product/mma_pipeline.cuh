@@ -1,0 +1,78 @@
+// The mainloop of the sm_80 rungs: a pipeline of asynchronous copies that feeds mma.sync m16n8k16. Device code only.
+#pragma once
+
+#include "kernels/product/mma_tile.cuh"
+#include "kernels/product/sm80_plan.h"
+#include "kernels/ptx/cp_async.cuh"
+#include "kernels/ptx/mma.cuh"
+
+namespace noisefloor::product {
+
+// How the warps of a block divide each tile: 64x64 of sums a warp in the tall one; in the low and the flat one 2 and 4
+// warps share every step's k.
+struct WarpGrid {
+  int m, n, k;
+};
+constexpr WarpGrid warps_of(Sm80Tile tile) {
+  if (tile == Sm80Tile::tall_256x128) return {4, 2, 1};
+  if (tile == Sm80Tile::low_32x64) return {1, 2, 2};
+  if (tile == Sm80Tile::flat_16x32) return {1, 1, 4};
+  return {2, 2, 1};
+}
+
+template <Sm80Tile tile>
+using Sm80MmaTile = MmaTile<shape_of(tile).block_m, shape_of(tile).block_n, shape_of(tile).block_k, warps_of(tile).m,
+                            warps_of(tile).n, warps_of(tile).k, shape_of(tile).stages>;
+
+// Calls run.operator()<tile>(); returns what it returns.
+template <class Run>
+Status with_sm80_tile(Sm80Tile tile, const Run& run) {
+  switch (tile) {
+    case Sm80Tile::tall_256x128:
+      return run.template operator()<Sm80Tile::tall_256x128>();
+    case Sm80Tile::medium_128x64:
+      return run.template operator()<Sm80Tile::medium_128x64>();
+    case Sm80Tile::small_64x64:
+      return run.template operator()<Sm80Tile::small_64x64>();
+    case Sm80Tile::low_32x64:
+      return run.template operator()<Sm80Tile::low_32x64>();
+    case Sm80Tile::flat_16x32:
+      return run.template operator()<Sm80Tile::flat_16x32>();
+  }
+  return failure(StatusCode::invalid_argument, "no such tile");
+}
+
+// Block number -> tile: down a group of kSm80GroupM tile rows, then right, so that the blocks in flight share A and B
+// in L2.
+inline constexpr int kSm80GroupM = 8;
+template <class Grid>
+__device__ __forceinline__ void place_tile(const Grid& grid, unsigned tile, unsigned& tile_m, unsigned& tile_n) {
+  const unsigned per_group = kSm80GroupM * grid.tiles_n;
+  const unsigned first = tile / per_group * kSm80GroupM;
+  const unsigned height = min(kSm80GroupM, grid.tiles_m - first);
+  tile_m = first + tile % per_group % height;
+  tile_n = tile % per_group / height;
+}
+
+// sums += the products of a warp's fragments of one k16 step.
+template <class T, class Tile>
+__device__ __forceinline__ void multiply_fragments(const Fragments<Tile>& fragments, Sums<Tile>& sums) {
+#pragma unroll
+  for (int i = 0; i < Tile::kFragmentsM; ++i)
+#pragma unroll
+    for (int j = 0; j < Tile::kFragmentsN; ++j)
+      ptx::mma_m16n8k16<T>(sums[i][j], fragments.a[i], fragments.b[j][0], fragments.b[j][1]);
+}
+
+// For drain_sums: fp32 sums, as they are.
+struct ToPartials {
+  float* corner;
+  std::int64_t stride;
+
+  __device__ __forceinline__ int prefetch(int) const { return 0; }
+  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained], int) const {
+    *reinterpret_cast<float4*>(corner + row * stride) = make_float4(sums[0], sums[1], sums[2], sums[3]);
+  }
+};
+
+}  // namespace noisefloor::product

@@ -1,0 +1,198 @@
+"""Every include of C++ and CUDA, read against the table of rooms in docs/architecture.md."""
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = "docs/architecture.md"
+TOPS = ("kernels", "baselines", "networks", "bench", "reports")
+SOURCES = (".h", ".cuh", ".cpp", ".cu", ".cpp.in")
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<((?:' + "|".join(TOPS) + r')/[^>]+)>)')
+OP = "kernels/<op>/"
+
+
+def table(text):
+    """Room -> the rooms it may include, from the rows of the page's table."""
+    rooms = {}
+    for line in text.splitlines():
+        cells = line.strip("| \n").split("|") if line.startswith("| `") else []
+        for room in re.findall("`([^`]+)`", cells[0]) if cells else []:
+            assert room not in rooms, f"{PAGE}: {room} has two rows"
+            rooms[room] = re.findall("`([^`]+)`", cells[1]) if len(cells) > 1 else []
+    assert rooms, f"{PAGE} has no table of rooms"
+    for room, allowed in rooms.items():
+        for other in allowed:
+            assert other in rooms, f"{PAGE}: {room} may include {other}, which has no row"
+            assert other != room, f"{PAGE}: {room} names itself"
+    return rooms
+
+
+class House:
+    def __init__(self, root):
+        self.root = root
+        self.rooms = table((root / PAGE).read_text())
+        self.ops = {path.parent.relative_to(root).as_posix() + "/" for path in root.glob("kernels/*/variants.cpp")}
+
+    def room(self, file):
+        """The room of a file: the longest pattern that fits; None where none does."""
+        fits = [room for room in self.rooms if (file.startswith(room) if room.endswith("/") else fnmatchcase(file, room))]
+        return max(fits, key=len) if fits else OP if self.folder(file) in self.ops and OP in self.rooms else None
+
+    @staticmethod
+    def folder(file):
+        return "/".join(file.split("/")[:2]) + "/"
+
+    def allows(self, file, included):
+        mine, other = self.room(file), self.room(included)
+        if mine == other:
+            return mine != OP or self.folder(file) == self.folder(included)
+        return other in self.rooms[mine] or (OP in self.rooms[mine] and self.folder(included) in self.ops)
+
+    def violations(self):
+        for path in sorted(path for top in TOPS for path in (self.root / top).rglob("*") if path.name.endswith(SOURCES)):
+            file = path.relative_to(self.root).as_posix()
+            if self.room(file) is None:
+                yield f"{file} stands in no room of {PAGE}"
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                match = INCLUDE.match(line)
+                included = match and (match[1] or match[2])
+                if not included:
+                    continue
+                where = f'{file}:{number}: #include "{included}"'
+                if not (self.root / included).is_file():
+                    yield f"{where} is not the path of a file from the top of the repository"
+                elif self.room(included) is None:
+                    yield f"{where} stands in no room of {PAGE}"
+                elif not self.allows(file, included):
+                    allowed = " ".join(self.rooms[self.room(file)]) or "nothing else"
+                    yield f"{where} breaks a rule: {self.room(file)} may include {allowed} ({PAGE})"
+
+    def circle(self):
+        """The rooms of a circle of allowed arrows, or None."""
+        done, way = set(), []
+
+        def visit(room):
+            if room in way:
+                return way[way.index(room):] + [room]
+            if room in done:
+                return None
+            way.append(room)
+            reached = list(self.rooms[room])
+            if OP in reached:
+                reached += [op for op in self.ops if op in self.rooms]
+            found = next(filter(None, map(visit, reached)), None)
+            way.pop()
+            done.add(room)
+            return found
+
+        return next(filter(None, map(visit, self.rooms)), None)
+
+
+def test_every_include_keeps_to_the_table():
+    violations = list(House(ROOT).violations())
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def test_the_table_has_no_circle():
+    circle = House(ROOT).circle()
+    assert not circle, " -> ".join(circle)
+
+
+def test_rooms_of_the_table_are_there():
+    missing = [room for room in House(ROOT).rooms if room != OP and not any(ROOT.glob(room.rstrip("/")))]
+    assert not missing, f"{PAGE} has rows of rooms that are not there: {missing}"
+
+
+def test_nothing_is_loose_in_bench():
+    loose = {path.name for path in (ROOT / "bench").iterdir() if path.is_file()}
+    assert loose <= {"main.cpp", "CMakeLists.txt", "README.md"}, loose
+
+
+def test_every_header_may_be_included_twice():
+    headers = [path for top in (*TOPS, "tests") for path in (ROOT / top).rglob("*") if path.suffix in (".h", ".cuh")]
+    assert headers
+    assert not [str(path) for path in headers if "\n#pragma once\n" not in "\n" + path.read_text()]
+
+
+# What the test itself does, on a house of a few files.
+SMALL = """
+| room | may include |
+|---|---|
+| `kernels/core/` | |
+| `kernels/<op>/` | `kernels/core/` |
+| `kernels/blur/` | `kernels/core/` `kernels/gemm/` |
+| `kernels/gemm/` | `kernels/core/` |
+| `kernels/catalogue.*` | `kernels/<op>/` |
+| `reports/run/` | |
+| `reports/` | `reports/run/` |
+"""
+FILES = {
+    "kernels/core/op.h": "",
+    "kernels/gemm/gemm.h": '#include "kernels/core/op.h"\n',
+    "kernels/gemm/variants.cpp": '#include "kernels/gemm/gemm.h"\n',
+    "kernels/norm/norm.h": "#include <vector>\n",
+    "kernels/norm/variants.cpp": '#include "kernels/norm/norm.h"\n',
+    "kernels/blur/variants.cpp": '#include "kernels/gemm/gemm.h"\n',
+    "kernels/catalogue.cpp": '#include "kernels/gemm/gemm.h"\n#include "kernels/norm/norm.h"\n',
+    "reports/run/rows.h": "",
+    "reports/run_report.cpp": '#include "reports/run/rows.h"\n',
+}
+
+
+def house(folder, files=(), page=SMALL):
+    for name, text in {**FILES, **dict(files), PAGE: page}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return House(folder)
+
+
+def test_a_sound_house_has_no_violations(tmp_path):
+    assert list(house(tmp_path).violations()) == []
+    assert house(tmp_path).circle() is None
+
+
+@pytest.mark.parametrize(
+    "file, line, says",
+    [
+        ("kernels/core/fields.h", '#include "kernels/gemm/gemm.h"', "kernels/core/ may include nothing else"),
+        ("kernels/norm/host.cpp", '#  include "kernels/gemm/gemm.h"', "kernels/<op>/ may include kernels/core/"),
+        ("kernels/core/fields.cuh", "#include <kernels/gemm/gemm.h>", "kernels/core/ may include nothing else"),
+        ("reports/run/rows.cpp", '#include "reports/run_report.cpp"', "reports/run/ may include nothing else"),
+        ("reports/gate.cpp", '#include "kernels/core/op.h"', "reports/ may include reports/run/"),
+        ("reports/gate.cpp", '#include "gate.h"', "is not the path of a file"),
+    ],
+)
+def test_a_forbidden_include_is_named(tmp_path, file, line, says):
+    [violation] = house(tmp_path, {file: f"// first\n{line}\n"}).violations()
+    assert violation.startswith(f"{file}:2: ")
+    assert says in violation
+
+
+def test_one_op_does_not_include_another(tmp_path):
+    files = {"kernels/pool/pool.h": "", "kernels/pool/variants.cpp": "", "kernels/norm/host.cpp": '#include "kernels/pool/pool.h"\n'}
+    [violation] = house(tmp_path, files).violations()
+    assert violation.startswith('kernels/norm/host.cpp:1: #include "kernels/pool/pool.h" breaks a rule')
+
+
+@pytest.mark.parametrize("file", ["kernels/loose.h", "kernels/newroom/thing.h", "bench/loose.cpp"])
+def test_a_file_without_a_room_is_named(tmp_path, file):
+    assert list(house(tmp_path, {file: ""}).violations()) == [f"{file} stands in no room of {PAGE}"]
+
+
+@pytest.mark.parametrize(
+    "row, circle",
+    [("| `networks/` | `baselines/` |\n| `baselines/` | `networks/` |\n", {"networks/", "baselines/"}),
+     ("| `bench/` | `kernels/catalogue.*` |\n", None)],
+)
+def test_a_circle_of_the_table_is_found(tmp_path, row, circle):
+    found = house(tmp_path, page=SMALL + row).circle()
+    assert (set(found) if found else None) == circle
+
+
+def test_a_circle_through_the_ops_is_found(tmp_path):
+    page = SMALL.replace("| `kernels/gemm/` | `kernels/core/` |", "| `kernels/gemm/` | `kernels/catalogue.*` |")
+    assert {"kernels/gemm/", "kernels/catalogue.*"} <= set(house(tmp_path, page=page).circle())

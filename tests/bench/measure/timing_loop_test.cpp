@@ -1,0 +1,338 @@
+// The measuring loop on scripted machines: nothing is launched, time is a number, and clocks do what the script says.
+#include "bench/measure/timing_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "bench/platform/nvml.h"
+#include "bench/platform/platform.h"
+#include "reports/run/sweep_csv.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Launches take what they take on the scripted machine, and its time goes on by that.
+class Script final : public TimingSource {
+ public:
+  std::function<double(int)> launch_us = [](int) { return 1000.0; };  // of cold launch i
+  // Of the time; null: such a machine has none.
+  std::function<double(double)> mhz;
+  std::function<std::uint64_t(double)> reasons;
+  int lost_in_cold = -1, lost_in_warm = -1;  // the call, from 0, in which the device is lost
+
+  double time = 0;
+  std::vector<int> cold_calls;
+  std::vector<std::pair<int, int>> warm_calls;  // samples, repeats
+
+  double now() override { return time; }
+
+  std::vector<double> cold(int samples) override {
+    if (static_cast<int>(cold_calls.size()) == lost_in_cold) throw DeviceError("the device fell off the bus", true);
+    cold_calls.push_back(samples);
+    return launch(samples, 1);
+  }
+  std::vector<double> warm(int samples, int repeats) override {
+    if (static_cast<int>(warm_calls.size()) == lost_in_warm) throw DeviceError("the device fell off the bus", true);
+    warm_calls.emplace_back(samples, repeats);
+    return launch(samples, repeats);
+  }
+  std::optional<ClockReading> clock() override {
+    if (!mhz) return std::nullopt;
+    return ClockReading{mhz(time), {mhz(time) - 1}};
+  }
+  std::optional<std::uint64_t> clock_event_reasons() override {
+    if (!reasons) return std::nullopt;
+    return reasons(time);
+  }
+
+ private:
+  std::vector<double> launch(int samples, int repeats) {
+    constexpr double kHour = 3600;
+    if (time > kHour) throw std::logic_error("the loop does not end");
+    std::vector<double> times;
+    for (int i = 0; i < samples; ++i) {
+      times.push_back(launch_us(launches_++));
+      time += times.back() * repeats * 1e-6;
+    }
+    return times;
+  }
+  int launches_ = 0;
+};
+
+// So far apart that their median is never known.
+double scattered(int launch) {
+  return launch % 2 == 0 ? 1000 : 3000;
+}
+
+Timing measured(Script& script, const TimingOptions& options = {}) {
+  TimingLoop loop(script, options);
+  loop.cold();
+  loop.warm();
+  return loop.timing();
+}
+
+SweepRow row_of(const Timing& timing) {
+  SweepRow row;
+  row.flops = 1e9;
+  row.bytes = 1e6;
+  write_times(timing, row);
+  return row;
+}
+
+TEST(StoppingRule, StopsForEachReason) {
+  StoppingRule rule{0.005, 10, 50, 1.0};
+  const std::vector<double> steady(10, 7.0);
+  EXPECT_STREQ(rule.verdict(steady, 0).value(), "converged");
+  EXPECT_FALSE(rule.verdict(std::span(steady).first(9), 0).has_value());
+  std::vector<double> noisy;
+  for (int i = 0; i < 50; ++i) noisy.push_back(i % 2 == 0 ? 1 : 2);
+  EXPECT_STREQ(rule.verdict(noisy, 0).value(), "max_samples");
+  EXPECT_FALSE(rule.verdict(std::span(noisy).first(20), 0.5).has_value());
+  EXPECT_STREQ(rule.verdict(std::span(noisy).first(20), 1.5).value(), "time_cap");
+  EXPECT_FALSE(rule.verdict(std::span(noisy).first(4), 100).has_value()) << "a median of four says nothing of spread";
+}
+
+// A batch lasts about 20 ms by the first launch, with the flush before each one on a device.
+TEST(TimingLoop, BatchesComeFromTheProbe) {
+  struct {
+    bool host;
+    double us;
+    int cold, warm, repeats;
+  } const cases[] = {{true, 1000, 20, 10, 1},  {true, 5, 20, 10, 1},   {true, 3000, 6, 6, 1},    {true, 1e5, 1, 1, 1},
+                     {false, 1000, 19, 10, 1}, {false, 5, 50, 10, 20}, {false, 0.5, 50, 10, 20}, {false, 0, 50, 10, 20},
+                     {false, 60, 50, 10, 4},   {false, 3000, 6, 6, 1}, {false, 1e5, 2, 1, 1}};
+  for (const auto& one : cases) {
+    SCOPED_TRACE(testing::Message() << (one.host ? "host " : "device ") << one.us << " us");
+    Script script;
+    script.launch_us = [&](int) { return one.us; };
+    measured(script, {.host = one.host});
+    ASSERT_GE(script.cold_calls.size(), 2u);
+    EXPECT_EQ(script.cold_calls[0], 1) << "the probe";
+    EXPECT_EQ(script.cold_calls[1], one.cold);
+    EXPECT_EQ(script.warm_calls.at(0), std::pair(one.warm, one.repeats));
+  }
+}
+
+TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {
+  Script script;
+  const Timing timing = measured(script, {.host = true});
+  EXPECT_EQ(timing.cold_batches, std::vector<std::size_t>(4, 20)) << "the first already has the samples it takes";
+  EXPECT_EQ(timing.stop, "converged");
+  EXPECT_EQ(timing.cold_us, std::vector<double>(80, 1000.0)) << "the probe is not among them";
+  EXPECT_EQ(timing.warm_us, std::vector<double>(10, 1000.0));
+  EXPECT_TRUE(timing.cold_mhz.empty());
+  EXPECT_FALSE(timing.sm_clock_mhz());
+  EXPECT_FALSE(timing.throttle);
+  const SweepRow row = row_of(timing);
+  EXPECT_EQ(row.status, Outcome::ok);
+  EXPECT_EQ(row.time_cold_us, 1000);
+  EXPECT_EQ(row.time_cold_mad_us, 0);
+  EXPECT_EQ(row.time_warm_us, 1000);
+  EXPECT_EQ(row.gflops, 1000);
+  EXPECT_EQ(row.gbps, 1);
+  EXPECT_EQ(row.samples, 80);
+  EXPECT_EQ(row.throttle, "") << "nobody said";
+}
+
+TEST(TimingLoop, StopsAtTheWallClockCap) {
+  Script script;
+  script.launch_us = scattered;
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.stop, "time_cap");
+  double seconds = 0;
+  for (const double us : timing.cold_us) seconds += us * 1e-6;
+  EXPECT_GE(seconds, 1);
+  EXPECT_LT(seconds, 1.1);
+}
+
+TEST(TimingLoop, TheCapComesBeforeTheFourthBatch) {
+  Script script;
+  script.launch_us = [](int) { return 5e5; };
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.stop, "time_cap");
+  EXPECT_EQ(timing.cold_batches, std::vector<std::size_t>(3, 2)) << "a median of fewer than five says nothing";
+}
+
+TEST(TimingLoop, StopsAtTheMostSamples) {
+  Script script;
+  script.launch_us = [](int launch) { return scattered(launch) / 100; };
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.stop, "max_samples");
+  EXPECT_EQ(timing.cold_us.size(), 2000u);
+}
+
+TEST(TimingLoop, ThrottledBatchesAreTakenAgain) {
+  Script script;
+  script.launch_us = scattered;  // only the cap ends it: the repeating must not count against that
+  script.mhz = [](double time) { return time < 2 ? 1200 : 1980; };
+  script.reasons = [](double time) { return time < 2 ? kClockHwThermal : kClockGpuIdle; };
+  const Timing timing = measured(script);
+  EXPECT_FALSE(timing.throttled());
+  EXPECT_EQ(timing.throttle, 0u) << "the clock was held down in no batch that was kept";
+  EXPECT_GE(timing.discarded_seconds, 1.9);
+  EXPECT_LT(timing.discarded_seconds, 2.1);
+  EXPECT_EQ(timing.cold_mhz, std::vector<double>(timing.cold_batches.size(), 1980));
+  double seconds = 0;
+  for (const double us : timing.cold_us) seconds += us * 1e-6;
+  EXPECT_GE(seconds, 1);
+  EXPECT_LT(seconds, 1.1);
+  EXPECT_EQ(row_of(timing).status, Outcome::ok);
+  EXPECT_EQ(row_of(timing).throttle, "none");
+}
+
+TEST(TimingLoop, ThrottlingThatDoesNotEndLeavesNoTime) {
+  for (const std::uint64_t reason : {kClockHwThermal, kClockSwThermal, kClockHwSlowdown, kClockHwPowerBrake}) {
+    Script script;
+    script.mhz = [](double) { return 1200.0; };
+    script.reasons = [=](double) { return reason; };
+    const Timing timing = measured(script);
+    EXPECT_TRUE(timing.throttled());
+    EXPECT_GE(timing.discarded_seconds, 5);
+    EXPECT_LT(timing.discarded_seconds, 5.1);
+    EXPECT_LT(script.time, 6) << "it is given up, not waited for";
+    const SweepRow row = row_of(timing);
+    EXPECT_EQ(row.status, Outcome::throttled);
+    EXPECT_EQ(row.throttle, clock_events_text(reason));
+    EXPECT_EQ(row.reason, clock_events_text(reason) + ", also after 5 s of repeating");
+    for (const auto& time : {row.time_cold_us, row.time_cold_mad_us, row.time_warm_us, row.gflops, row.gbps})
+      EXPECT_FALSE(time.has_value());
+  }
+}
+
+TEST(TimingLoop, ThrottlingInTheWarmPhaseLeavesNoTime) {
+  Script script;
+  script.mhz = [](double) { return 1980.0; };
+  script.reasons = [&](double) { return script.warm_calls.empty() ? ClockEvent{} : kClockSwThermal; };
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.throttle, kClockSwThermal);
+  EXPECT_EQ(timing.discarded_seconds, 0);
+  EXPECT_EQ(row_of(timing).status, Outcome::throttled);
+  EXPECT_FALSE(row_of(timing).time_warm_us.has_value());
+}
+
+// Dense products run into the power cap on every large GPU: the row names it and keeps its times.
+TEST(TimingLoop, APowerCapIsNamedAndKept) {
+  Script script;
+  script.mhz = [](double) { return 1700.0; };
+  script.reasons = [](double) { return kClockSwPowerCap | kClockApplicationsSetting; };
+  const Timing timing = measured(script);
+  EXPECT_FALSE(timing.throttled());
+  EXPECT_EQ(timing.discarded_seconds, 0);
+  const SweepRow row = row_of(timing);
+  EXPECT_EQ(row.status, Outcome::ok);
+  EXPECT_EQ(row.throttle, "sw_power_cap") << "settings that somebody asked for are not named";
+  EXPECT_EQ(row.sm_clock_mhz, 1700);
+}
+
+TEST(TimingLoop, SamplesBeforeAClockStepAreDropped) {
+  Script script;
+  script.mhz = [](double time) { return time < 0.05 ? 1980 : time < 0.09 ? 1900 : 1755; };
+  script.launch_us = [&](int) { return script.time < 0.09 ? 900 : 1000; };
+  const Timing timing = measured(script);
+  ASSERT_FALSE(timing.cold_us.empty());
+  EXPECT_EQ(timing.cold_us, std::vector<double>(timing.cold_us.size(), 1000.0));
+  EXPECT_EQ(timing.cold_mhz, std::vector<double>(timing.cold_batches.size(), 1755.0));
+  EXPECT_EQ(timing.launch_mhz, std::vector<double>(timing.cold_batches.size(), 1754.0));
+  EXPECT_EQ(timing.sm_clock_mhz(), 1755);
+}
+
+TEST(TimingLoop, ASmallStepIsNone) {
+  Script script;
+  script.mhz = [](double time) { return time < 0.03 ? 1980 : 1965; };
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.cold_mhz, (std::vector<double>{1980, 1965, 1965, 1965}));
+}
+
+TEST(TimingLoop, AClockThatNeverSettlesIsTakenAsItIs) {
+  Script script;
+  script.mhz = [&](double) { return script.cold_calls.size() % 2 == 0 ? 1980 : 1700; };
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.stop, "converged");
+  EXPECT_EQ(timing.cold_batches.size(), 4u);
+  EXPECT_EQ(timing.sm_clock_mhz(), 1840);
+  EXPECT_GE(script.time, 0.5);
+  EXPECT_LT(script.time, 0.8);
+}
+
+// What was kept of the throttle reasons stays, whatever the clock does.
+TEST(TimingLoop, AStepKeepsTheReasonsSeen) {
+  Script script;
+  script.mhz = [](double time) { return time < 0.05 ? 1980 : 1755; };
+  script.reasons = [](double time) { return time < 0.05 ? kClockSwPowerCap : ClockEvent{}; };
+  EXPECT_EQ(measured(script).throttle, kClockSwPowerCap);
+}
+
+TEST(TimingLoop, UnreadableClocksAreLeftOut) {
+  Script script;
+  script.mhz = [](double) { return kNaN; };
+  const Timing none = measured(script);
+  ASSERT_EQ(none.cold_mhz.size(), 4u) << "one a batch, read or not";
+  EXPECT_TRUE(std::isnan(none.cold_mhz.front()));
+  EXPECT_FALSE(none.sm_clock_mhz());
+  EXPECT_FALSE(row_of(none).sm_clock_mhz);
+
+  Script some;
+  some.mhz = [&](double) { return some.cold_calls.size() % 2 == 0 ? 1980 : kNaN; };
+  EXPECT_EQ(measured(some).sm_clock_mhz(), 1980);
+
+  Script zero;
+  zero.mhz = [](double) { return 0.0; };
+  EXPECT_FALSE(measured(zero).sm_clock_mhz());
+}
+
+TEST(TimingLoop, AStepBehindAnUnreadableClockIsSeen) {
+  Script script;
+  script.mhz = [](double time) { return time < 0.03 ? 1980 : time < 0.05 ? kNaN : 1755; };
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.cold_mhz, std::vector<double>(4, 1755.0));
+}
+
+TEST(TimingLoop, ALostDeviceLeavesNothingHalfTaken) {
+  Script script;
+  script.lost_in_cold = 3;
+  TimingLoop loop(script, {});
+  try {
+    loop.cold();
+    FAIL() << "the error is lost";
+  } catch (const DeviceError& error) {
+    EXPECT_TRUE(error.lost());
+  }
+  EXPECT_TRUE(loop.timing().cold_us.empty());
+  EXPECT_TRUE(loop.timing().cold_batches.empty());
+
+  Script later;
+  later.launch_us = scattered;
+  later.lost_in_warm = 1;
+  TimingLoop second(later, {});
+  second.cold();
+  EXPECT_THROW(second.warm(), DeviceError);
+  EXPECT_FALSE(second.timing().cold_us.empty());
+  EXPECT_TRUE(second.timing().warm_us.empty());
+}
+
+TEST(TimingLoop, AnAnswerThatIsNoTimeIsRefused) {
+  for (const double us : {kNaN, -1.0, std::numeric_limits<double>::infinity()}) {
+    Script script;
+    script.launch_us = [=](int launch) { return launch < 30 ? 1000 : us; };
+    TimingLoop loop(script, {});
+    EXPECT_THROW(loop.cold(), std::runtime_error) << us;
+  }
+  struct Silent final : TimingSource {
+    double now() override { return 0; }
+    std::vector<double> cold(int) override { return {}; }
+    std::vector<double> warm(int, int) override { return {}; }
+    std::optional<ClockReading> clock() override { return std::nullopt; }
+    std::optional<std::uint64_t> clock_event_reasons() override { return std::nullopt; }
+  } silent;
+  TimingLoop loop(silent, {});
+  EXPECT_THROW(loop.cold(), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace noisefloor

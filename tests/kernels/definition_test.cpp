@@ -1,0 +1,175 @@
+// What follows from an op's definition, for random problems made of nothing but its fields: text, tensors and pointers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdio>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "kernels/attention/attention.h"
+#include "kernels/catalogue.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/conv3d_temporal/conv3d_temporal.h"
+#include "kernels/conv_transpose2d/conv_transpose2d.h"
+#include "kernels/edm_precondition/edm_precondition.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/groupnorm/groupnorm.h"
+#include "kernels/layernorm/layernorm.h"
+#include "kernels/q_sample/q_sample.h"
+#include "kernels/resample/resample.h"
+#include "kernels/sampler_step/sampler_step.h"
+#include "kernels/temporal_attention/temporal_attention.h"
+#include "kernels/timestep_embedding/timestep_embedding.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr int kDraws = 4000, kFewestProblems = 40;
+
+// A value of a field: an end of its range, or one near the lower end, as problems that fit together mostly are.
+std::string random_value(const FieldInfo& field, std::mt19937_64& random) {
+  const auto below = [&](std::size_t count) { return random() % count; };
+  if (field.chosen()) return field.choices[below(field.choices.size())];
+  if (field.type == FieldInfo::Type::real) {
+    const double part = std::uniform_real_distribution<double>(0, 1)(random);
+    const double ends[] = {field.real_low, field.real_high, field.real_low + part * (field.real_high - field.real_low)};
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g", ends[below(3)]);
+    return text;
+  }
+  const std::uint64_t span = static_cast<std::uint64_t>(field.high) - static_cast<std::uint64_t>(field.low);
+  const std::uint64_t steps[] = {0, span, below(4), 8 * below(5), std::uint64_t{1} << below(12), random()};
+  const std::uint64_t step = steps[below(10) < 8 ? 2 + below(3) : below(6)];
+  return std::to_string(field.low + static_cast<std::int64_t>(span == UINT64_MAX ? step : step % (span + 1)));
+}
+
+std::vector<KeyValue> random_fields(const Op& op, std::mt19937_64& random) {
+  std::vector<KeyValue> pairs;
+  for (const FieldInfo& field : op.fields)
+    if (!field.fallback || random() % 3 == 0) pairs.push_back({field.name, random_value(field, random)});
+  return pairs;
+}
+
+// Those of `kDraws` random sets of fields that are problems.
+std::vector<AnyProblem> random_problems(const Op& op) {
+  std::mt19937_64 random(std::hash<std::string>()(op.name));
+  std::vector<AnyProblem> problems;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    try {
+      problems.push_back(op.parse_pairs(random_fields(op, random)));
+    } catch (const InvalidInput&) {
+    }
+  }
+  return problems;
+}
+
+bool same(const std::vector<KeyValue>& a, const std::vector<KeyValue>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const KeyValue& x, const KeyValue& y) { return x.key == y.key && x.value == y.value; });
+}
+
+template <class P, class T>
+void expect_pointers_follow(const OpDefinition<P, T>& definition, const P& problem, const std::string& text) {
+  SCOPED_TRACE(std::string(definition.name) + " " + text);
+  const auto specs = definition.tensors(problem, DType::bf16);
+  std::set<std::string> names;
+  for (const TensorSpec& spec : specs) EXPECT_TRUE(names.insert(spec.name).second) << spec.name << " twice";
+
+  std::vector<void*> pointers;
+  for (std::size_t i = 1; i <= specs.size(); ++i) pointers.push_back(reinterpret_cast<void*>(16 * i));
+  const T bound = definition.bind(problem, pointers);
+  auto members = std::bit_cast<std::array<void*, sizeof(T) / sizeof(void*)>>(bound);  // pointers and nothing else
+  std::vector<void*> filled;
+  std::copy_if(members.begin(), members.end(), std::back_inserter(filled), [](void* p) { return p != nullptr; });
+  if (specs.front().name == std::string("qkv")) filled.erase(filled.begin() + 1, filled.begin() + 3);  // k and v are q
+  EXPECT_EQ(filled, pointers) << "every tensor fills one member, and members lie in the order of the tensors";
+
+  EXPECT_TRUE(definition.check_pointers(problem, bound).ok());
+  for (const std::uintptr_t wrong : {0, 8})
+    for (void*& member : members) {
+      if (member == nullptr) continue;
+      void* const right = std::exchange(member, reinterpret_cast<void*>(wrong));
+      EXPECT_EQ(definition.check_pointers(problem, std::bit_cast<T>(members)).code, StatusCode::invalid_argument);
+      member = right;
+    }
+}
+
+template <class P, class T>
+void expect_definition_holds(const OpDefinition<P, T>& definition) {
+  const Op& op = *find_op(definition.name);
+  const auto problems = random_problems(op);
+  EXPECT_GE(problems.size(), static_cast<std::size_t>(kFewestProblems)) << op.name;
+  for (const AnyProblem& problem : problems) {
+    const std::string text = op.print(problem);
+    const AnyProblem again = op.parse(text);
+    EXPECT_EQ(op.print(again), text) << op.name;
+    EXPECT_TRUE(same(op.values(again), op.values(problem))) << op.name << " " << text;
+    EXPECT_EQ(op.print(op.parse_pairs(op.values(problem))), text) << op.name << " with every default written";
+    EXPECT_EQ(op.values(problem).size(), op.fields.size());
+    expect_pointers_follow(definition, problem.as<P>(), text);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Definitions, TextTensorsAndPointersFollow) {
+  expect_definition_holds(attention::definition);
+  expect_definition_holds(temporal_attention::definition);
+  expect_definition_holds(gemm::definition);
+  expect_definition_holds(conv2d::definition);
+  expect_definition_holds(conv_transpose2d::definition);
+  expect_definition_holds(conv3d_temporal::definition);
+  expect_definition_holds(groupnorm::definition);
+  expect_definition_holds(sampler_step::definition);
+  expect_definition_holds(layernorm::definition);
+  expect_definition_holds(elementwise::definition);
+  expect_definition_holds(resample::definition);
+  expect_definition_holds(timestep_embedding::definition);
+  expect_definition_holds(q_sample::definition);
+  expect_definition_holds(edm_precondition::definition);
+  EXPECT_EQ(catalogue().size(), 14u) << "an op of the catalogue is not in this list";
+}
+
+TEST(Fields, AreDataAsTheOpDeclaresThem) {
+  using Type = FieldInfo::Type;
+  const auto& fields = find_op("gemm")->fields;
+  ASSERT_EQ(fields.size(), 7u);
+  EXPECT_EQ(fields[0].name, "m");
+  EXPECT_EQ(fields[0].type, Type::integer);
+  EXPECT_EQ(fields[0].low, 1);
+  EXPECT_EQ(fields[0].high, 1 << 24);
+  EXPECT_EQ(fields[0].fallback, std::nullopt);
+  EXPECT_EQ(fields[3].name, "act");
+  EXPECT_EQ(fields[3].type, Type::choice);
+  EXPECT_EQ(fields[3].choices, (std::vector<std::string>{"none", "silu", "gelu", "gelu_tanh", "geglu"}));
+  EXPECT_EQ(fields[3].fallback, "none");
+  EXPECT_EQ(fields[4].type, Type::real);
+  EXPECT_EQ(fields[4].real_high, 1e6);
+  EXPECT_EQ(fields[4].fallback, "1");
+  EXPECT_EQ(fields[5].type, Type::flag);
+  EXPECT_EQ(fields[5].fallback, "1");
+  for (const Op& op : catalogue())
+    for (const FieldInfo& field : op.fields) {
+      SCOPED_TRACE(op.name + " " + field.name);
+      EXPECT_TRUE(!field.chosen() || field.choices.size() > 1);
+      EXPECT_TRUE(field.type != Type::integer || field.low < field.high);
+      EXPECT_TRUE(field.type != Type::real || field.real_low < field.real_high);
+    }
+}
+
+TEST(Fields, ValuesHaveTheDefaultsOfTheirOwnProblem) {
+  const Op& conv = *find_op("conv2d");
+  const auto pad_of = [&](const std::string& text) {
+    for (const KeyValue& pair : conv.values(conv.parse(text)))
+      if (pair.key == "pad") return pair.value;
+    return std::string();
+  };
+  EXPECT_EQ(pad_of("n=1,h=8,w=8,cin=8,cout=8"), "1");
+  EXPECT_EQ(pad_of("n=1,h=8,w=8,cin=8,cout=8,kernel=1"), "0");
+}
+
+}  // namespace
+}  // namespace noisefloor
