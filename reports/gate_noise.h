@@ -29,7 +29,7 @@ double run_noise(std::span<const double> medians);
 // where no row up to 100 us has two.
 std::optional<double> process_noise(const std::vector<std::vector<double>>& rows);
 
-// Where no more runs of the baseline's build are given: above what was seen on an H200 (reports/README.md).
+// Where no more runs of the baseline's build are given: above what was seen on an H200 (docs/log/measuring).
 inline constexpr double kAssumedProcessNoise = 1.6;
 
 }  // namespace noisefloor

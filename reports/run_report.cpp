@@ -175,12 +175,12 @@ Json lacks(const fs::path& folder, const std::vector<SelectedCase>& chosen, cons
   if (!without.empty())
     say(true,
         fmt::format("{} of the {} cases that were chosen have no row: the sweep was interrupted, or its budget ran "
-                    "out. The same command with --out goes on.",
+                    "out. The same command with --out resumes it.",
                     without.size(), chosen.size()));
   if (ends_in_torn_line(folder / "sweep.csv"))
     say(true, "sweep.csv ends within a row: the sweep was killed while it wrote. That row is left out here.");
   if (fs::exists(folder / ".unfinished"))
-    say(true, "scripts/sweep did not come to its end in this folder. The same command goes on.");
+    say(true, "scripts/sweep did not come to its end in this folder. The same command resumes it.");
   if (chosen.empty()) say(false, "cases.csv is not there, so that cases without a row cannot be named.");
   constexpr std::pair<const char*, const char*> kFiles[] = {
       {"networks.csv", "totals know only of problems that have a row"},

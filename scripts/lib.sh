@@ -149,3 +149,22 @@ export_toolkit_library_path() {
     [ ! -d "$folder" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
   done
 }
+
+# choose_tests CTEST BUILD RE ONLY: sets `selection`, the arguments for ctest that keep to the tests whose names match RE (all, where it is
+# empty) and, where ONLY is gpu, to those that need a GPU. The GPU tests are one test to ctest: they get RE in NOISEFLOOR_TEST_FILTER.
+choose_tests() {
+  local ctest=$1 build=$2 filter=$3 only=$4 found
+  selection=()
+  [ "$only" != gpu ] || selection+=(-L gpu)
+  [ -n "$filter" ] || return 0
+  found=$("$ctest" --test-dir "$build" -N "${selection[@]}" -R "$filter" </dev/null) || die "ctest does not take '$filter'"
+  if [ -x "$build/bin/gpu_tests" ] && ! grep -q ': gpu_tests$' <<<"$found" &&
+    NOISEFLOOR_TEST_FILTER=$filter "$build/bin/gpu_tests" --gtest_list_tests </dev/null | grep -q '^  '; then
+    export NOISEFLOOR_TEST_FILTER=$filter
+    selection+=(-R "($filter)|^gpu_tests\$")
+  elif grep -q '^Total Tests: 0$' <<<"$found"; then
+    die "no test's name matches '$filter'"
+  else
+    selection+=(-R "$filter")
+  fi
+}

@@ -2,7 +2,7 @@
 # The measuring half of scripts/sweep, which a bundle's run.sh shares; sourced after lib.sh.
 
 # sweep_and_report BINARY RUNS ON_GPU [ARGUMENTS OF `noisefloor sweep`]
-# Sweeps into the run folder that the arguments name, or goes on with the newest below RUNS where the same program and command were cut
+# Sweeps into the run folder that the arguments name, or resumes the newest below RUNS where the same program and command were cut
 # short, or begins a new one there; adds PyTorch's rows on a GPU; prints the table and the totals. Ends the script.
 sweep_and_report() {
   local binary=$1 runs=$2 on_gpu=$3 argument previous='' out='' budget='' fresh=false own_output=false with_torch=true all=false torch=() torch_python newest
@@ -40,7 +40,7 @@ sweep_and_report() {
     newest=$(find "$runs" -mindepth 1 -maxdepth 1 -type d 2>/dev/null | sort | tail -n 1 || true)
     if ! $fresh && [ -n "$newest" ] && [ "$(cat "$newest/.unfinished" 2>/dev/null)" = "$command" ]; then
       out=$newest
-      say "going on in $out (begin anew with --fresh)"
+      say "resuming $out (--fresh starts it again)"
     else
       out=$runs/$(date -u +%Y-%m-%d_%H-%M-%S)
     fi
@@ -51,7 +51,7 @@ sweep_and_report() {
   ! have flock || flock -n "$session" || die "another sweep is writing to $out"
   printf '%s\n' "$command" >"$out/.unfinished" || die "cannot write the run folder $out"
   children=()
-  trap '[ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null; say "interrupted: the finished rows are in $out; the same command goes on from there"; exit 130' INT TERM
+  trap '[ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null; say "interrupted: the finished rows are in $out; the same command resumes"; exit 130' INT TERM
 
   local began=$SECONDS  # the budget is for both sweeps
   # The table comes at the end, with PyTorch's rows in it.

@@ -153,5 +153,5 @@ def main(argv):
         print(f"python3 -m baselines.pytorch: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; finished rows are kept, the same command goes on from there", file=sys.stderr)
+        print("interrupted; finished rows are kept, the same command resumes", file=sys.stderr)
         return 2

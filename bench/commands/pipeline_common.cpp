@@ -37,7 +37,7 @@ void require_plan(const std::string& source) {
   if (source == "naive" || std::find(named.begin(), named.end(), source) != named.end() ||
       std::filesystem::exists(source, error))
     return;
-  throw InvalidInput(fmt::format("--plan: {} is no plan: there are {}, and there is no file of that name{}", source,
+  throw InvalidInput(fmt::format("--plan: {} is not a plan: there are {}, and there is no file of that name{}", source,
                                  fmt::join(named, ", "), did_you_mean(source, named)));
 }
 

@@ -100,7 +100,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     fmt::print("\nrun folder: {}\n", folder.path().string());
   }
   if (sweep.left_by_budget() > 0)
-    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} goes on\n", sweep.left_by_budget(),
+    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} resumes\n", sweep.left_by_budget(),
                folder.path().string());
   if (failed > 0) {
     fmt::print(stderr, "{} cases are incorrect or failed on the device\n", failed);
@@ -211,7 +211,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_option(
       "--networks", arguments->networks,
       fmt::format(
-          "Networks, comma-separated, or 'all' (default: {}, on a GPU also {}; of whole networks\n{}, on a GPU also "
+          "Networks, or sets of problems such as stream, comma-separated, or 'all' (default: {}, on a GPU also {}; of "
+          "whole networks\n{}, on a GPU also "
           "{})",
           kDefaultNetworks[0], kDefaultNetworks[1],
           listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
@@ -231,7 +232,7 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       "where there is one)");
   command->add_option("--problems", arguments->problems, "Folder of problem files, <op>.csv (default: bench/problems)");
   command->add_option("--out", arguments->out,
-                      "Run folder; one that exists is gone on with (default: runs/<device>/<time>)");
+                      "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
   command->add_option("--shard", arguments->shard,
                       "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");

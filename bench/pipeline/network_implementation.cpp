@@ -89,45 +89,52 @@ class NetworkOracle final : public Oracle {
   explicit NetworkOracle(const Suite& nodes) : nodes_(&nodes) {}
 
   std::vector<Expectation> expect(Fixture& fixture, double) const override {
-    const std::size_t output = fixture.specs().size() - 1;
-    Expectation expected{output, true, {}, output_in_fp32(fixture)};
-    expected.elements.resize(expected.values.size());
-    std::iota(expected.elements.begin(), expected.elements.end(), std::int64_t{0});
-    expected.rms = root_mean_square(expected.values);
-    // Random weights that make nothing, or overflow, would let anything pass.
-    if (!(expected.rms > 0) || !std::isfinite(expected.rms))
-      throw std::runtime_error(fmt::format("the network's fp32 output has the root mean square {}", expected.rms));
-    return {std::move(expected)};
+    std::vector<Expectation> expectations;
+    for (auto& [tensor, values] : outputs_in_fp32(fixture)) {
+      Expectation expected{tensor, true, {}, std::move(values)};
+      expected.elements.resize(expected.values.size());
+      std::iota(expected.elements.begin(), expected.elements.end(), std::int64_t{0});
+      expected.rms = root_mean_square(expected.values);
+      // Random weights that make nothing, or overflow, would let anything pass.
+      if (!(expected.rms > 0) || !std::isfinite(expected.rms))
+        throw std::runtime_error(fmt::format("the network's fp32 output has the root mean square {}", expected.rms));
+      expectations.push_back(std::move(expected));
+    }
+    return expectations;
   }
 
  private:
-  std::vector<double> output_in_fp32(Fixture& fixture) const {
+  // By tensor of the fixture.
+  std::map<std::size_t, std::vector<double>> outputs_in_fp32(Fixture& fixture) const {
     Platform& platform = fixture.platform();
     KnownTimes nothing;
     ReadyNetwork network(*nodes_, platform, fixture.problem(), DType::fp32, "naive", nothing);
     network.set_programmatic(false);  // what another launch order could spoil is not to be in both
-    // Images, levels and output are fp32 in every network; what is in the network's dtype is widened.
-    std::vector<Buffer> widened;
-    std::vector<void*> pointers;
-    for (std::size_t i = 0; i + 1 < fixture.specs().size(); ++i) {
-      const TensorSpec& spec = fixture.specs()[i];
-      pointers.push_back(fixture.pointers()[i]);
-      if (spec.dtype != DType::bf16 && spec.dtype != DType::fp16) continue;
-      std::vector<float> exact(static_cast<std::size_t>(spec.elements()));
-      for (std::size_t e = 0; e < exact.size(); ++e)
-        exact[e] = static_cast<float>(fixture.host_tensors()[i][static_cast<std::int64_t>(e)]);
-      widened.emplace_back(platform, exact.size() * sizeof(float));
-      platform.upload(widened.back().data(), exact.data(), widened.back().bytes());
-      pointers.back() = widened.back().data();
+    const auto exact = fixture.workload().tensors(fixture.problem(), DType::fp32);
+    std::vector<Buffer> buffers(exact.size());
+    std::vector<void*> pointers(fixture.pointers().begin(), fixture.pointers().end());
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const bool output = exact[i].role != Role::in;
+      if (!output && exact[i].dtype == fixture.specs()[i].dtype) continue;
+      buffers[i] = Buffer(platform, exact[i].bytes());
+      pointers[i] = buffers[i].data();
+      if (output) continue;
+      std::vector<char> widened(exact[i].bytes());
+      for (std::int64_t e = 0; e < exact[i].elements(); ++e)
+        store_element(exact[i].dtype, widened.data(), e, fixture.host_tensors()[i][e]);
+      platform.upload(pointers[i], widened.data(), widened.size());
     }
-    const std::int64_t elements = fixture.specs().back().elements();
-    Buffer output(platform, static_cast<std::size_t>(elements) * sizeof(float));
-    pointers.push_back(output.data());
     throw_if_failed(network.launch(pointers, {}, platform.context()));
     platform.synchronize();
-    std::vector<float> values(static_cast<std::size_t>(elements));
-    platform.download(values.data(), output.data(), output.bytes());
-    return {values.begin(), values.end()};
+    std::map<std::size_t, std::vector<double>> outputs;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      if (exact[i].role == Role::in) continue;
+      std::vector<char> bytes(exact[i].bytes());
+      platform.download(bytes.data(), pointers[i], bytes.size());
+      for (std::int64_t e = 0; e < exact[i].elements(); ++e)
+        outputs[i].push_back(load_element(exact[i].dtype, bytes.data(), e));
+    }
+    return outputs;
   }
 
   const Suite* nodes_;

@@ -23,7 +23,7 @@ PlanEntries read_plan(const std::filesystem::path& file) {
       entries[plan_key(line.fields[0], line.fields[1], line.fields[2])] = line.fields[3];
   } catch (const std::runtime_error& error) {
     throw InvalidInput(fmt::format(
-        "{} is no plan (own, baseline, fastest, naive, or a file with the columns op,dtype,problem,variant): {}",
+        "{} is not a plan (own, baseline, fastest, naive, or a file with the columns op,dtype,problem,variant): {}",
         file.string(), error.what()));
   }
   return entries;

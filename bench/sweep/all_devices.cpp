@@ -98,7 +98,7 @@ int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<
   write_gpu_listing(run, lanes, &result);
   print_results(run, lanes, result);
   if (result.interrupted_by != 0) {
-    fmt::print(stderr, "stopped: the finished rows are in {}; the same command with --out goes on from there\n",
+    fmt::print(stderr, "stopped: the finished rows are in {}; the same command with --out resumes\n",
                run.string());
     std::fflush(nullptr);
     (void)std::signal(result.interrupted_by, SIG_DFL);

@@ -50,7 +50,7 @@ __device__ __forceinline__ void mean_of_four(const uint4 (&corners)[4], float (&
 
 // Maps for kernels/device/stream.cuh.
 struct UpMap : FlatInputs<1> {
-  static constexpr int kUnroll = 1;  // with four stores a load, more loads a thread are slower (README.md)
+  static constexpr int kUnroll = 1;  // with four stores a load, more loads a thread are slower (docs/log/resample)
   uint4* y;
   Shape shape;
 

@@ -187,7 +187,7 @@ def test_forward_refuses(tmp_path, replaced, says):
         (["sample", "digits", "--labels", "one"], "'one' is no whole number"),
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
         (["sample", "digits", "--count", "0"], "--count"),
-        (["sample", "digits", "--plan", "none.csv"], "none.csv is no plan"),
+        (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
         (["sample", "digits", "--tensor", "nowhere/x"], "there is no folder nowhere"),
         (["sample", "digits", "--gif", "nowhere/x", "--every", "1"], "--gif nowhere/x: there is no folder nowhere"),
         (["sample", "digits", "--gif", "way.gif"], "--gif needs --every K, 1 or more"),

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "bench/measure/case_runner.h"
-#include "bench/pipeline/network_op.h"
+#include "bench/sweep/suite.h"
 
 namespace noisefloor {
 namespace {
@@ -14,14 +14,14 @@ TEST(NetworkRowsOnADevice, AreVerifiedAndTimedUnderEveryPlan) {
   RunnerOptions options;
   options.counters = CounterMode::off;
   CaseRunner runner(*platform, nullptr, options);
-  const Op& op = pipeline::network_op();
+  const SuiteEntry& networks = *suite().find("network");
   for (const char* text : {"name=digits,batch=1", "name=edm-cifar,batch=2"}) {
     for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
       // Its plans take half a minute to measure.
       if (dtype != DType::bf16 && std::string_view(text).starts_with("name=edm")) continue;
-      for (const Candidate& candidate : candidates_of(op)) {
-        SCOPED_TRACE(std::string(text) + " " + to_string(dtype) + " " + candidate.name);
-        const CaseResult result = runner.run({candidate, op.parse(text), dtype, text, ""});
+      for (const ImplementationPtr& plan : networks.implementations) {
+        SCOPED_TRACE(std::string(text) + " " + to_string(dtype) + " " + plan->name);
+        const CaseResult result = runner.run({&networks, plan, networks.workload->parse(text), dtype, text});
         ASSERT_FALSE(result.device_lost) << result.row.reason;
         EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
         EXPECT_GT(result.row.time_cold_us.value_or(0), 0);

@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "bench/measure/verify.h"
-#include "kernels/catalogue.h"
 #include "kernels/core/cuda_status.h"
 #include "kernels/ptx/griddepcontrol.cuh"
-#include "tests/support/test_problems.h"
+#include "tests/support/catalogue_cases.h"
 
 namespace noisefloor {
 namespace {
@@ -187,14 +185,6 @@ TEST(ProgrammaticLaunch, WaitShowsWhatWasWrittenAlsoToReadOnlyLoads) {
   }
 }
 
-std::vector<Candidate> own_candidates() {
-  std::vector<Candidate> all;
-  for (const Op& op : catalogue())
-    for (const Candidate& candidate : candidates_of(op))
-      if (candidate.variant != nullptr && candidate.kind != Kind::host) all.push_back(candidate);
-  return all;
-}
-
 // Leaves stale bytes in all tensors, and returns what the late kernel restores from `saved`; nothing where it would
 // take the late kernel's few blocks long.
 std::vector<Restored> take_away(Fixture& fixture, std::vector<Buffer>& saved) {
@@ -214,28 +204,15 @@ std::vector<Restored> take_away(Fixture& fixture, std::vector<Buffer>& saved) {
   return tensors;
 }
 
-class ProgrammaticVariant : public testing::TestWithParam<Candidate> {};
-INSTANTIATE_TEST_SUITE_P(Gpu, ProgrammaticVariant, testing::ValuesIn(own_candidates()),
-                         [](const testing::TestParamInfo<Candidate>& info) {
-                           return info.param.op->name + "_" + info.param.name;
-                         });
+class ProgrammaticVariant : public testing::TestWithParam<CatalogueCase> {};
+INSTANTIATE_TEST_SUITE_P(Gpu, ProgrammaticVariant, testing::ValuesIn(own_device_cases(test_problems())), case_name);
 
 TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
-  const Candidate& candidate = GetParam();
-  if (!candidate.built() || !runs_on(candidate.arch, device().description().info.compute_capability))
-    GTEST_SKIP() << "not built, or not for this device";
+  if (const std::string why = cannot_run_on(device(), *GetParam().implementation); !why.empty()) GTEST_SKIP() << why;
   int ran = 0;
-  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
-    if (entry.op != candidate.op) continue;
-    const auto& dtypes = entry.op->dtypes;
-    const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](DType dtype) {
-      return static_cast<bool>(candidate.can_run(entry.problem, dtype));
-    });
-    if (found == dtypes.end()) continue;
-    const DType dtype = *found;
-    SCOPED_TRACE(entry.text);
-    Fixture fixture(device(), *entry.op, entry.problem, dtype, 1);
-    BoundCase bound(fixture, candidate);
+  for_each_problem(GetParam(), [&](const ProblemEntry& problem, DType dtype) {
+    Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, 1);
+    BoundCase bound(fixture, *GetParam().implementation);
     Verifier verifier(fixture, 2e8);
     // Verified once by itself, which also loads the kernels: loading would wait for the late one.
     const Verdict alone = verifier.verify(bound);
@@ -243,7 +220,7 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
     fixture.reset_outputs();
     std::vector<Buffer> saved;
     const std::vector<Restored> tensors = take_away(fixture, saved);
-    if (tensors.empty()) continue;
+    if (tensors.empty()) return;
     const Buffer table(device(), tensors.size() * sizeof(Restored));
     device().synchronize();
     launch_late(tensors, table);
@@ -252,34 +229,26 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
     const Verdict verdict = verifier.judge(bound);
     EXPECT_TRUE(verdict.correct) << verdict.reason;
     ++ran;
-  }
+  });
   EXPECT_GT(ran, 0);
 }
 
 // As a pipeline has it: in one CUDA graph, between launches that are programmatic. A variant that is launched another
 // way (cooperatively, by an ordinary edge) must be whole for what stands behind it, too.
 TEST_P(ProgrammaticVariant, IsWholeForTheLaunchBehindItInAGraph) {
-  const Candidate& candidate = GetParam();
-  if (!candidate.built() || !runs_on(candidate.arch, device().description().info.compute_capability))
-    GTEST_SKIP() << "not built, or not for this device";
+  if (const std::string why = cannot_run_on(device(), *GetParam().implementation); !why.empty()) GTEST_SKIP() << why;
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
   int ran = 0;
-  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
-    const auto& dtypes = entry.op->dtypes;
-    const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](DType dtype) {
-      return entry.op == candidate.op && static_cast<bool>(candidate.can_run(entry.problem, dtype));
-    });
-    if (found == dtypes.end()) continue;
-    SCOPED_TRACE(entry.text);
-    Fixture fixture(device(), *entry.op, entry.problem, *found, 1);
-    BoundCase bound(fixture, candidate);
+  for_each_problem(GetParam(), [&](const ProblemEntry& problem, DType dtype) {
+    Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, 1);
+    BoundCase bound(fixture, *GetParam().implementation);
     Verifier verifier(fixture, 2e7);
     const Verdict alone = verifier.verify(bound);
     ASSERT_TRUE(alone.correct) << alone.reason;
     fixture.reset_outputs();
     std::vector<Buffer> saved;
     const std::vector<Restored> tensors = take_away(fixture, saved);
-    if (tensors.empty()) continue;
+    if (tensors.empty()) return;
     const Buffer table(device(), tensors.size() * sizeof(Restored));
     device().upload(table.data(), tensors.data(), tensors.size() * sizeof(Restored));
     std::size_t output = 0;
@@ -312,7 +281,7 @@ TEST_P(ProgrammaticVariant, IsWholeForTheLaunchBehindItInAGraph) {
     EXPECT_TRUE(verdict.correct) << verdict.reason;
     EXPECT_EQ(device().checksum(to, bytes), device().checksum(from, bytes)) << "the launch behind saw older bytes";
     ++ran;
-  }
+  });
   EXPECT_GT(ran, 0);
 }
 

@@ -42,14 +42,14 @@ void expect_same_norm(const std::string& convolution, const std::string& norm, c
     ASSERT_NEAR(given.get("y", static_cast<std::int64_t>(i)), expected[i], 2e-5) << i;
 }
 
-TEST(Conv2dStatistics, AreThoseThatGroupnormTakes) {
+TEST(conv2d_statistics, AreThoseThatGroupnormTakes) {
   expect_same_norm("n=2,h=9,w=9,cin=5,cout=12,image_shift=1,stats=1", "n=2,hw=81,channels=12,groups=4", "given");
   expect_same_norm("n=1,h=16,w=16,cin=3,cout=6,stride=2,act=silu,stats=1", "n=1,hw=64,channels=6,groups=3", "given");
   expect_same_norm("n=2,h=9,w=5,cin=7,cout=8,upsample=1,stats=1", "n=2,hw=180,channels=8,groups=2", "quarters");
 }
 
 // Statistics of other data give another norm: the test above can fail.
-TEST(Conv2dStatistics, AreUsed) {
+TEST(conv2d_statistics, AreUsed) {
   const Op op = make_op(groupnorm::definition);
   HostData data(op, op.parse("n=1,hw=100,channels=8,groups=2,slab_stats=given"), DType::fp32, 3);
   ASSERT_TRUE(data.run_host().ok());
@@ -58,7 +58,7 @@ TEST(Conv2dStatistics, AreUsed) {
   EXPECT_NE(data.difference(), "");
 }
 
-TEST(Conv2dStatistics, GroupnormRefusesHalfAQuarter) {
+TEST(conv2d_statistics, GroupnormRefusesHalfAQuarter) {
   const Op op = make_op(groupnorm::definition);
   EXPECT_THROW(op.parse("n=1,hw=10,channels=8,groups=2,slab_stats=quarters"), InvalidInput);
 }

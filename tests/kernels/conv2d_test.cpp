@@ -19,7 +19,7 @@ const Op& op() {
   return value;
 }
 
-TEST(Conv2d, ProblemTextIsCanonicalAndChecked) {
+TEST(conv2d, ProblemTextIsCanonicalAndChecked) {
   EXPECT_EQ(op().print(op().parse("n=1,h=4,w=5,cin=6,cout=7,kernel=3,pad=1,stride=1,bias=1")),
             "n=1,h=4,w=5,cin=6,cout=7");
   EXPECT_EQ(op().print(op().parse("n=1,h=4,w=5,cin=6,cout=7,kernel=1,pad=0")), "n=1,h=4,w=5,cin=6,cout=7,kernel=1");
@@ -34,7 +34,7 @@ TEST(Conv2d, ProblemTextIsCanonicalAndChecked) {
     EXPECT_THROW(op().parse(bad), InvalidInput) << bad;
 }
 
-TEST(Conv2d, CostCountsFourPhasesAndEachTensorOnce) {
+TEST(conv2d, CostCountsFourPhasesAndEachTensorOnce) {
   const Cost plain = op().cost(op().parse("n=2,h=8,w=6,cin=10,cout=20,stride=2,residual=1"), DType::bf16);
   EXPECT_EQ(plain.flops, 2.0 * (2 * 4 * 3) * 20 * (9 * 10));
   EXPECT_EQ(plain.bytes, 2.0 * (2 * 8 * 6 * 10 + 20 * 90 + 20 + 2 * (2 * 4 * 3 * 20)));
@@ -45,7 +45,7 @@ TEST(Conv2d, CostCountsFourPhasesAndEachTensorOnce) {
 }
 
 // Taps 1..9 over a 2x2 image [1 10; 100 1000]: which tap meets which pixel can be read off the digits.
-TEST(Conv2d, OracleGivesTheNumbersWorkedOutByHand) {
+TEST(conv2d, OracleGivesTheNumbersWorkedOutByHand) {
   const std::vector<double> taps{1, 2, 3, 4, 5, 6, 7, 8, 9};
   const auto values = [&](const std::string& rest,
                           const std::vector<std::pair<std::string, std::vector<double>>>& more) {
@@ -70,7 +70,7 @@ TEST(Conv2d, OracleGivesTheNumbersWorkedOutByHand) {
   EXPECT_EQ(up[15], 1000 * (1 + 2 + 4 + 5));
 }
 
-TEST(Conv2d, StatisticsAreThoseOfTheStoredSlabs) {
+TEST(conv2d, StatisticsAreThoseOfTheStoredSlabs) {
   // 1x1, weight 1, no bias: y is x. 9 x 9 pixels are slabs of 64 and 17.
   HostData data(op(), op().parse("n=2,h=9,w=9,cin=1,cout=1,kernel=1,bias=0,stats=1"), DType::fp32, 3);
   data.set("w", {1});
@@ -88,7 +88,7 @@ TEST(Conv2d, StatisticsAreThoseOfTheStoredSlabs) {
   EXPECT_NEAR(up.reference("mean")[1], (static_cast<float>(y[1]) + static_cast<float>(y[3])) / 2.0, 1e-7);
 }
 
-TEST(Conv2d, OracleOfASubsetIsThatPartOfTheWhole) {
+TEST(conv2d, OracleOfASubsetIsThatPartOfTheWhole) {
   const HostData data(op(), op().parse("n=2,h=5,w=4,cin=3,cout=5,stats=1"), DType::fp16, 2);
   for (const char* name : {"y", "mean", "m2"}) {
     const std::vector<double> whole = data.reference(name);
@@ -100,7 +100,7 @@ TEST(Conv2d, OracleOfASubsetIsThatPartOfTheWhole) {
 
 // At least four channels: errors are held against the root mean square of an output, and the mean over an image of a
 // single channel may be next to nothing.
-RC_GTEST_PROP(Conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
+RC_GTEST_PROP(conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
   const auto number = [](int low, int high) { return std::to_string(*rc::gen::inRange(low, high)); };
   const bool upsample = *rc::gen::inRange(0, 4) == 0;
   const int kernel = upsample ? 3 : *rc::gen::element(1, 3, 5);
@@ -123,7 +123,7 @@ RC_GTEST_PROP(Conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
   RC_ASSERT(data.difference() == "");
 }
 
-TEST(Conv2d, AWrongElementIsOutsideTheTolerance) {
+TEST(conv2d, AWrongElementIsOutsideTheTolerance) {
   HostData data(op(), op().parse("n=1,h=8,w=8,cin=64,cout=64,act=silu"), DType::bf16, 4);
   ASSERT_TRUE(data.run_host().ok());
   EXPECT_EQ(data.difference(), "");
@@ -131,7 +131,7 @@ TEST(Conv2d, AWrongElementIsOutsideTheTolerance) {
   EXPECT_NE(data.difference(), "");
 }
 
-TEST(Conv2d, EveryDtypeRunsEverywhereOnHostAndNaive) {
+TEST(conv2d, EveryDtypeRunsEverywhereOnHostAndNaive) {
   for (const AnyVariant& variant : op().variants) {
     if (variant.kind != Kind::host && variant.kind != Kind::naive) continue;
     for (const DType dtype : op().dtypes)

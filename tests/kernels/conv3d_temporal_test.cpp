@@ -18,21 +18,21 @@ const Op& op() {
   return value;
 }
 
-TEST(Conv3dTemporal, ProblemTextIsCanonicalAndChecked) {
+TEST(conv3d_temporal, ProblemTextIsCanonicalAndChecked) {
   EXPECT_EQ(op().print(op().parse("batch=1,frames=2,hw=3,cin=4,cout=5,bias=1")), "batch=1,frames=2,hw=3,cin=4,cout=5");
   EXPECT_THROW(op().parse("batch=1,frames=0,hw=3,cin=4,cout=5"), InvalidInput);
   EXPECT_THROW(op().parse("batch=1,frames=2,hw=3,cin=4"), InvalidInput);
   EXPECT_THROW(op().parse("batch=32767,frames=4096,hw=1024,cin=1,cout=1"), InvalidInput);
 }
 
-TEST(Conv3dTemporal, CostCountsEachTensorOnce) {
+TEST(conv3d_temporal, CostCountsEachTensorOnce) {
   const Cost cost = op().cost(op().parse("batch=2,frames=3,hw=5,cin=7,cout=11,residual=1"), DType::bf16);
   EXPECT_EQ(cost.flops, 2.0 * 30 * 11 * 21);
   EXPECT_EQ(cost.bytes, 2.0 * (30 * 7 + 11 * 21 + 11 + 2 * 30 * 11));
 }
 
 // Two videos of three frames of two pixels: frames meet their neighbours, pixels and videos do not.
-TEST(Conv3dTemporal, OracleGivesTheNumbersWorkedOutByHand) {
+TEST(conv3d_temporal, OracleGivesTheNumbersWorkedOutByHand) {
   HostData data(op(), op().parse("batch=2,frames=3,hw=2,cin=1,cout=1,residual=1"), DType::fp32, 1);
   data.set("x", {1, 2, 10, 20, 100, 200, 3, 4, 30, 40, 300, 400});
   data.set("w", {5, 6, 7});
@@ -45,7 +45,7 @@ TEST(Conv3dTemporal, OracleGivesTheNumbersWorkedOutByHand) {
                            1000 + 20 + 240 + 2800, 1000 + 150 + 1800, 1000 + 200 + 2400 + 0.5}));
 }
 
-RC_GTEST_PROP(Conv3dTemporal, HostAgreesWithTheOracleOnRandomProblems, ()) {
+RC_GTEST_PROP(conv3d_temporal, HostAgreesWithTheOracleOnRandomProblems, ()) {
   const auto number = [](int low, int high) { return std::to_string(*rc::gen::inRange(low, high)); };
   const std::string text = "batch=" + number(1, 4) + ",frames=" + number(1, 9) + ",hw=" + number(1, 60) +
                            ",cin=" + number(1, 80) + ",cout=" + number(1, 80) + ",bias=" + number(0, 2) +

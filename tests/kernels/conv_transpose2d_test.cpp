@@ -19,7 +19,7 @@ const Op& op() {
   return value;
 }
 
-TEST(ConvTranspose2d, ProblemTextIsCanonicalAndChecked) {
+TEST(conv_transpose2d, ProblemTextIsCanonicalAndChecked) {
   EXPECT_EQ(op().print(op().parse("n=1,h=2,w=3,cin=4,cout=5,kernel=4,act=none")), "n=1,h=2,w=3,cin=4,cout=5");
   EXPECT_EQ(op().print(op().parse("n=1,h=2,w=3,cin=4,cout=5,kernel=2,act=relu,bias=0")),
             "n=1,h=2,w=3,cin=4,cout=5,kernel=2,act=relu,bias=0");
@@ -28,7 +28,7 @@ TEST(ConvTranspose2d, ProblemTextIsCanonicalAndChecked) {
     EXPECT_THROW(op().parse(bad), InvalidInput) << bad;
 }
 
-TEST(ConvTranspose2d, CostCountsTheTapsThatMeetAnOutput) {
+TEST(conv_transpose2d, CostCountsTheTapsThatMeetAnOutput) {
   const Cost four = op().cost(op().parse("n=2,h=3,w=5,cin=7,cout=11"), DType::bf16);
   EXPECT_EQ(four.flops, 2.0 * (2 * 6 * 10) * 11 * (4 * 7));
   EXPECT_EQ(four.bytes, 2.0 * (2 * 3 * 5 * 7 + 11 * 16 * 7 + 11 + 2 * 6 * 10 * 11));
@@ -36,7 +36,7 @@ TEST(ConvTranspose2d, CostCountsTheTapsThatMeetAnOutput) {
   EXPECT_EQ(two.flops, 2.0 * (2 * 6 * 10) * 11 * 7);
 }
 
-TEST(ConvTranspose2d, OracleGivesTheNumbersWorkedOutByHand) {
+TEST(conv_transpose2d, OracleGivesTheNumbersWorkedOutByHand) {
   HostData two(op(), op().parse("n=1,h=1,w=2,cin=1,cout=1,kernel=2"), DType::fp32, 1);
   two.set("x", {1, 10});
   two.set("w", {1, 2, 3, 4});
@@ -53,7 +53,7 @@ TEST(ConvTranspose2d, OracleGivesTheNumbersWorkedOutByHand) {
   EXPECT_EQ(four.reference("y"), (std::vector<double>{6, 7 + 50, 8 + 60, 70, 10, 11 + 90, 12 + 100, 110}));
 }
 
-RC_GTEST_PROP(ConvTranspose2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
+RC_GTEST_PROP(conv_transpose2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
   const auto number = [](int low, int high) { return std::to_string(*rc::gen::inRange(low, high)); };
   const std::string text = "n=" + number(1, 4) + ",h=" + number(1, 10) + ",w=" + number(1, 10) +
                            ",cin=" + number(1, 70) + ",cout=" + number(1, 70) +

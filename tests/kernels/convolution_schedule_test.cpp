@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kSms = 132;
 
-RC_GTEST_PROP(ConvolutionSchedule, ChosenScheduleCoversTheProblem, ()) {
+RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   conv2d::Problem p;
   p.n = *rc::gen::inRange<std::int64_t>(1, 40);
   p.h = *rc::gen::inRange<std::int64_t>(1, 70);
@@ -39,7 +39,7 @@ RC_GTEST_PROP(ConvolutionSchedule, ChosenScheduleCoversTheProblem, ()) {
   if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(s.unit_rows == c.phase_pixels());
 }
 
-TEST(ConvolutionSchedule, SharesOfASplitTileCoverItOnce) {
+TEST(convolution_schedule, SharesOfASplitTileCoverItOnce) {
   for (const Tile& tile : kTiles)
     for (int splits = 1; splits <= kMaxSplits; ++splits) {
       if (!can_split(tile, splits)) continue;
@@ -53,7 +53,7 @@ TEST(ConvolutionSchedule, SharesOfASplitTileCoverItOnce) {
     }
 }
 
-TEST(ConvolutionSchedule, FewPixelsAreSplitAndManyAreNot) {
+TEST(convolution_schedule, FewPixelsAreSplitAndManyAreNot) {
   conv2d::Problem p;
   p.n = 1, p.h = p.w = 8, p.cin = p.cout = 768;
   EXPECT_GT(choose(conv2d::describe(p, conv2d::Form::phased), kSms).splits, 1);
@@ -63,7 +63,7 @@ TEST(ConvolutionSchedule, FewPixelsAreSplitAndManyAreNot) {
   EXPECT_EQ(kTiles[static_cast<std::size_t>(many.tile)].block_n, 192);
 }
 
-TEST(Convolution, PhasesWriteEveryOutputPixelOnce) {
+TEST(convolution, PhasesWriteEveryOutputPixelOnce) {
   const Convolution c = upsampled_phases(2, 3, 5, 8, 8);
   std::set<std::int64_t> pixels;
   for (int phase = 0; phase < 4; ++phase)
@@ -73,7 +73,7 @@ TEST(Convolution, PhasesWriteEveryOutputPixelOnce) {
   EXPECT_EQ(*pixels.rbegin(), 2 * 6 * 10 - 1);
 }
 
-TEST(Convolution, SummedTapsOfAPhaseCoverTheKernelOnce) {
+TEST(convolution, SummedTapsOfAPhaseCoverTheKernelOnce) {
   for (int phase = 0; phase < 2; ++phase) {
     EXPECT_EQ(summed_taps(phase, 0).first, 0);
     EXPECT_EQ(summed_taps(phase, 0).last + 1, summed_taps(phase, 1).first);
@@ -81,7 +81,7 @@ TEST(Convolution, SummedTapsOfAPhaseCoverTheKernelOnce) {
   }
 }
 
-TEST(Convolution, ChannelsThatTmaCannotAddressBecomeAProduct) {
+TEST(convolution, ChannelsThatTmaCannotAddressBecomeAProduct) {
   const Convolution c = plain(2, 9, 7, 3, 16, 3, 2, 1);
   ASSERT_TRUE(gathers_rows(c));
   const Convolution product = gathered_product(c);

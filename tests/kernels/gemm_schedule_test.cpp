@@ -33,7 +33,7 @@ std::int64_t blocks_of(const Schedule& schedule) {
 }
 
 // What the kernel relies on, whatever the problem and the device.
-RC_GTEST_PROP(GemmSchedule, ChosenScheduleIsLaunchable, ()) {
+RC_GTEST_PROP(gemm_schedule, ChosenScheduleIsLaunchable, ()) {
   const Problem p =
       problem(*rc::gen::inRange<std::int64_t>(1, 40000), 8 * *rc::gen::inRange<std::int64_t>(1, 3000),
               8 * *rc::gen::inRange<std::int64_t>(1, 3000), *rc::gen::element(Activation::none, Activation::geglu));
@@ -59,7 +59,7 @@ RC_GTEST_PROP(GemmSchedule, ChosenScheduleIsLaunchable, ()) {
   if (s.stages > tile.stages) RC_ASSERT(s.grid <= std::max(sms, s.cluster()));
 }
 
-RC_GTEST_PROP(GemmSchedule, NothingTriedIsModelledFaster, ()) {
+RC_GTEST_PROP(gemm_schedule, NothingTriedIsModelledFaster, ()) {
   const Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 10000), 8 * *rc::gen::inRange<std::int64_t>(1, 1000),
                             8 * *rc::gen::inRange<std::int64_t>(1, 1000));
   const Schedule best = choose(p, kSms);
@@ -68,7 +68,7 @@ RC_GTEST_PROP(GemmSchedule, NothingTriedIsModelledFaster, ()) {
   RC_ASSERT(modelled_cycles(p, best, kSms) <= modelled_cycles(p, other, kSms));
 }
 
-TEST(GemmSchedule, LargeSquaresUseLargePersistentTiles) {
+TEST(gemm_schedule, LargeSquaresUseLargePersistentTiles) {
   for (const std::int64_t size : {4096, 8192}) {
     const Schedule s = choose(problem(size, size, size), kSms);
     EXPECT_EQ(tile_of(s).block_m(), 128);
@@ -80,7 +80,7 @@ TEST(GemmSchedule, LargeSquaresUseLargePersistentTiles) {
 }
 
 // sd15's deepest level: 512 x 1280 with k = 5120 has 40 tiles of 128x128 for 132 SMs.
-TEST(GemmSchedule, FewTilesSpreadOverTheDevice) {
+TEST(gemm_schedule, FewTilesSpreadOverTheDevice) {
   for (const std::int64_t m : {64, 128, 512}) {
     const Schedule s = choose(problem(m, 1280, 5120), kSms);
     EXPECT_GE(blocks_of(s), 72) << "m " << m;
@@ -89,37 +89,37 @@ TEST(GemmSchedule, FewTilesSpreadOverTheDevice) {
 }
 
 // Short sums over many tiles spend as long on epilogues as on products: consumers take turns.
-TEST(GemmSchedule, ManyTilesOfShortSumsTakeTurns) {
+TEST(gemm_schedule, ManyTilesOfShortSumsTakeTurns) {
   EXPECT_TRUE(tile_of(choose(problem(8192, 2560, 320), kSms)).pingpong);
   EXPECT_FALSE(tile_of(choose(problem(4096, 4096, 4096), kSms)).pingpong);
 }
 
 // 512 x 1280 is 128 tiles of 64x80: one for nearly every SM, each alone on it with its stages deep.
-TEST(GemmSchedule, BlocksAloneOnAnSmGetDeepStages) {
+TEST(gemm_schedule, BlocksAloneOnAnSmGetDeepStages) {
   const Schedule s = choose(problem(512, 1280, 1280), kSms);
   EXPECT_LE(s.grid, kSms);
   EXPECT_EQ(s.stages, tile_of(s).deep_stages);
 }
 
-TEST(GemmSchedule, ShortRowsTakeShortTiles) {
+TEST(gemm_schedule, ShortRowsTakeShortTiles) {
   const Schedule s = choose(problem(1, 1536, 768), kSms);
   EXPECT_EQ(tile_of(s).block_m(), 64);
   EXPECT_EQ(s.multicast, 1);
 }
 
 // Where two multiprocessors' worth of k is left over, splitting must pay in the model as it does on the device.
-TEST(GemmSchedule, LongSumsOfOneTileAreSplit) {
+TEST(gemm_schedule, LongSumsOfOneTileAreSplit) {
   EXPECT_GT(choose(problem(64, 64, 16384), kSms).splits, 1);
   EXPECT_EQ(choose(problem(64, 64, 64), kSms).splits, 1);
 }
 
-TEST(GemmSchedule, GatedProblemsCountBothHalvesOfB) {
+TEST(gemm_schedule, GatedProblemsCountBothHalvesOfB) {
   const Schedule plain = make_schedule(problem(512, 1280, 640), 3, 1, 1, kSms);
   const Schedule gated = make_schedule(problem(512, 1280, 640, Activation::geglu), 3, 1, 1, kSms);
   EXPECT_EQ(gated.n_tiles, 2 * plain.n_tiles);
 }
 
-TEST(GemmSchedule, ClustersThatDoNotFitAreNotCountedAsResident) {
+TEST(gemm_schedule, ClustersThatDoNotFitAreNotCountedAsResident) {
   // 32 clusters of 4 are 128 blocks for 132 SMs, but GPCs hold only 30 of them: a second wave.
   const Problem p = problem(512, 1280, 5120);
   const Schedule s = make_schedule(p, 2, 1, 4, kSms);
@@ -129,7 +129,7 @@ TEST(GemmSchedule, ClustersThatDoNotFitAreNotCountedAsResident) {
 }
 
 // A tile's residual is whole pieces in whole stages, and leaves the ring a stage to load the next tile into.
-TEST(GemmResidual, PiecesCoverTheTileAndFitTheRing) {
+TEST(gemm_residual, PiecesCoverTheTileAndFitTheRing) {
   for (const Tile& tile : kTiles) {
     for (const bool gated : {false, true}) {
       SCOPED_TRACE(testing::Message() << tile.block_m() << " x " << tile.block_n << (gated ? " gated" : ""));
@@ -152,7 +152,7 @@ TEST(GemmResidual, PiecesCoverTheTileAndFitTheRing) {
 
 // The GPU's tests take every way that a residual can go: each tile's (256 to 32 columns), ping-pong's with blocks that
 // have several tiles, pairs that share B, split k.
-TEST(GemmResidual, TestProblemsTakeEveryWay) {
+TEST(gemm_residual, TestProblemsTakeEveryWay) {
   std::set<int> widths;
   std::set<std::tuple<bool, bool, bool>> ways;  // ping-pong, multicast, split
   bool turns_gated = false, splits_gated = false;

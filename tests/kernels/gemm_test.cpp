@@ -6,16 +6,14 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
-#include <memory>
 #include <numbers>
-#include <numeric>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/sm80_plan.h"
+#include "tests/support/host_data.h"
 
 namespace noisefloor::gemm {
 namespace {
@@ -25,72 +23,7 @@ const Op& op() {
   return value;
 }
 
-// Tensors of a problem in host memory, inputs filled as their specs say, the output with NaN.
-struct HostData {
-  std::vector<TensorSpec> specs;
-  std::vector<std::vector<std::byte>> storage;
-
-  HostData(const AnyProblem& problem, DType dtype, unsigned seed) : specs(op().tensors(problem, dtype)) {
-    std::mt19937 engine(seed);
-    for (const TensorSpec& spec : specs) {
-      auto& bytes = storage.emplace_back(spec.bytes());
-      std::normal_distribution<double> normal(spec.fill.mean, spec.fill.stddev);
-      for (std::int64_t i = 0; i < spec.elements(); ++i)
-        store_element(spec.dtype, bytes.data(), i, spec.role == Role::in ? normal(engine) : NAN);
-    }
-  }
-  void set(std::size_t tensor, const std::vector<double>& values) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      store_element(specs[tensor].dtype, storage[tensor].data(), static_cast<std::int64_t>(i), values[i]);
-  }
-  double output(std::size_t element) const {
-    return load_element(specs.back().dtype, storage.back().data(), static_cast<std::int64_t>(element));
-  }
-  std::vector<double> reference(const AnyProblem& problem, DType dtype,
-                                const std::vector<std::int64_t>& elements) const {
-    std::vector<HostTensor> inputs;
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      inputs.push_back({dtype, specs[i].role == Role::in ? storage[i].data() : nullptr});
-    std::vector<double> values(elements.size());
-    op().reference(problem, dtype, inputs, specs.size() - 1, elements, values);
-    return values;
-  }
-  std::vector<double> reference(const AnyProblem& problem, DType dtype) const {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(specs.back().elements()));
-    std::iota(all.begin(), all.end(), 0);
-    return reference(problem, dtype, all);
-  }
-};
-
-Status run_host(const AnyProblem& problem, DType dtype, HostData& data) {
-  const DeviceInfo device{0, 2, 1 << 20, 0};
-  const AnyVariant& host = op().variants.front();
-  // NaN everywhere: a value read before it is written shows.
-  std::vector<float> workspace(host.workspace_bytes(problem, dtype, device) / sizeof(float) + 64, NAN);
-  void* aligned = workspace.data();
-  std::size_t space = workspace.size() * sizeof(float);
-  std::align(256, space - 256, aligned, space);
-  std::vector<void*> pointers;
-  for (auto& bytes : data.storage) pointers.push_back(bytes.data());
-  return host.launch(problem, dtype, pointers, {aligned, nullptr}, {nullptr, &device, false});
-}
-
-// Whether the output is within the op's tolerance of the oracle; NaN is not.
-bool within_tolerance(const AnyProblem& problem, DType dtype, const HostData& data) {
-  const std::vector<double> expected = data.reference(problem, dtype);
-  const Tolerance tolerance = op().tolerance(problem, dtype);
-  double squares = 0, error_squares = 0;
-  for (const double value : expected) squares += value * value;
-  const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double error = std::abs(data.output(i) - expected[i]);
-    if (!(error <= tolerance.max_error * (std::abs(expected[i]) + rms))) return false;
-    error_squares += error * error;
-  }
-  return std::sqrt(error_squares) <= tolerance.l2_error * std::sqrt(squares);
-}
-
-TEST(Gemm, ProblemTextIsCanonicalAndChecked) {
+TEST(gemm, ProblemTextIsCanonicalAndChecked) {
   EXPECT_EQ(op().print(op().parse("k=3,n=2,m=1,act=none,scale=1,bias=1,residual=0")), "m=1,n=2,k=3");
   EXPECT_EQ(op().print(op().parse("m=1,n=2,k=3,act=geglu,scale=0.5,bias=0,residual=1")),
             "m=1,n=2,k=3,act=geglu,scale=0.5,bias=0,residual=1");
@@ -100,7 +33,7 @@ TEST(Gemm, ProblemTextIsCanonicalAndChecked) {
   EXPECT_THROW(op().parse("m=16777216,n=16777216,k=8"), InvalidInput);
 }
 
-TEST(Gemm, CostCountsTheGateAndEachTensorOnce) {
+TEST(gemm, CostCountsTheGateAndEachTensorOnce) {
   const Cost plain = op().cost(op().parse("m=10,n=20,k=30,residual=1"), DType::bf16);
   EXPECT_EQ(plain.flops, 2.0 * 10 * 20 * 30);
   EXPECT_EQ(plain.bytes, 2.0 * (10 * 30 + 20 * 30 + 20 + 10 * 20 + 10 * 20));
@@ -111,16 +44,16 @@ TEST(Gemm, CostCountsTheGateAndEachTensorOnce) {
   EXPECT_EQ(gated.pipe, Pipe::fma);
 }
 
-TEST(Gemm, OracleGivesTheNumbersWorkedOutByHand) {
+TEST(gemm, OracleGivesTheNumbersWorkedOutByHand) {
   const auto phi = [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); };
   // A = [1 2; 3 4], B = [5 6; 7 -8]: A B^T = [17 -9; 39 -11].
   const auto values_of = [&](const std::string& rest, const std::vector<std::vector<double>>& more) {
     const AnyProblem problem = op().parse("m=2,n=2,k=2," + rest);
-    HostData data(problem, DType::fp32, 1);
+    HostData data(op(), problem, DType::fp32, 1);
     data.set(0, {1, 2, 3, 4});
     data.set(1, {5, 6, 7, -8});
     for (std::size_t i = 0; i < more.size(); ++i) data.set(2 + i, more[i]);
-    return data.reference(problem, DType::fp32);
+    return data.reference("d");
   };
   EXPECT_EQ(values_of("bias=0", {}), (std::vector<double>{17, -9, 39, -11}));
   EXPECT_EQ(values_of("scale=2,residual=1", {{1, 10}, {100, 200, 300, 400}}),
@@ -135,26 +68,26 @@ TEST(Gemm, OracleGivesTheNumbersWorkedOutByHand) {
 
   // geglu, n = 1: the value is A times the first row of B, the gate A times the second.
   const AnyProblem gated = op().parse("m=2,n=1,k=2,act=geglu,scale=0.125,residual=1");
-  HostData data(gated, DType::fp32, 1);
+  HostData data(op(), gated, DType::fp32, 1);
   data.set(0, {1, 2, 3, 4});
   data.set(1, {5, 6, 7, -8});
   data.set(2, {1, 2});
   data.set(3, {0, 10});
-  const std::vector<double> y = data.reference(gated, DType::fp32);
+  const std::vector<double> y = data.reference("d");
   EXPECT_NEAR(y[0], (17 / 8.0 + 1) * (-9 / 8.0 + 2) * phi(-9 / 8.0 + 2), 1e-12);
   EXPECT_NEAR(y[1], (39 / 8.0 + 1) * (-11 / 8.0 + 2) * phi(-11 / 8.0 + 2) + 10, 1e-12);
 }
 
-TEST(Gemm, OracleOfASubsetIsThatPartOfTheWhole) {
+TEST(gemm, OracleOfASubsetIsThatPartOfTheWhole) {
   const AnyProblem problem = op().parse("m=9,n=31,k=17,act=geglu,residual=1");
-  const HostData data(problem, DType::fp16, 2);
-  const std::vector<double> whole = data.reference(problem, DType::fp16);
+  const HostData data(op(), problem, DType::fp16, 2);
+  const std::vector<double> whole = data.reference("d");
   const std::vector<std::int64_t> elements{0, 5, 30, 31, 200, 278};
-  const std::vector<double> part = data.reference(problem, DType::fp16, elements);
+  const std::vector<double> part = data.reference(data.index("d"), elements);
   for (std::size_t i = 0; i < elements.size(); ++i) EXPECT_EQ(part[i], whole[static_cast<std::size_t>(elements[i])]);
 }
 
-RC_GTEST_PROP(Gemm, HostAgreesWithTheOracleOnRandomProblems, ()) {
+RC_GTEST_PROP(gemm, HostAgreesWithTheOracleOnRandomProblems, ()) {
   // Few rows (dot products), and enough for tiles; columns and depth across the edges of panels, tiles and blocks of k.
   const auto m = *rc::gen::oneOf(rc::gen::inRange(1, 14), rc::gen::inRange(80, 210));
   const auto n = *rc::gen::oneOf(rc::gen::inRange(1, 70), rc::gen::inRange(240, 270));
@@ -166,22 +99,22 @@ RC_GTEST_PROP(Gemm, HostAgreesWithTheOracleOnRandomProblems, ()) {
                            ",residual=" + std::to_string(*rc::gen::inRange(0, 2));
   const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);
   const AnyProblem problem = op().parse(text);
-  HostData data(problem, dtype, *rc::gen::arbitrary<unsigned>());
+  HostData data(op(), problem, dtype, *rc::gen::arbitrary<unsigned>());
   RC_LOG() << to_string(dtype) << " " << text;
-  RC_ASSERT(run_host(problem, dtype, data).ok());
-  RC_ASSERT(within_tolerance(problem, dtype, data));
+  RC_ASSERT(data.run_host().ok());
+  RC_ASSERT(data.difference() == "");
 }
 
-TEST(Gemm, AWrongElementIsOutsideTheTolerance) {
+TEST(gemm, AWrongElementIsOutsideTheTolerance) {
   const AnyProblem problem = op().parse("m=64,n=64,k=512,act=silu");
-  HostData data(problem, DType::bf16, 4);
-  ASSERT_TRUE(run_host(problem, DType::bf16, data).ok());
-  EXPECT_TRUE(within_tolerance(problem, DType::bf16, data));
-  store_element(DType::bf16, data.storage.back().data(), 77, data.output(77) + 0.05);
-  EXPECT_FALSE(within_tolerance(problem, DType::bf16, data));
+  HostData data(op(), problem, DType::bf16, 4);
+  ASSERT_TRUE(data.run_host().ok());
+  EXPECT_EQ(data.difference(), "");
+  data.set(data.index("d"), 77, data.get("d", 77) + 0.05);
+  EXPECT_NE(data.difference(), "");
 }
 
-TEST(Gemm, LadderSaysWhatItNeeds) {
+TEST(gemm, LadderSaysWhatItNeeds) {
   const auto can_run = [](const std::string& variant, const std::string& text, DType dtype) {
     for (const AnyVariant& row : op().variants)
       if (row.name == variant) return static_cast<bool>(row.can_run(op().parse(text), dtype));
@@ -197,7 +130,7 @@ TEST(Gemm, LadderSaysWhatItNeeds) {
   EXPECT_FALSE(can_run("naive", "m=16777216,n=65536,k=1", DType::bf16));  // 2^32 tiles of 16x16
 }
 
-RC_GTEST_PROP(GemmSm80Plan, ChosenPlanCoversTheProblemAndFitsTheDevice, ()) {
+RC_GTEST_PROP(gemm_sm80_plan, ChosenPlanCoversTheProblemAndFitsTheDevice, ()) {
   Problem p;
   p.m = *rc::gen::oneOf(rc::gen::inRange<std::int64_t>(1, 300), rc::gen::inRange<std::int64_t>(1, 1 << 24));
   p.n = *rc::gen::inRange<std::int64_t>(1, 1 << 16);
@@ -218,7 +151,7 @@ RC_GTEST_PROP(GemmSm80Plan, ChosenPlanCoversTheProblemAndFitsTheDevice, ()) {
   RC_ASSERT((sm80_workspace_bytes(plan) == 0) == (plan.splits == 1));
 }
 
-TEST(GemmSm80Plan, FollowsTheShape) {
+TEST(gemm_sm80_plan, FollowsTheShape) {
   const DeviceInfo h200{90, 132, 50 << 20, 227 * 1024};
   const auto plan = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     Problem p;

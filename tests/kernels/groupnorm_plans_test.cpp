@@ -51,7 +51,7 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   return plan.shared_bytes() <= kSharedBytesPerBlock ? "" : "more shared memory than there is";
 }
 
-TEST(GroupnormPlans, ClusterPlansFitTheMachineAndCoverTheProblem) {
+TEST(groupnorm_plans, ClusterPlansFitTheMachineAndCoverTheProblem) {
   EXPECT_TRUE(rc::check([] {
     Problem p;
     p.n = *rc::gen::inRange<int>(1, 100);
@@ -82,7 +82,7 @@ std::string text_of(const MeasuredPlan& row) {
   return text_of(problem_of(row));
 }
 
-TEST(GroupnormPlans, MeasuredPlansAreSortedWithEveryShapeOnce) {
+TEST(groupnorm_plans, MeasuredPlansAreSortedWithEveryShapeOnce) {
   const auto plans = measured_plans().plans;
   ASSERT_FALSE(plans.empty());
   EXPECT_GT(measured_plans().sm_count, 0);
@@ -94,7 +94,7 @@ TEST(GroupnormPlans, MeasuredPlansAreSortedWithEveryShapeOnce) {
   }
 }
 
-TEST(GroupnormPlans, EveryMeasuredPlanIsAPlanOfItsProblem) {
+TEST(groupnorm_plans, EveryMeasuredPlanIsAPlanOfItsProblem) {
   for (const MeasuredPlan& row : measured_plans().plans) {
     const Problem p = problem_of(row);
     ASSERT_NO_THROW(definition.check(p)) << text_of(row);
@@ -109,7 +109,7 @@ TEST(GroupnormPlans, EveryMeasuredPlanIsAPlanOfItsProblem) {
   }
 }
 
-TEST(GroupnormPlans, MeasuredPlansAreTakenOnGpusOfAsManySms) {
+TEST(groupnorm_plans, MeasuredPlansAreTakenOnGpusOfAsManySms) {
   const int sms = measured_plans().sm_count;
   for (const MeasuredPlan& row : measured_plans().plans) {
     Problem p = problem_of(row);
@@ -125,7 +125,7 @@ TEST(GroupnormPlans, MeasuredPlansAreTakenOnGpusOfAsManySms) {
   }
 }
 
-TEST(GroupnormPlans, ShapesThatWereNotMeasuredTakeTheEstimate) {
+TEST(groupnorm_plans, ShapesThatWereNotMeasuredTakeTheEstimate) {
   const int sms = measured_plans().sm_count;
   const auto plans = measured_plans().plans;
   const auto measured = [&](const Problem& p) {
@@ -157,14 +157,14 @@ TEST(GroupnormPlans, ShapesThatWereNotMeasuredTakeTheEstimate) {
   EXPECT_GT(compared, static_cast<int>(plans.size()));
 }
 
-TEST(GroupnormPlans, EveryProblemOfAdm64FitsACluster) {
+TEST(groupnorm_plans, EveryProblemOfAdm64FitsACluster) {
   for (const auto& [hw, channels] :
        {std::pair{4096, 192}, {4096, 384}, {4096, 576}, {1024, 960}, {256, 1344}, {64, 1536}})
     for (const int n : {1, 8, 32})
       EXPECT_TRUE(choose_cluster_plan(network_problem(n, hw, channels), 132)) << n << " " << hw;
 }
 
-TEST(GroupnormPlans, TwoBlocksOfAnyPlanFindTheirRegistersInFourQuarters) {
+TEST(groupnorm_plans, TwoBlocksOfAnyPlanFindTheirRegistersInFourQuarters) {
   for (const int held : {0, 2, 4, kHeldByPairs, 8}) {
     const int warps_of_scheduler = (2 * max_cluster_threads(held) / 32 + 3) / 4;
     EXPECT_LE(warps_of_scheduler * 32 * cluster_registers(held), 65536 / 4) << held;
@@ -172,7 +172,7 @@ TEST(GroupnormPlans, TwoBlocksOfAnyPlanFindTheirRegistersInFourQuarters) {
   }
 }
 
-TEST(GroupnormPlans, MoreRowsAreHeldWhereThatLetsTwoBlocksShareAnSm) {
+TEST(groupnorm_plans, MoreRowsAreHeldWhereThatLetsTwoBlocksShareAnSm) {
   const auto svd = estimated_cluster_plan(network_problem(28, 9216, 960), 132);
   ASSERT_TRUE(svd);
   EXPECT_EQ(svd->held, kHeldByPairs);
@@ -193,7 +193,7 @@ TEST(GroupnormPlans, MoreRowsAreHeldWhereThatLetsTwoBlocksShareAnSm) {
   EXPECT_EQ(blocks_per_sm(*longer), 1);
 }
 
-TEST(GroupnormPlans, ProblemsThatFitNoClusterHaveNoPlan) {
+TEST(groupnorm_plans, ProblemsThatFitNoClusterHaveNoPlan) {
   EXPECT_FALSE(choose_cluster_plan(network_problem(2, 129024, 320), 132));  // 80 bytes * 129024 rows, of 16 * 227 KiB
   Problem ragged = network_problem(1, 64, 20);  // no bundle of its 4 groups of 5 is a multiple of 8 channels wide
   ragged.groups = 4;
@@ -220,7 +220,7 @@ std::string fault_of(const Problem& p, const GridPlan& plan, int sm_count) {
   return grid_workspace_bytes(p, plan) >= 8 * (grid_part_words(p, plan) + words) ? "" : "results overrun the workspace";
 }
 
-TEST(GroupnormPlans, GridPlansFitTheMachineAndCoverTheProblem) {
+TEST(groupnorm_plans, GridPlansFitTheMachineAndCoverTheProblem) {
   EXPECT_TRUE(rc::check([] {
     Problem p;
     p.n = *rc::gen::inRange<int>(1, 100);
@@ -236,7 +236,7 @@ TEST(GroupnormPlans, GridPlansFitTheMachineAndCoverTheProblem) {
   }));
 }
 
-TEST(GroupnormPlans, GridPlansTakeWhatNoClusterHolds) {
+TEST(groupnorm_plans, GridPlansTakeWhatNoClusterHolds) {
   const auto longest = choose_grid_plan(network_problem(2, 129024, 320), 132);
   ASSERT_TRUE(longest);
   EXPECT_EQ(longest->teams, 2);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/core/philox.h"
+#include "tests/support/host_data.h"
 
 namespace noisefloor::sampler_step {
 namespace {
@@ -30,7 +31,7 @@ std::vector<CoefficientRow<double>> table_of(const std::string& text) {
 
 // ---- the solvers' coefficients
 
-TEST(Coefficients, DdpmIsThePosteriorOfHo2020OnTheWholeSchedule) {
+TEST(sampler_step_coefficients, DdpmIsThePosteriorOfHo2020OnTheWholeSchedule) {
   const auto rows = table_of("solver=ddpm,noise=drawn,steps=1000");
   const auto alphas = cumulative_alphas(Schedule::linear);
   for (std::size_t step = 0; step + 1 < rows.size(); ++step) {
@@ -47,7 +48,7 @@ TEST(Coefficients, DdpmIsThePosteriorOfHo2020OnTheWholeSchedule) {
   EXPECT_EQ(rows.back().noise, 0);
 }
 
-RC_GTEST_PROP(Coefficients, DdimWithEta1IsDdpm, ()) {
+RC_GTEST_PROP(sampler_step_coefficients, DdimWithEta1IsDdpm, ()) {
   const std::string schedule = *rc::gen::element<std::string>("linear", "scaled_linear", "cosine");
   const int steps = *rc::gen::inRange(1, 1001);
   const std::string common = ",noise=given,step=0,schedule=" + schedule + ",steps=" + std::to_string(steps);
@@ -60,7 +61,7 @@ RC_GTEST_PROP(Coefficients, DdimWithEta1IsDdpm, ()) {
   }
 }
 
-TEST(Coefficients, PredictionsOfOneLatentGiveOneX0) {
+TEST(sampler_step_coefficients, PredictionsOfOneLatentGiveOneX0) {
   for (const std::string solver : {"ddim", "edm_euler"}) {
     for (const std::size_t step : {0u, 10u, 49u}) {
       const std::string text = "solver=" + solver + ",prediction=";
@@ -81,7 +82,7 @@ TEST(Coefficients, PredictionsOfOneLatentGiveOneX0) {
   }
 }
 
-TEST(Coefficients, GuidanceAndBlendAreFoldedIn) {
+TEST(sampler_step_coefficients, GuidanceAndBlendAreFoldedIn) {
   const auto plain = table_of("solver=ddim")[10];
   const auto both = table_of("solver=ddim,guidance=7.5,blend=0.25,clamp=2")[10];
   const double uncond = 0.4, cond = -0.9;
@@ -95,72 +96,8 @@ TEST(Coefficients, GuidanceAndBlendAreFoldedIn) {
 
 // ---- the op
 
-struct Case {
-  AnyProblem problem;
-  DType dtype;
-  std::vector<TensorSpec> specs;
-  std::vector<std::vector<std::byte>> data;
-
-  Case(const std::string& text, DType type)
-      : problem(op().parse(text)), dtype(type), specs(op().tensors(problem, type)) {
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      data.emplace_back(specs[i].bytes());
-      if (specs[i].fill.kind == Fill::Kind::op) {
-        op().fill(problem, dtype, i, data[i].data());
-        continue;
-      }
-      const bool input = specs[i].role == Role::in;
-      for (std::int64_t e = 0; e < specs[i].elements(); ++e) {
-        const auto block = static_cast<std::uint64_t>(e / 4);
-        const double normal = static_cast<double>(philox_normal4(99, i, block).v[e % 4]);
-        store_element(specs[i].dtype, data[i].data(), e, input ? specs[i].fill.stddev * normal : NAN);
-      }
-    }
-  }
-  Status run() {
-    std::vector<void*> pointers;
-    for (auto& tensor : data) pointers.push_back(tensor.data());
-    return op().variants.front().launch(problem, dtype, pointers, {}, {});
-  }
-  double value(std::size_t tensor, std::int64_t element) const {
-    return load_element(specs[tensor].dtype, data[tensor].data(), element);
-  }
-  std::size_t index(const char* name) const {
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      if (std::strcmp(specs[i].name, name) == 0) return i;
-    throw std::out_of_range(name);
-  }
-  std::vector<double> reference(std::size_t output) const {
-    std::vector<HostTensor> inputs;
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      inputs.push_back({specs[i].dtype, specs[i].role == Role::in ? data[i].data() : nullptr});
-    std::vector<std::int64_t> elements(static_cast<std::size_t>(specs[output].elements()));
-    for (std::size_t e = 0; e < elements.size(); ++e) elements[e] = static_cast<std::int64_t>(e);
-    std::vector<double> values(elements.size());
-    op().reference(problem, dtype, inputs, output, elements, values);
-    return values;
-  }
-};
-
-// Launches the host variant and compares every element of every output with the reference.
-void expect_correct(const std::string& text, DType dtype) {
-  Case test(text, dtype);
-  ASSERT_TRUE(test.run().ok()) << text;
-  const Tolerance tolerance = op().tolerance(test.problem, dtype);
-  for (std::size_t i = 0; i < test.specs.size(); ++i) {
-    if (test.specs[i].role == Role::in) continue;
-    const std::vector<double> expected = test.reference(i);
-    double squares = 0, error_squares = 0;
-    for (const double value : expected) squares += value * value;
-    const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
-    for (std::size_t e = 0; e < expected.size(); ++e) {
-      const double error = std::fabs(test.value(i, static_cast<std::int64_t>(e)) - expected[e]);
-      ASSERT_TRUE(error <= tolerance.max_error * (std::fabs(expected[e]) + rms))
-          << text << ' ' << to_string(dtype) << ' ' << test.specs[i].name << ' ' << e << ": " << error;
-      error_squares += error * error;
-    }
-    ASSERT_TRUE(std::sqrt(error_squares / squares) <= tolerance.l2_error) << text << ' ' << to_string(dtype);
-  }
+HostData data_of(const std::string& text, DType dtype) {
+  return {op(), text, dtype, 99};
 }
 
 const char* const kCases[] = {
@@ -182,37 +119,39 @@ const char* const kCases[] = {
     "solver=dpmpp_2m,step=49",
 };
 
-TEST(SamplerStep, HostIsCorrect) {
+TEST(sampler_step, HostIsCorrect) {
   for (const char* text : kCases)
     for (const DType dtype : definition.dtypes())
       for (const char* shape :
-           {"batch=2,elements=3072,", "batch=3,elements=2051,", "batch=5,elements=1,", "batch=1,elements=1,"})
-        expect_correct(shape + std::string(text), dtype);
+           {"batch=2,elements=3072,", "batch=3,elements=2051,", "batch=5,elements=1,", "batch=1,elements=1,"}) {
+        HostData data = data_of(shape + std::string(text), dtype);
+        ASSERT_TRUE(data.run_host().ok()) << shape << text;
+        EXPECT_EQ(data.difference(), "") << shape << text << ' ' << to_string(dtype);
+      }
 }
 
-TEST(SamplerStep, NoiseDoesNotDependOnTheBatch) {
+TEST(sampler_step, NoiseDoesNotDependOnTheBatch) {
   const std::string text = "elements=2050,solver=ddpm,noise=drawn,seed=42,";
-  Case together(text + "batch=4,image=5", DType::fp32);
-  ASSERT_TRUE(together.run().ok());
-  Case alone(text + "batch=1,image=7", DType::fp32);
+  HostData together = data_of(text + "batch=4,image=5", DType::fp32);
+  ASSERT_TRUE(together.run_host().ok());
+  HostData alone = data_of(text + "batch=1,image=7", DType::fp32);
   const std::int64_t offset = 2 * 2050;
   for (const char* input : {"x", "model_output"})
-    std::memcpy(alone.data[alone.index(input)].data(),
-                together.data[together.index(input)].data() + offset * static_cast<std::int64_t>(sizeof(float)),
+    std::memcpy(alone.storage[alone.index(input)].data(),
+                together.storage[together.index(input)].data() + offset * static_cast<std::int64_t>(sizeof(float)),
                 2050 * sizeof(float));
-  ASSERT_TRUE(alone.run().ok());
-  for (std::int64_t e = 0; e < 2050; ++e)
-    ASSERT_EQ(alone.value(alone.index("x_next"), e), together.value(together.index("x_next"), offset + e));
+  ASSERT_TRUE(alone.run_host().ok());
+  for (std::int64_t e = 0; e < 2050; ++e) ASSERT_EQ(alone.get("x_next", e), together.get("x_next", offset + e));
 }
 
-TEST(SamplerStep, NoiseDependsOnSeedStepAndImage) {
+TEST(sampler_step, NoiseDependsOnSeedStepAndImage) {
   const auto first = [](const std::string& text) {
-    Case test("batch=1,elements=64,solver=ddpm,noise=drawn," + text, DType::fp32);
-    EXPECT_TRUE(test.run().ok());
+    HostData test = data_of("batch=1,elements=64,solver=ddpm,noise=drawn," + text, DType::fp32);
+    EXPECT_TRUE(test.run_host().ok());
     const auto c =
         coefficient_table(test.problem.as<Problem>())[static_cast<std::size_t>(test.problem.as<Problem>().step)];
-    const double x = test.value(0, 0), x0 = c.model_x * x + c.model * test.value(1, 0);
-    return (test.value(test.index("x_next"), 0) - c.x * x - c.x0 * x0) / c.noise;
+    const double x = test.get(0, 0), x0 = c.model_x * x + c.model * test.get(1, 0);
+    return (test.get("x_next", 0) - c.x * x - c.x0 * x0) / c.noise;
   };
   const double base = first("seed=1");
   EXPECT_GT(std::fabs(first("seed=2") - base), 1e-3);
@@ -222,21 +161,21 @@ TEST(SamplerStep, NoiseDependsOnSeedStepAndImage) {
   EXPECT_NEAR(first("seed=1"), philox_normal4(1, 0, std::uint64_t{10} << 32).v[0], 1e-4);
 }
 
-TEST(SamplerStep, NanPassesThroughTheClamp) {
-  Case test("batch=1,elements=16,solver=ddim,clamp=1", DType::fp32);
-  store_element(DType::fp32, test.data[test.index("model_output")].data(), 3, NAN);
-  ASSERT_TRUE(test.run().ok());
-  EXPECT_TRUE(std::isnan(test.value(test.index("x_next"), 3)));
-  EXPECT_FALSE(std::isnan(test.value(test.index("x_next"), 4)));
+TEST(sampler_step, NanPassesThroughTheClamp) {
+  HostData test = data_of("batch=1,elements=16,solver=ddim,clamp=1", DType::fp32);
+  test.set(test.index("model_output"), 3, NAN);
+  ASSERT_TRUE(test.run_host().ok());
+  EXPECT_TRUE(std::isnan(test.get("x_next", 3)));
+  EXPECT_FALSE(std::isnan(test.get("x_next", 4)));
 }
 
-TEST(SamplerStep, TextIsShortAndRoundTrips) {
+TEST(sampler_step, TextIsShortAndRoundTrips) {
   const std::string text = "batch=2,elements=16384,solver=dpmpp_2m,guidance=7.5,schedule=scaled_linear";
   EXPECT_EQ(op().print(op().parse(text)), text);
   EXPECT_EQ(op().print(op().parse(text + ",steps=50,step=10,noise=none")), text);
 }
 
-TEST(SamplerStep, BytesAreThoseOfTheTensorsUsed) {
+TEST(sampler_step, BytesAreThoseOfTheTensorsUsed) {
   const auto bytes = [](const char* text) { return op().cost(op().parse(text), DType::bf16).bytes; };
   const double n = 2 * 1024 * 2;
   EXPECT_EQ(bytes("batch=2,elements=1024,solver=ddpm,noise=given"), 4 * n + 48);
@@ -247,7 +186,7 @@ TEST(SamplerStep, BytesAreThoseOfTheTensorsUsed) {
   EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m,step=49"), 3 * n + 48);
 }
 
-TEST(SamplerStep, ClashesNameTheField) {
+TEST(sampler_step, ClashesNameTheField) {
   const auto message = [](const std::string& text) -> std::string {
     try {
       op().parse("batch=1,elements=4," + text);

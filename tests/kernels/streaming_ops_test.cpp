@@ -53,7 +53,7 @@ double silu(double v) {
   return v / (1 + std::exp(-v));
 }
 
-TEST(Layernorm, ARowByHand) {
+TEST(layernorm, ARowByHand) {
   // 1, 3, 5, 7: mean 4, variance 5.
   HostData data = data_of("layernorm", "rows=1,channels=4,residual=1,fusion=scale_shift,eps=1e-12");
   data.set("x", {1, 2, 3, 4});
@@ -67,7 +67,7 @@ TEST(Layernorm, ARowByHand) {
   expect_values(data, "sum", {1, 3, 5, 7});
 }
 
-TEST(Layernorm, RowsOfAnImageShareItsScale) {
+TEST(layernorm, RowsOfAnImageShareItsScale) {
   HostData data = data_of("layernorm", "rows=4,channels=2,images=2,fusion=scale_shift,affine=0,eps=1e-12");
   data.set("x", {0, 2, 0, 2, 0, 2, 0, 2});
   data.set("scale", {0, 0, 1, 1});
@@ -76,7 +76,7 @@ TEST(Layernorm, RowsOfAnImageShareItsScale) {
 }
 
 // The outlier stands where a variance in one pass might take its origin.
-TEST(Layernorm, AnOutlierCostsNoDigits) {
+TEST(layernorm, AnOutlierCostsNoDigits) {
   for (const std::int64_t channels : {320, 9000}) {
     HostData data = data_of("layernorm", "rows=2,channels=" + std::to_string(channels));
     std::vector<double> x;
@@ -87,7 +87,7 @@ TEST(Layernorm, AnOutlierCostsNoDigits) {
   }
 }
 
-TEST(Elementwise, FormulasByHand) {
+TEST(elementwise, FormulasByHand) {
   HostData add = data_of("elementwise", "op=add,channels=2,scale=0.5");
   add.set("a", {1, 2});
   add.set("b", {3, -8});
@@ -109,14 +109,14 @@ TEST(Elementwise, FormulasByHand) {
   expect_values(relu, "y", {0, 0, 2});
 }
 
-TEST(Elementwise, ReluKeepsNan) {
+TEST(elementwise, ReluKeepsNan) {
   HostData data = data_of("elementwise", "op=relu,channels=2");
   data.set("x", {NAN, 1});
   ASSERT_TRUE(data.run_host().ok());
   EXPECT_TRUE(std::isnan(data.get("y", 0)));
 }
 
-TEST(Elementwise, LayoutsAreEachOthersInverse) {
+TEST(elementwise, LayoutsAreEachOthersInverse) {
   HostData to = data_of("elementwise", "op=nchw_to_nhwc,n=2,hw=2,channels=3");
   to.set("x", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
   const std::vector<double> nhwc{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11};
@@ -126,7 +126,7 @@ TEST(Elementwise, LayoutsAreEachOthersInverse) {
   expect_values(back, "y", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
 }
 
-TEST(Elementwise, CastRoundsToNearestEven) {
+TEST(elementwise, CastRoundsToNearestEven) {
   HostData data = data_of("elementwise", "op=cast,channels=3,to=bf16");
   data.set("x", {1 + 0x1p-8, 1 + 3 * 0x1p-8, -2.5});  // two ties
   ASSERT_TRUE(data.run_host().ok());
@@ -135,7 +135,7 @@ TEST(Elementwise, CastRoundsToNearestEven) {
   EXPECT_EQ(data.get("y", 2), -2.5);
 }
 
-TEST(Resample, FormulasByHand) {
+TEST(resample, FormulasByHand) {
   HostData up = data_of("resample", "op=nearest_up2,h=1,w=2,channels=2");
   up.set("x", {1, 2, 3, 4});
   expect_values(up, "y", {1, 2, 1, 2, 3, 4, 3, 4, 1, 2, 1, 2, 3, 4, 3, 4});
@@ -148,7 +148,7 @@ TEST(Resample, FormulasByHand) {
   expect_values(concat, "y", {1, 2, 8, 3, 4, 9});
 }
 
-TEST(Resample, ConcatenatesWholeTensorsAsOnePixel) {
+TEST(resample, ConcatenatesWholeTensorsAsOnePixel) {
   HostData data = data_of("resample", "op=concat,h=1,w=1,channels=196608,skip_channels=196608");
   ASSERT_TRUE(data.run_host().ok());
   for (std::int64_t i = 0; i < 196608; ++i) {
@@ -166,7 +166,7 @@ TEST(Resample, ConcatenatesWholeTensorsAsOnePixel) {
             std::string::npos);
 }
 
-TEST(TimestepEmbedding, OrdersAndSpacings) {
+TEST(timestep_embedding, OrdersAndSpacings) {
   HostData adm = data_of("timestep_embedding", "batch=1,channels=4,max_period=100");
   adm.set("t", {3});  // frequencies 1 and 1/10
   expect_values(adm, "y", {std::cos(3.0), std::cos(0.3), std::sin(3.0), std::sin(0.3)});
@@ -179,7 +179,7 @@ TEST(TimestepEmbedding, OrdersAndSpacings) {
   expect_values(fourier, "y", {std::sqrt(0.5), std::sqrt(0.5)});
 }
 
-TEST(TimestepEmbedding, Perceptron) {
+TEST(timestep_embedding, Perceptron) {
   HostData data = data_of("timestep_embedding", "batch=1,channels=2,hidden=2,final_silu=1");
   data.set("t", {0});  // embedding 1, 0
   data.set("w1", {2, 7, -1, 7});
@@ -190,14 +190,14 @@ TEST(TimestepEmbedding, Perceptron) {
   expect_values(data, "y", {silu(h0), silu(h0 + 2 * h1 + 0.5)});
 }
 
-TEST(TimestepEmbedding, AThousandStepsLoseNoDigits) {
+TEST(timestep_embedding, AThousandStepsLoseNoDigits) {
   HostData data = data_of("timestep_embedding", "batch=1,channels=2");
   data.set("t", {999});
   expect_values(data, "y", {std::cos(999.0), std::sin(999.0)});
 }
 
 // An H200 keeps 528 blocks of 256 threads.
-TEST(QSample, RingTakesAsManyStepsAsFillTheRounds) {
+TEST(q_sample, RingTakesAsManyStepsAsFillTheRounds) {
   EXPECT_EQ(q_sample::ring_steps(131072, 64, 132), 16u);  // 2048 blocks, 4 rounds of 17; with 8 steps 8 of 9
   EXPECT_EQ(q_sample::ring_steps(131072, 8, 132), 8u);    // 512 blocks, one round
   EXPECT_EQ(q_sample::ring_steps(1536, 32, 132), 1u);     // 192 blocks even so
@@ -209,7 +209,7 @@ TEST(QSample, RingTakesAsManyStepsAsFillTheRounds) {
   EXPECT_EQ(q_sample::ring_tiles(4096, 16), 1u);
 }
 
-TEST(QSample, EachImageHasItsLevel) {
+TEST(q_sample, EachImageHasItsLevel) {
   HostData data = data_of("q_sample", "batch=2,elements=2");
   data.set("x0", {1, 2, 3, 4});
   data.set("noise", {1, -1, 1, -1});
@@ -217,7 +217,7 @@ TEST(QSample, EachImageHasItsLevel) {
   expect_values(data, "x_t", {2.5, -1, 3, 4});
 }
 
-TEST(QSample, DrawsTheNoiseOfSamplerStep) {
+TEST(q_sample, DrawsTheNoiseOfSamplerStep) {
   HostData data = data_of("q_sample", "batch=2,elements=5,noise=drawn,keep=1,seed=3,image=7,step=2");
   data.set("x0", std::vector<double>(10, 0.0));
   data.set("levels", {1, 1, 1, 2});
@@ -233,7 +233,7 @@ TEST(QSample, DrawsTheNoiseOfSamplerStep) {
     }
 }
 
-TEST(EdmPrecondition, BothSidesByHand) {
+TEST(edm_precondition, BothSidesByHand) {
   HostData input = data_of("edm_precondition", "side=input,batch=2,elements=1,sigma_data=3");
   input.set("x", {10, 5});
   input.set("sigma", {4, 1});

@@ -98,6 +98,48 @@ def test_no_gpu_chooses_host_and_says_so(tmp_path):
     assert "no GPU" in result.stderr
 
 
+# Stands in for ctest: `-N -R RE` lists the names that match, of those that CTest's own lists would have.
+CTEST = """#!/usr/bin/env bash
+while [ $# -gt 0 ]; do [ "$1" != -R ] || re=$2; shift; done
+found=$(printf '%s\\n' host.groupnorm.Text python.scripts.setup gpu_tests | grep -E -- "$re" | sed 's/^/  Test #1: /')
+[ -z "$found" ] || echo "$found"
+echo "Total Tests: $(grep -c . <<<"$found")"
+"""
+# Stands in for gpu_tests: lists the names that match, as Google Test does.
+GPU_TESTS = """#!/usr/bin/env bash
+[ "$1" = --gtest_list_tests ] || exit 3
+! printf '%s\\n' Own.IsDeterministic/attention_tiled | grep -E -- "$NOISEFLOOR_TEST_FILTER" >/dev/null || printf 'Own.\\n  IsDeterministic/attention_tiled\\n'
+"""
+
+
+@pytest.mark.parametrize(
+    "filter, gpu, selection, gpu_filter",
+    [
+        ("", True, "", ""),
+        ("groupnorm", True, "-R groupnorm", ""),
+        ("attention", True, "-R (attention)|^gpu_tests$", "attention"),
+        ("gpu_tests", True, "-R gpu_tests", ""),
+        ("^gpu_|Own", True, "-R ^gpu_|Own", ""),  # the whole of gpu_tests is asked for
+        ("groupnorm", False, "-R groupnorm", ""),
+        ("attention", False, None, None),
+        ("nothing", True, None, None),
+    ],
+)
+def test_a_filter_chooses_tests(tmp_path, filter, gpu, selection, gpu_filter):
+    ctest = executable(tmp_path / "ctest", CTEST)
+    (tmp_path / "bin").mkdir()
+    if gpu:
+        executable(tmp_path / "bin" / "gpu_tests", GPU_TESTS)
+    text = (f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; step="running the tests"; choose_tests {ctest} {tmp_path} "$1" ""; '
+            'echo "${selection[*]}"; echo "${NOISEFLOOR_TEST_FILTER:-}"')
+    result = run("bash", "-c", text, "test", filter)
+    if selection is None:
+        assert result.returncode == 2
+        assert f"no test's name matches '{filter}'" in result.stderr
+    else:
+        assert result.stdout == f"{selection}\n{gpu_filter}\n", result.stderr
+
+
 class Sweep:
     def __init__(self, folder):
         self.folder = folder

@@ -13,7 +13,7 @@
 
 namespace noisefloor {
 
-// Inputs are filled as their specs say, outputs with NaN.
+// Inputs are filled as their specs say, outputs with NaN. A tensor is given by its name or by its place in specs.
 struct HostData {
   const Op& op;
   AnyProblem problem;
@@ -26,26 +26,37 @@ struct HostData {
     std::mt19937 engine(seed);
     for (const TensorSpec& spec : specs) {
       auto& bytes = storage.emplace_back(spec.bytes());
+      if (spec.fill.kind == Fill::Kind::op) {
+        op.fill(problem, dtype, storage.size() - 1, bytes.data());
+        continue;
+      }
       std::normal_distribution<double> normal(spec.fill.mean, spec.fill.stddev);
       for (std::int64_t i = 0; i < spec.elements(); ++i)
         store_element(spec.dtype, bytes.data(), i, spec.role == Role::in ? normal(engine) : NAN);
     }
   }
 
+  HostData(const Op& the_op, const std::string& text, DType the_dtype, unsigned seed)
+      : HostData(the_op, the_op.parse(text), the_dtype, seed) {}
+
   std::size_t index(const std::string& name) const {
     for (std::size_t i = 0; i < specs.size(); ++i)
       if (specs[i].name == name) return i;
     throw std::out_of_range("no tensor " + name);
   }
-  double get(const std::string& name, std::int64_t element) const {
-    return load_element(specs[index(name)].dtype, storage[index(name)].data(), element);
+  double get(std::size_t tensor, std::int64_t element) const {
+    return load_element(specs[tensor].dtype, storage[tensor].data(), element);
   }
-  void set(const std::string& name, const std::vector<double>& values) {
-    const std::size_t tensor = index(name);
-    if (static_cast<std::int64_t>(values.size()) != specs[tensor].elements()) throw std::out_of_range(name);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      store_element(specs[tensor].dtype, storage[tensor].data(), static_cast<std::int64_t>(i), values[i]);
+  double get(const std::string& name, std::int64_t element) const { return get(index(name), element); }
+  void set(std::size_t tensor, std::int64_t element, double value) {
+    store_element(specs[tensor].dtype, storage[tensor].data(), element, value);
   }
+  void set(std::size_t tensor, const std::vector<double>& values) {
+    if (static_cast<std::int64_t>(values.size()) != specs[tensor].elements())
+      throw std::out_of_range(specs[tensor].name);
+    for (std::size_t i = 0; i < values.size(); ++i) set(tensor, static_cast<std::int64_t>(i), values[i]);
+  }
+  void set(const std::string& name, const std::vector<double>& values) { set(index(name), values); }
 
   std::vector<double> reference(std::size_t tensor, const std::vector<std::int64_t>& elements) const {
     std::vector<HostTensor> inputs;
@@ -55,11 +66,12 @@ struct HostData {
     op.reference(problem, dtype, inputs, tensor, elements, values);
     return values;
   }
-  std::vector<double> reference(const std::string& name) const {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(specs[index(name)].elements()));
+  std::vector<double> reference(std::size_t tensor) const {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(specs[tensor].elements()));
     std::iota(all.begin(), all.end(), 0);
-    return reference(index(name), all);
+    return reference(tensor, all);
   }
+  std::vector<double> reference(const std::string& name) const { return reference(index(name)); }
 
   // The op's first variant, which must be the host's, prepared where it prepares.
   Status run_host() {
@@ -76,25 +88,27 @@ struct HostData {
     return host.launch(problem, dtype, pointers, {workspace.data, prepared.data}, context);
   }
 
-  // What is wrong with the outputs, compared with the oracle under the op's tolerance; "" when nothing is.
-  std::string difference() const {
-    const Tolerance tolerance = op.tolerance(problem, dtype);
-    for (const TensorSpec& spec : specs) {
-      if (spec.role == Role::in) continue;
-      const std::vector<double> expected = reference(spec.name);
+  // What is wrong with the outputs, compared with the oracle under the op's tolerance, or a `max_error` of the test's;
+  // "" when nothing is.
+  std::string difference(double max_error = 0) const {
+    Tolerance tolerance = op.tolerance(problem, dtype);
+    if (max_error > 0) tolerance = {max_error, tolerance.l2_error * max_error / tolerance.max_error};
+    for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
+      if (specs[tensor].role == Role::in) continue;
+      const std::vector<double> expected = reference(tensor);
       double squares = 0, error_squares = 0;
       for (const double value : expected) squares += value * value;
       const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        const double value = get(spec.name, static_cast<std::int64_t>(i));
+        const double value = get(tensor, static_cast<std::int64_t>(i));
         const double error = std::abs(value - expected[i]);
         if (!(error <= tolerance.max_error * (std::abs(expected[i]) + rms)))
-          return std::string(spec.name) + "[" + std::to_string(i) + "] is " + std::to_string(value) + ", expected " +
-                 std::to_string(expected[i]);
+          return std::string(specs[tensor].name) + "[" + std::to_string(i) + "] is " + std::to_string(value) +
+                 ", expected " + std::to_string(expected[i]);
         error_squares += error * error;
       }
       if (!(std::sqrt(error_squares) <= tolerance.l2_error * std::sqrt(squares)))
-        return std::string(spec.name) + ": L2 error " + std::to_string(std::sqrt(error_squares / squares));
+        return std::string(specs[tensor].name) + ": L2 error " + std::to_string(std::sqrt(error_squares / squares));
     }
     return "";
   }

@@ -23,6 +23,7 @@ enum class Tampering {
   input_changed
 };
 
+// The last changes the fixture for good.
 inline constexpr Tampering kAllTamperings[] = {
     Tampering::one_element_off, Tampering::last_element_off, Tampering::one_nan,      Tampering::one_not_written,
     Tampering::past_the_end,    Tampering::before_the_start, Tampering::input_changed};
@@ -92,7 +93,7 @@ inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, co
     }
     platform.download(element.data(), data + place * size, static_cast<std::size_t>(size));
     const double value = load_element(spec.dtype, element.data(), 0);
-    const double allowed = fixture.op().tolerance(fixture.problem(), fixture.dtype()).max_error;
+    const double allowed = fixture.workload().tolerance(fixture.problem(), fixture.dtype()).max_error;
     double spoilt = value + 6 * allowed * (std::abs(value) + root_mean_square(platform, spec, data) + 1);
     if (tampering == Tampering::past_the_end || tampering == Tampering::before_the_start) spoilt = 1;
     if (tampering == Tampering::one_nan) spoilt = std::numeric_limits<double>::quiet_NaN();

@@ -12,38 +12,8 @@ check(problem, inputs, outputs) -> str: what is wrong with a random result, or "
 WHOLE = True, where a call is hundreds of kernels; then also prepare_compiler(), called before torch.compile
 """
 
-from baselines.pytorch.ops import (
-    attention,
-    conv2d,
-    conv3d_temporal,
-    conv_transpose2d,
-    edm_precondition,
-    elementwise,
-    gemm,
-    groupnorm,
-    layernorm,
-    network,
-    q_sample,
-    resample,
-    sampler_step,
-    temporal_attention,
-    timestep_embedding,
-)
+from importlib import import_module
 
-OPS = {
-    "attention": attention,
-    "conv2d": conv2d,
-    "conv_transpose2d": conv_transpose2d,
-    "conv3d_temporal": conv3d_temporal,
-    "edm_precondition": edm_precondition,
-    "elementwise": elementwise,
-    "gemm": gemm,
-    "groupnorm": groupnorm,
-    "layernorm": layernorm,
-    "network": network,
-    "q_sample": q_sample,
-    "resample": resample,
-    "sampler_step": sampler_step,
-    "temporal_attention": temporal_attention,
-    "timestep_embedding": timestep_embedding,
-}
+from baselines.pytorch import variants
+
+OPS = {name: import_module(f"baselines.pytorch.ops.{name}") for name in variants.OPS}

@@ -1,0 +1,85 @@
+"""Draws the front page's picture: python3 reports/plot_overview.py RUN_DIR [--out FILE.png|.svg] [--theme dark]
+
+Left: whole networks, a bar for ours, the libraries', the fastest of both and torch.compile; shorter is faster. Right: one roofline of all ops: the
+fastest own variant and the fastest baseline of each problem, under the measured ceilings. RUN_DIR needs rows of whole networks.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, label_diagonals, rate_text, read_run, refuse, time_text  # noqa: E402
+from reports.write_docs import PLANS, network_times  # noqa: E402
+
+BARS = {"plan_own": ("ours", "ptx"), "plan_baseline": ("libraries", "baseline"), "plan_fastest": ("fastest of both", "network"),
+        "torch_compile": ("torch.compile", "host")}
+ROOF_PIPES = ["tensor_bf16", "fma_fp32"]
+
+
+def title_of(problem: str) -> str:
+    fields = dict(field.split("=") for field in problem.split(","))
+    return f"{fields['name']}, batch {fields['batch']}"
+
+
+def draw_networks(panels, times, theme: Theme) -> None:
+    for axes, (problem, chosen, main) in zip(panels, times):
+        bars = [(BARS[variant], chosen.get(variant)) for variant in PLANS if variant in BARS]
+        times = [float(row["time_cold_us"]) if row else 0.0 for _, row in bars]
+        stars = ["" if row and (row["file"], row["commit"]) == (main["file"], main["commit"]) else " *" for _, row in bars]
+        bar_panel(axes, title_of(problem), [name for (name, _), _ in bars], [time / max(times) for time in times],
+                  [time_text(time) + star if time else "not recorded" for time, star in zip(times, stars)],
+                  [theme.kinds[kind]["colour"] for (_, kind), _ in bars], theme)
+
+
+def draw_best(axes, rows, ceilings, theme: Theme) -> None:
+    rows = rows[(rows["flops"] > 0) & (rows["kind"] != "network") & (rows["op"] != "network")]
+    span = (rows["ai"].min() / 2, 2 * rows["ai"].max())
+    draw_ceilings(axes, ceilings, ROOF_PIPES, "value", span, theme.surface["roof"], False)
+    for kind, of_kind, label in (("baseline", rows[rows["kind"] == "baseline"], "the fastest baseline"),
+                                 ("ptx", rows[rows["kind"] != "baseline"], "our fastest variant")):
+        best = of_kind.loc[of_kind.groupby(["op", "problem"])["time_cold_us"].idxmin()]
+        look = theme.kinds[kind]
+        axes.scatter(best["ai"], best["flops"] / best["time_cold_us"] * 1e-3, s=11, alpha=0.75, marker=look["matplotlib"], color=look["colour"],
+                     linewidths=0, label=label, zorder=2)
+    axes.set_title("every problem, under the measured ceilings", fontsize=8)
+    axes.set(xscale="log", yscale="log", xlabel="FLOP per compulsory byte", ylabel="FLOP/s")
+    axes.yaxis.set_major_formatter(lambda value, _: rate_text(value, "G").rstrip() if value >= 1 else f"{value:g} G")
+    axes.grid(True, which="major", linewidth=0.5)
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/overview.png)")
+    parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")
+    arguments = parser.parse_args()
+    out = arguments.out or arguments.run_dir / "overview.png"
+    if out.suffix not in (".png", ".svg"):
+        raise refuse(f"--out: {out} is neither .png nor .svg")
+    rows, ceilings = read_run(arguments.run_dir, "bf16")
+    theme = Theme(arguments.theme)
+    times = network_times(arguments.run_dir)
+    if not times:
+        raise refuse(f"{arguments.run_dir}: has no row of a whole network in bf16 that is ok")
+    figure = plt.figure(figsize=(12.5, 4.6))
+    grid = figure.add_gridspec(len(times), 2, width_ratios=[1, 1.15])
+    draw_networks([figure.add_subplot(grid[line, 0]) for line in range(len(times))], times, theme)
+    draw_best(figure.add_subplot(grid[:, 1]), rows, ceilings, theme)
+    figure.suptitle(f"{rows['device'].iloc[0]}, bf16, cold: one call of each network (shorter is faster; * of another run), and the roofline",
+                    fontsize=10, x=0.01, ha="left")
+    figure.tight_layout(rect=(0, 0, 1, 1))
+    for axes in figure.axes:
+        label_diagonals(axes, theme)
+    partial = out.with_name(f"{out.stem}.partial{out.suffix}")
+    figure.savefig(partial, dpi=130, metadata={"Date": None} if out.suffix == ".svg" else {})
+    partial.rename(out)
+    print(out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,315 @@
+"""Writes what stands between markers in the Markdown files: python3 reports/write_docs.py [--check] [FILE...]
+
+A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end -->`. What stands between is made from the recorded run
+(reports/recorded/nvidia-h200), from the help texts of the program and of scripts/, or from docs/log. So no measured figure is typed.
+
+  ladder OP | [FILE:]PROBLEM | ...   times and percent of roof of every variant, from FILE of the record (default: sweep.csv)
+  networks                           whole networks under each plan, beside PyTorch's
+  totals                             one forward pass, op by op
+  row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
+  ceilings, rows                     ceilings of the recorded device; how many rows have which status
+  log ROOM, log-index                the entries of docs/log/ROOM; of all rooms
+  commands, scripts                  the help of every command; of every script
+  columns                            the columns of sweep.csv, as `noisefloor list columns` prints them
+
+--check writes nothing, and exits with 1 where a block differs. Exit code 2: a block cannot be made.
+"""
+
+import argparse
+import csv
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+LOG = ROOT / "docs" / "log"
+BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
+PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
+         "torch_eager": "PyTorch, eager"}
+NETWORK_FILES = ("sweep.csv", "adm64-plans.csv")
+NOT_A_SCRIPT = (".md", ".txt", ".sh")
+
+
+class CannotBeMade(Exception):
+    pass
+
+
+def rows_of(file: str, folder: Path = RECORDED) -> list[dict]:
+    if not (folder / file).is_file():
+        raise CannotBeMade(f"{folder / file} is not there")
+    with open(folder / file, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def table(head: list[str], lines: list[list[str]], left: int = 1) -> str:
+    rule = ["---"] * left + ["---:"] * (len(head) - left)
+    return "".join("| " + " | ".join(line) + " |\n" for line in [head, rule, *lines])
+
+
+def amount(text: str | None) -> str:
+    value = float(text or 0)
+    return "" if not value else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def time(row: dict | None, column: str = "time_cold_us") -> str:
+    return amount(row and row.get(column))
+
+
+def commits(rows: list[dict]) -> str:
+    return ", ".join(f"`{commit}`" for commit in dict.fromkeys(row["commit"] for row in rows))
+
+
+# One column group a problem, all of it from one file, so that a column never mixes machines.
+def ladder(arguments: str) -> str:
+    op, *columns = [part.strip() for part in arguments.split("|")]
+    found = []
+    for column in columns:
+        file, _, problem = column.rpartition(":")
+        rows = [row for row in rows_of(file or "sweep.csv") if (row["op"], row["problem"], row["dtype"]) == (op, problem, "bf16")]
+        if not rows:
+            raise CannotBeMade(f"{file or 'sweep.csv'} has no row of {op} {problem} in bf16")
+        found.append((problem, {row["variant"]: row for row in rows}))
+    variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
+    rank = {name: number for number, name in enumerate(["tiled", "tensor_core_sm75", "tensor_core_sm80", "ptx_sm90a_small_m", "ptx_sm90a_short",
+                                                        "ptx_sm90a", "ptx_sm90a_grid"])}
+    variants.sort(key=lambda name: rank.get(name, len(rank)))
+    lines = []
+    for name in variants:
+        line = [f"`{name}`"]
+        for _, rows in found:
+            row = rows.get(name)
+            ok = row is not None and row["status"] == "ok"
+            line += [time(row), time(row, "time_warm_us"), f"{float(row['pct_of_roof']):.0f}" if ok and row["pct_of_roof"] else ""] if ok else [
+                "" if row is None else row["status"].removesuffix("_problem"), "", ""]
+        lines.append(line)
+    head = ["variant"] + [text for number in range(1, len(found) + 1) for text in (f"{number}: cold us", "warm us", "% of roof")]
+    named = "; ".join(f"{number}: `{problem}`" for number, (problem, _) in enumerate(found, 1))
+    every = [row for _, rows in found for row in rows.values()]
+    return f"{every[0]['device']}, bf16, recorded at {commits(every)}. {named}.\n\n" + table(head, lines)
+
+
+def network_times(folder: Path = RECORDED) -> list[tuple[str, dict[str, dict], dict]]:
+    """Of each whole network: problem, rows by variant, and the run that most of them are of; rows of other runs fill what it lacks."""
+    rows = [{**row, "file": file} for file in NETWORK_FILES if (folder / file).is_file() for row in rows_of(file, folder)]
+    rows = [row for row in rows if (row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] in PLANS]
+    result = []
+    for problem in sorted({row["problem"] for row in rows}, key=lambda text: ("digits" in text, len(text), text)):
+        runs = {}
+        for row in rows:
+            if row["problem"] == problem:
+                runs.setdefault((row["file"], row["commit"]), []).append(row)
+        ranked = sorted(runs.values(), key=lambda run: -sum(row["variant"].startswith("plan_") for row in run))
+        chosen = {row["variant"]: row for run in reversed(ranked) for row in run}
+        result.append((problem, chosen, ranked[0][0]))
+    return result
+
+
+def networks(_: str) -> str:
+    lines, notes = [], {}
+    for problem, chosen, main in network_times():
+        line = [f"`{problem}`"]
+        for variant in PLANS:
+            row = chosen.get(variant)
+            text = time(row)
+            if row and (row["file"], row["commit"]) != (main["file"], main["commit"]):
+                source = f"`{row['file']}`, commit `{row['commit']}`"
+                text += f" ({notes.setdefault(source, chr(ord('a') + len(notes)))})"
+            line.append(text)
+        lines.append(line)
+    named = "; ".join(f"({letter}) {source}" for source, letter in notes.items())
+    mains = list(dict.fromkeys(f"`{main['file']}`, commit `{main['commit']}`" for _, _, main in network_times()))
+    text = f"One denoising call, cold, us, bf16, {network_times()[0][2]['device']}. From {'; '.join(mains)}."
+    if notes:
+        text += f" Of another run, and perhaps another GPU of the kind: {named}."
+    return text + " Blank: not recorded.\n\n" + table(["network", *PLANS.values()], lines)
+
+
+def totals(_: str) -> str:
+    """From totals.csv, which `noisefloor roofline` writes: the one place that adds up."""
+    if not (RECORDED / "totals.csv").is_file():
+        sys.path.insert(0, str(ROOT))
+        from reports.update_readme import markdown
+
+        return markdown(RECORDED)
+    groups = {}
+    for row in rows_of("totals.csv", RECORDED):
+        if (row["dtype"], row["missing"]) == ("bf16", "0") and row["op"] != "all ops":
+            groups.setdefault((row["network"], row["op"]), {})[row["choice"]] = row
+    lines = []
+    for (network, op), choices in groups.items():
+        whole = op == "network"
+        for choice, own in choices.items():
+            if choice != "own best" if not whole else own["kind"] != "network":
+                continue
+            line = [network + (" (set)" if own["set"] else ""), f"whole, `{choice}`" if whole else op, own["problems"]]
+            for side in (own, choices.get("library"), choices.get("pytorch")):
+                line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
+            judged = int(own["wins"]) + int(own["losses"]) > 0
+            lines.append([*line, own["wins"] if judged else "", own["losses"] if judged else "", own["worst_ratio"]])
+    environment = json.loads((RECORDED / "env.json").read_text())
+    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
+            "time x count over all problems. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
+            "its rows of each. Wins and losses count problems against the fastest baseline; the worst ratio is our time over its. Blank: this run "
+            "does not have every problem.\n\n"
+            + table(["network", "op", "problems", *(f"{who}, {state}" for who in ("ours", "library", "PyTorch") for state in ("cold", "warm")),
+                     "wins", "losses", "worst ratio"], lines, left=2))
+
+
+def one_row(arguments: str) -> str:
+    op, problem, dtype, variant = arguments.split()
+    rows = [row for row in rows_of("sweep.csv") if (row["op"], row["problem"], row["dtype"]) == (op, problem, dtype) and row["status"] == "ok"]
+    row = next((row for row in rows if row["variant"] == variant), None)
+    if row is None:
+        raise CannotBeMade(f"sweep.csv has no such row: {arguments}")
+    baseline = min((float(other["time_cold_us"]) for other in rows if other["kind"] == "baseline"), default=0)
+    cells = [op, problem, dtype, variant, f"{float(row['time_cold_us']):.2f}", f"{float(row['time_warm_us']):.2f}",
+             f"{float(row['pct_of_roof']):.1f}", f"{baseline / float(row['time_cold_us']):.2f}" if baseline else "", row["status"]]
+    heads = ["op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"]
+    widths = [max(len(head), len(cell)) for head, cell in zip(heads, cells)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in (heads, cells)]
+    return "```\n" + "\n".join(lines) + "\n```\n"
+
+
+def ceilings(_: str) -> str:
+    rows = rows_of("ceilings.csv")
+    lines = [[f"`{row['name']}`", f"{float(row['value']):,.0f}", f"{float(row['datasheet']):,.0f}" if row["datasheet"] else "", row["unit"]]
+             for row in rows]
+    return f"{rows[0]['device']}, driver {rows[0]['driver']}.\n\n" + table(["ceiling", "measured", "datasheet", "unit"], lines)
+
+
+def row_counts(_: str) -> str:
+    rows = rows_of("sweep.csv")
+    counts = {}
+    for row in rows:
+        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    environment = json.loads((RECORDED / "env.json").read_text())
+    lines = [[f"`{status}`", f"{count:,}"] for status, count in sorted(counts.items(), key=lambda item: -item[1])]
+    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`.\n\n"
+            + table(["status", "rows of `sweep.csv`"], lines))
+
+
+def entries(room: str) -> list[tuple[str, str, str]]:
+    """(file, title, verdict) of every entry."""
+    found = []
+    for path in sorted((LOG / room).glob("*.md")):
+        text = path.read_text()
+        verdict = re.search(r"^\* \*\*Verdict\*\*: (.*)$", text, re.M)
+        found.append((path.name, text.split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1], verdict[1] if verdict else ""))
+    return found
+
+
+def log(arguments: str, file: Path) -> str:
+    room = arguments.strip()
+    folder = os.path.relpath(LOG / room, file.parent)
+    return "".join(f"* [{title}]({folder}/{name})\n" for name, title, _ in entries(room))
+
+
+def log_index(_: str) -> str:
+    text = ""
+    for room in sorted(path.name for path in LOG.iterdir() if path.is_dir()):
+        text += f"## {room}\n\n" + "".join(f"* [{title}]({room}/{name})" + (f": {verdict}" if verdict else "") + "\n" for name, title, verdict in entries(room)) + "\n"
+    return text.rstrip("\n") + "\n"
+
+
+def help_of(program: str, *command: str) -> str:
+    result = subprocess.run([program, *command, "--help"], capture_output=True, text=True, timeout=60)
+    if result.returncode != 0:
+        raise CannotBeMade(f"{program} {' '.join(command)} --help exits with {result.returncode}")
+    return re.sub(r"[ \t]+$", "", result.stdout.replace(program, "noisefloor").replace(str(ROOT) + "/", ""), flags=re.M).strip("\n") + "\n"
+
+
+def the_program() -> str:
+    named = os.environ.get("NOISEFLOOR_BINARY", "")
+    if Path(named).is_file():
+        return named
+    built = sorted(ROOT.glob("build/*/bin/noisefloor"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        raise CannotBeMade("no noisefloor is built; build it, or name one in NOISEFLOOR_BINARY")
+    return str(built[-1])
+
+
+def columns(_: str) -> str:
+    result = subprocess.run([the_program(), "list", "columns"], capture_output=True, text=True, timeout=60)
+    if result.returncode != 0:
+        raise CannotBeMade(f"noisefloor list columns: {result.stderr.strip()}")
+    return result.stdout
+
+
+def commands(_: str) -> str:
+    program = the_program()
+    top = help_of(program)
+    names = re.findall(r"^  ([a-z]+)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
+    if not names:
+        raise CannotBeMade(f"{program} --help names no command")
+    text = f"## noisefloor\n\n```\n{top}```\n"
+    for name in names:
+        text += f"\n## {name}\n\n```\n{help_of(program, name)}```\n"
+    return text
+
+
+def scripts(_: str) -> str:
+    text = ""
+    for path in sorted((ROOT / "scripts").iterdir()):
+        if path.is_file() and path.suffix not in NOT_A_SCRIPT:
+            lines = path.read_text().split("\n")[1:]
+            comment = [line.removeprefix("#").removeprefix(" ") for line in lines[: next(i for i, line in enumerate(lines) if not line.startswith("#"))]]
+            text += f"### scripts/{path.name}\n\n```\n" + "\n".join(comment).strip() + "\n```\n\n"
+    return text.rstrip("\n") + "\n"
+
+
+MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "log-index": log_index,
+          "commands": commands, "scripts": scripts, "columns": columns}
+
+
+def made(block: str, file: Path) -> str:
+    name, _, arguments = block.partition(" ")
+    if name == "log":
+        return log(arguments, file)
+    if name not in MAKERS:
+        raise CannotBeMade(f"nothing is called {name}: there are log, {', '.join(MAKERS)}")
+    return MAKERS[name](arguments)
+
+
+def markdown_files() -> list[Path]:
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], capture_output=True, text=True)
+    if listed.returncode == 0:
+        return [ROOT / line for line in listed.stdout.split("\n") if line and (ROOT / line).is_file()]
+    return [path for path in sorted(ROOT.rglob("*.md")) if not {".venv", "build"} & set(path.relative_to(ROOT).parts)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="Markdown files (default: all of the project)")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a block differs")
+    arguments = parser.parse_args()
+    differing = False
+    for file in [path.resolve() for path in arguments.files] or markdown_files():
+        text = file.read_text()
+        try:
+            fresh = BLOCK.sub(lambda match: match[1] + made(match[2], file) + match[3], text)
+        except CannotBeMade as reason:
+            print(f"{file}: {reason}", file=sys.stderr)
+            return 2
+        if len(BLOCK.findall(text)) != text.count("<!-- generated: "):
+            print(f"{file}: a block has no <!-- end -->", file=sys.stderr)
+            return 2
+        if fresh == text:
+            continue
+        if not arguments.check:
+            file.write_text(fresh)
+            continue
+        differing = True
+        for old, new in zip(BLOCK.finditer(text), BLOCK.finditer(fresh)):
+            if old[0] != new[0]:
+                print(f"{file}: block '{old[2]}' differs; python3 reports/write_docs.py writes it", file=sys.stderr)
+                print("\n".join(list(difflib.unified_diff(old[0].split("\n"), new[0].split("\n"), "there", "made", lineterm=""))[:20]), file=sys.stderr)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+// Every host variant of every op on every test problem and element type: verified as the sweep verifies, repeatable,
+// and caught where it is made wrong. tests/gpu/catalogue_test.cpp asks the same of what runs on a device.
+#include "tests/support/catalogue_cases.h"
+
+namespace noisefloor {
+namespace {
+
+Platform& host() {
+  static const std::unique_ptr<Platform> platform = make_host_platform();
+  return *platform;
+}
+
+// By what a problem costs, in floating-point operations.
+std::vector<CatalogueCase> host_variants(double at_most) {
+  return catalogue_cases(
+      /*host=*/true, test_problems(), [=](const Implementation&, const ProblemEntry& problem, DType) {
+        return problem.op->cost(problem.problem, DType::bf16).flops <= at_most;
+      });
+}
+constexpr double kVerified = 2e9, kMadeWrong = 1e8;
+
+class Verified : public testing::TestWithParam<CatalogueCase> {};
+INSTANTIATE_TEST_SUITE_P(Catalogue, Verified, testing::ValuesIn(one_by_one(host_variants(kVerified))), problem_name);
+
+TEST_P(Verified, MatchesTheOracle) {
+  for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
+    Fixture fixture(host(), *GetParam().entry, problem.problem, dtype, 5);
+    BoundCase bound(fixture, *GetParam().implementation);
+    const Verdict verdict = Verifier(fixture, 5e7).verify(bound);
+    EXPECT_TRUE(verdict.correct) << verdict.reason;
+    EXPECT_GT(verdict.tolerance, 0);
+  });
+}
+
+class WrongOnPurpose : public testing::TestWithParam<CatalogueCase> {};
+INSTANTIATE_TEST_SUITE_P(Catalogue, WrongOnPurpose, testing::ValuesIn(host_variants(kMadeWrong)), case_name);
+
+TEST_P(WrongOnPurpose, IsCaught) {
+  for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
+    expect_wrong_is_caught(host(), GetParam(), problem, dtype, Verifier::kOracleFlops);
+  });
+}
+
+// The file that a new op lacks, by its name.
+TEST(Catalogue, EveryOpHasTestProblems) {
+  for (const Op& op : catalogue())
+    EXPECT_TRUE(std::filesystem::exists(test_problem_folder() / (op.name + ".csv")))
+        << "write tests/problems/" << op.name << ".csv (tests/problems/README.md says how)";
+}
+
+}  // namespace
+}  // namespace noisefloor

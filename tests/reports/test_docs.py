@@ -1,0 +1,139 @@
+"""What people read: generated blocks are as reports/write_docs.py makes them, no measured figure is typed, pages stay short, links lead somewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from reports import write_docs  # noqa: E402
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+NEEDS_PROGRAM = ROOT / "docs" / "commands.md"
+FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:x(?!\w)|×|\s?(?:us|µs|ms|%|[TG]FLOP/s|[TG]B/s)(?![\w/]))")
+FILES = write_docs.markdown_files()
+LONGEST_ROOM, WORDS_OF_README, WORDS_OF_READMES = 80, 600, 12_000
+
+
+def of_the_log(path):
+    return write_docs.LOG in path.parents
+
+
+def typed(text):
+    return write_docs.BLOCK.sub("", text)
+
+
+def check(*files):
+    return subprocess.run([sys.executable, ROOT / "reports" / "write_docs.py", "--check", *files], capture_output=True, text=True, timeout=300)
+
+
+def test_generated_blocks_are_as_they_are_made():
+    result = check(*(path for path in FILES if path != NEEDS_PROGRAM))
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+def test_commands_are_as_the_program_helps():
+    result = check(NEEDS_PROGRAM)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_block_that_differs_is_named(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- generated: ceilings -->\n99 GB/s\n<!-- end -->\n")
+    result = check(page)
+    assert result.returncode == 1 and "page.md" in result.stderr and "'ceilings'" in result.stderr
+    assert "99 GB/s" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("<!-- generated: pie -->\n<!-- end -->\n", "nothing is called pie"),
+        ("<!-- generated: ladder gemm | m=1,n=1,k=1 -->\n<!-- end -->\n", "has no row of gemm m=1,n=1,k=1"),
+        ("<!-- generated: ceilings -->\n", "has no <!-- end -->"),
+    ],
+)
+def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    result = check(page)
+    assert result.returncode == 2 and says in result.stderr
+
+
+def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
+    (tmp_path / "env.json").write_text((write_docs.RECORDED / "env.json").read_text())
+    (tmp_path / "totals.csv").write_text(
+        "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,wins,losses,worst_ratio,worst_problem\n"
+        "adm64-b1,,gemm,bf16,own best,,681.2,275.3,12,0,0,9,3,1.25,\"m=1,n=2,k=3\"\n"
+        "adm64-b1,,gemm,bf16,library,,693.4,260.1,12,0,0,3,9,1.1,\n"
+        "adm64-b1,,all ops,bf16,own best,,999,999,50,0,0,1,1,1,\n"
+        "stream,yes,resample,bf16,own best,,333,335,3,0,0,0,0,,\n"
+        "stream,yes,layernorm,bf16,own best,,262,260,2,1,0,0,0,,\n"
+        "digits-b1,,network,bf16,plan_own,network,264.9,240.9,1,0,0,1,0,0.9,\n"
+        "digits-b1,,network,bf16,plan_baseline,baseline,298.6,255.3,1,0,0,0,1,1.1,\n")
+    monkeypatch.setattr(write_docs, "RECORDED", tmp_path)
+    made = write_docs.totals("").split("\n\n")[1].splitlines()
+    assert made[2:] == ["| adm64-b1 | gemm | 12 | 681 | 275 | 693 | 260 |  |  | 9 | 3 | 1.25 |",
+                        "| stream (set) | resample | 3 | 333 | 335 |  |  |  |  |  |  |  |",
+                        "| digits-b1 | whole, `plan_own` | 1 | 265 | 241 |  |  |  |  | 1 | 0 | 0.9 |"]
+
+
+def test_no_measured_figure_is_typed():
+    found = [f"{path.relative_to(ROOT)}: '{match[0]}'" for path in FILES if not of_the_log(path) for match in FIGURE.finditer(typed(path.read_text()))]
+    assert not found, "figures stand between markers or in docs/log:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("text, figure", [("12 us", True), ("97.6 %", True), ("1.06x", True), ("790 TFLOP/s", True), ("2x2 taps", False), ("a 3x3", False),
+                                          ("14 use", False), ("half a percent", False)])
+def test_what_counts_as_a_figure(text, figure):
+    assert bool(FIGURE.search(text)) == figure
+
+
+def test_pages_stay_short():
+    readmes = {path: path.read_text() for path in FILES if path.name == "README.md" and ROOT / "docs" not in path.parents}
+    long = [f"{path.relative_to(ROOT)}: {len(text.splitlines())} lines" for path, text in readmes.items()
+            if path != ROOT / "README.md" and len(text.splitlines()) > LONGEST_ROOM]
+    assert not long
+    assert len(typed(readmes[ROOT / "README.md"]).split()) <= WORDS_OF_README
+    assert sum(len(text.split()) for text in readmes.values()) <= WORDS_OF_READMES
+
+
+def test_links_lead_somewhere():
+    found = []
+    for path in FILES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
+            if "://" not in target and not (path.parent / target).exists():
+                found.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not found, "\n".join(found)
+
+
+def test_named_scripts_exist():
+    found = [f"{path.relative_to(ROOT)}: scripts/{name}" for path in FILES if not of_the_log(path)
+             for name in re.findall(r"\bscripts/([a-z][\w.-]*\w)", path.read_text()) if not (ROOT / "scripts" / name).exists()]
+    assert not found, "\n".join(found)
+
+
+def draw(*arguments):
+    return subprocess.run([sys.executable, ROOT / "reports" / "plot_overview.py", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def test_the_front_page_picture_holds_the_runs_texts(tmp_path):
+    result = draw(write_docs.RECORDED, "--out", tmp_path / "p.svg", "--theme", "dark")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "p.svg").read_text()
+    assert all(word in text for word in ("NVIDIA H200", "adm64, batch 32", "torch.compile", "not recorded", "our fastest variant"))
+
+
+def test_the_front_page_picture_needs_whole_networks(tmp_path):
+    for name in ("sweep.csv", "ceilings.csv"):
+        (tmp_path / name).write_text((write_docs.RECORDED / name).read_text())
+    lines = (tmp_path / "sweep.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "sweep.csv").write_text("".join(line for line in lines if not line.startswith("network,")))
+    result = draw(tmp_path)
+    assert result.returncode == 2 and "no row of a whole network" in result.stderr
+    assert not (tmp_path / "overview.png").exists()

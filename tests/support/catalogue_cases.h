@@ -1,0 +1,147 @@
+// What the catalogue's tests loop over: every implementation of every op on every problem of tests/problems, named by
+// op, implementation and problem, and what is asked of each on a platform.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/measure/bound_case.h"
+#include "bench/measure/verify.h"
+#include "bench/sweep/suite.h"
+#include "kernels/catalogue.h"
+#include "tests/support/test_problems.h"
+#include "tests/support/wrong_variants.h"
+
+namespace noisefloor {
+
+// One of an op's implementations, and what it is tested on.
+struct CatalogueCase {
+  const SuiteEntry* entry;
+  ImplementationPtr implementation;
+  std::vector<std::pair<const ProblemEntry*, DType>> on;
+
+  std::string name() const { return entry->name() + "_" + implementation->name; }
+};
+
+inline void PrintTo(const CatalogueCase& one, std::ostream* stream) {
+  *stream << one.name() << " on " << one.on.size();
+}
+
+inline const std::vector<ProblemEntry>& test_problems() {
+  static const auto all = load_problems(test_problem_folder());
+  return all;
+}
+
+using Chosen = std::function<bool(const Implementation&, const ProblemEntry&, DType)>;
+
+// The implementations of the catalogue's ops on this kind of platform, each with those of `problems`, which must
+// outlive the cases, and of their element types that it runs and that are chosen.
+inline std::vector<CatalogueCase> catalogue_cases(bool host, const std::vector<ProblemEntry>& problems,
+                                                  const Chosen& chosen) {
+  std::vector<CatalogueCase> cases;
+  for (const SuiteEntry& entry : suite().entries()) {
+    if (find_op(entry.name()) == nullptr) continue;  // networks
+    for (const ImplementationPtr& implementation : entry.implementations) {
+      if (!implementation->runs_on_platform(host)) continue;
+      CatalogueCase one{&entry, implementation, {}};
+      for (const ProblemEntry& problem : problems)
+        for (const DType dtype : entry.workload->dtypes)
+          if (problem.entry == &entry && implementation->can_run(problem.problem, dtype) &&
+              chosen(*implementation, problem, dtype))
+            one.on.emplace_back(&problem, dtype);
+      cases.push_back(std::move(one));
+    }
+  }
+  return cases;
+}
+
+// Our variants on a device, on each problem in the first of the op's element types that is chosen and that they run.
+inline std::vector<CatalogueCase> own_device_cases(
+    const std::vector<ProblemEntry>& problems, bool (*chosen)(DType) = [](DType) { return true; }) {
+  auto cases = catalogue_cases(
+      /*host=*/false, problems, [=](const Implementation& implementation, const ProblemEntry& problem, DType dtype) {
+        for (const DType first : problem.op->dtypes)
+          if (chosen(first) && implementation.can_run(problem.problem, first)) return first == dtype;
+        return false;
+      });
+  std::erase_if(cases, [](const CatalogueCase& one) { return !one.implementation->own(); });
+  return cases;
+}
+
+// Why it cannot run on this device at all; "" where it can.
+inline std::string cannot_run_on(const Platform& device, const Implementation& implementation) {
+  if (!implementation.built) return "not built for this machine's architectures";
+  if (!runs_on(implementation.arch, device.description().info.compute_capability))
+    return std::string("needs ") + to_string(implementation.arch);
+  return "";
+}
+
+// The same cases, a problem each. One without any stays, and for_each_problem() fails on it.
+inline std::vector<CatalogueCase> one_by_one(const std::vector<CatalogueCase>& cases) {
+  std::vector<CatalogueCase> split;
+  for (const CatalogueCase& one : cases) {
+    const ProblemEntry* last = nullptr;
+    for (const auto& [problem, dtype] : one.on) {
+      if (problem != last) split.push_back({one.entry, one.implementation, {}});
+      split.back().on.emplace_back(problem, dtype);
+      last = problem;
+    }
+    if (one.on.empty()) split.push_back(one);
+  }
+  return split;
+}
+
+// What a test's name may hold of `text`: "n=2,fusion=silu+ss" is n2_fusionsilu_ss.
+inline std::string name_of(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
+    if (c == ',' || c == '_' || c == '+') name += '_';
+    if (c == '-') name += 'm';
+    if (c == '.') name += 'p';
+  }
+  return name;
+}
+inline std::string case_name(const testing::TestParamInfo<CatalogueCase>& info) {
+  return name_of(info.param.name());
+}
+inline std::string problem_name(const testing::TestParamInfo<CatalogueCase>& info) {
+  return name_of(info.param.name() + (info.param.on.empty() ? "" : "_" + info.param.on.front().first->text));
+}
+
+// Calls body(problem, dtype) for each; fails, and says what to write, where there is none.
+template <class Body>
+void for_each_problem(const CatalogueCase& one, Body&& body) {
+  EXPECT_FALSE(one.on.empty()) << "nothing to run: write tests/problems/" << one.entry->name()
+                               << ".csv, with a problem that " << one.implementation->name
+                               << " runs (tests/problems/README.md)";
+  for (const auto& [problem, dtype] : one.on) {
+    SCOPED_TRACE(one.entry->name() + " " + one.implementation->name + " " + problem->text + " " + to_string(dtype));
+    body(*problem, dtype);
+  }
+}
+
+// Each way of being wrong is caught, and the right variant passes before each of them.
+inline void expect_wrong_is_caught(Platform& platform, const CatalogueCase& one, const ProblemEntry& problem,
+                                   DType dtype, double oracle_flops) {
+  Fixture fixture(platform, *one.entry, problem.problem, dtype, 1);
+  Verifier verifier(fixture, oracle_flops);
+  BoundCase right(fixture, *one.implementation);
+  for (const Tampering tampering : kAllTamperings) {  // the last spoils an input for good
+    SCOPED_TRACE(to_string(tampering));
+    const Verdict before = verifier.verify(right);
+    EXPECT_TRUE(before.correct) << before.reason;
+    const AnyVariant wrong = wrong_variant(*one.implementation->variant(), tampering, fixture);
+    const ImplementationPtr implementation = implementation_of(wrong);
+    BoundCase bound(fixture, *implementation);
+    const Verdict verdict = verifier.verify(bound);
+    EXPECT_FALSE(verdict.correct);
+    EXPECT_NE(verdict.reason, "");
+  }
+}
+
+}  // namespace noisefloor
