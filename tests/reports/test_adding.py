@@ -50,9 +50,9 @@ def compile_as(like, source, folder):
     room, inside = like.split("/", 1)
     objects = [line.split(": ")[0] for line in targets() if re.fullmatch(rf"{room}/CMakeFiles/\w+\.dir/{re.escape(inside)}\.o: .*", line)]
     assert len(objects) == 1, f"{like}: objects {objects}"
-    made = folder / (str(source).replace("/", "_") + ".o")
+    made = folder / ("_".join(source.parts[-3:]) + ".o")
     command = command_of(objects[0])
-    flags = re.sub(r" -M[DTF]*( \S+\.o(\.d)?)?(?= )", "", command[: command.index(" -o ")])
+    flags = re.sub(r" -MD -MT \S+ -MF \S+", "", command[: command.index(" -o ")])
     shell(f"{flags.replace(' -I', f' -I{folder} -I', 1)} -o {made} -c {source}")
     return made
 
@@ -96,6 +96,7 @@ def test_a_variant_and_an_op_are_measured(tmp_path):
     assert "ptx_sm90a" in listed and "an example of docs/adding.md" in listed
 
 
+@pytest.mark.skipif(not (ROOT / "reports/run/columns.def").is_file(), reason="reports/run/columns.def is not there")
 def test_a_column_is_written_and_described(tmp_path):
     lay_over(tmp_path, ("column",))
     (tmp_path / "main.cpp").write_text('''
