@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   add_problems_command(app, result);
   add_forward_command(app, result);
   add_sample_command(app, result);
+  add_tune_command(app, result);
   std::reverse(own.begin(), own.end());  // CLI11 takes arguments from the back
   try {
     app.parse(own);

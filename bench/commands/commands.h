@@ -36,6 +36,7 @@ void add_crosscheck_command(CLI::App& app, CommandResult result);
 void add_problems_command(CLI::App& app, CommandResult result);
 void add_forward_command(CLI::App& app, CommandResult result);
 void add_sample_command(CLI::App& app, CommandResult result);
+void add_tune_command(CLI::App& app, CommandResult result);
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;

@@ -15,11 +15,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::string duration_text(double seconds) {
-  const long whole = std::lround(seconds);
-  return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
-}
-
 // Google Benchmark wants a reporter; ours is the progress line of each case.
 class SilentReporter final : public benchmark::BenchmarkReporter {
  public:
@@ -60,6 +55,11 @@ void set_counters(benchmark::State& state, const SweepRow& row) {
 }
 
 }  // namespace
+
+std::string duration_text(double seconds) {
+  const long whole = std::lround(seconds);
+  return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
+}
 
 Sweep::Sweep(CaseRunner& runner, RunFolder& folder, Options options)
     : runner_(&runner), folder_(&folder), options_(options), start_(std::chrono::steady_clock::now()) {}

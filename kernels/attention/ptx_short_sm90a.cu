@@ -127,16 +127,8 @@ Status launch_broadcast(const Problem& problem, const Tensors& t, const LaunchCo
 
 template <class T, int kDim>
 Status launch_dim(const Problem& problem, DType dtype, const Tensors& t, const LaunchContext& context) {
-  Maps maps;
-  if (const Status status = encode_maps(maps, dtype, problem.shape(), t, 64, kKeys); !status.ok()) return status;
-  const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + 63) / 64);
-  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
-                           .block = kThreads,
-                           .shared_bytes = kSharedBytes<kDim>,
-                           .shared_limit = kSharedBytes<kDim>,
-                           .programmatic = context.programmatic_launch};
-  return launch_kernel("attention_ptx_short_sm90a", attention_ptx_short_sm90a<T, kDim>, launch, context.stream, maps,
-                       make_arguments(problem, t));
+  return launch_mapped("attention_ptx_short_sm90a", attention_ptx_short_sm90a<T, kDim>, 64, kKeys, kThreads,
+                       kSharedBytes<kDim>, problem, dtype, t, context);
 }
 
 }  // namespace

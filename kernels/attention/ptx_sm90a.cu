@@ -16,7 +16,6 @@
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/ring.cuh"
@@ -166,18 +165,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <class T, class B>
 Status launch_block(const Problem& problem, DType dtype, const Tensors& t, const LaunchContext& context) {
-  const Shape shape = problem.shape();
-  Maps maps;
-  if (const Status status = encode_maps(maps, dtype, shape, t, kConsumers * 64, B::kKeys); !status.ok()) return status;
-  const std::int64_t blocks =
-      problem.batch * problem.heads * ((problem.seq_q + kConsumers * 64 - 1) / (kConsumers * 64));
-  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
-                           .block = kThreads,
-                           .shared_bytes = B::kBytes,
-                           .shared_limit = B::kBytes,
-                           .programmatic = context.programmatic_launch};
-  return launch_kernel("attention_ptx_sm90a", attention_ptx_sm90a<T, B>, launch, context.stream, maps,
-                       make_arguments(problem, t));
+  return launch_mapped("attention_ptx_sm90a", attention_ptx_sm90a<T, B>, kConsumers * 64, B::kKeys, kThreads, B::kBytes,
+                       problem, dtype, t, context);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 
 namespace noisefloor::attention {
@@ -41,6 +42,21 @@ inline Arguments make_arguments(const Problem& problem, const Tensors& t) {
           scale,
           scale * kLog2E,
           t.lse};
+}
+
+// Launches a block of `threads` for every `query_rows` queries of a head, which takes keys `key_rows` at a time.
+inline Status launch_mapped(const char* name, void (*kernel)(Maps, Arguments), int query_rows, int key_rows,
+                            int threads, std::size_t shared_bytes, const Problem& problem, DType dtype,
+                            const Tensors& t, const LaunchContext& context) {
+  Maps maps;
+  if (const Status s = encode_maps(maps, dtype, problem.shape(), t, query_rows, key_rows); !s.ok()) return s;
+  const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + query_rows - 1) / query_rows);
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+                           .block = static_cast<unsigned>(threads),
+                           .shared_bytes = shared_bytes,
+                           .shared_limit = shared_bytes,
+                           .programmatic = context.programmatic_launch};
+  return launch_kernel(name, kernel, launch, context.stream, maps, make_arguments(problem, t));
 }
 
 }  // namespace noisefloor::attention

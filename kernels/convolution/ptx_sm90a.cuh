@@ -81,7 +81,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (tma_thread) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
-    ptx::init_ring(full, empty, args.stages, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
+    for (int stage = 0; stage < args.stages; ++stage) {
+      ptx::mbarrier_init(full + stage * 8, 1);
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
+    }
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
     if (args.splits > 1)

@@ -51,6 +51,13 @@ class AnyProblem {
   std::shared_ptr<const void> data_;
 };
 
+struct AnyChoices {
+  std::function<std::vector<Choice>(const AnyProblem&, DType, const DeviceInfo&)> list;
+  std::function<Status(const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&,
+                       std::string_view choice)>
+      launch;
+};
+
 struct AnyVariant {
   std::string name;
   Kind kind;
@@ -63,6 +70,7 @@ struct AnyVariant {
   // Pointers in the order of Op::tensors.
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, void* prepared, const LaunchContext&)> prepare;
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&)> launch;
+  std::optional<AnyChoices> choices = {};
 };
 
 // What can be computed, verified and timed: problems as text, their tensors, what they cost and how exact they must be.
@@ -119,6 +127,7 @@ struct OpDefinition {
   using Problem = P;
   using Tensors = T;
   using Way = noisefloor::Way<P, T>;
+  using Choices = noisefloor::Choices<P, T>;
   using Variant = noisefloor::Variant<P, T>;
   using Launcher = typename Way::Launcher;
   // Values of some elements of the output of that name in double; the tensors lie in host memory, outputs are null.
@@ -244,6 +253,18 @@ AnyVariant erase_variant(const OpDefinition<P, T>& definition, const Variant<P, 
       return failure(StatusCode::unsupported_problem, support.reason);
     return row->launch(p.as<P>(), dtype, d->bind(p.as<P>(), pointers), scratch, context);
   };
+  if (row->choices != nullptr)
+    erased.choices = AnyChoices{
+        [row](const AnyProblem& p, DType dtype, const DeviceInfo& device) {
+          return row->choices->list(p.as<P>(), dtype, device);
+        },
+        [d, row](const AnyProblem& p, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
+                 const LaunchContext& context, std::string_view choice) {
+          if (row->choices->launch == nullptr) return failure(StatusCode::not_built, row->name);
+          if (const Support support = row->can_run(p.as<P>(), dtype); !support)
+            return failure(StatusCode::unsupported_problem, support.reason);
+          return row->choices->launch(p.as<P>(), dtype, d->bind(p.as<P>(), pointers), scratch, context, choice);
+        }};
   return erased;
 }
 

@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernels/core/device.h"
 #include "kernels/core/dtype.h"
@@ -96,10 +99,30 @@ struct Way {
   const char* not_written = nullptr;  // why there is no launcher in any build
 };
 
+// One of the ways in which a variant can run a problem: its tiles, its split.
+struct Choice {
+  std::string text;        // canonical, e.g. "bundle=2,blocks=8,threads=256,held=4"
+  bool estimated = false;  // what the variant's own estimate takes
+};
+
+// Of a variant that chooses such a way for itself: what it chooses from, for the tuner.
+template <class Problem, class Tensors>
+struct Choices {
+  // Every one, the estimate's first; none where the problem fits none.
+  std::vector<Choice> (*list)(const Problem&, DType, const DeviceInfo&);
+  // The variant's launch, in its workspace, by the choice of that text.
+  Status (*launch)(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&,
+                   std::string_view choice);
+};
+
 // A row of a ladder.
 template <class Problem, class Tensors>
 struct Variant : Rung, Way<Problem, Tensors> {
-  constexpr Variant(const Rung& rung, const Way<Problem, Tensors>& way) : Rung(rung), Way<Problem, Tensors>(way) {}
+  constexpr Variant(const Rung& rung, const Way<Problem, Tensors>& way,
+                    const Choices<Problem, Tensors>* offered = nullptr)
+      : Rung(rung), Way<Problem, Tensors>(way), choices(offered) {}
+
+  const Choices<Problem, Tensors>* choices;  // null: it offers none
 };
 
 }  // namespace noisefloor

@@ -48,7 +48,10 @@ __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
   const std::uint32_t full = ptx::shared_address(barriers);
   const std::uint32_t empty = full + 8 * kBulkMaxStages;
   if (threadIdx.x == 0) {
-    ptx::init_ring(full, empty, stages, kBulkConsumers);
+    for (int stage = 0; stage < stages; ++stage) {
+      ptx::mbarrier_init(full + 8 * stage, 1);
+      ptx::mbarrier_init(empty + 8 * stage, kBulkConsumers);
+    }
     ptx::fence_mbarrier_init();
   }
   __syncthreads();

@@ -26,7 +26,6 @@
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
-#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
@@ -70,8 +69,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (tma_thread) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
-    constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
-    ptx::init_ring(full, empty, args.stages, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
+    for (int stage = 0; stage < args.stages; ++stage) {
+      ptx::mbarrier_init(full + stage * 8, 1);
+      constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
+    }
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
     if (args.splits > 1) {
@@ -96,9 +98,21 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const ResidualPieces pieces = L::residual(gated);
   const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
 
-  ptx::Ring ring;
-  const auto advance = [&] { ring.advance(args.stages); };
-  const auto skip_tile = [&] { ring.skip(steps + residual_stages, args.stages); };  // that is not this consumer's
+  int stage = 0;
+  std::uint32_t parity = 0;
+  const auto advance = [&] {
+    if (++stage == args.stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  };
+
+  // Over the steps of a tile that is not this consumer's.
+  const auto skip_tile = [&] {
+    const int passed = stage + steps + residual_stages;
+    stage = passed % args.stages;
+    parity ^= passed / args.stages & 1;
+  };
 
   if (producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
@@ -109,11 +123,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int row_a = (index.m_cluster * args.multicast + m_rank) * kBlockM;
         const int row_b = index.n_tile * out_n;
         for (int step = 0; step < steps; ++step, advance()) {
-          const std::uint32_t a = base + ring.stage * L::kStageBytes;
+          const std::uint32_t a = base + stage * L::kStageBytes;
           const std::uint32_t b = a + L::kABytes;
-          const std::uint32_t barrier = full + ring.stage * 8;
+          const std::uint32_t barrier = full + stage * 8;
           const int column = (first_step + step) * kBlockK;
-          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
           if (args.multicast > 1) {
@@ -129,10 +143,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int column_d = index.n_tile * out_n;  // of D and the residual
 #pragma unroll 1
         for (int piece = 0; piece < pieces.count && residual_stages > 0; advance()) {
-          const std::uint32_t barrier = full + ring.stage * 8;
+          const std::uint32_t barrier = full + stage * 8;
           const int end = min(piece + pieces.per_stage, pieces.count);
-          std::uint32_t to = base + ring.stage * L::kStageBytes;
-          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
+          std::uint32_t to = base + stage * L::kStageBytes;
+          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
 #pragma unroll 1
           for (; piece < end; ++piece, to += pieces.bytes)
@@ -177,9 +191,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + consumer, 2 * 128);
       int previous = -1;
       for (int step = 0; step < steps; ++step, advance()) {
-        const std::uint32_t a = base + ring.stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
-        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + ring.stage * L::kStageBytes + L::kABytes);
-        ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
+        const std::uint32_t a = base + stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
+        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + stage * L::kStageBytes + L::kABytes);
+        ptx::mbarrier_wait(full + stage * 8, parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int sub = 0; sub < L::kSubtiles; ++sub) {
@@ -191,7 +205,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
         if (previous >= 0) release(previous);
-        previous = ring.stage;
+        previous = stage;
       }
       // The residual's steps: landed[i] is the stage of the i-th. In ping-pong they belong to the turn, whose end says
       // that all phases of the tile have been seen.
@@ -200,8 +214,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 #pragma unroll
         for (int i = 0; i < kMaxResidualStages; ++i) {
           if (i >= residual_stages) break;
-          ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
-          landed[i] = ring.stage;
+          ptx::mbarrier_wait(full + stage * 8, parity);
+          landed[i] = stage;
           advance();
         }
       };

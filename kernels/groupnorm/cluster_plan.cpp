@@ -1,8 +1,12 @@
 #include "kernels/groupnorm/cluster_plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "kernels/groupnorm/measured_plans.h"
@@ -59,6 +63,9 @@ std::optional<ClusterPlan> paired(const Problem& p, const ClusterPlan& alone) {
   }
   return std::nullopt;
 }
+
+// What make_cluster_plan takes, as the text of a choice has it.
+constexpr std::string_view kChoiceFields[] = {"bundle=", ",blocks=", ",threads=", ",held="};
 
 }  // namespace
 
@@ -135,6 +142,48 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
                                     [&](const MeasuredPlan& plan, const auto& wanted) { return shape(plan) < wanted; });
   if (row == measured.plans.end() || shape(*row) != shape(p)) return estimated_cluster_plan(p, sm_count);
   return make_cluster_plan(p, row->bundle, row->blocks, row->threads, row->held);
+}
+
+std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& device) {
+  constexpr int kLeastThreads = 64, kMostThreads = 512, kThreadStep = 32;
+  std::vector<Choice> choices;
+  std::set<std::string> seen;
+  const auto add = [&](const std::optional<ClusterPlan>& plan) {
+    if (!plan) return;
+    const int numbers[] = {plan->bundle, plan->blocks, plan->columns * plan->tile_rows, plan->held};
+    std::string text;
+    for (int i = 0; i < 4; ++i) text.append(kChoiceFields[i]).append(std::to_string(numbers[i]));
+    if (seen.insert(text).second) choices.push_back({text, choices.empty()});
+  };
+  add(estimated_cluster_plan(p, device.sm_count));
+  if (choices.empty()) return choices;
+  for (int bundle = 1; bundle <= p.groups; ++bundle)
+    for (int blocks = 1; blocks <= kMaxClusterBlocks; blocks *= 2) {
+      if (blocks > 1 && p.hw < 8 * blocks) break;  // too few rows to share out
+      for (int threads = kLeastThreads; threads <= kMostThreads; threads += kThreadStep) {
+        for (const int held : kHeldChoices) add(make_cluster_plan(p, bundle, blocks, threads, held));
+        add(make_cluster_plan(p, bundle, blocks, threads, kHeldByPairs));
+      }
+    }
+  return choices;
+}
+
+std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
+  int numbers[4] = {};
+  for (int i = 0; i < 4; ++i) {
+    if (!choice.starts_with(kChoiceFields[i])) return std::nullopt;
+    choice.remove_prefix(kChoiceFields[i].size());
+    const auto parsed = std::from_chars(choice.data(), choice.data() + choice.size(), numbers[i]);
+    if (parsed.ec != std::errc()) return std::nullopt;
+    choice.remove_prefix(static_cast<std::size_t>(parsed.ptr - choice.data()));
+  }
+  const auto [bundle, blocks, threads, held] = numbers;
+  const bool held_by_a_kernel = held == kHeldByPairs || std::ranges::find(kHeldChoices, held) != std::end(kHeldChoices);
+  if (!choice.empty() || bundle < 1 || blocks < 1 || blocks > kMaxClusterBlocks || !held_by_a_kernel ||
+      !std::has_single_bit(static_cast<unsigned>(blocks)))
+    return std::nullopt;
+  const auto plan = make_cluster_plan(p, bundle, blocks, threads, held);
+  return plan && plan->columns * plan->tile_rows == threads ? plan : std::nullopt;
 }
 
 }  // namespace noisefloor::groupnorm

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "kernels/groupnorm/groupnorm.h"
 
@@ -65,5 +67,10 @@ std::optional<ClusterPlan> estimated_cluster_plan(const Problem&, int sm_count);
 // The plan that the launcher takes: the measured one (measured_plans.h) where a GPU of as many SMs was timed with the
 // problem's shape, else the estimated one.
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
+
+// Every plan of a problem, the estimate's first, as text that parse_cluster_choice reads:
+// "bundle=2,blocks=8,threads=256,held=4". None where no plan fits.
+std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
+std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 
 }  // namespace noisefloor::groupnorm

@@ -3,12 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
-
-struct ClusterPlan;  // cluster_plan.h
 
 // With `shift` where it stands in a packed tensor: behind the scale of the same image. Rows of either are
 // scale_shift_stride apart.
@@ -23,7 +22,8 @@ Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core
 Definition::Variant::WorkspaceBytes host_workspace_bytes, tiled_workspace_bytes, tensor_core_sm80_workspace_bytes,
     ptx_sm90a_grid_workspace_bytes;
 
-// ptx_sm90a by a plan of the caller's, which make_cluster_plan made for this problem: for timing plans.
-Status launch_cluster_plan(const Problem&, DType, const Tensors&, const ClusterPlan&, const LaunchContext&);
+// ptx_sm90a by one of cluster_choices (cluster_plan.h), for the tuner.
+Status launch_cluster_choice(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&,
+                             std::string_view choice);
 
 }  // namespace noisefloor::groupnorm

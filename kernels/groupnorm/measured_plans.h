@@ -1,5 +1,5 @@
 // Plans that won when many were timed, which choose_cluster_plan takes before any estimate. measured_plans.cpp is
-// written by scripts/tune-groupnorm.
+// written by `scripts/tune groupnorm`.
 #pragma once
 
 #include <cstdint>

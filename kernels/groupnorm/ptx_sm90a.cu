@@ -55,23 +55,27 @@ Status launch_cluster(const ClusterArguments& a, int images, const LaunchContext
   }
 }
 
-}  // namespace
-
-Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  const auto plan = choose_cluster_plan(p, context.device->sm_count);
+Status launch_plan(const Problem& p, DType dtype, const Tensors& t, const std::optional<ClusterPlan>& plan,
+                   const LaunchContext& context) {
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
-  return launch_cluster_plan(p, dtype, t, *plan, context);
-}
-
-Status launch_cluster_plan(const Problem& p, DType dtype, const Tensors& t, const ClusterPlan& plan,
-                           const LaunchContext& context) {
-  const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), plan, context.device->sm_count);
+  const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, context.device->sm_count);
   const auto images = static_cast<int>(p.n);
   if (p.fusion == Fusion::none)
     return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, images, context)
                                 : launch_cluster<__half, false>(a, images, context);
   return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, true>(a, images, context)
                               : launch_cluster<__half, true>(a, images, context);
+}
+
+}  // namespace
+
+Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  return launch_plan(p, dtype, t, choose_cluster_plan(p, context.device->sm_count), context);
+}
+
+Status launch_cluster_choice(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
+                             const LaunchContext& context, std::string_view choice) {
+  return launch_plan(p, dtype, t, parse_cluster_choice(p, choice), context);
 }
 
 }  // namespace noisefloor::groupnorm

@@ -44,6 +44,8 @@ Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
   return supported();
 }
 
+constexpr Definition::Choices kClusterChoices{cluster_choices, NOISEFLOOR_IF_SM90A(launch_cluster_choice)};
+
 constexpr Definition::Variant kVariants[] = {
     {kHost, {launch_host, any_problem, host_workspace_bytes}},
     {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
@@ -51,7 +53,7 @@ constexpr Definition::Variant kVariants[] = {
     {kTensorCoreSm80,
      {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80,
       NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}, &kClusterChoices},
     {{"ptx_sm90a_grid", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid, ptx_sm90a_grid_workspace_bytes}},
 };

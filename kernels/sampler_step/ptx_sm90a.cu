@@ -167,7 +167,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const std::uint32_t full = ptx::shared_address(barriers);
   const std::uint32_t empty = full + 8 * kMaxStages;
   if (threadIdx.x == 0) {
-    ptx::init_ring(full, empty, p.stages, kConsumers);
+    for (int stage = 0; stage < p.stages; ++stage) {
+      ptx::mbarrier_init(full + 8 * stage, 1);
+      ptx::mbarrier_init(empty + 8 * stage, kConsumers);
+    }
     ptx::fence_mbarrier_init();
   }
   __syncthreads();

@@ -14,7 +14,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/noisefloor-config-version
 install(FILES ${PROJECT_BINARY_DIR}/noisefloor-config.cmake ${PROJECT_BINARY_DIR}/noisefloor-config-version.cmake
         DESTINATION ${package_dir} COMPONENT kernels)
 
-foreach(program noisefloor tune_groupnorm host_tests gpu_tests)
+foreach(program noisefloor host_tests gpu_tests)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
     install(TARGETS ${program} RUNTIME DESTINATION bin COMPONENT bundle)

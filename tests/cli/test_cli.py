@@ -70,6 +70,17 @@ def rows(folder):
         (["run", "gemm", "--problem", "m=1,n=1,k=1", "--device", "host", "--benchmark_filter=x"], "belong to"),
         (["roofline", "no-such-folder"], "no sweep.csv there"),
         (["list", "opps"], "opps"),
+        (["tune", "groupnorm"], "--out is required"),
+        (["tune", "gem", "--out", "times.csv"], "unknown op 'gem'; did you mean 'gemm'"),
+        (["tune", "gemm", "--out", "times.csv"], "gemm offers no choices to tune; these do: groupnorm ptx_sm90a"),
+        (["tune", "groupnorm", "--variant", "tiled", "--out", "times.csv"], "groupnorm tiled offers no choices to tune; these do: groupnorm ptx_sm90a"),
+        (["tune", "groupnorm", "--variant", "ptx_sm90", "--out", "times.csv"], "did you mean 'ptx_sm90a'"),
+        (["tune", "groupnorm", "--dtype", "bf17", "--out", "times.csv"], "has no dtype 'bf17'"),
+        (["tune", "groupnorm", "--networks", "adm64-b2", "--out", "times.csv"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
+        (["tune", "groupnorm", "--networks", "digits-b1", "--out", "times.csv"], "these networks have no groupnorm"),
+        (["tune", "groupnorm", "--problems", "no-such-folder", "--out", "times.csv"], "no such folder"),
+        (["tune", "groupnorm", "--device", "host", "--out", "no-such-folder/times.csv"], "--out"),
+        (["tune", "groupnorm", "--device", "host", "--out", "times.csv"], "groupnorm ptx_sm90a: needs a CUDA device; this is "),
         ([], "subcommand"),
     ],
 )
@@ -98,7 +109,7 @@ def test_a_folder_of_several_gpus_is_no_run_folder(problems, tmp_path):
     assert result.returncode == 2 and "holds the run folders of several GPUs" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge"])
+@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge", "tune"])
 def test_help(command):
     result = run(command, "--help")
     assert result.returncode == 0
@@ -368,17 +379,17 @@ def test_ops_are_listed_as_data():
     assert gemm["bias"] == {"name": "bias", "type": "flag", "choices": ["0", "1"], "default": "1"}
     assert {field["name"]: field for field in ops["sampler_step"]["fields"]}["seed"]["high"] == (1 << 63) - 1
     # The text says the same.
-    text = run("list", "ops").stdout.splitlines()
-    wanted = []
+    lines = iter(run("list", "ops").stdout.splitlines())
     for op in ops.values():
-        wanted.append(f"{op['op']}  ({', '.join(op['dtypes'])})")
+        assert next(lines) == f"{op['op']}  ({', '.join(op['dtypes'])})"
         for field in op["fields"]:
+            name, ends, default = re.fullmatch(r"  (\w+): (.*?)(?: \(default (.*)\))?", next(lines)).groups()
+            assert (name, default) == (field["name"], field.get("default"))
             if field["type"] == "choice":
-                ends = ", ".join(field["choices"])
+                assert ends.split(", ") == field["choices"]
             else:
-                ends = " to ".join(field.get("choices") or [f"{field[end]:.16g}" if field["type"] == "real" else str(field[end]) for end in ("low", "high")])
-            wanted.append(f"  {field['name']}: {ends}" + (f" (default {field['default']})" if "default" in field else ""))
-    assert text == wanted
+                assert [float(end) for end in ends.split(" to ")] == [float(end) for end in field.get("choices") or (field["low"], field["high"])]
+    assert not list(lines)
 
 
 def test_variants_are_listed_as_data():

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "bench/sweep/problem_files.h"
+#include "kernels/catalogue.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/support/temporary_folder.h"
 

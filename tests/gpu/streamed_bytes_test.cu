@@ -49,8 +49,8 @@ class Evictor {
 
 // Rungs that are there to stream, and read their inputs once: of the mma ones layernorm's does not, of the tiled ones
 // group norm's.
-bool reads_once(const std::string& op, const Candidate& candidate) {
-  return candidate.kind == Kind::ptx || (candidate.kind == Kind::tiled && op != "groupnorm");
+bool reads_once(const std::string& op, const Implementation& one) {
+  return one.is(Kind::ptx) || (one.is(Kind::tiled) && op != "groupnorm");
 }
 
 TEST(StreamedBytes, AreTheCompulsoryOnes) {
@@ -63,14 +63,13 @@ TEST(StreamedBytes, AreTheCompulsoryOnes) {
     const DType dtype = DType::bf16;
     const double compulsory = entry.op->cost(entry.problem, dtype).bytes;
     ASSERT_GE(compulsory, 1e8) << entry.text;
-    Fixture fixture(*device, *entry.op, entry.problem, dtype, 1);
-    for (const Candidate& candidate : candidates_of(*entry.op)) {
-      if (!reads_once(entry.op->name, candidate) || !candidate.built() ||
-          !runs_on(candidate.arch, device->description().info.compute_capability) ||
-          !candidate.can_run(entry.problem, dtype))
+    Fixture fixture(*device, *entry.entry, entry.problem, dtype, 1);
+    for (const ImplementationPtr& one : entry.entry->implementations) {
+      if (!reads_once(entry.op->name, *one) || !one->built ||
+          !runs_on(one->arch, device->description().info.compute_capability) || !one->can_run(entry.problem, dtype))
         continue;
-      SCOPED_TRACE(entry.op->name + " " + entry.text + " " + candidate.name);
-      BoundCase bound(fixture, candidate);
+      SCOPED_TRACE(entry.op->name + " " + entry.text + " " + one->name);
+      BoundCase bound(fixture, *one);
       const Launch launch = bound.launch();
       throw_if_failed(launch());
       device->synchronize();
@@ -84,9 +83,9 @@ TEST(StreamedBytes, AreTheCompulsoryOnes) {
       const double moved =
           values.at("dram_read_bytes") + values.at("dram_write_bytes") - static_cast<double>(kEvicting);
       EXPECT_NEAR(moved / compulsory, 1, 0.05);
-      RecordProperty(entry.op->name + "/" + entry.text + "/" + candidate.name, std::to_string(moved / compulsory));
+      RecordProperty(entry.op->name + "/" + entry.text + "/" + one->name, std::to_string(moved / compulsory));
       std::printf("%-12s %-64s %-10s %.3f of the compulsory bytes\n", entry.op->name.c_str(), entry.text.c_str(),
-                  candidate.name.c_str(), moved / compulsory);
+                  one->name.c_str(), moved / compulsory);
       ++counted;
     }
   }

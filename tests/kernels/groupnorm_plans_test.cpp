@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -155,6 +156,44 @@ TEST(groupnorm_plans, ShapesThatWereNotMeasuredTakeTheEstimate) {
   compare(network_problem(1, 1, 32));
   compare(network_problem(5000, 64, 320));
   EXPECT_GT(compared, static_cast<int>(plans.size()));
+}
+
+TEST(groupnorm_plans, ChoicesArePlansOfTheirProblemWithTheEstimatesFirst) {
+  constexpr DeviceInfo kDevice{.compute_capability = 90, .sm_count = 132};
+  for (const auto& [n, hw, channels] : {std::tuple{1, 64, 256}, {32, 4096, 192}, {28, 9216, 960}}) {
+    const Problem p = network_problem(n, hw, channels);
+    const auto choices = cluster_choices(p, DType::bf16, kDevice);
+    ASSERT_GT(choices.size(), 20u) << text_of(p);
+    std::set<std::tuple<int, int, int, int>> seen;
+    for (const Choice& choice : choices) {
+      const auto plan = parse_cluster_choice(p, choice.text);
+      ASSERT_TRUE(plan) << text_of(p) << " " << choice.text;
+      EXPECT_EQ(fault_of(p, *plan), "") << choice.text;
+      EXPECT_TRUE(seen.insert(numbers_of(*plan)).second) << choice.text << " is there twice";
+      EXPECT_EQ(choice.estimated, seen.size() == 1) << choice.text;
+    }
+    EXPECT_EQ(numbers_of(*parse_cluster_choice(p, choices.front().text)), numbers_of(*estimated_cluster_plan(p, 132)));
+    // What the table has must have been among them.
+    if (const auto measured = choose_cluster_plan(p, measured_plans().sm_count)) {
+      EXPECT_TRUE(seen.contains(numbers_of(*measured))) << text_of(p);
+    }
+  }
+  EXPECT_TRUE(cluster_choices(network_problem(2, 129024, 320), DType::bf16, kDevice).empty());
+}
+
+TEST(groupnorm_plans, TextThatIsNoChoiceOfTheProblemIsRefused) {
+  const Problem p = network_problem(32, 4096, 192);
+  EXPECT_TRUE(parse_cluster_choice(p, "bundle=4,blocks=8,threads=192,held=4"));
+  for (const char* text :
+       {"", "bundle=4", "bundle=4,blocks=8,threads=192", "bundle=4,blocks=8,threads=192,held=", "threads=192,bundle=4",
+        "bundle=4,blocks=8,threads=192,held=4,", "bundle=4,blocks=8,threads=192,held=4 ",
+        "bundle=0,blocks=8,threads=192,held=4", "bundle=-4,blocks=8,threads=192,held=4",
+        "bundle=3,blocks=8,threads=192,held=4", "bundle=4,blocks=0,threads=192,held=4",
+        "bundle=4,blocks=3,threads=192,held=4", "bundle=4,blocks=32,threads=192,held=4",
+        "bundle=4,blocks=8,threads=193,held=4", "bundle=4,blocks=8,threads=0,held=4",
+        "bundle=4,blocks=8,threads=9999,held=4", "bundle=4,blocks=8,threads=192,held=3",
+        "bundle=4,blocks=8,threads=192,held=8", "bundle=99999999999,blocks=8,threads=192,held=4"})
+    EXPECT_FALSE(parse_cluster_choice(p, text)) << text;
 }
 
 TEST(groupnorm_plans, EveryProblemOfAdm64FitsACluster) {

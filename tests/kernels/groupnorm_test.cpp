@@ -64,7 +64,7 @@ TEST(groupnorm, PackedScaleAndShiftAreTheTwoHalvesOfARow) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     HostData two(op(), apart, dtype, 5), one(op(), packed, dtype, 6);
     for (const std::size_t tensor : {0u, 1u, 2u}) one.storage[tensor] = two.storage[tensor];
-    ASSERT_EQ(one.specs[3].name, "scale_shift");
+    ASSERT_STREQ(one.specs[3].name, "scale_shift");
     ASSERT_EQ(one.specs[3].shape, (std::vector<std::int64_t>{n, 2 * channels}));
     for (std::int64_t image = 0; image < n; ++image)
       for (std::int64_t c = 0; c < 2 * channels; ++c)

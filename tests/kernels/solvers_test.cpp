@@ -53,7 +53,7 @@ class Solvers : public testing::TestWithParam<SolverRow> {};
 
 TEST_P(Solvers, StepsAreAcceptedAndTheirTensorsAreWhatTheFormulasRead) {
   const SolverRow& row = GetParam();
-  const Op op = make_op<Definition>();
+  const Op op = make_op(definition);
   for (const int steps : {1, 2, 3, 7}) {
     bool kept = false;  // by the launch before
     each_step(row, steps, [&](const Problem& problem) {
@@ -81,7 +81,7 @@ TEST_P(Solvers, StochasticOnesNeedNoiseAndTheOthersRefuseIt) {
   each_step(row, 5, [&](Problem problem) {
     if (problem.last()) return;
     problem.noise = problem.noise == Noise::none ? Noise::given : Noise::none;
-    EXPECT_THROW(Definition::check(problem), InvalidInput) << row.name << " step " << problem.step;
+    EXPECT_THROW(definition.check(problem), InvalidInput) << row.name << " step " << problem.step;
   });
 }
 
@@ -90,10 +90,10 @@ TEST_P(Solvers, EtaAndHalfAreForThoseThatTakeThem) {
   if (!row.takes_eta()) {
     Problem problem = problem_of(row, 5, 1);
     problem.eta = 0.5;
-    EXPECT_THROW(Definition::check(problem), InvalidInput);
+    EXPECT_THROW(definition.check(problem), InvalidInput);
   }
   if (row.calls == 1) {
-    EXPECT_THROW(Definition::check(problem_of(row, 5, 1, Half::second)), InvalidInput);
+    EXPECT_THROW(definition.check(problem_of(row, 5, 1, Half::second)), InvalidInput);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "bench/commands/benchmark_flags.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/selection.h"
+#include "kernels/catalogue.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -57,8 +58,8 @@ TEST(RunFolder, GoesOnWhereItStopped) {
   {
     RunFolder folder(temporary / "run", description(), "abc", false);
     EXPECT_EQ(folder.rows().size(), 2u);
-    EXPECT_TRUE(folder.rows().contains(result("naive").row.key()));
-    EXPECT_FALSE(folder.rows().contains(result("ptx").row.key()));
+    EXPECT_TRUE(folder.rows().contains(result("naive").row.case_id()));
+    EXPECT_FALSE(folder.rows().contains(result("ptx").row.case_id()));
     folder.append(result("ptx"));
   }
   EXPECT_EQ(read_sweep_csv(temporary / "run" / "sweep.csv").size(), 3u);
@@ -265,11 +266,11 @@ TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
   const auto on_host = select_cases(problems, adm, true);
   ASSERT_FALSE(on_host.empty());
   for (const Case& test_case : on_host) {
-    EXPECT_EQ(test_case.candidate.kind, Kind::host);
-    EXPECT_EQ(test_case.op().name, "gemm");
+    EXPECT_TRUE(test_case.implementation->is(Kind::host));
+    EXPECT_EQ(test_case.entry->name(), "gemm");
   }
-  for (const Case& test_case : select_cases(problems, adm, false)) EXPECT_NE(test_case.candidate.kind, Kind::host);
-  EXPECT_EQ(row_key(on_host[0]), "gemm|" + on_host[0].text + "|bf16|" + on_host[0].candidate.name);
+  for (const Case& test_case : select_cases(problems, adm, false)) EXPECT_FALSE(test_case.implementation->is(Kind::host));
+  EXPECT_EQ(on_host[0].id().name(), "gemm/" + on_host[0].text + "/bf16/" + on_host[0].implementation->name);
   EXPECT_THROW(select_cases(problems, {{"gem"}, {"all"}, {}, {}, {"bf16"}}, true), InvalidInput);
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {"naiv"}, {}, {"bf16"}}, true), InvalidInput);
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {"fast"}, {"bf16"}}, true), InvalidInput);

@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "bench/measure/fixture.h"
+#include "bench/sweep/suite.h"
 #include "bench/tensors/user_tensors.h"
+#include "kernels/catalogue.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_problems.h"
 
@@ -121,7 +123,7 @@ TEST(UserTensors, AreTheInputsOfTheFixture) {
   const std::string path = folder / "in.safetensors";
   const Op& op = *find_op("gemm");
   const auto host = make_host_platform();
-  Fixture made(*host, op, op.parse("m=5,n=7,k=3"), DType::bf16, 9);
+  Fixture made(*host, *suite().find("gemm"), op.parse("m=5,n=7,k=3"), DType::bf16, 9);
   const auto inputs = made.host_tensors();
   std::vector<FileTensor> tensors;
   for (std::size_t i = 0; i < made.specs().size(); ++i)
@@ -135,7 +137,7 @@ TEST(UserTensors, AreTheInputsOfTheFixture) {
   const UserTensors user = bind_user_tensors(op, file, path, {}, std::nullopt, {});
   EXPECT_EQ(op.print(user.problem), "m=5,n=7,k=3");
   EXPECT_EQ(user.dtype, DType::bf16);
-  Fixture fixture(*host, op, user.problem, user.dtype, 1, user.given);
+  Fixture fixture(*host, *suite().find("gemm"), user.problem, user.dtype, 1, user.given);
   for (std::size_t i = 0; i + 1 < fixture.specs().size(); ++i)
     EXPECT_EQ(std::memcmp(fixture.pointers()[i], made.pointers()[i], fixture.specs()[i].bytes()), 0);
 

@@ -1,4 +1,4 @@
-"""The choice of groupnorm's measured plans from timings, and what the script refuses."""
+"""The choice of groupnorm's measured plans from timings, and what scripts/tune refuses."""
 
 import os
 import re
@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = "device,sm_count,commit,n,hw,channels,groups,fusion,packed,bundle,blocks,threads,held,estimated,warm_us,cold_us"
+HEADER = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us"
+FIELDS = "n,hw,channels,groups,fusion,packed".split(",")
+PLAN = "bundle,blocks,threads,held".split(",")
 PROBLEMS = """network,n,hw,channels,groups,fusion,packed,eps,count
 one,1,64,128,32,silu,,,1
 one,1,64,128,32,,,,9
@@ -17,12 +19,22 @@ two,2,64,128,32,silu,,,1
 """
 
 
+def timing(row, source="GPU,132,abc", extra=""):
+    """A line of timings from values of FIELDS and PLAN, estimated, and two times; `extra` are more fields of the problem."""
+    values = row.split(",")
+    if len(values) < 13:
+        return f"{source},{row}"
+    problem = ",".join(f"{name}={value}" for name, value in zip(FIELDS, values) if (name, value) not in (("fusion", "none"), ("packed", "0")))
+    plan = ",".join(f"{name}={value}" for name, value in zip(PLAN, values[6:]))
+    return f'{source},"{problem}{extra}",bf16,ptx_sm90a,"{plan}",' + ",".join(values[10:])
+
+
 def table(folder, *rows, problems=PROBLEMS, header=HEADER):
-    """What the script says and the rows of the table that it writes; rows are without device, SMs and commit."""
+    """What the script says and the rows of the table that it writes; rows are of timing()."""
     (folder / "problems.csv").write_text(problems)
-    (folder / "timings.csv").write_text("\n".join([header, *("GPU,132,abc," + row for row in rows)]) + "\n")
+    (folder / "timings.csv").write_text("\n".join([header, *(row if row.startswith("GPU") else timing(row) for row in rows)]) + "\n")
     out = folder / "table.cpp"
-    result = subprocess.run([sys.executable, ROOT / "bench/tuning/groupnorm_table.py", folder / "timings.csv", "--problems", folder / "problems.csv",
+    result = subprocess.run([sys.executable, ROOT / "kernels/groupnorm/write_table.py", folder / "timings.csv", "--problems", folder / "problems.csv",
                              "--out", out], capture_output=True, text=True, timeout=60)
     text = out.read_text() if out.exists() else ""
     return result, [tuple(map(int, row.split(", "))) for row in re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)]
@@ -69,8 +81,12 @@ def test_one_plan_serves_all_fusions_weighted_by_their_counts(tmp_path):
     ((ESTIMATE.replace(",1,10,", ",2,10,"),), "estimated is '2'; it must be 0 or 1"),
     ((ESTIMATE.replace(",1,10,", ",0,10,"),), "no time of the estimate's plan"),
     ((ESTIMATE, "1,64,128,32,none,0,4,1,64,0,1,10,20"), "it is one for a shape"),
-    ((ESTIMATE, "1,64,128"), ":3: has too few columns; the header has 16"),
+    ((ESTIMATE, "1,64,128"), ":3: has too few columns; the header has 10"),
     ((ESTIMATE, ESTIMATE + ",5"), ":3: has too many columns"),
+    ((timing(ESTIMATE).replace(",held=0", ""),), "held is ''; it must be a whole number, 0 or more"),
+    ((timing(ESTIMATE).replace("threads=64", "threads"),), "choice is 'bundle=2,blocks=1,threads,held=0'; it must be fields like a=1,b=2"),
+    ((timing(ESTIMATE).replace("ptx_sm90a", "tiled"),), "times of tiled in bf16; the table is of ptx_sm90a in bf16"),
+    ((timing(ESTIMATE).replace("bf16", "fp16"),), "times of ptx_sm90a in fp16"),
 ])
 def test_bad_timings_are_refused_and_write_nothing(tmp_path, rows, message):
     result, _ = table(tmp_path, *rows)
@@ -81,33 +97,45 @@ def test_bad_timings_are_refused_and_write_nothing(tmp_path, rows, message):
 def test_a_table_that_cannot_be_put_in_place_leaves_nothing(tmp_path):
     (tmp_path / "table.cpp").mkdir()
     (tmp_path / "problems.csv").write_text(PROBLEMS)
-    (tmp_path / "timings.csv").write_text("\n".join([HEADER, *("GPU,132,abc," + row for row in (ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,5,10"))]) + "\n")
-    result = subprocess.run([sys.executable, ROOT / "bench/tuning/groupnorm_table.py", tmp_path / "timings.csv", "--problems", tmp_path / "problems.csv",
+    (tmp_path / "timings.csv").write_text("\n".join([HEADER, timing(ESTIMATE), timing("1,64,128,32,silu,0,4,1,96,2,0,5,10")]) + "\n")
+    result = subprocess.run([sys.executable, ROOT / "kernels/groupnorm/write_table.py", tmp_path / "timings.csv", "--problems", tmp_path / "problems.csv",
                              "--out", tmp_path / "table.cpp"], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2 and "cannot write" in result.stderr and "Traceback" not in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["problems.csv", "table.cpp", "timings.csv"]
 
 
 def test_timings_of_two_gpus_and_missing_columns_are_refused(tmp_path):
-    result, _ = table(tmp_path, ESTIMATE, header=HEADER + "\nOther,114,abc,1,64,128,32,silu,0,4,1,64,0,0,5,10")
+    result, _ = table(tmp_path, ESTIMATE, header=HEADER + "\n" + timing("1,64,128,32,silu,0,4,1,64,0,0,5,10", "Other,114,abc"))
     assert result.returncode == 2 and "one GPU and one commit" in result.stderr
-    result, _ = table(tmp_path, ESTIMATE, header=HEADER.replace("held,", "kept,"))
-    assert result.returncode == 2 and "has no column held" in result.stderr
+    result, _ = table(tmp_path, ESTIMATE, header=HEADER.replace("choice,", "chosen,"))
+    assert result.returncode == 2 and "has no column choice" in result.stderr
     result, _ = table(tmp_path, ESTIMATE, problems="network,n\n")
     assert result.returncode == 2 and "has no column hw" in result.stderr
 
 
+def test_of_problems_that_differ_in_eps_or_stats_the_first_is_taken(tmp_path):
+    others = [timing(row, extra=extra) for extra in (",eps=1e-06", ",stats=1") for row in (ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,5,10")]
+    result, rows = table(tmp_path, ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,20,20", "1,64,128,32,silu,0,8,2,128,6,0,9,18", *others)
+    assert result.returncode == 0, result.stderr
+    assert rows == [(1, 64, 128, 32, 8, 2, 128, 6)]
+
+
 @pytest.mark.parametrize("arguments, code, message", [
-    (["--help"], 0, "usage: scripts/tune-groupnorm"),
-    (["--timings"], 2, "needs one file"),
-    (["--timings", "a", "b"], 2, "needs one file"),
-    (["--timings=a"], 2, "goes first and alone"),
-    (["--device", "1", "--timings", "a"], 2, "goes first and alone"),
-    (["--timings", "/nowhere/times.csv"], 2, "/nowhere/times.csv"),
-    (["--networks", "adm64-b1"], 2, "all problems"),
+    (["--help"], 0, "usage: scripts/tune OP"),
+    ([], 2, "needs an op"),
+    (["--timings", "a"], 2, "needs an op"),
+    (["gemm"], 2, "gemm has no table of what is fastest; these do: groupnorm"),
+    (["../bench"], 2, "needs an op"),
+    (["groupnorm", "--timings"], 2, "needs one file"),
+    (["groupnorm", "--timings", "a", "b"], 2, "needs one file"),
+    (["groupnorm", "--timings=a"], 2, "goes behind the op and alone"),
+    (["groupnorm", "--device", "1", "--timings", "a"], 2, "goes behind the op and alone"),
+    (["groupnorm", "--timings", "/nowhere/times.csv"], 2, "/nowhere/times.csv"),
+    (["groupnorm", "--networks", "adm64-b1"], 2, "all problems"),
+    (["groupnorm", "--dtype=fp16"], 2, "all problems"),
 ])
 def test_script(arguments, code, message):
-    result = subprocess.run([ROOT / "scripts/tune-groupnorm", *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    result = subprocess.run([ROOT / "scripts/tune", *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert result.returncode == code and message in result.stdout + result.stderr, result.stderr
 
 
@@ -116,6 +144,6 @@ def test_script_needs_a_gpu_that_runs_the_kernel(tmp_path):
     smi = tmp_path / "nvidia-smi"
     smi.write_text('#!/bin/sh\ncase "$*" in *compute_cap*) echo 8.9 ;; *) echo "NVIDIA L40S" ;; esac\n')
     smi.chmod(0o755)
-    result = subprocess.run([ROOT / "scripts/tune-groupnorm"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+    result = subprocess.run([ROOT / "scripts/tune", "groupnorm"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
                             env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert result.returncode == 2 and "looking for a GPU: ptx_sm90a runs on GPUs of compute capability 9.0 alone" in result.stderr, result.stderr
+    assert result.returncode == 2 and "looking for a GPU: what groupnorm chooses from runs on GPUs of compute capability 9.0 alone" in result.stderr, result.stderr

@@ -1,8 +1,8 @@
 """Chooses plans of groupnorm's ptx_sm90a from timings, and writes them as kernels/groupnorm/measured_plans.cpp.
 
-usage: python3 bench/tuning/groupnorm_table.py TIMINGS.csv [--out FILE.cpp] [--problems groupnorm.csv]
+usage: python3 kernels/groupnorm/write_table.py TIMINGS.csv [--out FILE.cpp] [--problems groupnorm.csv]
 
-TIMINGS is what the program tune_groupnorm writes. One plan serves all fusions of a shape: that with the least sum of warm and cold times,
+TIMINGS is what `noisefloor tune groupnorm` writes. One plan serves all fusions of a shape: that with the least sum of warm and cold times,
 weighted by how often the networks meet each fusion. It is taken only where that sum is at least 1 % below that of the plan which the
 estimate chooses (kernels/groupnorm/cluster_plan.cpp), and neither its warm nor its cold part is more than 0.5 % above. Prints what the
 choice loses in each network against the best of the timed plans, without the table and with it.
@@ -19,7 +19,8 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMING_COLUMNS = ("device,sm_count,commit,n,hw,channels,groups,fusion,packed,bundle,blocks,threads,held,estimated,warm_us,cold_us").split(",")
+VARIANT, COMPUTE_CAPABILITY = "ptx_sm90a", "9.0"  # which is timed, and the GPUs that run it
+TIMING_COLUMNS = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us".split(",")
 PROBLEM_COLUMNS = "network,n,hw,channels,groups,fusion,packed,count".split(",")
 SHAPE, PLAN = ("n", "hw", "channels", "groups"), ("bundle", "blocks", "threads", "held")
 LEAST_WIN = 0.01  # of warm and cold time together
@@ -46,8 +47,16 @@ def read_rows(path, columns):
         raise Refused(f"{path}: {error}") from error
 
 
+def pairs(path, line, row, column):
+    """The fields of a text like a=1,b=2."""
+    fields = dict(part.split("=", 1) for part in row[column].split(",") if "=" in part)
+    if ",".join(f"{key}={value}" for key, value in fields.items()) != row[column]:
+        raise Refused(f"{path}:{line}: {column} is '{row[column]}'; it must be fields like a=1,b=2")
+    return fields
+
+
 def whole(path, line, row, field, least=0):
-    text = row[field]
+    text = row.get(field, "")
     if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= least):
         raise Refused(f"{path}:{line}: {field} is '{text}'; it must be a whole number, {least} or more")
     return int(text)
@@ -64,16 +73,23 @@ def microseconds(path, line, row, field):
 
 
 def read_timings(path):
-    """(device, SMs, commit), and {shape: {fusion: {plan: (warm, cold)}}}, and {shape: the estimate's plan}."""
-    source, times, estimated = None, defaultdict(lambda: defaultdict(dict)), {}
+    """(device, SMs, commit), and {shape: {fusion: {plan: (warm, cold)}}}, and {shape: the estimate's plan}. Problems that differ in eps or
+    stats alone are one to the table, and take the same time: the first's are taken."""
+    source, times, estimated, problems = None, defaultdict(lambda: defaultdict(dict)), {}, {}
     for line, row in read_rows(path, TIMING_COLUMNS):
         here = (row["device"], whole(path, line, row, "sm_count", 1), row["commit"])
         if source not in (None, here):
             raise Refused(f"{path}:{line}: timed on {here}, lines before on {source}; a table is of one GPU and one commit")
         source = here
-        shape = tuple(whole(path, line, row, f, 1) for f in SHAPE)
-        plan = tuple(whole(path, line, row, f, f != "held") for f in PLAN)
-        timed = times[shape][row["fusion"], row["packed"]]
+        if (row["variant"], row["dtype"]) != (VARIANT, "bf16"):
+            raise Refused(f"{path}:{line}: times of {row['variant']} in {row['dtype']}; the table is of {VARIANT} in bf16")
+        problem, choice = pairs(path, line, row, "problem"), pairs(path, line, row, "choice")
+        shape = tuple(whole(path, line, problem, f, 1) for f in SHAPE)
+        plan = tuple(whole(path, line, choice, f, int(f != "held")) for f in PLAN)
+        fusion = (problem.get("fusion", "none"), problem.get("packed", "0"))
+        if problems.setdefault((shape, fusion), row["problem"]) != row["problem"]:
+            continue
+        timed = times[shape][fusion]
         if plan in timed:
             raise Refused(f"{path}:{line}: the same plan of the same problem is there twice")
         timed[plan] = (microseconds(path, line, row, "warm_us"), microseconds(path, line, row, "cold_us"))
@@ -118,7 +134,7 @@ def choose(times, estimated, counts):
 def cpp(source, table, problems, plans):
     device, sm_count, commit = source
     rows = "".join("    {%s},\n" % ", ".join(map(str, shape + plan)) for shape, plan in sorted(table.items()))
-    about = (f"Written by scripts/tune-groupnorm; not by hand. {device}, {sm_count} SMs, commit {commit}: {plans} plans, the best of those timed "
+    about = (f"Written by `scripts/tune groupnorm`; not by hand. {device}, {sm_count} SMs, commit {commit}: {plans} plans, the best of those timed "
              f"of {problems} problems of bench/problems/groupnorm.csv (bf16), warm (in a CUDA graph) and cold. A shape is here where one plan took "
              f"at least {100 * LEAST_WIN:g} % less than the estimate's, over all fusions that were timed.")
     about = textwrap.fill(about, 117, initial_indent="// ", subsequent_indent="// ", break_long_words=False)
@@ -177,6 +193,7 @@ def write(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--compute-capability", action="version", version=COMPUTE_CAPABILITY, help="print that of the GPUs which run what is timed")
     parser.add_argument("timings", metavar="TIMINGS.csv", type=Path)
     parser.add_argument("--out", type=Path, default=ROOT / "kernels/groupnorm/measured_plans.cpp")
     parser.add_argument("--problems", type=Path, default=ROOT / "bench/problems/groupnorm.csv", help="with the networks' counts")
@@ -201,5 +218,5 @@ if __name__ == "__main__":
     try:
         main()
     except Refused as error:
-        print(f"groupnorm_table: {error}", file=sys.stderr)
+        print(f"write_table: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,0 +1,127 @@
+// noisefloor tune: times what an op's variants choose from, for the table that its room compiles in (scripts/tune).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
+#include "bench/measure/case_runner.h"
+#include "bench/measure/choices.h"
+#include "bench/platform/build_info.h"
+#include "bench/sweep/problem_files.h"
+#include "bench/sweep/sweep.h"
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+struct TuneArguments {
+  std::string op, variant, problems, networks = "all", dtype = "bf16", device = "0", out;
+};
+
+std::vector<ImplementationPtr> with_choices(const SuiteEntry& entry) {
+  std::vector<ImplementationPtr> offering = entry.implementations;
+  std::erase_if(offering, [](const ImplementationPtr& one) {
+    return one->variant() == nullptr || !one->variant()->choices.has_value();
+  });
+  return offering;
+}
+
+// The named variant, or all of the op's that offer choices.
+std::vector<ImplementationPtr> variants_to_tune(const SuiteEntry& entry, const std::string& variant) {
+  std::vector<ImplementationPtr> offering = with_choices(entry);
+  if (!variant.empty()) {
+    const ImplementationPtr wanted = require_implementation(entry, variant);
+    std::erase_if(offering, [&](const ImplementationPtr& one) { return one != wanted; });
+  }
+  if (!offering.empty()) return offering;
+  std::string others;
+  for (const SuiteEntry& other : suite().entries())
+    for (const ImplementationPtr& one : with_choices(other))
+      others += fmt::format("{}{} {}", others.empty() ? "" : ", ", other.name(), one->name);
+  throw InvalidInput(fmt::format("{}{}{} offers no choices to tune; these do: {}", entry.name(),
+                                 variant.empty() ? "" : " ", variant, others));
+}
+
+// Of each problem in turn.
+std::vector<Case> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
+                                const std::vector<ImplementationPtr>& variants) {
+  const DType dtype = require_dtype(*entry.workload, arguments.dtype);
+  const auto folder = arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems);
+  std::vector<Case> cases;
+  for (const ProblemEntry& problem : in_networks(load_problems(folder), split_list(arguments.networks)))
+    for (const ImplementationPtr& variant : variants)
+      if (problem.entry == &entry) cases.push_back({&entry, variant, problem.problem, dtype, problem.text});
+  if (cases.empty()) throw InvalidInput(fmt::format("these networks have no {}", entry.name()));
+  return cases;
+}
+
+// One line: the problem's best choice beside what is taken without it.
+std::string outcome(const std::vector<TimedChoice>& best) {
+  std::string text = fmt::format("best {:.2f} us by {}", best.front().warm_us(), best.front().choice.text);
+  for (const TimedChoice& timed : best)
+    if (timed.choice.estimated) text += fmt::format("; the estimate's {:.2f}", timed.warm_us());
+  return text;
+}
+
+int tune(const TuneArguments& arguments) {
+  const SuiteEntry& entry = require_op(arguments.op);
+  const auto cases = cases_to_tune(entry, arguments, variants_to_tune(entry, arguments.variant));
+  OutputFiles outputs;
+  outputs.add("--out", arguments.out);
+  const auto platform = open_platform(arguments.device);
+  const PlatformDescription& device = platform->description();
+
+  std::ofstream out(outputs.partial("--out"));
+  out << "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us\n";
+  const auto start = std::chrono::steady_clock::now();
+  const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+  std::size_t done = 0, tuned = 0;
+  for (const Case& one : cases) {
+    const std::string name = fmt::format("{} {}", one.text, one.implementation->name);
+    const auto row = refused(one, device, platform->arch_text());
+    if (row && row->status != Outcome::unsupported_problem)
+      throw InvalidInput(fmt::format("{} {}: {}; this is {} ({})", entry.name(), one.implementation->name, row->reason,
+                                     device.name, device.is_host ? "the host" : platform->arch_text()));
+    const auto best = row ? std::vector<TimedChoice>() : tune_choices(*platform, one, log);
+    for (const TimedChoice& timed : best)
+      out << fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f}\n", quote_csv(device.name), device.info.sm_count,
+                         build_info().commit, quote_csv(one.text), to_string(one.dtype), one.implementation->name,
+                         quote_csv(timed.choice.text), timed.choice.estimated, timed.warm_us(), timed.cold_us());
+    if (!best.empty()) ++tuned;
+    const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const std::size_t left = cases.size() - ++done;
+    log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name,
+                    row            ? row->reason
+                    : best.empty() ? "no choice fits"
+                                   : outcome(best),
+                    duration_text(elapsed / static_cast<double>(done) * static_cast<double>(left))));
+  }
+  if (tuned == 0) throw InvalidInput("no problem here has choices; nothing was timed");
+  out.close();
+  if (!out) throw std::runtime_error(fmt::format("cannot write {}", arguments.out));
+  outputs.commit();
+  return kDone;
+}
+
+}  // namespace
+
+void add_tune_command(CLI::App& app, CommandResult result) {
+  CLI::App* command =
+      app.add_subcommand("tune", "Time what an op's variants choose from, for the table that scripts/tune writes");
+  auto arguments = std::make_shared<TuneArguments>();
+  command->add_option("op", arguments->op, "An op with a variant that offers choices")->required();
+  command->add_option("--out", arguments->out, "CSV file to write: the best choices of each problem with their times")
+      ->required();
+  command->add_option("--variant", arguments->variant, "One variant (default: all that offer choices)");
+  command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
+  command->add_option("--networks", arguments->networks, "Networks whose problems are timed, comma-separated, or 'all'")
+      ->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
+  command->add_option("--device", arguments->device, "CUDA device number, or 'host'")->capture_default_str();
+  command->callback([=] { *result = [=] { return tune(*arguments); }; });
+}
+
+}  // namespace noisefloor
