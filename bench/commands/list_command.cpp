@@ -12,6 +12,7 @@
 #include "bench/measure/candidate.h"
 #include "bench/sweep/ops.h"
 #include "bench/sweep/problem_files.h"
+#include "reports/run/columns.h"
 
 namespace noisefloor {
 namespace {
@@ -108,6 +109,10 @@ int list(const ListArguments& arguments) {
     list_ops(filter);
     return kDone;
   }
+  if (arguments.what == "columns") {
+    fmt::print("{}", columns_markdown());
+    return kDone;
+  }
   if (arguments.what == "variants") {
     list_variants(filter);
     return kDone;
@@ -139,11 +144,11 @@ int list(const ListArguments& arguments) {
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems or networks");
+  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems, networks or the columns of sweep.csv");
   auto arguments = std::make_shared<ListArguments>();
-  command->add_option("what", arguments->what, "ops, variants, problems or networks")
+  command->add_option("what", arguments->what, "ops, variants, problems, networks or columns")
       ->required()
-      ->check(CLI::IsMember({"ops", "variants", "problems", "networks"}));
+      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "columns"}));
   command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
   command->add_option("--ops", arguments->ops, "problems: of these ops");
   command->add_option("--networks", arguments->networks, "problems: of these networks");

@@ -19,11 +19,11 @@ class KnownTimes {
 
   // A row without a time says why there is none, unless another attempt may have one (`throttled`).
   void add(const SweepRow& row);
-  void add(const std::string& key, Entry entry) { entries_[key] = std::move(entry); }
-  const Entry* find(const std::string& key) const;  // SweepRow::key(); null where nothing is known
+  void add(const CaseId& id, Entry entry) { entries_[id] = std::move(entry); }
+  const Entry* find(const CaseId& id) const;  // null where nothing is known
 
  private:
-  std::map<std::string, Entry> entries_;
+  std::map<CaseId, Entry> entries_;
 };
 
 }  // namespace noisefloor

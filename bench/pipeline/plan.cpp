@@ -11,7 +11,6 @@
 #include "bench/measure/verify.h"
 #include "bench/pipeline/plan_file.h"
 #include "bench/platform/build_info.h"
-#include "bench/sweep/selection.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -19,8 +18,8 @@ namespace {
 constexpr int kTimings = 5, kRepeats = 10;
 constexpr std::uint64_t kSeed = 1;
 
-std::string key_of(const CountedProblem& problem) {
-  return plan_key(problem.op->name, to_string(problem.dtype), problem.text);
+ProblemId id_of(const CountedProblem& problem) {
+  return {problem.op->name, problem.text, to_string(problem.dtype)};
 }
 
 enum class Pool { own, baseline, all, naive };
@@ -111,9 +110,8 @@ class Chooser {
  private:
   KnownTimes::Entry time(const CountedProblem& problem, const Candidate& candidate, std::optional<double> to_beat,
                          std::unique_ptr<Trial>& trial) {
-    const std::string key =
-        row_key({candidate, problem.op->parse(problem.text), problem.dtype, problem.text, std::string()});
-    if (const KnownTimes::Entry* entry = known_->find(key)) return *entry;
+    const CaseId id{id_of(problem), candidate.name};
+    if (const KnownTimes::Entry* entry = known_->find(id)) return *entry;
     KnownTimes::Entry entry;
     ++measured_;
     try {
@@ -128,7 +126,7 @@ class Chooser {
     } catch (const std::exception& error) {  // a library's refusal: this candidate is out, others may do
       entry.why_not = error.what();
     }
-    known_->add(key, entry);
+    known_->add(id, entry);
     return entry;
   }
 
@@ -153,7 +151,7 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
   std::vector<std::string> wrong;
   std::vector<const CountedProblem*> open;
   for (const CountedProblem& problem : problems) {
-    const auto entry = entries.find(key_of(problem));
+    const auto entry = entries.find(id_of(problem));
     if (entry == entries.end()) {
       open.push_back(&problem);
       continue;
@@ -168,7 +166,7 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
       wrong.push_back(
           fmt::format("{} {}: {} cannot run here: {}", problem.op->name, problem.text, chosen->name, row->reason));
     else
-      choices_[key_of(problem)] = *chosen;
+      choices_[id_of(problem)] = *chosen;
   }
   if (!wrong.empty()) throw InvalidInput(fmt::format("plan {}:\n  {}", options.source, fmt::join(wrong, "\n  ")));
   if (options.strict && !open.empty()) {
@@ -200,9 +198,9 @@ Plan::Plan(Platform& platform, const std::vector<CountedProblem>& problems, cons
     if (chatty)
       fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text,
                  best->candidate.name);
-    entries[key_of(problem)] = best->candidate.name;
-    choices_[key_of(problem)] = best->candidate;
-    if (best->warm_us) warm_us_[key_of(problem)] = *best->warm_us;
+    entries[id_of(problem)] = best->candidate.name;
+    choices_[id_of(problem)] = best->candidate;
+    if (best->warm_us) warm_us_[id_of(problem)] = *best->warm_us;
   }
   measured_ = chooser.measured() + own.measured();
   if (named && !open.empty()) write_plan(options.source, entries);
@@ -220,11 +218,11 @@ std::string Plan::fallback_text() const {
 }
 
 const Candidate& Plan::operator()(const Op& op, DType dtype, const std::string& text) const {
-  return choices_.at(plan_key(op.name, to_string(dtype), text));
+  return choices_.at({op.name, text, to_string(dtype)});
 }
 
 std::optional<double> Plan::warm_us(const Op& op, DType dtype, const std::string& text) const {
-  const auto time = warm_us_.find(plan_key(op.name, to_string(dtype), text));
+  const auto time = warm_us_.find({op.name, text, to_string(dtype)});
   return time == warm_us_.end() ? std::nullopt : std::optional(time->second);
 }
 

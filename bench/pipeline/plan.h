@@ -41,8 +41,8 @@ class Plan {
   std::string fallback_text() const;  // "ours run 12 nodes that no vendor here runs: elementwise 2, resample 10"
 
  private:
-  std::map<std::string, Candidate> choices_;
-  std::map<std::string, double> warm_us_;
+  std::map<ProblemId, Candidate> choices_;
+  std::map<ProblemId, double> warm_us_;
   std::map<std::string, long> fallbacks_;
   int measured_ = 0;
 };

@@ -293,7 +293,7 @@ void Sampler::launch(const Op& op, const std::string& choice, const AnyProblem& 
   if (!runner) runner = std::make_unique<Runner>(*platform_, op, problem, DType::fp32, candidate);
   LaunchListener* listener = executor_->listener();
   if (listener != nullptr)
-    listener->before({op.name, "sampler." + choice, text, to_string(DType::fp32), candidate.name, warm_us});
+    listener->before({{{op.name, text, to_string(DType::fp32)}, candidate.name}, "sampler." + choice, warm_us});
   throw_if_failed(runner->launch(pointers, nullptr, nullptr, executor_->programmatic()));
   if (listener != nullptr) listener->after();
 }

@@ -6,9 +6,9 @@
 #include <stdexcept>
 
 #include "bench/sweep/cpu_sets.h"
-#include "bench/sweep/run_folder.h"
 #include "reports/run/csv.h"
 #include "reports/run/folder_lock.h"
+#include "reports/run/run_folder.h"
 
 namespace noisefloor {
 namespace {

@@ -67,13 +67,8 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
   return cases;
 }
 
-std::string row_key(const Case& test_case) {
-  SweepRow row;
-  row.op = test_case.op().name;
-  row.problem = test_case.text;
-  row.dtype = to_string(test_case.dtype);
-  row.variant = test_case.candidate.name;
-  return row.key();
+CaseId id_of(const Case& test_case) {
+  return {{test_case.op().name, test_case.text, to_string(test_case.dtype)}, test_case.candidate.name};
 }
 
 }  // namespace noisefloor

@@ -25,7 +25,6 @@ std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& 
 // any name that nothing has.
 std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host);
 
-// The key of the case's row, SweepRow::key().
-std::string row_key(const Case& test_case);
+CaseId id_of(const Case& test_case);
 
 }  // namespace noisefloor

@@ -25,4 +25,4 @@ endif()
 if(SLOWDOWN)
   string(APPEND COMMIT -slowed${SLOWDOWN})  # NOISEFLOOR_TEST_SLOWDOWN_PERCENT: never to be taken for the real thing
 endif()
-configure_file(${SOURCE}/bench/measure/build_info.cpp.in ${OUTPUT} @ONLY)
+configure_file(${SOURCE}/bench/platform/build_info.cpp.in ${OUTPUT} @ONLY)

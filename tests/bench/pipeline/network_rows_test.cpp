@@ -208,7 +208,7 @@ TEST(NetworkRows, AreMeasuredAsAnyOther) {
   const SweepRow& row = result.row;
   ASSERT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(row.kind, "network");
-  EXPECT_EQ(row.key(), "network|name=digits,batch=1|bf16|plan_own");
+  EXPECT_EQ(row.name(), "network/name=digits,batch=1/bf16/plan_own");
   EXPECT_GT(row.time_cold_us.value_or(0), 0);
   EXPECT_GT(row.time_warm_us.value_or(0), 0);
   EXPECT_GT(row.max_rel_error.value_or(0), 0);
