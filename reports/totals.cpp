@@ -167,7 +167,7 @@ void write_totals_csv(const std::filesystem::path& file, const std::vector<Netwo
       "worst_problem\n";
   for (const NetworkTotal& total : totals)
     text += fmt::format(
-        "{},{},{},{},{},{},{:.6g},{:.6g},{},{},{},{},{},{},{}\n", quote_csv(total.network), total.set ? "yes" : "",
+        "{},{},{},{},{},{},{:.9g},{:.9g},{},{},{},{},{},{},{}\n", quote_csv(total.network), total.set ? "yes" : "",
         quote_csv(total.op), quote_csv(total.dtype), quote_csv(total.choice), quote_csv(total.kind), total.microseconds,
         total.warm_microseconds, total.problems, total.missing, total.warm_missing, total.wins, total.losses,
         total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "", quote_csv(total.worst_problem));

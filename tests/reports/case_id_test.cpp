@@ -24,8 +24,8 @@ TEST(CaseId, PrintsAndParses) {
   EXPECT_EQ(id.name(), "gemm/m=64,n=64,k=64/bf16/tiled");
   EXPECT_EQ(id.problem_id().name(), "gemm/m=64,n=64,k=64/bf16");
   EXPECT_TRUE(rc::check("what name() prints, parse() reads", [] {
-    const CaseId id = any_case();
-    RC_ASSERT(CaseId::parse(id.name()) == id);
+    const CaseId any = any_case();
+    RC_ASSERT(CaseId::parse(any.name()) == any);
   }));
 }
 

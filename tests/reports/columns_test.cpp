@@ -134,8 +134,9 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     for (const auto& file : fs::directory_iterator(entry.path())) {
       std::ifstream stream(file.path());
       std::string header;
-      if (file.path().extension() == ".csv" && std::getline(stream, header) && is_sweep_csv_header(header))
+      if (file.path().extension() == ".csv" && std::getline(stream, header) && is_sweep_csv_header(header)) {
         EXPECT_GT(read_sweep_csv(file.path()).size(), 5u) << file.path();
+      }
     }
   }
   EXPECT_GE(runs, 1u);
