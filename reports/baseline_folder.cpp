@@ -9,21 +9,16 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <string>
 
 #include "reports/run/folder_lock.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What a run is made of, and what commands make of it. Of the second kind a baseline keeps what the new run brings.
-const std::set<std::string> kRun = {"sweep.csv",    "samples.jsonl",  "env.json",  "env_pytorch.json", "ceilings.csv",
-                                    "networks.csv", "crosscheck.csv", "cases.csv", "shard.json",       ".lock"};
-const std::set<std::string> kMade = {"roofline.csv", "plan.csv", "roofline.png", "roofline.svg", "report.html"};
 
 std::runtime_error failure(const fs::path& path, const std::string& what) {
   return std::runtime_error(fmt::format("{}: {}; the baseline is as it was", path.string(), what));
@@ -62,13 +57,15 @@ void sync(const fs::path& path) {
 }
 
 void fill(const fs::path& staging, const fs::path& baseline, const fs::path& candidate) {
-  for (const auto& names : {kRun, kMade})
-    for (const std::string& name : names)
-      if (name != ".lock" && fs::is_regular_file(candidate / name)) fs::copy_file(candidate / name, staging / name);
+  const auto bring = [&](const char* name) {
+    if (fs::is_regular_file(candidate / name)) fs::copy_file(candidate / name, staging / name);
+  };
+  std::ranges::for_each(kRunFiles, bring);
+  std::ranges::for_each(kMadeFiles, bring);
   if (fs::exists(baseline))
     for (const auto& entry : fs::directory_iterator(baseline)) {
       const std::string name = entry.path().filename().string();
-      if (!kRun.contains(name) && !kMade.contains(name))
+      if (!is_run_file(name))
         fs::copy(entry.path(), staging / name, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     }
   for (const auto& entry : fs::directory_iterator(staging))

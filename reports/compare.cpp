@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <tuple>
 #include <unordered_map>
 
 #include "reports/gate_noise.h"
@@ -19,32 +20,25 @@ std::vector<const SweepRow*> chosen_rows(const RunFiles& run, const std::string&
   for (const SweepRow& row : run.rows) {
     if (!variant.empty() && row.variant != variant) continue;
     known = true;
-    if (options.filter && !std::regex_search(case_name(row), *options.filter)) continue;
+    if (options.filter && !std::regex_search(row.name(), *options.filter)) continue;
     rows.push_back(&row);
   }
   if (!known) throw std::runtime_error(fmt::format("{}: no row of a variant '{}'", run.folder.string(), variant));
   return rows;
 }
 
-std::string pairing_key(const SweepRow& row, bool by_variant) {
-  return row.op + "|" + row.problem + "|" + row.dtype + (by_variant ? "|" + row.variant : "");
-}
-
-std::string total_key(const NetworkTotal& total, bool by_choice) {
-  return total.network + "|" + total.dtype + "|" + total.op + (by_choice ? "|" + total.choice : "");
+// The case, or with two named variants the problem.
+CaseId pairing_id(const SweepRow& row, bool by_variant) {
+  return {row.problem_id(), by_variant ? row.variant : ""};
 }
 
 std::vector<NetworkTotal> totals_of(const RunFiles& run, const std::string& choice) {
   auto totals = network_totals(run.rows, read_network_problems(run.folder, run.rows));
-  std::erase_if(totals, [&](const NetworkTotal& total) { return total.choice != choice; });
+  std::erase_if(totals, [&](const NetworkTotal& total) { return total.choice != choice || total.op == kAllOps; });
   return totals;
 }
 
 }  // namespace
-
-std::string case_name(const SweepRow& row) {
-  return row.op + "/" + row.problem + "/" + row.dtype + "/" + row.variant;
-}
 
 std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
   const bool by_variant = options.variant_a.empty();
@@ -53,15 +47,15 @@ std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairO
   if (options.filter && rows_a.empty() && rows_b.empty())
     throw std::runtime_error(
         fmt::format("no row of {} or {} matches the filter", a.folder.string(), b.folder.string()));
-  std::unordered_map<std::string, const SweepRow*> others;
-  for (const SweepRow* row : rows_b) others.emplace(pairing_key(*row, by_variant), row);
+  std::unordered_map<CaseId, const SweepRow*> others;
+  for (const SweepRow* row : rows_b) others.emplace(pairing_id(*row, by_variant), row);
   std::vector<RowPair> pairs;
   for (const SweepRow* row : rows_a) {
-    auto node = others.extract(pairing_key(*row, by_variant));
+    auto node = others.extract(pairing_id(*row, by_variant));
     pairs.push_back({row, node.empty() ? nullptr : node.mapped()});
   }
   for (const SweepRow* row : rows_b)
-    if (others.contains(pairing_key(*row, by_variant))) pairs.push_back({nullptr, row});
+    if (others.contains(pairing_id(*row, by_variant))) pairs.push_back({nullptr, row});
   return pairs;
 }
 
@@ -103,13 +97,13 @@ RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) 
 
 std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
   const bool namesakes = options.variant_a.empty();
-  const auto totals_a = totals_of(a, namesakes ? "own best" : options.variant_a);
-  const auto totals_b = totals_of(b, namesakes ? "own best" : options.variant_b);
+  const auto totals_a = totals_of(a, namesakes ? kOwnBest : options.variant_a);
+  const auto totals_b = totals_of(b, namesakes ? kOwnBest : options.variant_b);
   std::vector<TotalChange> changes;
   const auto add = [&](const NetworkTotal& total) -> TotalChange& {
-    const std::string key = total_key(total, namesakes);
     for (TotalChange& change : changes)
-      if (total_key(change.a.problems > 0 ? change.a : change.b, namesakes) == key) return change;
+      if (std::tie(change.network, change.op, change.dtype) == std::tie(total.network, total.op, total.dtype))
+        return change;
     const std::string choice =
         namesakes ? total.choice : fmt::format("{} and {}", options.variant_a, options.variant_b);
     return changes.emplace_back(TotalChange{total.network, total.op, total.dtype, choice, {}, {}});

@@ -25,8 +25,6 @@ struct RowPair {
 // the filter leaves nothing of either.
 std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options);
 
-std::string case_name(const SweepRow& row);  // op/problem/dtype/variant
-
 // One pair that is `ok` on both sides. Times are medians, changes b over a minus 1.
 struct RowChange {
   RowPair rows;

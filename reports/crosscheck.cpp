@@ -15,7 +15,7 @@ namespace {
 using Verdict = CrosscheckLine::Verdict;
 
 void require_same_case(const SweepRow& row, const std::vector<NcuLaunch>& launches) {
-  const std::string name = case_name(row);
+  const std::string name = row.name();
   for (const NcuLaunch& launch : launches)
     if (launch.range.find(":" + name + ":") == std::string::npos)
       throw std::runtime_error(fmt::format(
@@ -94,7 +94,7 @@ CrosscheckLine clock_line(const SweepRow& row, std::optional<double> ours_mhz, d
 std::vector<CrosscheckLine> crosscheck(const SweepRow& row, const std::vector<NcuLaunch>& launches,
                                        std::optional<double> launch_mhz, const CrosscheckLimits& limits) {
   if (row.status != Outcome::ok)
-    throw std::runtime_error(fmt::format("the row of {} is {}{}: there is nothing to compare", case_name(row),
+    throw std::runtime_error(fmt::format("the row of {} is {}{}: there is nothing to compare", row.name(),
                                          to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")"));
   require_same_case(row, launches);
   NcuLaunch sum;

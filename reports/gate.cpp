@@ -77,7 +77,7 @@ std::string nothing_in_common(const RunFiles& a, const RunFiles& b) {
 std::vector<double> medians_of(const RunFiles& baseline, std::span<const RunFiles> noise, const SweepRow& row) {
   std::vector<double> medians{median(baseline.samples_of(row).cold_us)};
   for (const RunFiles& run : noise) {
-    const auto found = run.samples.find(row.key());
+    const auto found = run.samples.find(row);
     if (found != run.samples.end() && !found->second.cold_us.empty()) medians.push_back(median(found->second.cold_us));
   }
   return medians;

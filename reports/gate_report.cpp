@@ -74,7 +74,7 @@ std::string timed(const NetworkTotal& total) {
 Cells total_cells(const TotalChange& total) {
   const bool both = total.a.problems > 0 && total.b.problems > 0 && total.a.missing == total.b.missing;
   const auto sum = [](const NetworkTotal& side) { return side.problems == 0 ? "-" : microseconds(side.microseconds); };
-  const double warm = total.b.warm_microseconds / total.a.warm_microseconds - 1;
+  const bool both_warm = both && total.a.warm_missing == total.a.missing && total.b.warm_missing == total.b.missing;
   return {total.network,
           total.op,
           total.dtype,
@@ -82,7 +82,7 @@ Cells total_cells(const TotalChange& total) {
           sum(total.a),
           sum(total.b),
           both ? percent(total.b.microseconds / total.a.microseconds - 1) : "-",
-          both && std::isfinite(warm) ? percent(warm) : "-",
+          both_warm ? percent(total.b.warm_microseconds / total.a.warm_microseconds - 1) : "-",
           both ? timed(total.a) : timed(total.a) + " and " + timed(total.b)};
 }
 

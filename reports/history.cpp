@@ -4,20 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <regex>
 #include <set>
 #include <stdexcept>
 
-#include "reports/statistics.h"
+#include "reports/totals.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOwnBest = "own best";
-constexpr const char* kFastest = "fastest";
 constexpr std::size_t kPasses = 50;  // samples of a total: as many imaginary forward passes
 
 bool chosen(const std::vector<std::string>& names, const std::string& name) {
@@ -68,17 +65,13 @@ HistoryRun read_history_run(const fs::path& folder) {
   return run;
 }
 
-std::string case_name(const SweepRow& row) {
-  return fmt::format("{}/{}/{}/{}", row.op, row.problem, row.dtype, row.variant);
-}
-
 std::optional<double> time_of(const SweepRow& row, bool warm) {
   if (row.status != Outcome::ok) return std::nullopt;
   return warm ? row.time_warm_us : row.time_cold_us;
 }
 
 std::span<const double> samples_of(const HistoryRun& run, const SweepRow& row, bool warm) {
-  const auto found = run.files.samples.find(row.key());
+  const auto found = run.files.samples.find(row);
   if (found == run.files.samples.end()) return {};
   return warm ? found->second.warm_us : found->second.cold_us;
 }
@@ -99,7 +92,7 @@ void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelectio
                        [&](const NetworkCount& use) { return chosen(selection.networks, use.network); }))
         continue;
     }
-    const std::string name = case_name(row);
+    const std::string name = row.name();
     const auto time = time_of(row, selection.warm);
     if (!time || !std::regex_search(name, pattern)) continue;
     const auto samples = samples_of(run, row, selection.warm);
@@ -107,58 +100,27 @@ void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelectio
   }
 }
 
-// The rows that a total is made of: of each problem, the choice's.
-using ChosenRows = std::map<std::string, const SweepRow*>;  // op|dtype|problem
-
-std::map<std::string, ChosenRows> rows_by_choice(const HistoryRun& run) {
-  std::map<std::string, ChosenRows> choices;
-  const auto put = [&](const std::string& choice, const SweepRow& row) {
-    const SweepRow*& known = choices[choice][row.op + "|" + row.dtype + "|" + row.problem];
-    if (known == nullptr || *row.time_cold_us < *known->time_cold_us) known = &row;
-  };
-  for (const SweepRow& row : run.files.rows) {
-    if (row.status != Outcome::ok) continue;
-    put(row.variant, row);
-    put(kFastest, row);
-    if (row.kind != "baseline") put(kOwnBest, row);
+// Over all of the problems, or nothing. The i-th sample is a forward pass made of one sample of each problem, picked
+// evenly over those that were taken.
+std::optional<RunValue> value_of(const HistoryRun& run, const NetworkTotal& total, bool warm) {
+  if ((warm ? total.warm_missing : total.missing) > 0) return std::nullopt;
+  RunValue value{warm ? total.warm_microseconds : total.microseconds, std::vector<double>(kPasses)};
+  for (const auto& [row, count] : total.parts) {
+    const auto samples = samples_of(run, *row, warm);
+    if (samples.empty()) value.samples.clear();
+    for (std::size_t i = 0; i < value.samples.size(); ++i)
+      value.samples[i] += samples[i * samples.size() / kPasses] * static_cast<double>(count);
   }
-  return choices;
-}
-
-// Time x count over all of the problems; nothing where one has no time. Its i-th sample is a forward pass made of one
-// sample of each problem, picked evenly over those that were taken.
-std::optional<RunValue> total_of(const HistoryRun& run, const std::vector<NetworkProblem>& needs,
-                                 const std::string& dtype, const ChosenRows& rows, bool warm) {
-  RunValue total;
-  total.samples.assign(kPasses, 0);
-  for (const NetworkProblem& need : needs) {
-    const auto found = rows.find(need.op + "|" + dtype + "|" + need.problem);
-    const auto time = found == rows.end() ? std::nullopt : time_of(*found->second, warm);
-    if (!time) return std::nullopt;
-    const auto count = static_cast<double>(need.count);
-    total.value += *time * count;
-    const auto samples = samples_of(run, *found->second, warm);
-    if (samples.empty()) total.samples.clear();
-    for (std::size_t i = 0; i < total.samples.size(); ++i)
-      total.samples[i] += samples[i * samples.size() / kPasses] * count;
-  }
-  return total;
+  return value;
 }
 
 void trace_totals(const HistoryRun& run, std::size_t index, const HistorySelection& selection, Traces& traces) {
-  std::map<std::pair<std::string, std::string>, std::vector<NetworkProblem>> needs;  // network, op
-  for (const NetworkProblem& problem : run.problems)
-    if (chosen(selection.networks, problem.network) && chosen(selection.ops, problem.op))
-      needs[{problem.network, problem.op}].push_back(problem);
-  std::set<std::string> dtypes;
-  for (const SweepRow& row : run.files.rows) dtypes.insert(row.dtype);
-  for (const auto& [choice, rows] : rows_by_choice(run)) {
-    if (selection.variants.empty() ? choice != kOwnBest : !chosen(selection.variants, choice)) continue;
-    for (const auto& [where, problems] : needs)
-      for (const std::string& dtype : dtypes)
-        if (const auto total = total_of(run, problems, dtype, rows, selection.warm))
-          traces[{run.files.environment.device, fmt::format("{}/{}/{}/{}", where.first, where.second, dtype, choice)}]
-              .values[index] = *total;
+  for (const NetworkTotal& total : network_totals(run.files.rows, run.problems)) {
+    if (total.op == kAllOps || !chosen(selection.networks, total.network) || !chosen(selection.ops, total.op)) continue;
+    if (selection.variants.empty() ? total.choice != kOwnBest : !chosen(selection.variants, total.choice)) continue;
+    const std::string name = fmt::format("{}/{}/{}/{}", total.network, total.op, total.dtype, total.choice);
+    if (const auto value = value_of(run, total, selection.warm))
+      traces[{run.files.environment.device, name}].values[index] = *value;
   }
 }
 

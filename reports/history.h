@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reports/change_points.h"
-#include "reports/network_problems.h"
+#include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 
 namespace noisefloor {

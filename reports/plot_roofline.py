@@ -1,6 +1,7 @@
 """Draws a run for a README: python3 reports/plot_roofline.py RUN_DIR [--plot roofline|baselines|totals] [--out FILE.png|.svg] [--theme dark]
 
-The plots of report.html, standing still, in its colours (reports/html/style.json). Reads sweep.csv, ceilings.csv and networks.csv.
+The plots of report.html, standing still, in its colours (reports/html/style.json). Reads sweep.csv and ceilings.csv, for totals
+totals.csv, which `noisefloor roofline RUN_DIR` writes.
   roofline    a panel an op: intensity against rate under measured (solid) and datasheet (dashed) ceilings, a mark a verified row
   baselines   the longest problems of each op: speed of every variant relative to the fastest, the upright line the best baseline
   totals      one forward pass of each network: ours and the baselines that have all of its problems
@@ -89,7 +90,7 @@ def label_diagonals(axes, theme: Theme) -> None:
                       color=theme.surface["roof"])
 
 
-def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _folder: Path):
+def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _folder: Path, _dtype: str):
     rows = rows[rows["flops"] > 0]
     ops = list(dict.fromkeys(rows["op"]))
     columns = min(len(ops), ROOFLINES_A_ROW)
@@ -145,7 +146,7 @@ def bar_panel(axes, title: str, labels: list[str], lengths: list[float], values:
     axes.set_title(title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1] + "…", fontsize=8)
 
 
-def draw_baselines(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, _folder: Path):
+def draw_baselines(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, _folder: Path, _dtype: str):
     ops = list(dict.fromkeys(rows["op"]))
     longest = {op: rows[rows["op"] == op].groupby("problem")["time_cold_us"].min().nlargest(PROBLEMS_AN_OP).index for op in ops}
     depth = max(len(problems) for problems in longest.values())
@@ -169,22 +170,14 @@ def draw_baselines(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, _f
     return figure, "speed relative to the fastest; upright line and ×: the best baseline", 0
 
 
-def network_bars(needs: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, str | None, float]]:
-    """(choice, kind, microseconds) of ours and of every baseline that has all of the problems."""
-    timed = needs.merge(rows, on=["op", "problem"])
-    own = timed[timed["kind"] != "baseline"]
-    choices = [("own best", None, own.loc[own.groupby("problem")["time_cold_us"].idxmin()])]
-    choices += [(name, "baseline", chosen) for name, chosen in timed[timed["kind"] == "baseline"].groupby("variant", sort=False)]
-    return [(name, kind, (chosen["time_cold_us"] * chosen["count"]).sum()) for name, kind, chosen in choices
-            if chosen["problem"].nunique() == len(needs)]
-
-
-def draw_totals(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, folder: Path):
-    if not (folder / "networks.csv").is_file():
-        raise refuse(f"{folder / 'networks.csv'}: not there, so that totals cannot be drawn")
-    problems = pd.read_csv(folder / "networks.csv")
-    bars = {where: network_bars(needs, rows) for where, needs in problems.groupby(["network", "op"], sort=False)}
-    bars = {where: found for where, found in bars.items() if found}
+def draw_totals(_rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, folder: Path, dtype: str):
+    if not (folder / "totals.csv").is_file():
+        raise refuse(f"{folder / 'totals.csv'}: not there; noisefloor roofline {folder} writes it")
+    totals = pd.read_csv(folder / "totals.csv", keep_default_na=False)
+    whole = totals[(totals["dtype"] == dtype) & (totals["missing"] == 0) & (totals["op"] != "all ops")]
+    whole = whole[(whole["choice"] == "own best") | (whole["kind"] == "baseline")]
+    whole = whole.sort_values("choice", key=lambda names: names != "own best", kind="stable")  # ours first
+    bars = {where: list(group[["choice", "kind", "cold_us"]].itertuples(index=False)) for where, group in whole.groupby(["network", "op"], sort=False)}
     if not bars:
         raise refuse(f"{folder}: no network has a time for all problems of an op")
     columns = 3
@@ -214,7 +207,7 @@ def main() -> int:
         raise refuse(f"--out: {out} is neither .png nor .svg")
     rows, ceilings = read_run(arguments.run_dir, arguments.dtype)
     theme = Theme(arguments.theme)
-    figure, caption, below = plots[arguments.plot](rows, ceilings, theme, arguments.run_dir)
+    figure, caption, below = plots[arguments.plot](rows, ceilings, theme, arguments.run_dir, arguments.dtype)
     figure.suptitle(f"{rows['device'].iloc[0]}, {arguments.dtype}, cold: {caption}", fontsize=10, x=0.01, ha="left")
     figure.tight_layout(rect=(0, below, 1, 1))
     for axes in figure.axes:

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
-#include <set>
 #include <stdexcept>
 
 #include "reports/run/csv.h"
@@ -13,36 +11,15 @@
 namespace noisefloor {
 namespace {
 
-bool timed(const SweepRow& row) {
-  return row.status == Outcome::ok && row.time_cold_us.has_value();
-}
-
-std::string problem_key(const SweepRow& row) {
-  return row.op + "|" + row.dtype + "|" + row.problem;
-}
-
 std::string number(const std::optional<double>& value) {
   return value ? fmt::format("{:.6g}", *value) : std::string();
 }
-
-// Rows of PyTorch's program, which a plan for this one cannot use.
-bool of_another_program(const SweepRow& row) {
-  return row.variant.rfind("torch_", 0) == 0;
-}
-
-// The op whose problems are whole networks: they run under a plan, and have no place in one.
-constexpr const char* kWholeNetwork = "network";
 
 }  // namespace
 
 CeilingRates read_ceiling_rates(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
-  const auto column = [&](const char* name) {
-    const auto found = std::find(csv.header.begin(), csv.header.end(), name);
-    if (found == csv.header.end()) throw std::runtime_error(fmt::format("{}:1: no column '{}'", file.string(), name));
-    return static_cast<std::size_t>(found - csv.header.begin());
-  };
-  const std::size_t name = column("name"), value = column("value");
+  const std::size_t name = csv.column("name"), value = csv.column("value");
   CeilingRates rates;
   for (const CsvLine& line : csv.lines) {
     const std::string& text = line.fields[value];
@@ -64,17 +41,17 @@ std::string compute_ceiling_of(const SweepRow& row) {
 void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
   const auto memory = ceilings.find("dram_copy");
   if (memory == ceilings.end()) return;
-  std::map<std::string, std::string> ceiling_of;  // op|dtype
+  std::map<std::pair<std::string, std::string>, std::string> ceiling_of;  // by op and dtype
   for (const SweepRow& row : rows)
     if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty())
-      ceiling_of[row.op + "|" + row.dtype] = ceiling;
+      ceiling_of[{row.op, row.dtype}] = ceiling;
   for (SweepRow& row : rows) {
-    if (!timed(row) || row.bytes <= 0) continue;
+    if (!is_timed(row) || row.bytes <= 0) continue;
     if (!row.gflops) row.gflops = row.flops / *row.time_cold_us * 1e-3;
     if (!row.gbps) row.gbps = row.bytes / *row.time_cold_us * 1e-3;
     if (!row.ai) row.ai = row.flops / row.bytes;
     if (row.attainable_gflops) continue;
-    const auto compute = ceilings.find(ceiling_of[row.op + "|" + row.dtype]);
+    const auto compute = ceilings.find(ceiling_of[{row.op, row.dtype}]);
     if (compute == ceilings.end()) continue;
     const double by_memory = *row.ai * memory->second;
     row.attainable_gflops = std::min(by_memory, compute->second);
@@ -85,58 +62,16 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
 
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only) {
   std::vector<const SweepRow*> fastest;
-  std::map<std::string, std::size_t> place;
+  std::map<ProblemId, std::size_t> place;
   for (const SweepRow& row : rows) {
-    if (!timed(row) || (own_only && row.kind == "baseline")) continue;
-    const auto [found, is_new] = place.try_emplace(problem_key(row), fastest.size());
+    if (!is_timed(row) || (own_only && row.kind == "baseline")) continue;
+    const auto [found, is_new] = place.try_emplace(row.problem_id(), fastest.size());
     if (is_new)
       fastest.push_back(&row);
     else if (*row.time_cold_us < *fastest[found->second]->time_cold_us)
       fastest[found->second] = &row;
   }
   return fastest;
-}
-
-std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
-                                         const std::vector<NetworkProblem>& network_problems) {
-  std::map<std::string, std::map<std::string, const SweepRow*>> chosen;  // problem -> choice -> row
-  std::map<std::string, std::vector<std::string>> choices;               // op -> in order met
-  std::map<std::string, std::set<std::string>> dtypes;                   // of an op's rows
-  for (const SweepRow& row : rows) {
-    dtypes[row.op].insert(row.dtype);
-    auto& known = choices[row.op];
-    if (std::find(known.begin(), known.end(), row.variant) == known.end()) known.push_back(row.variant);
-    if (timed(row)) chosen[problem_key(row)][row.variant] = &row;
-  }
-  std::map<std::tuple<std::string, std::string, std::string>, std::map<std::string, long>> needs;  // network, op, dtype
-  for (const NetworkProblem& need : network_problems)
-    for (const std::string& dtype : dtypes[need.op])
-      needs[{need.network, need.op, dtype}][need.op + "|" + dtype + "|" + need.problem] = need.count;
-  for (const SweepRow* row : fastest_rows(rows, true)) chosen[problem_key(*row)]["own best"] = row;
-  for (const SweepRow* row : fastest_rows(rows, false)) chosen[problem_key(*row)]["fastest"] = row;
-
-  std::vector<NetworkTotal> totals;
-  for (const auto& [where, problems] : needs) {
-    const auto& [network, op, dtype] = where;
-    std::vector<std::string> names = choices[op];
-    names.insert(names.end(), {"own best", "fastest"});
-    for (const std::string& choice : names) {
-      NetworkTotal total{network, op, dtype, choice, 0, 0, static_cast<int>(problems.size()), 0};
-      for (const auto& [problem, count] : problems) {
-        const auto& by_choice = chosen[problem];
-        const auto found = by_choice.find(choice);
-        if (found == by_choice.end()) {
-          ++total.missing;
-          continue;
-        }
-        total.microseconds += *found->second->time_cold_us * static_cast<double>(count);
-        total.warm_microseconds +=
-            found->second->time_warm_us.value_or(std::numeric_limits<double>::quiet_NaN()) * static_cast<double>(count);
-      }
-      if (total.missing < total.problems) totals.push_back(total);
-    }
-  }
-  return totals;
 }
 
 void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
@@ -165,7 +100,7 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
   std::string text = "op,dtype,problem,variant\n";
   std::vector<SweepRow> usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
-               [](const SweepRow& row) { return !of_another_program(row) && row.op != kWholeNetwork; });
+               [](const SweepRow& row) { return !of_pytorch(row) && row.op != kWholeNetwork; });
   for (const SweepRow* row : fastest_rows(usable, false))
     text +=
         fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));

@@ -1,5 +1,5 @@
-// The roofline of a run, from its files alone: where each row stands under the measured ceilings, the fastest variant
-// of each problem, and what a forward pass of each network would take.
+// The roofline of a run, from its files alone: where each row stands under the measured ceilings, and the fastest
+// variant of each problem.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "reports/network_problems.h"
 #include "reports/run/sweep_csv.h"
+#include "reports/totals.h"
 
 namespace noisefloor {
 
@@ -26,18 +26,6 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings);
 // The fastest `ok` row of each (op, problem, dtype) by cold time; `own_only` leaves out baselines.
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only);
 
-// One forward pass of a network: the sum of time x count over an op's problems. `missing` counts problems of the
-// network that the choice has no ok row for; the sum then leaves them out, and says so.
-struct NetworkTotal {
-  std::string network, op, dtype, choice;  // a variant's name, "own best" or "fastest"
-  double microseconds = 0;                 // cold
-  double warm_microseconds = 0;            // of the same rows
-  int problems = 0;
-  int missing = 0;
-};
-std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
-                                         const std::vector<NetworkProblem>& problems);
-
 void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
                         const CeilingRates& ceilings);
 // Without rows of other programs (torch_*) and of whole networks: a pipeline loads the plan.
@@ -46,6 +34,6 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
 // Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem),
 // then the totals.
 std::string row_table(const std::vector<SweepRow>& rows);
-std::string totals_table(const std::vector<NetworkTotal>& totals);
+std::string totals_table(const std::vector<NetworkTotal>& totals);  // op by op
 
 }  // namespace noisefloor

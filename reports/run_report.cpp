@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <fstream>
-#include <set>
 #include <stdexcept>
-#include <unordered_map>
 
+#include "reports/column_json.h"
 #include "reports/html_page.h"
 #include "reports/run/csv.h"
-#include "reports/selected_cases.h"
+#include "reports/run/selected_cases.h"
+#include "reports/totals.h"
 
 namespace noisefloor {
 namespace {
@@ -20,81 +17,16 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Columns that are text even where every value looks like a number (a commit may).
-const std::set<std::string>& text_columns() {
-  static const std::set<std::string> names = {"op",       "variant", "kind",   "dtype",    "problem",
-                                              "networks", "status",  "reason", "device",   "arch",
-                                              "stop",     "bound",   "commit", "throttle", "counter_status"};
-  return names;
-}
-
-std::optional<double> as_number(const std::string& text) {
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-// {"values": [...], "index": [...]}: each text once.
-Json dictionary_column(const std::vector<std::string>& texts) {
-  Json values = Json::array(), index = Json::array();
-  std::unordered_map<std::string, std::size_t> place;
-  for (const std::string& text : texts) {
-    const auto [found, is_new] = place.try_emplace(text, place.size());
-    if (is_new) values.push_back(text);
-    index.push_back(found->second);
-  }
-  return {{"values", std::move(values)}, {"index", std::move(index)}};
-}
-
-// [1.5, null, ...]; nothing where a value is neither a number nor blank.
-std::optional<Json> number_column(const std::vector<std::string>& texts) {
-  Json numbers = Json::array();
-  for (const std::string& text : texts) {
-    const auto value = as_number(text);
-    if (!value && !text.empty()) return std::nullopt;
-    numbers.push_back(value ? Json(*value) : Json());
-  }
-  return numbers;
-}
-
-Json column_json(const std::string& name, const std::vector<std::string>& texts) {
-  if (text_columns().count(name) == 0)
-    if (auto numbers = number_column(texts)) return *numbers;
-  return dictionary_column(texts);
-}
-
-// Every column of sweep.csv, by the one place that knows them.
-Json rows_json(const std::vector<SweepRow>& rows) {
-  std::string header = sweep_csv_header();
-  header.pop_back();  // the line end
-  const auto names = split_csv_line(header);
-  std::vector<std::vector<std::string>> columns(names.size());
-  for (const SweepRow& row : rows) {
-    std::string line = to_csv(row);
-    line.pop_back();
-    auto fields = split_csv_line(line);
-    for (std::size_t i = 0; i < names.size(); ++i) columns[i].push_back(std::move(fields[i]));
-  }
-  Json json = {{"count", rows.size()}, {"names", names}, {"columns", Json::object()}};
-  for (std::size_t i = 0; i < names.size(); ++i) json["columns"][names[i]] = column_json(names[i], columns[i]);
-  return json;
-}
-
 Json ceilings_json(const fs::path& file) {
   const CsvFile csv = read_csv(file);
-  const auto column = [&](const char* name) {
-    const auto found = std::find(csv.header.begin(), csv.header.end(), name);
-    if (found == csv.header.end()) throw std::runtime_error(fmt::format("{}:1: no column '{}'", file.string(), name));
-    return static_cast<std::size_t>(found - csv.header.begin());
-  };
-  const std::size_t name = column("name"), value = column("value"), unit = column("unit"), sheet = column("datasheet");
+  const std::size_t name = csv.column("name"), value = csv.column("value"), unit = csv.column("unit"),
+                    sheet = csv.column("datasheet");
   Json ceilings = Json::array();
   for (const CsvLine& line : csv.lines) {
     const auto rate = [&](std::size_t index, const char* what) -> Json {
       const std::string& text = line.fields[index];
       if (text.empty() && index == sheet) return {};
-      const auto parsed = as_number(text);
+      const auto parsed = finite_number(text);
       if (!parsed || !(*parsed > 0))
         throw std::runtime_error(
             fmt::format("{}:{}: column '{}' is '{}', not a rate above 0", file.string(), line.number, what, text));
@@ -117,25 +49,42 @@ Json networks_json(const std::vector<NetworkProblem>& problems) {
     problem.push_back(use.problem);
     counts.push_back(use.count);
   }
-  return {{"network", dictionary_column(network)},
-          {"op", dictionary_column(op)},
-          {"problem", dictionary_column(problem)},
-          {"count", counts}};
+  return {
+      {"network", text_column(network)}, {"op", text_column(op)}, {"problem", text_column(problem)}, {"count", counts}};
 }
 
-Json cases_json(const std::vector<SelectedCase>& cases) {
+Json cases_json(const std::vector<CaseId>& cases) {
   std::vector<std::string> op, dtype, problem, variant;
-  for (const SelectedCase& one : cases) {
+  for (const CaseId& one : cases) {
     op.push_back(one.op);
     dtype.push_back(one.dtype);
     problem.push_back(one.problem);
     variant.push_back(one.variant);
   }
-  return {{"op", dictionary_column(op)},
-          {"dtype", dictionary_column(dtype)},
-          {"problem", dictionary_column(problem)},
-          {"variant", dictionary_column(variant)},
+  return {{"op", text_column(op)},
+          {"dtype", text_column(dtype)},
+          {"problem", text_column(problem)},
+          {"variant", text_column(variant)},
           {"count", cases.size()}};
+}
+
+Json totals_json(const std::vector<NetworkTotal>& totals) {
+  Json all = Json::array();
+  for (const NetworkTotal& total : totals)
+    all.push_back({{"network", total.network},
+                   {"set", total.set},
+                   {"op", total.op},
+                   {"dtype", total.dtype},
+                   {"choice", total.choice},
+                   {"kind", total.kind},
+                   {"cold", total.microseconds},
+                   {"warm", total.warm_microseconds},
+                   {"problems", total.problems},
+                   {"missing", {{"cold", total.missing}, {"warm", total.warm_missing}}},
+                   {"wins", total.wins},
+                   {"losses", total.losses},
+                   {"worst", total.worst_ratio ? Json(*total.worst_ratio) : Json()}});
+  return all;
 }
 
 std::string text_of(const fs::path& file) {
@@ -167,7 +116,7 @@ bool ends_in_torn_line(const fs::path& file) {
 }
 
 // What the reader should know of first is `urgent`: it stands at the top of the page.
-Json lacks(const fs::path& folder, const std::vector<SelectedCase>& chosen, const std::vector<SelectedCase>& without) {
+Json lacks(const fs::path& folder, const std::vector<CaseId>& chosen, const std::vector<CaseId>& without) {
   Json all = Json::array();
   const auto say = [&](bool urgent, std::string text) {
     all.push_back({{"urgent", urgent}, {"text", std::move(text)}});
@@ -196,10 +145,12 @@ Json lacks(const fs::path& folder, const std::vector<SelectedCase>& chosen, cons
 nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& rows) {
   if (rows.empty()) throw std::runtime_error(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
   const auto chosen = read_selected_cases(folder);
+  const auto problems = read_network_problems(folder, rows);
   const auto without = cases_without_row(chosen, rows);
   return {{"rows", rows_json(rows)},
           {"ceilings", ceilings_json(folder / "ceilings.csv")},
-          {"networks", networks_json(read_network_problems(folder, rows))},
+          {"networks", networks_json(problems)},
+          {"totals", totals_json(network_totals(rows, problems))},
           {"environment", ordered_pairs(environment(folder / "env.json"))},
           {"environment_pytorch", ordered_pairs(environment(folder / "env_pytorch.json"))},
           {"lacks", lacks(folder, chosen, without)},

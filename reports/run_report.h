@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/network_problems.h"
+#include "reports/run/network_problems.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {

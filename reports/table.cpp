@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "reports/roofline.h"
@@ -23,11 +24,10 @@ std::string cell(const std::optional<double>& value, const char* form) {
 }  // namespace
 
 std::string row_table(const std::vector<SweepRow>& rows) {
-  std::map<std::string, double> best_baseline;  // op|dtype|problem -> us
-  const auto key = [](const SweepRow& row) { return row.op + "|" + row.dtype + "|" + row.problem; };
+  std::map<ProblemId, double> best_baseline;  // us
   for (const SweepRow& row : rows) {
     if (row.kind != "baseline" || row.status != Outcome::ok || !row.time_cold_us) continue;
-    const auto [found, is_new] = best_baseline.try_emplace(key(row), *row.time_cold_us);
+    const auto [found, is_new] = best_baseline.try_emplace(row.problem_id(), *row.time_cold_us);
     if (!is_new) found->second = std::min(found->second, *row.time_cold_us);
   }
   const auto fastest_own = fastest_rows(rows, true);
@@ -44,7 +44,7 @@ std::string row_table(const std::vector<SweepRow>& rows) {
       ++left_out;
       continue;
     }
-    const auto reference = best_baseline.find(key(row));
+    const auto reference = best_baseline.find(row);
     std::optional<double> ratio;  // above 1: faster than the best baseline
     if (row.time_cold_us && reference != best_baseline.end()) ratio = reference->second / *row.time_cold_us;
     text += fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}{}\n", row.op, clipped(row.problem),
@@ -61,10 +61,15 @@ std::string row_table(const std::vector<SweepRow>& rows) {
 std::string totals_table(const std::vector<NetworkTotal>& totals) {
   std::string text = fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12} {:>12}  {}\n", "network", "op", "dtype", "variant",
                                  "cold us", "warm us", "problems timed");
-  for (const NetworkTotal& total : totals)
+  for (const NetworkTotal& total : totals) {
+    if (total.op == kAllOps || total.choice == kLibrary || total.choice == kPyTorch)
+      continue;  // sums of the lines here
+    const bool whole = total.warm_missing == total.missing;
     text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f} {:>12.1f}  {} of {}\n", total.network, total.op,
-                        total.dtype, total.choice, total.microseconds, total.warm_microseconds,
+                        total.dtype, total.choice, total.microseconds,
+                        whole ? total.warm_microseconds : std::numeric_limits<double>::quiet_NaN(),
                         total.problems - total.missing, total.problems);
+  }
   return text;
 }
 

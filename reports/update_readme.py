@@ -1,46 +1,41 @@
-"""Writes the recorded figures into README.md, between its markers: python3 reports/update_readme.py [RECORDED_DIR]
+"""Writes what is generated between markers: python3 reports/update_readme.py [RECORDED_DIR] [--check]
 
-So that no figure is typed: totals of one forward pass per network and op, ours against each baseline, from the recorded sweep.
+README.md has the totals of one forward pass per network and op, ours against the baselines (totals.csv of the recorded run, which
+`noisefloor roofline RECORDED_DIR` writes); docs/columns.md the columns of sweep.csv (reports/run/columns.def, as `noisefloor list columns`
+prints them). --check writes nothing and exits with 1 where they differ. The program is $NOISEFLOOR_BINARY, else scripts/noisefloor.
 """
 
+import argparse
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- recorded:begin -->", "<!-- recorded:end -->"
+SIDES = {"ours": "own best", "library": "library", "PyTorch": "pytorch"}
 
 
-VENDOR = ("cublaslt", "cudnn")  # one of them an op
-
-
-def totals(rows: pd.DataFrame, problems: pd.DataFrame) -> pd.DataFrame:
-    """One line per (network, op): cold and warm microseconds of the best own variant, cold ones of every baseline that has them all. Whole
-    networks are lines of their plans."""
-    ok = rows[rows["status"] == "ok"]
+def lines_of(totals: pd.DataFrame) -> list[dict]:
+    """One line per network and op, and one per plan of a whole network, for choices that have all of the problems."""
     lines = []
-    for (network, op), needs in problems.groupby(["network", "op"], sort=False):
-        timed = needs.merge(ok, on=["op", "problem"], suffixes=("", "_row"))
-        own = timed[~timed["kind"].isin(["baseline", "network"])]
-        choices = {"ours": own.loc[own.groupby("problem")["time_cold_us"].idxmin()]}
-        choices |= dict(list(timed[timed["kind"] == "network"].groupby("variant", sort=False)))
-        others = dict(list(timed[timed["kind"] == "baseline"].groupby("variant", sort=False)))
-        whole = {name: rows for name, rows in choices.items() if rows["problem"].nunique() == len(needs)}
-        for name, chosen in whole.items():  # a sum over fewer problems would be another figure
-            line = {"network": network, "op": op if name == "ours" else f"whole, {name}", "problems": len(needs)}
-            line["ours, cold"] = (chosen["time_cold_us"] * chosen["count"]).sum()
-            line["ours, warm"] = (chosen["time_warm_us"] * chosen["count"]).sum()
-            torch = timed[timed["variant"].str.startswith("torch_") & (timed["kind"] == "baseline")]
-            sides = {"library": [others[n] for n in VENDOR if n in others],
-                     "PyTorch": [torch.loc[torch.groupby("problem")["time_cold_us"].idxmin()]]}
-            for column, side in sides.items():
-                for other in (rows for rows in side if rows["problem"].nunique() == len(needs)):
-                    line[f"{column}, cold"] = (other["time_cold_us"] * other["count"]).sum()
-                    line[f"{column}, warm"] = (other["time_warm_us"] * other["count"]).sum()
+    whole = totals[totals["missing"] == 0]
+    for (network, op), group in whole.groupby(["network", "op"], sort=False):
+        by_choice = {choice: row for choice, row in zip(group["choice"], group.to_dict("records"))}
+        ours = [("own best", op)]
+        if op == "network":
+            ours = [(name, f"whole, {name}") for name, row in by_choice.items() if row["kind"] == "network"]
+        for choice, label in ours:
+            if choice not in by_choice:
+                continue
+            line = {"network": network, "op": label, "problems": by_choice[choice]["problems"]}
+            for who, side in {**SIDES, "ours": choice}.items():
+                if side in by_choice:
+                    line |= {f"{who}, {state}": by_choice[side][f"{state}_us"] for state in ("cold", "warm")}
             lines.append(line)
-    return pd.DataFrame(lines)
+    return lines
 
 
 def cell(value: float) -> str:
@@ -48,10 +43,10 @@ def cell(value: float) -> str:
 
 
 def markdown(recorded: Path) -> str:
-    rows = pd.read_csv(recorded / "sweep.csv")
+    totals = pd.read_csv(recorded / "totals.csv", keep_default_na=False, na_values={"worst_ratio": ""})
     environment = json.loads((recorded / "env.json").read_text())
-    table = totals(rows[rows["dtype"] == "bf16"], pd.read_csv(recorded / "networks.csv"))
-    names = [f"{who}, {state}" for who in ("ours", "library", "PyTorch") for state in ("cold", "warm") if f"{who}, {state}" in table]
+    table = pd.DataFrame(lines_of(totals[(totals["dtype"] == "bf16") & (totals["op"] != "all ops")]))
+    names = [f"{who}, {state}" for who in SIDES for state in ("cold", "warm") if f"{who}, {state}" in table]
     text = (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit "
             f"`{environment['commit']}`, bf16; microseconds of one forward pass (time x count over all of the network's problems), ours the "
             "fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of its rows of each (eager, compile, each SDPA). "
@@ -63,17 +58,34 @@ def markdown(recorded: Path) -> str:
     return text
 
 
+def columns_table(_recorded: Path) -> str:
+    program = os.environ.get("NOISEFLOOR_BINARY") or ROOT / "scripts" / "noisefloor"
+    return subprocess.run([program, "list", "columns"], capture_output=True, text=True, check=True).stdout
+
+
+GENERATED = [("README.md", "recorded", markdown), ("docs/columns.md", "columns", columns_table)]
+
+
 def main() -> int:
-    recorded = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "reports" / "recorded" / "nvidia-h200"
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    if BEGIN not in text or END not in text:
-        print(f"{readme}: has no markers {BEGIN} and {END}", file=sys.stderr)
-        return 2
-    head, rest = text.split(BEGIN, 1)
-    tail = rest.split(END, 1)[1]
-    readme.write_text(head + BEGIN + "\n" + markdown(recorded) + END + tail)
-    return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recorded", type=Path, nargs="?", default=ROOT / "reports" / "recorded" / "nvidia-h200")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    differs = 0
+    for name, marker, make in GENERATED:
+        begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
+        text = (ROOT / name).read_text()
+        if begin not in text or end not in text:
+            print(f"{name}: has no markers {begin} and {end}", file=sys.stderr)
+            return 2
+        head, rest = text.split(begin, 1)
+        made = head + begin + "\n" + make(arguments.recorded) + end + rest.split(end, 1)[1]
+        if arguments.check and made != text:
+            print(f"{name}: not what python3 reports/update_readme.py writes", file=sys.stderr)
+            differs = 1
+        elif not arguments.check:
+            (ROOT / name).write_text(made)
+    return differs
 
 
 if __name__ == "__main__":

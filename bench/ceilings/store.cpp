@@ -63,8 +63,11 @@ Ceilings read_ceilings(const fs::path& file) {
   try {
     using Reader = io::CSVReader<8, io::trim_chars<>, io::double_quote_escape<',', '"'>>;
     Reader reader(file.string());
-    reader.read_header(io::ignore_no_column, "name", "value", "unit", "datasheet", "device", "driver", "sm_clock_mhz",
-                       "commit");
+    reader.read_header(io::ignore_extra_column | io::ignore_missing_column, "name", "value", "unit", "datasheet",
+                       "device", "driver", "sm_clock_mhz", "commit");
+    for (const char* needed : {"name", "value", "unit", "device"})
+      if (!reader.has_column(needed))
+        throw std::runtime_error(fmt::format("{}:1: no column '{}'", file.string(), needed));
     std::string name, value, unit, datasheet, device, driver, clock, commit;
     while (reader.read_row(name, value, unit, datasheet, device, driver, clock, commit)) {
       const unsigned line = reader.get_file_line();

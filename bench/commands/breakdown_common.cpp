@@ -50,7 +50,7 @@ void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments
 void break_down(const BreakdownArguments& arguments, const NetworkArguments& network, OpenNetwork& open,
                 const Launch& enqueue, const std::string& what, OutputFiles& files) {
   if (!arguments.wanted()) return;
-  std::map<std::string, double> warm_times;
+  std::map<CaseId, double> warm_times;
   if (const auto folder = folder_of_rows(arguments, network.plan))
     warm_times = pipeline::warm_times_of_rows(*folder, open.platform->description().name);
   pipeline::Breakdown breakdown = pipeline::measure_breakdown(*open.platform, *open.executor, enqueue,

@@ -27,7 +27,7 @@ SweepRow row_of_run(const std::filesystem::path& folder, const std::string& name
   const auto file = folder / "sweep.csv";
   if (!std::filesystem::is_regular_file(file)) throw InvalidInput(folder.string() + ": no sweep.csv there");
   for (const SweepRow& row : read_sweep_csv(file))
-    if (case_name(row) == name) return row;
+    if (row.name() == name) return row;
   throw InvalidInput(fmt::format("{}: no row of {} (op/problem/dtype/variant)", file.string(), name));
 }
 
@@ -87,7 +87,7 @@ int crosscheck_case(const CrosscheckArguments& arguments) {
     if (row.status == Outcome::ok && !platform->description().is_host) print_between(*platform, test_case);
   }
   const auto lines = crosscheck(row, launches, launch_mhz);
-  fmt::print("{}\n{}", case_name(row), crosscheck_table(lines));
+  fmt::print("{}\n{}", row.name(), crosscheck_table(lines));
   for (const NcuLaunch& launch : launches) fmt::print("kernel: {} ({:.2f} us)\n", launch.kernel, launch.time_us);
   using Verdict = CrosscheckLine::Verdict;
   const auto has = [&](Verdict verdict) {

@@ -54,7 +54,7 @@ int accept_first(const GateArguments& arguments) {
   std::size_t timed = 0;
   for (const SweepRow& row : candidate.rows) {
     if (row.status == Outcome::incorrect || row.status == Outcome::cuda_error)
-      throw InvalidInput(fmt::format("not accepted: {} is {}", case_name(row), to_string(row.status)));
+      throw InvalidInput(fmt::format("not accepted: {} is {}", row.name(), to_string(row.status)));
     if (row.status != Outcome::ok) continue;
     (void)candidate.samples_of(row);
     ++timed;
@@ -72,7 +72,7 @@ void require_runs_of_their_own(const RunFiles& baseline, const std::vector<RunFi
     for (const RunFiles* other : seen) {
       bool differs = false;
       for (const SweepRow& row : run.rows) {
-        const auto here = run.samples.find(row.key()), there = other->samples.find(row.key());
+        const auto here = run.samples.find(row), there = other->samples.find(row);
         if (here != run.samples.end() &&
             (there == other->samples.end() || here->second.cold_us != there->second.cold_us))
           differs = true;

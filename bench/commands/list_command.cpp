@@ -12,6 +12,7 @@
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"
+#include "reports/run/columns.h"
 
 namespace noisefloor {
 namespace {
@@ -224,6 +225,10 @@ int list(const ListArguments& arguments) {
     list_solvers(selection);
     return kDone;
   }
+  if (arguments.what == "columns") {
+    fmt::print("{}", columns_markdown());
+    return kDone;
+  }
   auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
@@ -235,11 +240,12 @@ int list(const ListArguments& arguments) {
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("list", "List ops, variants, problems, networks or solvers");
+  CLI::App* command =
+      app.add_subcommand("list", "List ops, variants, problems, networks, solvers or the columns of sweep.csv");
   auto arguments = std::make_shared<ListArguments>();
-  command->add_option("what", arguments->what, "ops, variants, problems, networks or solvers")
+  command->add_option("what", arguments->what, "ops, variants, problems, networks, solvers or columns")
       ->required()
-      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers"}));
+      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers", "columns"}));
   command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
   command->add_option("--ops", arguments->ops, "Of these ops only");
   command->add_option("--networks", arguments->networks, "problems, networks: of these networks");

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "bench/commands/commands.h"
-#include "bench/sweep/merge_runs.h"
+#include "reports/run/merge_runs.h"
 
 namespace noisefloor {
 

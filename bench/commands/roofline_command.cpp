@@ -3,6 +3,7 @@
 
 #include "bench/commands/commands.h"
 #include "reports/roofline.h"
+#include "reports/run/run_files.h"
 #include "reports/run_report.h"
 
 namespace noisefloor {
@@ -11,6 +12,7 @@ namespace {
 int roofline(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "sweep.csv"))
     throw InvalidInput(fmt::format("{}: no sweep.csv there; give the folder of a run", folder.string()));
+  if (std::filesystem::exists(folder / "env.json")) (void)read_environment(folder / "env.json");  // its schema
   auto rows = read_sweep_csv(folder / "sweep.csv");
   if (rows.empty()) throw InvalidInput(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
   const CeilingRates ceilings = read_ceiling_rates(folder / "ceilings.csv");
@@ -19,19 +21,21 @@ int roofline(const std::filesystem::path& folder) {
     fmt::print(stderr, "noisefloor: report.html: {}\n", message);
   write_roofline_csv(folder / "roofline.csv", rows, ceilings);
   write_plan_csv(folder / "plan.csv", rows);
-  fmt::print("{}\n{}\n", row_table(rows), totals_table(network_totals(rows, read_network_problems(folder, rows))));
+  const auto totals = network_totals(rows, read_network_problems(folder, rows));
+  write_totals_csv(folder / "totals.csv", totals);
+  fmt::print("{}\n{}\n", row_table(rows), totals_table(totals));
   for (const auto& [name, rate] : ceilings)
     fmt::print("ceiling {:<12} {:>12.1f} {}\n", name, rate,
                name.rfind("fma", 0) == 0 || name.rfind("tensor", 0) == 0 ? "GFLOP/s" : "GB/s");
-  fmt::print("wrote {}, plan.csv and report.html\n", (folder / "roofline.csv").string());
+  fmt::print("wrote {}, totals.csv, plan.csv and report.html\n", (folder / "roofline.csv").string());
   return kDone;
 }
 
 }  // namespace
 
 void add_roofline_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("roofline", "Write roofline.csv, plan.csv and report.html of a run, and print its tables");
+  CLI::App* command = app.add_subcommand(
+      "roofline", "Write roofline.csv, totals.csv, plan.csv and report.html of a run, and print its tables");
   command->alias("report");
   auto folder = std::make_shared<std::string>();
   command->add_option("run_dir", *folder, "The folder of a run")->required();

@@ -11,13 +11,14 @@
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
 #include "bench/sweep/all_devices.h"
+#include "bench/sweep/environment.h"
 #include "bench/sweep/selection.h"
-#include "bench/sweep/shard.h"
 #include "bench/sweep/sweep.h"
 #include "kernels/core/listed.h"
 #include "networks/network.h"
 #include "reports/roofline.h"
-#include "reports/selected_cases.h"
+#include "reports/run/selected_cases.h"
+#include "reports/run/shard.h"
 
 namespace noisefloor {
 namespace {
@@ -119,11 +120,10 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
   return all;
 }
 
-std::vector<SelectedCase> selected_cases(const std::vector<Case>& cases) {
-  std::vector<SelectedCase> selected;
-  for (const Case& one : cases)
-    selected.push_back({one.entry->name(), to_string(one.dtype), one.text, one.implementation->name});
-  return selected;
+std::vector<CaseId> ids_of(const std::vector<Case>& cases) {
+  std::vector<CaseId> ids;
+  for (const Case& one : cases) ids.push_back(one.id());
+  return ids;
 }
 
 int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
@@ -157,9 +157,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
   std::optional<ShardRecord> shard;
   if (!arguments.shard.empty()) {
-    std::vector<std::string> keys;
-    for (const Case& test_case : cases) keys.push_back(test_case.id().name());
-    shard = make_shard_record(parse_shard(arguments.shard), keys);
+    shard = make_shard_record(parse_shard(arguments.shard), ids_of(cases));
     cases = shard->shard.of(cases);  // may be none: there are more parts than cases
   }
   if (flags.list_tests) {
@@ -174,11 +172,11 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
     fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
 
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
-                   description, build_info().commit, arguments.fresh);
+                   description.name, build_info().commit, arguments.fresh);
   claim_shard(folder.path(), shard, !folder.rows().empty());
-  folder.write_environment(description, monitor.driver_version(), invocation.arguments);
+  folder.write_environment(environment_facts(description, monitor.driver_version()), invocation.arguments);
   merge_network_problems(folder.path(), network_problems(problems, selection));
-  merge_selected_cases(folder.path(), selected_cases(cases));
+  merge_selected_cases(folder.path(), ids_of(cases));
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
       load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);
@@ -189,7 +187,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
                      : arguments.counters == "require" ? CounterMode::require
                                                        : CounterMode::automatic;
   CaseRunner runner(*platform, &ceilings, options);
-  for (const auto& [key, row] : folder.rows()) runner.know(row);
+  for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
   Sweep session(runner, folder, {arguments.budget, flags.repetitions});

@@ -126,15 +126,15 @@ Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch
   return breakdown;
 }
 
-std::map<std::string, double> warm_times_of_rows(const std::filesystem::path& folder, const std::string& device) {
-  std::map<std::string, double> times;
+std::map<CaseId, double> warm_times_of_rows(const std::filesystem::path& folder, const std::string& device) {
+  std::map<CaseId, double> times;
   std::string other;
   try {
     for (const SweepRow& row : read_sweep_csv(folder / "sweep.csv")) {
       if (row.device != device)
         other = row.device;
       else if (row.status == Outcome::ok && row.time_warm_us)
-        times[row.key()] = *row.time_warm_us;
+        times[row] = *row.time_warm_us;
     }
   } catch (const std::runtime_error& error) {
     throw InvalidInput(fmt::format("{} is no run folder: {}", folder.string(), error.what()));
@@ -145,9 +145,9 @@ std::map<std::string, double> warm_times_of_rows(const std::filesystem::path& fo
   return times;
 }
 
-void use_rows(Breakdown& breakdown, const std::map<std::string, double>& warm_times) {
+void use_rows(Breakdown& breakdown, const std::map<CaseId, double>& warm_times) {
   for (LaunchLabel& label : breakdown.labels)
-    if (const auto row = warm_times.find(label.key()); row != warm_times.end()) label.warm_us = row->second;
+    if (const auto row = warm_times.find(label); row != warm_times.end()) label.warm_us = row->second;
 }
 
 }  // namespace noisefloor::pipeline

@@ -17,10 +17,10 @@ namespace noisefloor::pipeline {
 // CountersUnavailable, DeviceError, and std::runtime_error when kernels cannot be matched.
 Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title);
 
-// Warm times of a run folder's rows that are ok and of this device, by SweepRow::key(). Throws InvalidInput where the
+// Warm times of a run folder's rows that are ok and of this device. Throws InvalidInput where the
 // folder has no sweep.csv, or none of its rows is of the device.
-std::map<std::string, double> warm_times_of_rows(const std::filesystem::path& folder, const std::string& device);
+std::map<CaseId, double> warm_times_of_rows(const std::filesystem::path& folder, const std::string& device);
 // Where the rows have a launch's time, it takes the place of the plan's.
-void use_rows(Breakdown& breakdown, const std::map<std::string, double>& warm_times);
+void use_rows(Breakdown& breakdown, const std::map<CaseId, double>& warm_times);
 
 }  // namespace noisefloor::pipeline

@@ -118,7 +118,7 @@ Status Executor::launch(const Step& step) {
   if (listener_ == nullptr) return enqueue();
   const Node& node = *step.node;
   listener_->before(
-      {node.op->name, node.name, node.text, to_string(node.dtype), step.implementation->name, step.warm_us});
+      {{{node.op->name, node.text, to_string(node.dtype)}, step.implementation->name}, node.name, step.warm_us});
   const Status status = enqueue();
   listener_->after();
   return status;

@@ -4,14 +4,14 @@
 #include <optional>
 #include <string>
 
+#include "reports/run/case_id.h"
+
 namespace noisefloor::pipeline {
 
 // One launch: a node of the network, or one of the solver's own.
-struct LaunchLabel {
-  std::string op, node, problem, dtype, variant;
+struct LaunchLabel : CaseId {
+  std::string node;
   std::optional<double> warm_us;  // by itself, as the plan measured it or a sweep's row has it
-
-  std::string key() const { return op + "|" + problem + "|" + dtype + "|" + variant; }  // as SweepRow's
 };
 
 class LaunchListener {

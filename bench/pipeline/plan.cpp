@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1;
 
-std::string key_of(const CountedProblem& problem) {
-  return plan_key(problem.op->name, to_string(problem.dtype), problem.text);
-}
-
 enum class Pool { own, baseline, all, naive };
 
 Pool pool_of(const std::string& source) {
@@ -147,7 +143,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   std::vector<std::string> wrong;
   std::vector<const CountedProblem*> open;
   for (const CountedProblem& problem : problems) {
-    const auto entry = entries.find(key_of(problem));
+    const auto entry = entries.find(problem_id(problem));
     if (entry == entries.end()) {
       open.push_back(&problem);
       continue;
@@ -192,7 +188,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
     if (chatty)
       fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text,
                  best->implementation->name);
-    entries[key_of(problem)] = best->implementation->name;
+    entries[problem_id(problem)] = best->implementation->name;
     choices_[problem_id(problem)] = best->implementation;
     if (best->warm_us) warm_us_[problem_id(problem)] = *best->warm_us;
   }

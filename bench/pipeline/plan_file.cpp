@@ -1,7 +1,6 @@
 #include "bench/pipeline/plan_file.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "kernels/core/fields.h"
 #include "reports/run/csv.h"
@@ -9,18 +8,14 @@
 
 namespace noisefloor::pipeline {
 
-std::string plan_key(const std::string& op, const std::string& dtype, const std::string& problem) {
-  return op + "|" + dtype + "|" + problem;
-}
-
 PlanEntries read_plan(const std::filesystem::path& file) {
   PlanEntries entries;
   try {
     const CsvFile csv = read_csv(file);
-    if (csv.header != std::vector<std::string>{"op", "dtype", "problem", "variant"})
-      throw std::runtime_error(fmt::format("its columns are {}", fmt::join(csv.header, ",")));
+    const std::size_t op = csv.column("op"), dtype = csv.column("dtype"), problem = csv.column("problem"),
+                      variant = csv.column("variant");
     for (const CsvLine& line : csv.lines)
-      entries[plan_key(line.fields[0], line.fields[1], line.fields[2])] = line.fields[3];
+      entries[{line.fields[op], line.fields[problem], line.fields[dtype]}] = line.fields[variant];
   } catch (const std::runtime_error& error) {
     throw InvalidInput(fmt::format(
         "{} is not a plan (own, baseline, fastest, naive, or a file with the columns op,dtype,problem,variant): {}",
@@ -30,13 +25,9 @@ PlanEntries read_plan(const std::filesystem::path& file) {
 }
 
 void write_plan(const std::filesystem::path& file, const PlanEntries& entries) {
-  std::string text = "op,dtype,problem,variant\n";
-  for (const auto& [key, variant] : entries) {
-    const std::size_t first = key.find('|'), second = key.find('|', first + 1);
-    text += fmt::format("{},{},{},{}\n", key.substr(0, first), key.substr(first + 1, second - first - 1),
-                        quote_csv(key.substr(second + 1)), variant);
-  }
-  write_atomically(file, text);
+  CsvFile added{file, {"op", "dtype", "problem", "variant"}, {}};
+  for (const auto& [id, variant] : entries) added.lines.push_back({0, {id.op, id.dtype, id.problem, variant}});
+  merge_csv_file(file, added, {"op", "dtype", "problem"});
 }
 
 std::optional<std::string> check_plan_origin(const std::filesystem::path& plan, const std::string& device,

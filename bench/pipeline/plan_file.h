@@ -6,14 +6,15 @@
 #include <optional>
 #include <string>
 
+#include "reports/run/case_id.h"
+
 namespace noisefloor::pipeline {
 
-using PlanEntries = std::map<std::string, std::string>;  // plan_key() -> variant
+using PlanEntries = std::map<ProblemId, std::string>;  // the variant of each problem
 
-std::string plan_key(const std::string& op, const std::string& dtype, const std::string& problem);
-
-// Throws InvalidInput naming the file where it is no plan.
+// Columns are found by name. Throws InvalidInput naming the file where it is not a plan.
 PlanEntries read_plan(const std::filesystem::path& file);
+// Into a file that is there: its other lines and columns stay.
 void write_plan(const std::filesystem::path& file, const PlanEntries& entries);
 
 // A plan is as good as what was measured for it: env.json beside it, as a run folder has it, names device and commit.

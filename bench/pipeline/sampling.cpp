@@ -290,7 +290,7 @@ void Sampler::launch(const Op& op, const std::string& choice, const AnyProblem& 
   if (!runner) runner = implementation->make(*platform_, problem, DType::fp32, nothing);
   LaunchListener* listener = executor_->listener();
   if (listener != nullptr)
-    listener->before({op.name, "sampler." + choice, text, to_string(DType::fp32), implementation->name, warm_us});
+    listener->before({{{op.name, text, to_string(DType::fp32)}, implementation->name}, "sampler." + choice, warm_us});
   LaunchContext context = platform_->context();
   context.programmatic_launch = executor_->programmatic();
   throw_if_failed(runner->launch(pointers, {}, context));

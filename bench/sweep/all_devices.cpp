@@ -6,9 +6,9 @@
 #include <stdexcept>
 
 #include "bench/sweep/cpu_sets.h"
-#include "bench/sweep/run_folder.h"
 #include "reports/run/csv.h"
 #include "reports/run/folder_lock.h"
+#include "reports/run/run_folder.h"
 
 namespace noisefloor {
 namespace {
@@ -98,8 +98,7 @@ int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<
   write_gpu_listing(run, lanes, &result);
   print_results(run, lanes, result);
   if (result.interrupted_by != 0) {
-    fmt::print(stderr, "stopped: the finished rows are in {}; the same command with --out resumes\n",
-               run.string());
+    fmt::print(stderr, "stopped: the finished rows are in {}; the same command with --out resumes\n", run.string());
     std::fflush(nullptr);
     (void)std::signal(result.interrupted_by, SIG_DFL);
     (void)std::raise(result.interrupted_by);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "bench/sweep/selection.h"
+#include "reports/run/columns.h"
 
 namespace noisefloor {
 namespace {
@@ -21,38 +21,6 @@ class SilentReporter final : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}
 };
-
-// Every benchmark that is ok has every counter, so that no consumer of the JSON meets one with fewer: NaN is "not
-// measured". Google Benchmark keeps no counters of those with an error.
-void set_counters(benchmark::State& state, const SweepRow& row) {
-  const auto set = [&](const char* name, const auto& value) {
-    state.counters[name] = value ? static_cast<double>(*value) : std::numeric_limits<double>::quiet_NaN();
-  };
-  set("time_cold_us", row.time_cold_us);
-  set("time_cold_mad_us", row.time_cold_mad_us);
-  set("time_warm_us", row.time_warm_us);
-  set("gflops", row.gflops);
-  set("gbps", row.gbps);
-  set("flops", std::optional(row.flops));
-  set("bytes", std::optional(row.bytes));
-  set("ai", row.ai);
-  set("attainable_gflops", row.attainable_gflops);
-  set("pct_of_roof", row.pct_of_roof);
-  set("dram_read_bytes", row.dram_read_bytes);
-  set("dram_write_bytes", row.dram_write_bytes);
-  set("l2_bytes", row.l2_bytes);
-  set("occupancy_pct", row.occupancy_pct);
-  set("occupancy_limit_pct", row.occupancy_limit_pct);
-  set("tensor_pipe_pct", row.tensor_pipe_pct);
-  set("registers", row.registers);
-  set("smem_bytes", row.smem_bytes);
-  set("spill_bytes", row.spill_bytes);
-  set("workspace_bytes", row.workspace_bytes);
-  set("prepare_us", row.prepare_us);
-  set("sm_clock_mhz", row.sm_clock_mhz);
-  set("max_rel_error", row.max_rel_error);
-  set("tolerance", row.tolerance);
-}
 
 }  // namespace
 
@@ -92,8 +60,8 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   }
   const CaseResult result = runner_->run(test_case);
   // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
-  if (!folder_->rows().contains(result.row.case_id())) {
-    folder_->append(result);
+  if (!folder_->rows().contains(result.row)) {
+    folder_->append(result.row, {0, result.cold_us, result.warm_us, result.cold_batches, result.cold_mhz});
     ++done_;
   } else if (result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error) {
     ++failed_repetitions_;
@@ -105,7 +73,8 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
     state.SkipWithError(reason.c_str());
     return;
   }
-  set_counters(state, result.row);
+  // Google Benchmark keeps no counters of those with an error.
+  for (const auto& [name, value] : counters_of(result.row)) state.counters[name] = value;
   // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in
   // iterations, and the stopping rule takes as many samples as it needs: each is then one measurement.
   const auto samples = options_.repetitions ? 1 : static_cast<benchmark::IterationCount>(result.cold_us.size());

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/measure/case_runner.h"
-#include "bench/sweep/run_folder.h"
+#include "reports/run/run_folder.h"
 
 namespace noisefloor {
 

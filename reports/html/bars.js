@@ -18,13 +18,13 @@ function shortProblem(op, problem) {
 const baselineRows = new Map();
 for (const row of rows) {
   if (row.kind !== "baseline" || row.status !== "ok") continue;
-  const known = baselineRows.get(problemKey(row)) ?? {};
+  const known = baselineRows.get(problemName(row)) ?? {};
   for (const [time, field] of [["cold", "time_cold_us"], ["warm", "time_warm_us"]])
     if (row[field] !== null && !(known[time]?.[field] <= row[field])) known[time] = row;
-  baselineRows.set(problemKey(row), known);
+  baselineRows.set(problemName(row), known);
 }
 function bestBaseline(row) {
-  return baselineRows.get(problemKey(row))?.[state.time];
+  return baselineRows.get(problemName(row))?.[state.time];
 }
 // Above 1: faster than the best baseline.
 function againstBaseline(row) {
@@ -67,7 +67,7 @@ function drawBars() {
   const problems = new Map();
   for (const row of shown) {
     if (!(timeOf(row) > 0)) continue;
-    const key = problemKey(row);
+    const key = problemName(row);
     if (!problems.has(key)) problems.set(key, []);
     problems.get(key).push(row);
   }

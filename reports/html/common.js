@@ -33,7 +33,8 @@ function decodeRecords(table, names) {
   return columns[0].map((_, i) => Object.fromEntries(names.map((name, c) => [name, columns[c][i]])));
 }
 
-const isText = (rows, name) => !Array.isArray(rows.columns[name]);
+// What a problem in an element type is called, as in C++ (ProblemId::name).
+const problemName = ({op, problem, dtype}) => `${op}/${problem}/${dtype}`;
 
 // Four digits at most, thousands apart: 1,467  179.5  9.15  0.0039.
 function formatNumber(value) {

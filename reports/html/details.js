@@ -1,17 +1,10 @@
 // The card that shows a whole row: beside the pointer while it is over a mark, kept open by a click. On a phone it rises from below.
-const kHeadFields = new Set(["op", "problem", "dtype", "variant", "kind", "status", "reason"]);
-const kUnits = {
-  time_cold_us: "µs", time_cold_mad_us: "µs", time_warm_us: "µs", gflops: "GFLOP/s", attainable_gflops: "GFLOP/s", gbps: "GB/s", ai: "FLOP/B",
-  pct_of_roof: "%", occupancy_pct: "%", occupancy_limit_pct: "%", tensor_pipe_pct: "%", sm_clock_mhz: "MHz", prepare_us: "µs",
-  bytes: "B", dram_read_bytes: "B", dram_write_bytes: "B", l2_bytes: "B", smem_bytes: "B", spill_bytes: "B", workspace_bytes: "B",
-};
-const kWide = new Set(["networks", "commit", "device", "bound"]);
-
 function factText(row, name) {
   const value = row[name];
   if (value === null || value === undefined || value === "") return "";
   if (typeof value !== "number") return value;
-  return kUnits[name] ? `${formatNumber(value)} ${kUnits[name]}` : formatNumber(value);
+  const {unit} = page.rows.about[name];
+  return unit ? `${formatNumber(value)} ${unit}` : formatNumber(value);
 }
 
 const fieldLabel = (name) => name.replace(/_(us|pct|mhz)$/, "").replace(/_/g, " ");
@@ -24,13 +17,14 @@ function fillCard(row, pinned) {
   const facts = element("dl", {class: "facts"});
   const blank = [];
   for (const name of page.rows.names) {
-    if (kHeadFields.has(name)) continue;
+    const {head, wide, description} = page.rows.about[name];
+    if (head) continue;
     const text = factText(row, name);
     if (text === "") {
       blank.push(fieldLabel(name));
       continue;
     }
-    facts.append(element("div", {class: kWide.has(name) ? "wide" : undefined}, element("dt", {}, fieldLabel(name)), element("dd", {"data-field": name}, text)));
+    facts.append(element("div", {class: wide ? "wide" : undefined, title: description || undefined}, element("dt", {}, fieldLabel(name)), element("dd", {"data-field": name}, text)));
   }
   const card = byId("card");
   card.classList.toggle("pinned", pinned);

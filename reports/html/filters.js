@@ -28,7 +28,6 @@ const isShown = (row) => lets("op", row.op) && lets("dtype", row.dtype) && lets(
   (state.network.size === 0 || [...state.network].some((network) => row.networkCounts.has(network)));
 
 let shown = rows;
-const problemKey = (row) => `${row.op}|${row.dtype}|${row.problem}`;
 const timeOf = (row) => (row.status !== "ok" ? null : state.time === "warm" ? row.time_warm_us : row.time_cold_us);
 
 const views = [];  // functions that draw; each reads `shown` and `state`

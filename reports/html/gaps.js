@@ -10,15 +10,15 @@ function countBy(list, keyOf) {
 }
 
 function coverage() {
-  const problems = new Map();  // op|dtype -> problems that some row or network names
+  const key = ({op, dtype}) => JSON.stringify([op, dtype]);
+  const problems = new Map();  // of each op and dtype, those that some row or network names
   for (const row of rows) {
-    const key = `${row.op}|${row.dtype}`;
-    if (!problems.has(key)) problems.set(key, new Set(networkProblems.filter((use) => use.op === row.op).map((use) => use.problem)));
-    problems.get(key).add(row.problem);
+    if (!problems.has(key(row))) problems.set(key(row), new Set(networkProblems.filter((use) => use.op === row.op).map((use) => use.problem)));
+    problems.get(key(row)).add(row.problem);
   }
   return countBy(rows, (row) => [row.op, row.dtype, row.variant, row.kind]).map(([op, dtype, variant, kind, count]) => {
     const ok = rows.filter((row) => row.op === op && row.dtype === dtype && row.variant === variant && row.status === "ok").length;
-    return [op, dtype, variant, kind, ok, count - ok, problems.get(`${op}|${dtype}`).size - count];
+    return [op, dtype, variant, kind, ok, count - ok, problems.get(key({op, dtype})).size - count];
   });
 }
 

@@ -1,12 +1,12 @@
 // The table: sorts by any column, searches every text, shows 50 rows at a time.
 const kRowsAPage = 50;
-const kMainColumns = ["op", "problem", "dtype", "variant", "kind", "time_cold_us", "time_warm_us", "pct_of_roof", "ratio", "gflops", "gbps", "status", "reason"];
-const kColumnLabels = {time_cold_us: "cold µs", time_warm_us: "warm µs", pct_of_roof: "% roof", ratio: "× baseline", gflops: "GFLOP/s", gbps: "GB/s"};
+const mainColumns = page.rows.names.filter((name) => page.rows.about[name].place > 0).sort((a, b) => page.rows.about[a].place - page.rows.about[b].place);
+mainColumns.splice(mainColumns.indexOf("pct_of_roof") + 1, 0, "ratio");  // the one that the page computes
 const table = {sort: null, descending: false, first: 0, search: ""};
 
-const columnLabel = (name) => kColumnLabels[name] ?? name.replace(/_/g, " ");
+const columnLabel = (name) => (name === "ratio" ? "× baseline" : page.rows.about[name].label || name.replace(/_/g, " "));
 const valueOf = (row, name) => (name === "ratio" ? againstBaseline(row) : row[name]);
-const isTextColumn = (name) => name !== "ratio" && isText(page.rows, name);
+const isTextColumn = (name) => name !== "ratio" && page.rows.about[name].text;
 
 function searchText(row) {
   row.searchText ??= page.rows.names.filter(isTextColumn).map((name) => row[name]).join("\n").toLowerCase();
@@ -37,7 +37,8 @@ function sortBy(name) {
 function headCell(name) {
   const sorted = table.sort === name ? (table.descending ? "descending" : "ascending") : undefined;
   const arrow = sorted ? (table.descending ? " ↓" : " ↑") : "";
-  return element("th", {scope: "col", "data-column": name, "aria-sort": sorted, class: isTextColumn(name) ? undefined : "number"},
+  return element("th", {scope: "col", "data-column": name, "aria-sort": sorted, class: isTextColumn(name) ? undefined : "number",
+                        title: page.rows.about[name]?.description || undefined},
                  element("button", {type: "button", click: () => sortBy(name)}, columnLabel(name) + arrow));
 }
 
@@ -52,7 +53,7 @@ function cell(row, name) {
 function fillTable() {
   const found = tableRows();
   if (table.first >= found.length) table.first = 0;
-  const names = state.columns === "main" ? kMainColumns : [...page.rows.names, "ratio"];
+  const names = state.columns === "main" ? mainColumns : [...page.rows.names, "ratio"];
   replaceChildren(document.querySelector("#rows thead"), [element("tr", {}, ...names.map(headCell))]);
   replaceChildren(document.querySelector("#rows tbody"), found.slice(table.first, table.first + kRowsAPage).map((row) => {
     const open = (event) => showCard(row, event.clientX ? {x: event.clientX, y: event.clientY} : null, true);

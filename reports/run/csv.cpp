@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <set>
 #include <stdexcept>
 #include <system_error>
 
@@ -67,6 +69,58 @@ void write_atomically(const std::filesystem::path& file, std::string_view text) 
   throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), why));
 }
 
+std::size_t CsvFile::column(std::string_view name) const {
+  const auto found = std::find(header.begin(), header.end(), name);
+  if (found == header.end()) throw std::runtime_error(fmt::format("{}:1: no column '{}'", file.string(), name));
+  return static_cast<std::size_t>(found - header.begin());
+}
+
+std::string CsvFile::text() const {
+  const auto line_of = [](const std::vector<std::string>& fields) {
+    std::string line;
+    for (const std::string& field : fields) line += (&field == &fields.front() ? "" : ",") + quote_csv(field);
+    return line + "\n";
+  };
+  std::string all = line_of(header);
+  for (const CsvLine& line : lines) all += line_of(line.fields);
+  return all;
+}
+
+void merge_csv(CsvFile& table, const CsvFile& added, std::initializer_list<std::string_view> key) {
+  for (const std::string& name : added.header)
+    if (std::find(table.header.begin(), table.header.end(), name) == table.header.end()) table.header.push_back(name);
+  for (CsvLine& line : table.lines) line.fields.resize(table.header.size());
+  const auto places = [&](const CsvFile& file) {
+    std::vector<std::size_t> all;
+    for (const std::string_view name : key) all.push_back(file.column(name));
+    return all;
+  };
+  std::vector<std::size_t> into_place;
+  for (const std::string& name : added.header) into_place.push_back(table.column(name));
+  const auto fields_of = [](const CsvLine& line, const std::vector<std::size_t>& of_key) {
+    std::vector<std::string> fields;
+    for (const std::size_t place : of_key) fields.push_back(line.fields[place]);
+    return fields;
+  };
+  std::map<std::vector<std::string>, CsvLine*> known;
+  const auto table_key = places(table), added_key = places(added);
+  for (CsvLine& line : table.lines) known.emplace(fields_of(line, table_key), &line);
+  for (const CsvLine& line : added.lines) {
+    CsvLine*& into = known[fields_of(line, added_key)];
+    if (into == nullptr)
+      into = &table.lines.emplace_back(
+          CsvLine{table.lines.size() + 2, std::vector<std::string>(table.header.size())});  // deques do not move
+    for (std::size_t i = 0; i < added.header.size(); ++i) into->fields[into_place[i]] = line.fields[i];
+  }
+}
+
+void merge_csv_file(const std::filesystem::path& file, const CsvFile& added,
+                    std::initializer_list<std::string_view> key) {
+  CsvFile table = std::filesystem::exists(file) ? read_csv(file) : CsvFile{file, added.header, {}};
+  merge_csv(table, added, key);
+  write_atomically(file, table.text());
+}
+
 CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream || std::filesystem::is_directory(file))
@@ -75,7 +129,7 @@ CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
   std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (drop_incomplete && !text.empty() && text.back() != '\n') text.resize(text.rfind('\n') + 1);
 
-  CsvFile csv;
+  CsvFile csv{file, {}, {}};
   constexpr std::string_view kMark = "\xEF\xBB\xBF";  // UTF-8's, as spreadsheets write it
   std::size_t number = 0;
   for (std::string_view rest = std::string_view(text).substr(text.starts_with(kMark) ? kMark.size() : 0);
@@ -94,6 +148,10 @@ CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
     }
     if (csv.header.empty()) {
       csv.header = std::move(fields);
+      std::set<std::string_view> names;
+      for (const std::string& name : csv.header)
+        if (!names.insert(name).second)
+          throw std::runtime_error(fmt::format("{}:{}: the column '{}' is there twice", file.string(), number, name));
       continue;
     }
     if (fields.size() != csv.header.size())

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,9 +25,22 @@ struct CsvLine {
   std::vector<std::string> fields;
 };
 struct CsvFile {
-  std::vector<std::string> header;
-  std::deque<CsvLine> lines;  // in pieces: one array would take many times the size of a file of short lines
+  std::filesystem::path file;
+  std::vector<std::string> header;  // no name twice
+  std::deque<CsvLine> lines;        // in pieces: one array would take many times the size of a file of short lines
+
+  // The place of a column. Throws std::runtime_error naming file and column where it is not there.
+  std::size_t column(std::string_view name) const;
+  std::string text() const;
 };
+// Puts the lines of `added` into `table`. A line whose fields of the `key` columns are those of a line that is there
+// changes that one, others go to the end. Columns are found by name; what only one of the tables has is kept, and blank
+// for the other's lines.
+void merge_csv(CsvFile& table, const CsvFile& added, std::initializer_list<std::string_view> key);
+// The same into a file, which may not be there yet.
+void merge_csv_file(const std::filesystem::path& file, const CsvFile& added,
+                    std::initializer_list<std::string_view> key);
+
 // Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line
 // (no line end) is dropped when `drop_incomplete`. Lines end with LF or CR LF. Throws std::runtime_error naming file
 // and line.

@@ -24,7 +24,7 @@ void require_whole(const std::filesystem::path& file, const std::string& text) {
 // What the rows say of themselves, beyond what read_sweep_csv() checks line by line.
 void check_rows(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
                 const std::vector<std::size_t>& lines) {
-  std::map<std::string, std::size_t> seen;
+  std::map<CaseId, std::size_t> seen;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const SweepRow& row = rows[i];
     const auto refuse = [&](const std::string& what) {
@@ -36,12 +36,17 @@ void check_rows(const std::filesystem::path& file, const std::vector<SweepRow>& 
       if (value->empty()) refuse(fmt::format("column '{}' is blank", name));
     if (row.time_cold_mad_us && *row.time_cold_mad_us < 0) refuse("column 'time_cold_mad_us' is negative");
     if (row.samples && *row.samples < 0) refuse("column 'samples' is negative");
-    const auto [found, is_new] = seen.try_emplace(row.key(), lines[i]);
-    if (!is_new) refuse(fmt::format("the row of {} is there twice, first in line {}", row.key(), found->second));
+    const auto [found, is_new] = seen.try_emplace(row.case_id(), lines[i]);
+    if (!is_new) refuse(fmt::format("the row of {} is there twice, first in line {}", row.name(), found->second));
   }
 }
 
 }  // namespace
+
+bool is_run_file(const std::string& name) {
+  const auto is_it = [&](const char* known) { return name == known; };
+  return name == ".lock" || std::ranges::any_of(kRunFiles, is_it) || std::ranges::any_of(kMadeFiles, is_it);
+}
 
 std::string read_whole_file(const std::filesystem::path& file) {
   std::error_code error;
@@ -54,10 +59,10 @@ std::string read_whole_file(const std::filesystem::path& file) {
   return text;
 }
 
-std::map<std::string, RowSamples> read_samples(const std::filesystem::path& file) {
+std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file) {
   const std::string text = read_whole_file(file);
   require_whole(file, text);
-  std::map<std::string, RowSamples> all;
+  std::map<CaseId, RowSamples> all;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     ++number;
@@ -68,10 +73,10 @@ std::map<std::string, RowSamples> read_samples(const std::filesystem::path& file
     try {
       SamplesLine read = parse_samples_line(line);
       read.samples.line = number;
-      const auto [found, is_new] = all.try_emplace(std::move(read.key), std::move(read.samples));
+      const auto [found, is_new] = all.try_emplace(std::move(read.id), std::move(read.samples));
       if (!is_new)
-        throw std::runtime_error(
-            fmt::format("the samples of {} are there twice, first in line {}", found->first, found->second.line));
+        throw std::runtime_error(fmt::format("the samples of {} are there twice, first in line {}", found->first.name(),
+                                             found->second.line));
     } catch (const std::runtime_error& error) {
       throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), number, error.what()));
     }
@@ -80,10 +85,10 @@ std::map<std::string, RowSamples> read_samples(const std::filesystem::path& file
 }
 
 const RowSamples& RunFiles::samples_of(const SweepRow& row) const {
-  const auto found = samples.find(row.key());
+  const auto found = samples.find(row);
   if (found == samples.end() || found->second.cold_us.empty())
     throw std::runtime_error(
-        fmt::format("{}: no samples of the row {}", (folder / "samples.jsonl").string(), row.key()));
+        fmt::format("{}: no samples of the row {}", (folder / "samples.jsonl").string(), row.name()));
   return found->second;
 }
 
@@ -106,7 +111,7 @@ RunFiles read_run(const std::filesystem::path& folder) {
     auto read = read_samples(samples);
     for (std::size_t i = 0; i < run.rows.size(); ++i) {
       const SweepRow& row = run.rows[i];
-      auto node = read.extract(row.key());
+      auto node = read.extract(row.case_id());
       if (node.empty()) continue;
       const RowSamples& taken = node.mapped();
       if (row.status == Outcome::ok && row.samples && static_cast<std::size_t>(*row.samples) != taken.cold_us.size())

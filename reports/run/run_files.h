@@ -10,11 +10,20 @@
 
 namespace noisefloor {
 
-// env.json's `schema`. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
+// env.json's `schema`: what a reader must know to read a folder rightly. A new column or field that a reader can pass
+// over does not change it. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
 inline constexpr int kRunSchema = 2;
 
 // A folder may be gone on with more often: the latest are kept.
 inline constexpr std::size_t kMaxCommandLines = 1000;
+
+// The files of a folder: what a run is made of, and what commands make of it.
+inline constexpr const char* kRunFiles[] = {"sweep.csv",        "samples.jsonl",  "env.json",
+                                            "env_pytorch.json", "ceilings.csv",   "networks.csv",
+                                            "cases.csv",        "crosscheck.csv", "shard.json"};
+inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",
+                                             "report.html",  "roofline.png", "roofline.svg"};
+bool is_run_file(const std::string& name);  // one of them, or the lock
 
 struct RunEnvironment {
   int schema = 1;
@@ -34,8 +43,8 @@ struct RowSamples {
 struct RunFiles {
   std::filesystem::path folder;
   RunEnvironment environment;
-  std::vector<SweepRow> rows;                 // no two of one key
-  std::map<std::string, RowSamples> samples;  // by SweepRow::key(); also rows that are not ok may have some
+  std::vector<SweepRow> rows;            // no two of one case
+  std::map<CaseId, RowSamples> samples;  // also rows that are not ok may have some
 
   // Throws std::runtime_error naming file and row where there are none.
   const RowSamples& samples_of(const SweepRow& row) const;
@@ -44,7 +53,7 @@ struct RunFiles {
 // Each throws std::runtime_error naming file, line and field for what is missing, cut off, of a newer schema, twice
 // there, or no time (NaN, 0, negative, infinite).
 RunEnvironment read_environment(const std::filesystem::path& file);
-std::map<std::string, RowSamples> read_samples(const std::filesystem::path& file);
+std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file);
 // Throws std::runtime_error naming the file.
 std::string read_whole_file(const std::filesystem::path& file);
 // All of a folder. Samples without a row (of a case that a killed sweep was about to write) are left out.

@@ -68,15 +68,15 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
         fmt::format("not JSON at column {}{}: '{}'", place, field_.empty() ? "" : ", field '" + field_ + "'", last));
   }
 
-  std::string op, problem, dtype, variant;
+  CaseId id;
   RowSamples samples;
 
  private:
   std::string* text_field() {
-    if (field_ == "op") return &op;
-    if (field_ == "problem") return &problem;
-    if (field_ == "dtype") return &dtype;
-    return field_ == "variant" ? &variant : nullptr;
+    if (field_ == "op") return &id.op;
+    if (field_ == "problem") return &id.problem;
+    if (field_ == "dtype") return &id.dtype;
+    return field_ == "variant" ? &id.variant : nullptr;
   }
   bool known() {
     return text_field() != nullptr || field_ == "cold_us" || field_ == "warm_us" || field_ == "cold_batches" ||
@@ -119,8 +119,10 @@ SamplesLine parse_samples_line(std::string_view line) {
   const auto commas = static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
   Reader reader(std::min(commas + 1, line.size() / 2));
   nlohmann::json::sax_parse(line, &reader);  // parse_error() throws
-  const std::pair<const char*, const std::string*> names[] = {
-      {"op", &reader.op}, {"problem", &reader.problem}, {"dtype", &reader.dtype}, {"variant", &reader.variant}};
+  const std::pair<const char*, const std::string*> names[] = {{"op", &reader.id.op},
+                                                              {"problem", &reader.id.problem},
+                                                              {"dtype", &reader.id.dtype},
+                                                              {"variant", &reader.id.variant}};
   for (const auto& [name, value] : names)
     if (value->empty()) throw std::runtime_error(fmt::format("field '{}' is missing or empty", name));
   RowSamples& samples = reader.samples;
@@ -133,12 +135,7 @@ SamplesLine parse_samples_line(std::string_view line) {
   if (!samples.cold_mhz.empty() && samples.cold_mhz.size() != samples.cold_batches.size())
     throw std::runtime_error(fmt::format("field 'cold_mhz' has {} clocks for {} batches", samples.cold_mhz.size(),
                                          samples.cold_batches.size()));
-  SweepRow row;
-  row.op = std::move(reader.op);
-  row.problem = std::move(reader.problem);
-  row.dtype = std::move(reader.dtype);
-  row.variant = std::move(reader.variant);
-  return {row.key(), std::move(samples)};
+  return {std::move(reader.id), std::move(samples)};
 }
 
 }  // namespace noisefloor

@@ -9,7 +9,7 @@
 namespace noisefloor {
 
 struct SamplesLine {
-  std::string key;  // SweepRow::key()
+  CaseId id;
   RowSamples samples;
 };
 

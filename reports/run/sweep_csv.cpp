@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <functional>
+#include <set>
 #include <stdexcept>
 
+#include "reports/run/columns.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor {
@@ -24,112 +25,27 @@ constexpr std::pair<Outcome, const char*> kOutcomes[] = {
     {Outcome::throttled, "throttled"},
 };
 
-template <class Number>
-Number parse_number(const std::string& text) {
-  Number value{};
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size())
-    throw std::runtime_error(fmt::format("'{}' is not a number", text));
-  if constexpr (std::is_floating_point_v<Number>)
-    if (!std::isfinite(value)) throw std::runtime_error(fmt::format("'{}' is not a finite number", text));
-  return value;
+// What a later version may have added; with ours below kMaxCsvColumns.
+constexpr std::size_t kMaxOthers = 128;
+
+// Of a problem's text, far above any op's; std::regex (--filter) recurses with the length.
+constexpr std::size_t kLongestName = 4096;
+
+std::optional<std::size_t> place_of(const std::vector<std::string>& header, std::string_view name) {
+  const auto found = std::find(header.begin(), header.end(), name);
+  return found == header.end() ? std::nullopt : std::optional<std::size_t>(found - header.begin());
 }
 
-struct Column {
-  const char* name;
-  std::function<std::string(const SweepRow&)> write;
-  std::function<void(SweepRow&, const std::string&)> read;
-};
-
-Column column(const char* name, std::string SweepRow::*member) {
-  return {name, [member](const SweepRow& row) { return quote_csv(row.*member); },
-          [member](SweepRow& row, const std::string& text) { row.*member = text; }};
-}
-Column column(const char* name, double SweepRow::*member) {
-  return {name, [member](const SweepRow& row) { return fmt::format("{}", row.*member); },
-          [member](SweepRow& row, const std::string& text) { row.*member = parse_number<double>(text); }};
-}
-Column column(const char* name, std::optional<double> SweepRow::*member) {
-  return {name,
-          [member](const SweepRow& row) {
-            return row.*member && std::isfinite(*(row.*member)) ? fmt::format("{:.6g}", *(row.*member)) : std::string();
-          },
-          [member](SweepRow& row, const std::string& text) {
-            if (!text.empty()) row.*member = parse_number<double>(text);
-          }};
-}
-Column column(const char* name, std::optional<long> SweepRow::*member) {
-  return {name, [member](const SweepRow& row) { return row.*member ? std::to_string(*(row.*member)) : std::string(); },
-          [member](SweepRow& row, const std::string& text) {
-            if (!text.empty()) row.*member = parse_number<long>(text);
-          }};
+// The first column without which a row means nothing; null where they are all there.
+const char* lacks(const std::vector<std::string>& header) {
+  for (const SweepColumn& column : sweep_columns())
+    if (column.needed && !place_of(header, column.name)) return column.name;
+  return nullptr;
 }
 
-// A time: no measured one is zero.
-Column time_column(const char* name, std::optional<double> SweepRow::*member) {
-  Column made = column(name, member);
-  made.read = [member](SweepRow& row, const std::string& text) {
-    if (text.empty()) return;
-    row.*member = parse_number<double>(text);
-    if (!(*(row.*member) > 0)) throw std::runtime_error(fmt::format("'{}' is not a time above 0", text));
-  };
-  return made;
-}
-
-const std::vector<Column>& columns() {
-  using R = SweepRow;
-  static const std::vector<Column> all = {
-      column("op", &R::op),
-      column("variant", &R::variant),
-      column("kind", &R::kind),
-      column("dtype", &R::dtype),
-      column("problem", &R::problem),
-      {"networks", [](const R& row) { return quote_csv(row.networks); },
-       [](R& row, const std::string& text) {
-         (void)parse_networks(text);
-         row.networks = text;
-       }},
-      {"status", [](const R& row) { return std::string(to_string(row.status)); },
-       [](R& row, const std::string& text) {
-         const auto outcome = parse_outcome(text);
-         if (!outcome) throw std::runtime_error(fmt::format("'{}' is no status", text));
-         row.status = *outcome;
-       }},
-      column("reason", &R::reason),
-      column("device", &R::device),
-      column("arch", &R::arch),
-      time_column("time_cold_us", &R::time_cold_us),
-      column("time_cold_mad_us", &R::time_cold_mad_us),
-      time_column("time_warm_us", &R::time_warm_us),
-      column("samples", &R::samples),
-      column("stop", &R::stop),
-      column("flops", &R::flops),
-      column("bytes", &R::bytes),
-      column("gflops", &R::gflops),
-      column("gbps", &R::gbps),
-      column("ai", &R::ai),
-      column("attainable_gflops", &R::attainable_gflops),
-      column("pct_of_roof", &R::pct_of_roof),
-      column("bound", &R::bound),
-      column("dram_read_bytes", &R::dram_read_bytes),
-      column("dram_write_bytes", &R::dram_write_bytes),
-      column("l2_bytes", &R::l2_bytes),
-      column("occupancy_pct", &R::occupancy_pct),
-      column("occupancy_limit_pct", &R::occupancy_limit_pct),
-      column("tensor_pipe_pct", &R::tensor_pipe_pct),
-      column("counter_status", &R::counter_status),
-      column("registers", &R::registers),
-      column("smem_bytes", &R::smem_bytes),
-      column("spill_bytes", &R::spill_bytes),
-      column("workspace_bytes", &R::workspace_bytes),
-      column("prepare_us", &R::prepare_us),
-      column("sm_clock_mhz", &R::sm_clock_mhz),
-      column("throttle", &R::throttle),
-      column("max_rel_error", &R::max_rel_error),
-      column("tolerance", &R::tolerance),
-      column("commit", &R::commit),
-  };
-  return all;
+bool is_known(const std::string& name) {
+  return std::any_of(sweep_columns().begin(), sweep_columns().end(),
+                     [&](const SweepColumn& column) { return name == column.name; });
 }
 
 }  // namespace
@@ -146,42 +62,72 @@ std::optional<Outcome> parse_outcome(const std::string& text) {
   return std::nullopt;
 }
 
-std::string sweep_csv_header() {
+std::string sweep_csv_header(const std::vector<std::string>& others) {
   std::string line;
-  for (const Column& column : columns()) line += (line.empty() ? "" : ",") + std::string(column.name);
+  for (const SweepColumn& column : sweep_columns()) line += (line.empty() ? "" : ",") + std::string(column.name);
+  for (const std::string& name : others) line += "," + quote_csv(name);
   return line + "\n";
 }
 
-std::string to_csv(const SweepRow& row) {
+std::string to_csv(const SweepRow& row, const std::vector<std::string>& others) {
   std::string line;
-  for (const Column& column : columns()) {
-    if (&column != &columns().front()) line += ',';
-    line += column.write(row);
+  for (const SweepColumn& column : sweep_columns()) {
+    if (&column != &sweep_columns().front()) line += ',';
+    line += quote_csv(column.write(row));
+  }
+  for (const std::string& name : others) {
+    const auto found = row.others.find(name);
+    line += "," + (found == row.others.end() ? std::string() : quote_csv(found->second));
   }
   return line + "\n";
 }
 
-// Of a problem's text, far above any op's; std::regex (--filter) recurses with the length.
-constexpr std::size_t kLongestName = 4096;
+std::vector<std::string> other_columns(const std::vector<SweepRow>& rows) {
+  std::set<std::string> names;
+  for (const SweepRow& row : rows)
+    for (const auto& [name, value] : row.others) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+bool is_sweep_csv_header(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  try {
+    return lacks(split_csv_line(line)) == nullptr;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
 
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines) {
   const CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
-  for (std::size_t i = 0; i < columns().size(); ++i)
-    if (i >= csv.header.size() || csv.header[i] != columns()[i].name)
-      throw std::runtime_error(fmt::format("{}:1: column {} should be '{}'; this file was written by another version",
-                                           file.string(), i + 1, columns()[i].name));
+  if (const char* name = lacks(csv.header))
+    throw std::runtime_error(
+        fmt::format("{}:1: no column '{}', without which a row means nothing", file.string(), name));
+  std::vector<std::pair<const SweepColumn*, std::size_t>> known;
+  for (const SweepColumn& column : sweep_columns())
+    if (const auto place = place_of(csv.header, column.name)) known.emplace_back(&column, *place);
+  std::vector<std::size_t> others;
+  for (std::size_t i = 0; i < csv.header.size(); ++i)
+    if (!is_known(csv.header[i])) others.push_back(i);
+  if (others.size() > kMaxOthers)
+    throw std::runtime_error(fmt::format("{}:1: over {} columns that are not known", file.string(), kMaxOthers));
+  for (const std::size_t place : others)
+    if (std::any_of(csv.header[place].begin(), csv.header[place].end(), [](char c) { return c == '\n' || c == '\r'; }))
+      throw std::runtime_error(fmt::format("{}:1: the name of column {} has a line end", file.string(), place + 1));
   std::vector<SweepRow> rows;
   rows.reserve(csv.lines.size());
   for (const CsvLine& line : csv.lines) {
     SweepRow row;
-    for (std::size_t i = 0; i < columns().size(); ++i) {
+    for (const auto& [column, place] : known) {
       try {
-        columns()[i].read(row, line.fields[i]);
+        column->read(*column, row, line.fields[place]);
       } catch (const std::runtime_error& error) {
         throw std::runtime_error(
-            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, columns()[i].name, error.what()));
+            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, column->name, error.what()));
       }
     }
+    for (const std::size_t place : others)
+      if (!line.fields[place].empty()) row.others[csv.header[place]] = line.fields[place];
     for (const std::string* text : {&row.op, &row.variant, &row.dtype, &row.problem})
       if (text->size() > kLongestName)
         throw std::runtime_error(fmt::format("{}:{}: op, variant, dtype or problem of {} characters; at most {}",
@@ -204,7 +150,11 @@ std::vector<NetworkCount> parse_networks(const std::string& text) {
     const std::size_t colon = item.find(':');
     if (colon == std::string::npos || colon == 0)
       throw std::runtime_error(fmt::format("'{}' is not network:count", item));
-    const long count = parse_number<long>(item.substr(colon + 1));
+    long count = 0;
+    const char *const begin_of_count = item.data() + colon + 1, *const end_of_count = item.data() + item.size();
+    const auto parsed = std::from_chars(begin_of_count, end_of_count, count);
+    if (parsed.ec != std::errc() || parsed.ptr != end_of_count)
+      throw std::runtime_error(fmt::format("'{}' is not a number", item.substr(colon + 1)));
     if (count < 1 || count > kMaxNetworkCount)
       throw std::runtime_error(fmt::format("'{}': the count is outside 1 to {}", item, kMaxNetworkCount));
     counts.push_back({item.substr(0, colon), count});

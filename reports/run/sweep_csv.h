@@ -1,9 +1,11 @@
-// sweep.csv: one row per (op, problem, dtype, variant). The one place that knows its columns.
+// sweep.csv: one row per (op, problem, dtype, variant).
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reports/run/case_id.h"
@@ -26,34 +28,24 @@ enum class Outcome {
 const char* to_string(Outcome outcome);
 std::optional<Outcome> parse_outcome(const std::string& text);
 
-// Units: microseconds, bytes, GFLOP/s, GB/s (1e9), percent, MHz. A number that was not measured is empty in the file.
+// The columns are one table, reports/run/columns.def. A number that was not measured is empty in the file.
 struct SweepRow : CaseId {
-  std::string kind, networks;
   Outcome status = Outcome::no_device;
-  std::string reason, device, arch;
-  std::optional<double> time_cold_us, time_cold_mad_us, time_warm_us;
-  std::optional<long> samples;
-  std::string stop;
-  double flops = 0, bytes = 0;
-  std::optional<double> gflops, gbps, ai, attainable_gflops, pct_of_roof;
-  std::string bound;
-  std::optional<double> dram_read_bytes, dram_write_bytes, l2_bytes, occupancy_pct, occupancy_limit_pct,
-      tensor_pipe_pct;
-  std::string counter_status;
-  std::optional<long> registers, smem_bytes, spill_bytes, workspace_bytes;
-  std::optional<double> prepare_us, sm_clock_mhz;
-  std::string throttle;
-  std::optional<double> max_rel_error, tolerance;
-  std::string commit;
-
-  std::string key() const { return op + "|" + problem + "|" + dtype + "|" + variant; }
+#define NOISEFLOOR_CASE_COLUMN(...)
+#define NOISEFLOOR_COLUMN(Type, name, ...) Type name{};
+#include "reports/run/columns.def"
+  std::map<std::string, std::string> others;  // what a file has in columns that this program does not know: kept
 };
 
-// The header line and one row, RFC 4180 quoting, with line ends.
-std::string sweep_csv_header();
-std::string to_csv(const SweepRow& row);
+// The header line and one row, RFC 4180 quoting, with line ends. `others`: unknown columns of the file, behind ours.
+std::string sweep_csv_header(const std::vector<std::string>& others = {});
+std::string to_csv(const SweepRow& row, const std::vector<std::string>& others = {});
+std::vector<std::string> other_columns(const std::vector<SweepRow>& rows);
+// Whether a file that begins with this line is a sweep.csv: it has the columns without which a row means nothing.
+bool is_sweep_csv_header(std::string_view line);
 
-// Reads a whole sweep.csv. A last line without its line end (the sweep was killed while writing it) is left out. Throws
+// Reads a whole sweep.csv. Columns are found by name, in any order: what is missing is blank, what is not known is kept
+// in SweepRow::others. A last line without its line end (the sweep was killed while writing it) is left out. Throws
 // std::runtime_error naming file, line, column and value for anything else that is not a sweep row. `lines`, where
 // given, gets each row's line.
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines = nullptr);

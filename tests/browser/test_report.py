@@ -367,3 +367,21 @@ def test_without_the_library_everything_but_the_plots_works(browser, recorded, t
     page.click(".chip[data-filter=op][data-value=gemm]")
     assert set(page.texts("#rows tbody td:first-child")) == {"gemm"} and page.texts("#bar-cards .bar")
     assert page.errors() == []
+
+
+def test_a_column_that_nobody_knows_is_shown_and_a_set_says_so(browser, recorded, terminal, tmp_path):
+    folder = copy_recorded(tmp_path / "run")
+    rows = read_rows(folder)
+    write_rows(folder, [{"of_later": f"later {i}", **row, "watts": i + 0.5} for i, row in enumerate(rows)])
+    assert report(folder).returncode == 0
+    page = Page(browser).open(folder / "report.html")
+    page.click("#column-choice [data-value=all]")
+    page.click("th[data-column=watts] button")
+    page.click("th[data-column=watts] button")
+    assert page.table()[0] == len(rows) - 1, "a column of numbers sorts as numbers"
+    page.click("#rows tbody tr")
+    assert f"later {len(rows) - 1}" in page.texts("#card [data-field=of_later]")
+    page.browser.switch_to.active_element.send_keys("\ue00c")
+    page.click(".chip[data-filter=network][data-value=stream]")
+    assert "A set of problems, not a network." in page.texts("#total-cards .network")[0]
+    assert page.errors() == []

@@ -103,6 +103,34 @@ def test_ceilings_are_the_median(split):
         assert {float(row["value"]) for row in csv.DictReader(file)} == {200}
 
 
+def test_columns_of_another_version_are_kept(split):
+    """One part has a column that nobody here knows, and its columns in another order; another its cases as version 0.1 named them."""
+    part = split.folder / "part2"
+    there = rows(part)
+    with open(part / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, ["of_later", *reversed(there[0])], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "of_later": f"later, {row['problem']}"} for row in there)
+    for name, value in (("networks.csv", "n"), ("cases.csv", "c")):
+        file = part / name
+        lines = file.read_text().splitlines()
+        file.write_text("".join(line + (",of_later\n" if i == 0 else f",{value}{i}\n") for i, line in enumerate(lines)))
+    old = split.folder / "part3" / "shard.json"
+    edit_json(old, cases=[case.replace("/", "|") for case in json.loads(old.read_text())["cases"]])
+    result = split.merge()
+    assert result.returncode == 0, result.stderr
+    merged = split.folder / "merged"
+    assert sizes(merged) == list(SIZES)
+    later = {row["problem"]: row["of_later"] for row in rows(merged)}
+    assert {problem for problem, value in later.items() if value} == {row["problem"] for row in there}
+    assert all(value in ("", f"later, {problem}") for problem, value in later.items())
+    for name in ("networks.csv", "cases.csv"):
+        with open(merged / name, newline="") as file:
+            assert len([row for row in csv.DictReader(file) if row["of_later"]]) >= len(there), name
+    assert "5 cases are already in" in split.sweep(merged).stderr
+    assert {row["problem"]: row["of_later"] for row in rows(merged)} == later
+
+
 def test_a_part_resumes_and_is_not_taken_for_another(split):
     part = split.folder / "part1"
     before = (part / "sweep.csv").read_text()
@@ -165,9 +193,9 @@ def duplicate(split):
         (lambda split: edit_json(split.folder / "part2" / "env.json", device="Another"), "part2: is of device 'Another'"),
         (spoil_device, "part2: is of rows of device 'Another'"),
         (drop_line("sweep.csv"), "missing: 1 of the 2 cases of part 2/3"),
-        (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm|m=5"),
+        (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm/m=5"),
         (drop_line("ceilings.csv"), "ceilings.csv"),
-        (duplicate, "part2: holds gemm|m=4,n=8,k=8|bf16|host, which is not of part 2/3"),
+        (duplicate, "part2: holds gemm/m=4,n=8,k=8/bf16/host, which is not of part 2/3"),
         (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is no part of a split sweep"),
         (lambda split: (split.folder / "part2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
         (lambda split: edit_json(split.folder / "part2" / "shard.json", shard="1/3"), "part 1/3 is there twice"),

@@ -261,9 +261,9 @@ TEST(Compare, PairsTwoVariants) {
   rows[1].variant = rows[3].variant = "tiled";
   RunFiles run = synthetic_run(rows, 1);
   for (SweepRow& row : run.rows) {  // two problems, each by both variants
-    auto samples = run.samples.extract(row.key());
+    auto samples = run.samples.extract(row);
     row.problem = row.problem == "m=1,n=64,k=64" || row.problem == "m=2,n=64,k=64" ? "m=1,n=64,k=64" : "m=3,n=64,k=64";
-    samples.key() = row.key();
+    samples.key() = row;
     run.samples.insert(std::move(samples));
   }
   PairOptions options;

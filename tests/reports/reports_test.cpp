@@ -112,7 +112,7 @@ TEST(SweepCsv, RowsRoundTrip) {
   const auto rows = read_sweep_csv(folder / "sweep.csv");
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(to_csv(rows[0]), to_csv(row));
-  EXPECT_EQ(rows[0].key(), row.key());
+  EXPECT_EQ(rows[0].case_id(), row.case_id());
   EXPECT_FALSE(rows[0].time_warm_us.has_value());
 }
 

@@ -7,8 +7,8 @@
 
 #include "reports/html_page.h"
 #include "reports/run/csv.h"
+#include "reports/run/selected_cases.h"
 #include "reports/run_report.h"
-#include "reports/selected_cases.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -61,7 +61,7 @@ TEST(RunReport, SaysWhatTheRunLacks) {
   write_run(folder, rows);
   EXPECT_TRUE(says(run_report(folder.path(), rows), "cases.csv is not there", false));
   EXPECT_TRUE(says(run_report(folder.path(), rows), "env.json is not there", false));
-  merge_selected_cases(folder.path(), {{"gemm", "bf16", "m=1", "a"}, {"gemm", "bf16", "m=2", "a"}});
+  merge_selected_cases(folder.path(), {{{"gemm", "m=1", "bf16"}, "a"}, {{"gemm", "m=2", "bf16"}, "a"}});
   std::ofstream(folder / "sweep.csv", std::ios::app) << "gemm,tor";
   const auto report = run_report(folder.path(), rows);
   EXPECT_TRUE(says(report, "1 of the 2 cases that were chosen have no row", true));
@@ -87,8 +87,8 @@ TEST(RunReport, RefusesWhatItCannotShow) {
 TEST(SelectedCases, MergeKeepsOrderAndAddsOnce) {
   const TemporaryFolder folder;
   EXPECT_TRUE(read_selected_cases(folder.path()).empty());
-  merge_selected_cases(folder.path(), {{"gemm", "bf16", "m=1,n=2", "b"}, {"gemm", "bf16", "m=1,n=2", "a"}});
-  merge_selected_cases(folder.path(), {{"gemm", "bf16", "m=1,n=2", "a"}, {"gemm", "fp16", "m=1,n=2", "a"}});
+  merge_selected_cases(folder.path(), {{{"gemm", "m=1,n=2", "bf16"}, "b"}, {{"gemm", "m=1,n=2", "bf16"}, "a"}});
+  merge_selected_cases(folder.path(), {{{"gemm", "m=1,n=2", "bf16"}, "a"}, {{"gemm", "m=1,n=2", "fp16"}, "a"}});
   const auto all = read_selected_cases(folder.path());
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].variant, "b");

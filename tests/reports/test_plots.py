@@ -43,6 +43,16 @@ def test_roofline_refuses_and_writes_nothing(rows, plotly, says, tmp_path):
 
 
 @needs_program
+def test_roofline_refuses_a_newer_schema(tmp_path):
+    for name in ("sweep.csv", "ceilings.csv"):
+        (tmp_path / name).write_text((RECORDED / name).read_text())
+    (tmp_path / "env.json").write_text('{"schema": 99, "device": "a", "commit": "b"}')
+    result = program("roofline", tmp_path)
+    assert result.returncode == 2 and "env.json: schema 99 is newer than this program" in result.stderr
+    assert not (tmp_path / "report.html").exists()
+
+
+@needs_program
 def test_a_sweep_cut_by_its_budget_names_the_cases_it_lacks(tmp_path):
     problems = tmp_path / "problems"
     problems.mkdir()
@@ -78,6 +88,7 @@ def test_plots_hold_the_runs_texts(kind, tmp_path):
     "arguments, says",
     [
         (["nowhere"], "not there; give the folder of a run"),
+        ([RECORDED.parent, "--plot", "totals"], "not there; give the folder of a run"),
         ([RECORDED, "--dtype", "fp64"], "no row of dtype fp64"),
         ([RECORDED, "--out", "p.gif"], "neither .png nor .svg"),
         ([RECORDED, "--plot", "pie"], "invalid choice"),

@@ -70,7 +70,7 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
       row.samples = static_cast<long>(want.samples);
       row.stop = "converged";
       row.sm_clock_mhz = want.mhz;
-      run.samples.emplace(row.key(), std::move(samples));
+      run.samples.emplace(row, std::move(samples));
     }
     run.rows.push_back(std::move(row));
   }
@@ -89,7 +89,7 @@ inline void write_run(const std::filesystem::path& folder, const RunFiles& run) 
   };
   for (const SweepRow& row : run.rows) {
     sweep += to_csv(row);
-    const auto found = run.samples.find(row.key());
+    const auto found = run.samples.find(row);
     if (found == run.samples.end()) continue;
     const RowSamples& taken = found->second;
     samples += fmt::format(

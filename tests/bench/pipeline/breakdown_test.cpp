@@ -110,10 +110,10 @@ TEST(Breakdown, MediansAreTakenLaunchByLaunch) {
 Breakdown example() {
   Breakdown b;
   b.title = "digits, one call of 4 images";
-  b.labels = {{"conv2d", "in", "n=4,h=8", "bf16", "ptx", 8.0},
-              {"groupnorm", "norm", "n=4", "bf16", "tiled", std::nullopt},
-              {"conv2d", "out", "n=4,h=4", "bf16", "ptx", std::nullopt},
-              {"conv2d", "in", "n=4,h=8", "bf16", "ptx", 8.0}};
+  b.labels = {{{{"conv2d", "n=4,h=8", "bf16"}, "ptx"}, "in", 8.0},
+              {{{"groupnorm", "n=4", "bf16"}, "tiled"}, "norm", std::nullopt},
+              {{{"conv2d", "n=4,h=4", "bf16"}, "ptx"}, "out", std::nullopt},
+              {{{"conv2d", "n=4,h=8", "bf16"}, "ptx"}, "in", 8.0}};
   b.kernels = {{"k0"}, {"k1", "k2"}, {"k3"}, {"k4"}};
   b.together = time_of_run(b.kernels, activities({{0, 10}, {9, 20}, {21, 30}, {33, 34.5}, {34.5, 50}}));
   b.alone = time_of_run(b.kernels, activities({{0, 9}, {100, 108}, {200, 206}, {300, 301}, {400, 412}}));

@@ -67,7 +67,8 @@ TEST(NetworkWorkload, TakesImagesLevelsAndLabels) {
   EXPECT_EQ(specs[3].shape, (std::vector<std::int64_t>{2, 64, 64, 6}));
   EXPECT_EQ(specs[3].dtype, DType::fp32);
   EXPECT_EQ(specs[3].role, Role::out);
-  EXPECT_STREQ(network_workload().tensors(network_workload().parse("name=digits,batch=2"), DType::bf16)[1].name, "sigma");
+  EXPECT_STREQ(network_workload().tensors(network_workload().parse("name=digits,batch=2"), DType::bf16)[1].name,
+               "sigma");
 }
 
 TEST(NetworkWorkload, FillsLevelsWithinRangeAndOneLabelAnImage) {
@@ -185,9 +186,8 @@ TEST(NetworkVerification, HoldsTheOutputToTheNetworkInFp32) {
 }
 
 TEST(NetworkVerification, CatchesSpoiltOnes) {
-  const std::pair<How, const char*> kSpoilt[] = {{How::scaled, "relative L2 error"},
-                                                 {How::not_a_number, "is nan"},
-                                                 {How::input, "changed its input 'x'"}};
+  const std::pair<How, const char*> kSpoilt[] = {
+      {How::scaled, "relative L2 error"}, {How::not_a_number, "is nan"}, {How::input, "changed its input 'x'"}};
   for (const auto& [how, expected] : kSpoilt) {
     const Verdict verdict = verdict_of(Spoilt(how), DType::bf16);
     EXPECT_FALSE(verdict.correct) << expected;
@@ -209,7 +209,7 @@ TEST(NetworkRows, AreMeasuredAsAnyOther) {
   const SweepRow& row = result.row;
   ASSERT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(row.kind, "network");
-  EXPECT_EQ(row.case_id().name(), "network/name=digits,batch=1/bf16/plan_own");
+  EXPECT_EQ(row.name(), "network/name=digits,batch=1/bf16/plan_own");
   EXPECT_GT(row.time_cold_us.value_or(0), 0);
   EXPECT_GT(row.time_warm_us.value_or(0), 0);
   EXPECT_GT(row.max_rel_error.value_or(0), 0);

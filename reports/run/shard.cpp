@@ -1,7 +1,8 @@
-#include "bench/sweep/shard.h"
+#include "reports/run/shard.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <fstream>
@@ -9,7 +10,6 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "kernels/core/fields.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor {
@@ -18,15 +18,12 @@ namespace {
 constexpr const char* kFile = "shard.json";
 
 // FNV-1a, 64 bits.
-std::string hash_of(const std::vector<std::string>& keys) {
+std::string hash_of(const std::vector<CaseId>& cases) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   };
-  for (const std::string& key : keys) {
-    add(key);
-    add("\n");
-  }
+  for (const CaseId& one : cases) add(one.name() + "\n");
   return fmt::format("{:016x}", hash);
 }
 
@@ -53,12 +50,13 @@ Shard parse_shard(const std::string& text) {
   if (slash == std::string::npos || !parse_int(view.substr(0, slash), shard.index) ||
       !parse_int(view.substr(slash + 1), shard.count) || shard.count < 1 || shard.count > kMaxShards ||
       shard.index < 1 || shard.index > shard.count)
-    throw InvalidInput(fmt::format("--shard is '{}', not I/N with I from 1 to N and N up to {}", text, kMaxShards));
+    throw std::runtime_error(
+        fmt::format("--shard is '{}', not I/N with I from 1 to N and N up to {}", text, kMaxShards));
   return shard;
 }
 
-ShardRecord make_shard_record(const Shard& shard, const std::vector<std::string>& all_keys) {
-  return {shard, hash_of(all_keys), shard.of(all_keys)};
+ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all) {
+  return {shard, hash_of(all), shard.of(all)};
 }
 
 std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder) {
@@ -70,7 +68,11 @@ std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder
     ShardRecord record;
     record.shard = parse_shard(json.at("shard").get<std::string>());
     record.selection = json.at("selection").get<std::string>();
-    record.cases = json.at("cases").get<std::vector<std::string>>();
+    for (std::string name : json.at("cases").get<std::vector<std::string>>()) {
+      // Version 0.1 wrote op|problem|dtype|variant.
+      std::replace(name.begin(), name.end(), '|', '/');
+      record.cases.push_back(CaseId::parse(name));
+    }
     return record;
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: not the shard.json of a sweep: {}", file.string(), error.what()));
@@ -88,8 +90,10 @@ void claim_shard(const std::filesystem::path& folder, const std::optional<ShardR
     refuse(fmt::format("is part {}, this is {}", known->shard.text(), record->shard.text()));
   if (known) refuse(fmt::format("is part {} of another choice of cases", known->shard.text()));
   if (has_rows) refuse("holds rows of a sweep that was not split");
+  std::vector<std::string> names;
+  for (const CaseId& one : record->cases) names.push_back(one.name());
   const nlohmann::ordered_json json = {
-      {"shard", record->shard.text()}, {"selection", record->selection}, {"cases", record->cases}};
+      {"shard", record->shard.text()}, {"selection", record->selection}, {"cases", names}};
   write_atomically(folder / kFile, json.dump(1) + "\n");
 }
 

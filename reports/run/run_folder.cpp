@@ -1,4 +1,4 @@
-#include "bench/sweep/run_folder.h"
+#include "reports/run/run_folder.h"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -11,17 +11,12 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "bench/platform/build_info.h"
 #include "reports/run/csv.h"
-#include "reports/run/run_files.h"
+#include "reports/run/samples_line.h"
 
 namespace noisefloor {
 namespace {
-
-constexpr const char* kWritten[] = {"sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "networks.csv",
-                                    "cases.csv", "roofline.csv",  "plan.csv", "report.html",  "shard.json"};
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
@@ -36,25 +31,26 @@ std::string read_text(const std::filesystem::path& file) {
   return {(std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>()};
 }
 
-// Cuts off a last line that a killed sweep left without its end. `beginning` is that of every such file: one that
-// begins otherwise is not ours to cut.
-void drop_incomplete_line(const std::filesystem::path& file, const std::string& beginning) {
+// Cuts off a last line that a killed sweep left without its end. A file that is not `ours` is not ours to cut.
+template <class Ours>
+void drop_incomplete_line(const std::filesystem::path& file, const Ours& ours) {
   if (!std::filesystem::is_regular_file(file)) return;
   const std::string text = read_text(file);
   const std::size_t complete = text.rfind('\n') + 1;  // npos + 1 is 0
   if (complete == text.size()) return;
-  if (!text.starts_with(beginning) && !beginning.starts_with(text)) throw foreign_file(file.string());
+  if (!ours(text)) throw foreign_file(file.string());
   std::filesystem::resize_file(file, complete);
 }
 
-std::string sample_key(const std::string& line) {
-  const auto sample = nlohmann::json::parse(line);
-  SweepRow row;
-  row.op = sample.at("op").get<std::string>();
-  row.problem = sample.at("problem").get<std::string>();
-  row.dtype = sample.at("dtype").get<std::string>();
-  row.variant = sample.at("variant").get<std::string>();
-  return row.key();
+// Also where the sweep was killed within the first line.
+bool begins_as_samples(const std::string& text) {
+  constexpr std::string_view kBeginning = "{\"op\":\"";
+  return text.starts_with(kBeginning) || kBeginning.starts_with(text);
+}
+bool begins_as_sweep(const std::string& text) {
+  const std::size_t end = text.find('\n');
+  return end == std::string::npos ? sweep_csv_header().starts_with(text)
+                                  : is_sweep_csv_header(std::string_view(text).substr(0, end));
 }
 
 std::vector<double> rounded(const std::vector<double>& values) {
@@ -66,8 +62,7 @@ std::vector<double> rounded(const std::vector<double>& values) {
 
 }  // namespace
 
-RunFolder::RunFolder(std::filesystem::path folder, const PlatformDescription& description, const std::string& commit,
-                     bool fresh)
+RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh)
     : folder_(std::move(folder)) {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
@@ -79,10 +74,15 @@ RunFolder::RunFolder(std::filesystem::path folder, const PlatformDescription& de
                     "--out",
                     folder_.string()));
   open_files(fresh);
-  for (const auto& [key, row] : rows_) {
-    if (row.device != description.name)
+  require_ours(device, commit);
+  take_columns();
+}
+
+void RunFolder::require_ours(const std::string& device, const std::string& commit) const {
+  for (const auto& [id, row] : rows_) {
+    if (row.device != device)
       throw std::runtime_error(fmt::format("{}: holds rows of '{}', this is '{}'; give another --out, or --fresh",
-                                           folder_.string(), row.device, description.name));
+                                           folder_.string(), row.device, device));
     if (row.commit != commit)
       throw std::runtime_error(fmt::format("{}: holds rows of commit {}, this is {}; give another --out, or --fresh",
                                            folder_.string(), row.commit, commit));
@@ -90,17 +90,30 @@ RunFolder::RunFolder(std::filesystem::path folder, const PlatformDescription& de
 }
 
 void RunFolder::open_files(bool fresh) {
-  if (fresh)
-    for (const char* name : kWritten) std::filesystem::remove(folder_ / name);
+  if (fresh) {
+    for (const char* name : kRunFiles) std::filesystem::remove(folder_ / name);
+    for (const char* name : kMadeFiles) std::filesystem::remove(folder_ / name);
+  }
   const auto sweep = folder_ / "sweep.csv";
-  drop_incomplete_line(sweep, sweep_csv_header());
-  drop_incomplete_line(folder_ / "samples.jsonl", "{\"op\":\"");
+  drop_incomplete_line(sweep, begins_as_sweep);
+  drop_incomplete_line(folder_ / "samples.jsonl", begins_as_samples);
   if (std::filesystem::is_regular_file(sweep) && std::filesystem::file_size(sweep) > 0) {
-    for (SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row.case_id(), row);
+    for (const SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row, row);
   } else {
     append_line(sweep, sweep_csv_header());
   }
   drop_samples_without_row();
+}
+
+// Rows are appended: a file of other columns, or another order, gets all of ours, and what is not known behind them.
+void RunFolder::take_columns() {
+  const auto file = folder_ / "sweep.csv";
+  const auto rows = read_sweep_csv(file);
+  others_ = other_columns(rows);
+  std::string text = sweep_csv_header(others_);
+  if (read_text(file).starts_with(text)) return;
+  for (const SweepRow& row : rows) text += to_csv(row, others_);
+  write_atomically(file, text);
 }
 
 // Samples are written before their row: those of a sweep that was killed in between will be taken again.
@@ -108,18 +121,16 @@ void RunFolder::drop_samples_without_row() {
   const auto file = folder_ / "samples.jsonl";
   std::ifstream stream(file);
   std::string kept;
-  std::set<std::string> keys;
-  for (const auto& [id, row] : rows_) keys.insert(row.key());
   bool dropped = false;
   std::size_t number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
     try {
-      if (keys.contains(sample_key(line)))
+      if (rows_.contains(parse_samples_line(line).id))
         kept += line + "\n";
       else
         dropped = true;
-    } catch (const nlohmann::json::exception&) {
+    } catch (const std::runtime_error&) {
       throw foreign_file(fmt::format("{}:{}", file.string(), number));
     }
   }
@@ -151,60 +162,46 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
   if (close(descriptor) != 0) throw file_error(file, "closing failed");
 }
 
-void RunFolder::append(const CaseResult& result) {
-  const SweepRow& row = result.row;
+void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
   if (row.status == Outcome::ok || row.status == Outcome::throttled) {
-    nlohmann::ordered_json samples = {{"op", row.op},
-                                      {"dtype", row.dtype},
-                                      {"problem", row.problem},
-                                      {"variant", row.variant},
-                                      {"cold_us", rounded(result.cold_us)},
-                                      {"warm_us", rounded(result.warm_us)},
-                                      {"cold_batches", result.cold_batches}};
-    if (!result.cold_mhz.empty()) samples["cold_mhz"] = rounded(result.cold_mhz);  // NaN is written as null
-    append_line(folder_ / "samples.jsonl", samples.dump() + "\n");
+    nlohmann::ordered_json line = {{"op", row.op},
+                                   {"dtype", row.dtype},
+                                   {"problem", row.problem},
+                                   {"variant", row.variant},
+                                   {"cold_us", rounded(samples.cold_us)},
+                                   {"warm_us", rounded(samples.warm_us)},
+                                   {"cold_batches", samples.cold_batches}};
+    if (!samples.cold_mhz.empty()) line["cold_mhz"] = rounded(samples.cold_mhz);  // NaN is written as null
+    append_line(folder_ / "samples.jsonl", line.dump() + "\n");
   }
-  append_line(folder_ / "sweep.csv", to_csv(row));
-  rows_.insert_or_assign(row.case_id(), row);
+  append_line(folder_ / "sweep.csv", to_csv(row, others_));
+  rows_.insert_or_assign(row, row);
 }
 
-void RunFolder::write_environment(const PlatformDescription& description, const std::string& driver_version,
-                                  const std::vector<std::string>& command_line) {
+void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line) {
   const auto file = folder_ / "env.json";
   std::vector<std::vector<std::string>> command_lines;
+  nlohmann::ordered_json before = nlohmann::ordered_json::object();
   if (std::filesystem::exists(file)) {
     try {
       command_lines = read_environment(file).command_lines;
     } catch (const std::runtime_error&) {
       throw foreign_file(file.string());
     }
+    before = nlohmann::ordered_json::parse(read_text(file));
+    before.erase("merged_from");  // it is more than a merge from now on
   }
   if (command_lines.size() >= kMaxCommandLines) command_lines.erase(command_lines.begin());
   command_lines.push_back(command_line);
-  const BuildInfo& build = build_info();
   char host[256] = "";
   (void)gethostname(host, sizeof host - 1);
-  nlohmann::ordered_json environment = {
-      {"schema", kRunSchema},
-      {"device", description.name},
-      {"memory_bytes", description.memory_bytes},
-      {"compute_capability", description.info.compute_capability},
-      {"sm_count", description.info.sm_count},
-      {"l2_bytes", description.info.l2_bytes},
-      {"driver", driver_version.empty() ? description.driver : driver_version},
-      {"cuda_driver", description.is_host ? "" : description.driver},
-      {"cuda_runtime", description.is_host ? "" : description.runtime},
-      {"cuda_toolkit", build.cuda_toolkit},
-      {"cuda_architectures", build.cuda_architectures},
-      {"compiler", build.compiler},
-      {"host_arch", build.host_arch},
-      {"build_type", build.build_type},
-      {"version", build.version},
-      {"commit", build.commit},
-      {"host", host},
-      {"command_lines", command_lines},
-      {"time_utc", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-  };
+  nlohmann::ordered_json environment = {{"schema", kRunSchema}};
+  environment.update(facts);
+  environment.update({{"host", host},
+                      {"command_lines", command_lines},
+                      {"time_utc", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}});
+  for (const auto& [name, value] : before.items())
+    if (!environment.contains(name)) environment[name] = value;
   write_atomically(file, environment.dump(2) + "\n");
 }
 

@@ -1,25 +1,27 @@
-#include "bench/sweep/merge_runs.h"
+#include "reports/run/merge_runs.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <fstream>
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
-#include "bench/ceilings/store.h"
-#include "bench/sweep/shard.h"
-#include "reports/network_problems.h"
 #include "reports/run/csv.h"
 #include "reports/run/folder_lock.h"
+#include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 #include "reports/run/samples_line.h"
+#include "reports/run/selected_cases.h"
+#include "reports/run/shard.h"
 #include "reports/run/sweep_csv.h"
-#include "reports/selected_cases.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -31,8 +33,8 @@ using Json = nlohmann::ordered_json;
 struct Part {
   fs::path folder;
   std::vector<SweepRow> rows;
-  std::map<std::string, std::string> samples;  // key -> its line
-  Ceilings ceilings;
+  std::map<CaseId, std::string> samples;  // its line
+  CsvFile ceilings;
   Json environment, pytorch;  // pytorch: null where its rows were not swept
   std::optional<ShardRecord> shard;
 };
@@ -60,11 +62,11 @@ std::string text_of(const Part& part, const char* name) {
   return found->get<std::string>();
 }
 
-std::map<std::string, std::string> read_sample_lines(const fs::path& file) {
-  std::map<std::string, std::string> lines;
+std::map<CaseId, std::string> read_sample_lines(const fs::path& file) {
+  std::map<CaseId, std::string> lines;
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);)
-    if (!line.empty()) lines.emplace(parse_samples_line(line).key, line);
+    if (!line.empty()) lines.emplace(parse_samples_line(line).id, line);
   return lines;
 }
 
@@ -74,13 +76,14 @@ Part read_part(const fs::path& folder) {
   part.folder = folder;
   part.rows = std::move(run.rows);
   part.samples = read_sample_lines(folder / "samples.jsonl");
-  part.ceilings = read_ceilings(folder / "ceilings.csv");
+  part.ceilings = read_csv(folder / "ceilings.csv");
+  if (part.ceilings.lines.empty()) fail(part.ceilings.file, "holds no ceilings");
   part.environment = read_json(folder / "env.json");
   if (fs::exists(folder / "env_pytorch.json")) part.pytorch = read_json(folder / "env_pytorch.json");
   part.shard = read_shard_record(folder);
   for (const SweepRow& row : part.rows)
-    if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row.key()))
-      fail(folder, fmt::format("samples.jsonl lacks the samples of {}", row.key()));
+    if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
+      fail(folder, fmt::format("samples.jsonl lacks the samples of {}", row.name()));
   return part;
 }
 
@@ -105,8 +108,12 @@ void require_one_origin(const std::vector<Part>& parts) {
       require_same(part, name, text_of(part, name), text_of(first, name));
     require_same(part, "schema", part.environment.value("schema", Json()).dump(),
                  first.environment.value("schema", Json()).dump());
-    require_same(part, "ceilings of device", part.ceilings.device, first.ceilings.device);
-    require_same(part, "ceilings of driver", part.ceilings.driver, first.ceilings.driver);
+    for (const char* name : {"device", "driver"}) {
+      const std::size_t column = part.ceilings.column(name), in_first = first.ceilings.column(name);
+      for (const CsvLine& line : part.ceilings.lines)
+        require_same(part, fmt::format("ceilings of {}", name).c_str(), line.fields[column],
+                     first.ceilings.lines.front().fields[in_first]);
+    }
     for (const SweepRow& row : part.rows) {
       require_same(part, "rows of device", row.device, text_of(first, "device"));
       require_same(part, "rows of commit", row.commit, text_of(first, "commit"));
@@ -140,16 +147,16 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
            "choice of cases)");
     if (!seen.insert(record.shard.index).second)
       fail(part.folder, fmt::format("part {} is there twice", record.shard.text()));
-    std::set<std::string> keys;
+    std::set<CaseId> ids;
     std::int64_t pytorch_rows = 0;
-    const std::set<std::string> own(record.cases.begin(), record.cases.end());
+    const std::set<CaseId> own(record.cases.begin(), record.cases.end());
     for (const SweepRow& row : part.rows) {
       pytorch_rows += is_pytorch(row);
-      if (!is_pytorch(row) && !own.contains(row.key()))
-        fail(part.folder, fmt::format("holds {}, which is not of part {}", row.key(), record.shard.text()));
-      keys.insert(row.key());
+      if (!is_pytorch(row) && !own.contains(row))
+        fail(part.folder, fmt::format("holds {}, which is not of part {}", row.name(), record.shard.text()));
+      ids.insert(row);
     }
-    const auto lacking = std::count_if(own.begin(), own.end(), [&](const auto& key) { return !keys.contains(key); });
+    const auto lacking = std::count_if(own.begin(), own.end(), [&](const CaseId& id) { return !ids.contains(id); });
     if (lacking > 0)
       missing.push_back(fmt::format("{} of the {} cases of part {}", lacking, own.size(), record.shard.text()));
     if (with_pytorch && part.pytorch.value("cases", std::int64_t{-1}) != pytorch_rows)
@@ -172,18 +179,18 @@ struct PlacedRow {
 std::vector<PlacedRow> place_rows(const std::vector<Part>& parts) {
   constexpr std::size_t kBehind = std::size_t{1} << 40;
   std::vector<PlacedRow> placed;
-  std::map<std::string, const Part*> owner;
+  std::map<CaseId, const Part*> owner;
   for (const Part& part : parts) {
-    std::map<std::string, std::size_t> own;
+    std::map<CaseId, std::size_t> own;
     if (part.shard)
       for (std::size_t i = 0; i < part.shard->cases.size(); ++i)
         own[part.shard->cases[i]] = i * static_cast<std::size_t>(part.shard->shard.count) +
                                     static_cast<std::size_t>(part.shard->shard.index - 1);
     for (const SweepRow& row : part.rows) {
-      const auto [other, is_new] = owner.emplace(row.key(), &part);
-      if (!is_new) fail(part.folder, fmt::format("{} is in {} too", row.key(), other->second->folder.string()));
-      const auto place = own.find(row.key());
-      const auto samples = part.samples.find(row.key());
+      const auto [other, is_new] = owner.emplace(row, &part);
+      if (!is_new) fail(part.folder, fmt::format("{} is in {} too", row.name(), other->second->folder.string()));
+      const auto place = own.find(row);
+      const auto samples = part.samples.find(row);
       placed.push_back({place != own.end() ? place->second : (is_pytorch(row) ? 2 : 1) * kBehind, &row,
                         samples == part.samples.end() ? nullptr : &samples->second});
     }
@@ -192,18 +199,37 @@ std::vector<PlacedRow> place_rows(const std::vector<Part>& parts) {
   return placed;
 }
 
-Ceilings median_ceilings(const std::vector<Part>& parts) {
-  Ceilings merged = parts.front().ceilings;
-  for (Ceiling& ceiling : merged.rows) {
-    std::vector<double> values, clocks;
+// A number above 0 of a line of ceilings.csv; a blank clock is nothing.
+std::optional<double> number_in(const CsvFile& file, const CsvLine& line, const char* name, bool may_be_blank) {
+  const std::string& text = line.fields[file.column(name)];
+  double value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() && may_be_blank) return std::nullopt;
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !(value > 0) || !std::isfinite(value))
+    throw std::runtime_error(fmt::format("{}:{}: column '{}' must be a number above 0, not '{}'", file.file.string(),
+                                         line.number, name, text));
+  return value;
+}
+
+// The first part's file with the medians of all of them.
+CsvFile median_ceilings(const std::vector<Part>& parts) {
+  CsvFile merged = parts.front().ceilings;
+  const std::size_t name = merged.column("name");
+  for (CsvLine& ceiling : merged.lines) {
+    std::map<const char*, std::vector<double>> values;
     for (const Part& part : parts) {
-      const Ceiling* found = part.ceilings.find(ceiling.name);
-      if (found == nullptr) fail(part.folder / "ceilings.csv", fmt::format("has no '{}'", ceiling.name));
-      values.push_back(found->value);
-      clocks.push_back(found->sm_clock_mhz);
+      const std::size_t in_part = part.ceilings.column("name");
+      const auto found = std::find_if(part.ceilings.lines.begin(), part.ceilings.lines.end(), [&](const CsvLine& line) {
+        return line.fields[in_part] == ceiling.fields[name];
+      });
+      if (found == part.ceilings.lines.end())
+        fail(part.ceilings.file, fmt::format("has no '{}'", ceiling.fields[name]));
+      for (const char* column : {"value", "sm_clock_mhz"})
+        if (const auto number = number_in(part.ceilings, *found, column, column == std::string_view("sm_clock_mhz")))
+          values[column].push_back(*number);
     }
-    ceiling.value = median(values);
-    ceiling.sm_clock_mhz = median(clocks);
+    for (const auto& [column, of_parts] : values)
+      ceiling.fields[merged.column(column)] = fmt::format("{:.6g}", median(of_parts));
   }
   return merged;
 }
@@ -230,16 +256,20 @@ Json merged_environment(const std::vector<Part>& parts) {
 }
 
 void write_run(const fs::path& folder, const std::vector<Part>& parts, const std::vector<PlacedRow>& rows) {
-  std::string sweep = sweep_csv_header(), samples;
+  std::set<std::string> others;
+  for (const Part& part : parts)
+    for (const std::string& name : other_columns(part.rows)) others.insert(name);
+  const std::vector<std::string> other_names(others.begin(), others.end());
+  std::string sweep = sweep_csv_header(other_names), samples;
   for (const PlacedRow& placed : rows) {
-    sweep += to_csv(*placed.row);
+    sweep += to_csv(*placed.row, other_names);
     if (placed.samples != nullptr) samples += *placed.samples + "\n";
   }
   write_atomically(folder / "samples.jsonl", samples);
-  write_ceilings(folder / "ceilings.csv", median_ceilings(parts));
+  write_atomically(folder / "ceilings.csv", median_ceilings(parts).text());
   for (const Part& part : parts) {
-    merge_network_problems(folder, read_network_problems(part.folder, part.rows));
-    merge_selected_cases(folder, read_selected_cases(part.folder));
+    merge_network_problems(folder, part.folder, part.rows);
+    merge_selected_cases(folder, part.folder);
   }
   write_atomically(folder / "env.json", merged_environment(parts).dump(2) + "\n");
   for (const Part& part : parts)
@@ -250,16 +280,10 @@ void write_run(const fs::path& folder, const std::vector<Part>& parts, const std
   write_atomically(folder / "sweep.csv", sweep);
 }
 
-// What merging and reporting write; all else in a folder that is replaced stays there.
-const std::set<std::string> kWritten = {"sweep.csv",    "samples.jsonl", "env.json",    "env_pytorch.json",
-                                        "ceilings.csv", "networks.csv",  "cases.csv",   "crosscheck.csv",
-                                        "roofline.csv", "plan.csv",      "report.html", "roofline.png",
-                                        "roofline.svg", "shard.json",    ".lock"};
-
+// What merging and reporting write is replaced; all else in a folder stays there.
 void carry_over(const fs::path& old, const fs::path& target) {
   for (const auto& entry : fs::directory_iterator(old))
-    if (!kWritten.contains(entry.path().filename().string()))
-      fs::rename(entry.path(), target / entry.path().filename());
+    if (!is_run_file(entry.path().filename().string())) fs::rename(entry.path(), target / entry.path().filename());
 }
 
 void require_free(const fs::path& out, bool replace) {

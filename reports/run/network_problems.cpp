@@ -1,11 +1,11 @@
-#include "reports/network_problems.h"
+#include "reports/run/network_problems.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <map>
 #include <stdexcept>
+#include <tuple>
 
 #include "reports/run/csv.h"
 
@@ -14,32 +14,19 @@ namespace {
 
 constexpr const char* kFile = "networks.csv";
 
-bool same_place(const NetworkProblem& a, const NetworkProblem& b) {
-  return a.network == b.network && a.op == b.op && a.problem == b.problem;
-}
-
-void merge_into(std::vector<NetworkProblem>& all, const NetworkProblem& added) {
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const NetworkProblem& known) { return same_place(known, added); });
-  if (found == all.end())
-    all.push_back(added);
-  else
-    found->count = added.count;
-}
-
 std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
-  if (csv.header != std::vector<std::string>{"network", "op", "problem", "count"})
-    throw std::runtime_error(fmt::format("{}:1: the columns should be network,op,problem,count", file.string()));
+  const std::size_t network = csv.column("network"), op = csv.column("op"), problem = csv.column("problem"),
+                    count_column = csv.column("count");
   std::vector<NetworkProblem> problems;
   for (const CsvLine& line : csv.lines) {
     long count = 0;
-    const std::string& text = line.fields[3];
+    const std::string& text = line.fields[count_column];
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);
     if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || count < 1 || count > kMaxNetworkCount)
       throw std::runtime_error(fmt::format("{}:{}: column 'count' is '{}', not a whole number from 1 to 1e9",
                                            file.string(), line.number, text));
-    problems.push_back({line.fields[0], line.fields[1], line.fields[2], count});
+    problems.push_back({line.fields[network], line.fields[op], line.fields[problem], count});
   }
   return problems;
 }
@@ -47,21 +34,29 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
 }  // namespace
 
 void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems) {
-  const auto file = folder / kFile;
-  std::vector<NetworkProblem> all;
-  if (std::filesystem::exists(file)) all = read_file(file);
-  for (const NetworkProblem& problem : problems) merge_into(all, problem);
-  std::string text = "network,op,problem,count\n";
-  for (const NetworkProblem& p : all)
-    text += fmt::format("{},{},{},{}\n", quote_csv(p.network), quote_csv(p.op), quote_csv(p.problem), p.count);
-  write_atomically(file, text);
+  CsvFile added{kFile, {"network", "op", "problem", "count"}, {}};
+  for (const NetworkProblem& p : problems)
+    added.lines.push_back({0, {p.network, p.op, p.problem, std::to_string(p.count)}});
+  merge_csv_file(folder / kFile, added, {"network", "op", "problem"});
+}
+
+void merge_network_problems(const std::filesystem::path& folder, const std::filesystem::path& from,
+                            const std::vector<SweepRow>& rows) {
+  if (std::filesystem::exists(from / kFile))
+    merge_csv_file(folder / kFile, read_csv(from / kFile), {"network", "op", "problem"});
+  else
+    merge_network_problems(folder, network_problems_of(rows));
 }
 
 std::vector<NetworkProblem> network_problems_of(const std::vector<SweepRow>& rows) {
   std::vector<NetworkProblem> all;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
   for (const SweepRow& row : rows)
-    for (const NetworkCount& use : parse_networks(row.networks))
-      merge_into(all, {use.network, row.op, row.problem, use.count});
+    for (const NetworkCount& use : parse_networks(row.networks)) {
+      const auto [place, is_new] = places.try_emplace({use.network, row.op, row.problem}, all.size());
+      if (is_new) all.push_back({use.network, row.op, row.problem, 0});
+      all[place->second].count = use.count;
+    }
   return all;
 }
 

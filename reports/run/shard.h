@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/run/case_id.h"
+
 namespace noisefloor {
 
 struct Shard {
@@ -24,16 +26,16 @@ struct Shard {
 };
 
 inline constexpr int kMaxShards = 10'000;
-Shard parse_shard(const std::string& text);  // "3/16"; throws InvalidInput
+Shard parse_shard(const std::string& text);  // "3/16"; throws std::runtime_error
 
 // shard.json of a run folder: which part of which sweep it is, so that a merge knows what is missing.
 struct ShardRecord {
   Shard shard;
-  std::string selection;           // hash of the keys of all cases of the whole sweep, in order
-  std::vector<std::string> cases;  // keys of this part's, SweepRow::key()
+  std::string selection;      // hash of the names of all cases of the whole sweep, in order
+  std::vector<CaseId> cases;  // this part's
   bool operator==(const ShardRecord& other) const;
 };
-ShardRecord make_shard_record(const Shard& shard, const std::vector<std::string>& all_keys);
+ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all);
 
 // Nothing where there is no shard.json. Throws std::runtime_error naming the file when it is anything else.
 std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder);

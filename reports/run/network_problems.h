@@ -19,6 +19,10 @@ struct NetworkProblem {
 // file.
 void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems);
 
+// Adds what `from` has, whose rows these are.
+void merge_network_problems(const std::filesystem::path& folder, const std::filesystem::path& from,
+                            const std::vector<SweepRow>& rows);
+
 // Of the folder; where it has no networks.csv, what the rows themselves name.
 std::vector<NetworkProblem> read_network_problems(const std::filesystem::path& folder,
                                                   const std::vector<SweepRow>& rows);

@@ -4,14 +4,13 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/measure/case_runner.h"
-#include "bench/platform/platform.h"
 #include "reports/run/folder_lock.h"
-#include "reports/run/sweep_csv.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 
@@ -19,28 +18,31 @@ class RunFolder {
  public:
   // Makes the folder, or opens it to go on: its rows must be of this device and commit. What a killed sweep left of a
   // case without a whole row is removed. Locks the folder against a second sweep. `fresh` removes what an earlier sweep
-  // wrote there. Throws std::runtime_error naming the file and what is wrong; files of others are left as they are.
-  RunFolder(std::filesystem::path folder, const PlatformDescription& description, const std::string& commit,
-            bool fresh);
+  // wrote there, and what was made of it. Throws std::runtime_error naming the file and what is wrong; files of others
+  // are left as they are.
+  RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh);
   RunFolder(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return folder_; }
   // Rows already there.
   const std::map<CaseId, SweepRow>& rows() const { return rows_; }
 
-  // Writes through to the disk. Throws std::runtime_error when it is full or gone.
-  void append(const CaseResult& result);
-  // env.json: the machine, the build, and every command line that wrote here, the latest last.
-  void write_environment(const PlatformDescription& description, const std::string& driver_version,
-                         const std::vector<std::string>& command_line);
+  // Writes through to the disk; of rows with a time the samples too. Throws std::runtime_error when it is full or gone.
+  void append(const SweepRow& row, const RowSamples& samples);
+  // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of
+  // others that are there stay.
+  void write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line);
 
  private:
   void open_files(bool fresh);
+  void require_ours(const std::string& device, const std::string& commit) const;
+  void take_columns();
   void drop_samples_without_row();
   void append_line(const std::filesystem::path& file, const std::string& line);
 
   std::filesystem::path folder_;
   std::map<CaseId, SweepRow> rows_;
+  std::vector<std::string> others_;  // columns of the folder's sweep.csv that are not known
   std::optional<FolderLock> lock_;
 };
 

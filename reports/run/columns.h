@@ -1,0 +1,36 @@
+// What is known of each column of sweep.csv. The table is columns.def.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/run/sweep_csv.h"
+
+namespace noisefloor {
+
+struct SweepColumn {
+  struct Shown {
+    int place;          // among the report's main columns, from 1; 0: on a row's card alone
+    const char* label;  // in the report's table; empty: made from the name
+  };
+  const char *name, *unit, *description;
+  Shown shown;
+  bool text, needed, counter, above_zero, head, wide;
+  std::string (*write)(const SweepRow& row);  // unquoted; blank: not measured
+  // Blank text leaves what the row has. Throws std::runtime_error saying what is wrong with the text.
+  void (*read)(const SweepColumn& column, SweepRow& row, const std::string& text);
+  std::optional<double> (*number)(const SweepRow& row);  // nothing for texts, and where nothing was measured
+};
+
+const std::vector<SweepColumn>& sweep_columns();
+
+// Every benchmark has every counter, so that no reader of Google Benchmark's JSON meets one with fewer: NaN is "not
+// measured".
+std::vector<std::pair<std::string, double>> counters_of(const SweepRow& row);
+
+// docs/columns.md between its markers.
+std::string columns_markdown();
+
+}  // namespace noisefloor

@@ -1,0 +1,45 @@
+#include "reports/run/selected_cases.h"
+
+#include <unordered_set>
+
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kFile = "cases.csv";
+
+}  // namespace
+
+void merge_selected_cases(const std::filesystem::path& folder, const std::vector<CaseId>& cases) {
+  CsvFile added{kFile, {"op", "dtype", "problem", "variant"}, {}};
+  for (const CaseId& one : cases) added.lines.push_back({0, {one.op, one.dtype, one.problem, one.variant}});
+  merge_csv_file(folder / kFile, added, {"op", "dtype", "problem", "variant"});
+}
+
+void merge_selected_cases(const std::filesystem::path& folder, const std::filesystem::path& from) {
+  if (std::filesystem::exists(from / kFile))
+    merge_csv_file(folder / kFile, read_csv(from / kFile), {"op", "dtype", "problem", "variant"});
+}
+
+std::vector<CaseId> read_selected_cases(const std::filesystem::path& folder) {
+  const auto file = folder / kFile;
+  std::vector<CaseId> cases;
+  if (!std::filesystem::exists(file)) return cases;
+  const CsvFile csv = read_csv(file);
+  const std::size_t op = csv.column("op"), dtype = csv.column("dtype"), problem = csv.column("problem"),
+                    variant = csv.column("variant");
+  for (const CsvLine& line : csv.lines)
+    cases.push_back({{line.fields[op], line.fields[problem], line.fields[dtype]}, line.fields[variant]});
+  return cases;
+}
+
+std::vector<CaseId> cases_without_row(const std::vector<CaseId>& cases, const std::vector<SweepRow>& rows) {
+  const std::unordered_set<CaseId> present(rows.begin(), rows.end());
+  std::vector<CaseId> without;
+  for (const CaseId& one : cases)
+    if (!present.contains(one)) without.push_back(one);
+  return without;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,177 @@
+#include "reports/totals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+// Names of bench/problems that are problems to look at together, and no network.
+constexpr const char* kSets[] = {"stream", "square", "qkv-split", "qkv-fused"};
+
+using Chosen = std::map<ProblemId, std::map<std::string, const SweepRow*>>;  // by choice
+
+void put(Chosen& chosen, const SweepRow& row, const std::string& choice) {
+  const SweepRow*& known = chosen[row][choice];
+  if (known == nullptr || *row.time_cold_us < *known->time_cold_us) known = &row;
+}
+
+// What an op's rows have, in the order met.
+struct OpRows {
+  std::vector<std::string> variants, dtypes;
+  std::map<std::string, std::string> kinds;  // by variant
+};
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+// The fastest baseline, for totals of ours, and the other way round.
+constexpr const char* kBestBaseline = "best baseline";
+bool is_baseline(const NetworkTotal& total) {
+  return total.kind == "baseline" || total.choice == kLibrary || total.choice == kPyTorch;
+}
+
+void add_problem(NetworkTotal& total, const std::map<std::string, const SweepRow*>& by_choice,
+                 const NetworkProblem& need) {
+  const auto found = by_choice.find(total.choice);
+  if (found == by_choice.end()) {
+    ++total.missing;
+    ++total.warm_missing;
+    return;
+  }
+  const SweepRow& row = *found->second;
+  const auto count = static_cast<double>(need.count);
+  total.parts.emplace_back(&row, need.count);
+  total.microseconds += *row.time_cold_us * count;
+  if (row.time_warm_us)
+    total.warm_microseconds += *row.time_warm_us * count;
+  else
+    ++total.warm_missing;
+  const auto other = by_choice.find(is_baseline(total) ? kOwnBest : kBestBaseline);
+  if (other == by_choice.end()) return;
+  const double ratio = *row.time_cold_us / *other->second->time_cold_us;
+  ++(ratio <= 1 ? total.wins : total.losses);
+  if (total.worst_ratio && ratio <= *total.worst_ratio) return;
+  total.worst_ratio = ratio;
+  total.worst_problem = need.problem;
+}
+
+void add_total(NetworkTotal& sum, const NetworkTotal& part) {
+  sum.microseconds += part.microseconds;
+  sum.warm_microseconds += part.warm_microseconds;
+  sum.missing -= part.problems - part.missing;
+  sum.warm_missing -= part.problems - part.warm_missing;
+  sum.wins += part.wins;
+  sum.losses += part.losses;
+  sum.parts.insert(sum.parts.end(), part.parts.begin(), part.parts.end());
+  if (!part.worst_ratio || (sum.worst_ratio && *part.worst_ratio <= *sum.worst_ratio)) return;
+  sum.worst_ratio = part.worst_ratio;
+  sum.worst_problem = part.op + " " + part.worst_problem;
+}
+
+// Of the choices that mix variants; nothing where the run has rows of one op alone.
+std::vector<NetworkTotal> totals_of_all_ops(const std::vector<NetworkTotal>& totals, const std::string& network,
+                                            int problems) {
+  std::set<std::string> ops;
+  std::vector<NetworkTotal> sums;
+  for (const NetworkTotal& total : totals) {
+    if (total.network != network || total.op == kWholeNetwork) continue;
+    ops.insert(total.op);
+    if (!total.kind.empty()) continue;
+    auto sum = std::find_if(sums.begin(), sums.end(), [&](const NetworkTotal& known) {
+      return known.dtype == total.dtype && known.choice == total.choice;
+    });
+    if (sum == sums.end()) {
+      NetworkTotal empty{network, kAllOps, total.dtype, total.choice, total.set, ""};
+      empty.problems = empty.missing = empty.warm_missing = problems;
+      sum = sums.insert(sums.end(), empty);
+    }
+    add_total(*sum, total);
+  }
+  if (ops.size() < 2) sums.clear();
+  return sums;
+}
+
+}  // namespace
+
+bool is_timed(const SweepRow& row) {
+  return row.status == Outcome::ok && row.time_cold_us.has_value();
+}
+
+bool of_pytorch(const SweepRow& row) {
+  return row.variant.starts_with("torch_");
+}
+
+std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
+                                         const std::vector<NetworkProblem>& network_problems) {
+  Chosen chosen;
+  std::map<std::string, OpRows> ops;
+  for (const SweepRow& row : rows) {
+    OpRows& of_op = ops[row.op];
+    add_once(of_op.dtypes, row.dtype);
+    add_once(of_op.variants, row.variant);
+    of_op.kinds[row.variant] = row.kind;
+    if (!is_timed(row)) continue;
+    put(chosen, row, row.variant);
+    put(chosen, row, kFastest);
+    const bool baseline = row.kind == "baseline";
+    put(chosen, row, baseline ? kBestBaseline : kOwnBest);
+    if (baseline && of_pytorch(row)) put(chosen, row, kPyTorch);
+    if (baseline && !of_pytorch(row) && row.op != kWholeNetwork) put(chosen, row, kLibrary);
+  }
+  std::vector<std::vector<const NetworkProblem*>> groups;  // of one network and op
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  std::vector<std::string> networks;
+  std::map<std::string, int> problems_of;  // but for the network itself
+  for (const NetworkProblem& need : network_problems) {
+    const auto [place, is_new] = places.try_emplace({need.network, need.op}, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[place->second].push_back(&need);
+    add_once(networks, need.network);
+    if (need.op != kWholeNetwork) ++problems_of[need.network];
+  }
+
+  std::vector<NetworkTotal> totals;
+  for (const auto& group : groups) {
+    const NetworkProblem& first = *group.front();
+    const bool set = std::find(std::begin(kSets), std::end(kSets), first.network) != std::end(kSets);
+    const OpRows& of_op = ops[first.op];
+    std::vector<std::string> choices = of_op.variants;
+    choices.insert(choices.end(), {kOwnBest, kLibrary, kPyTorch, kFastest});
+    for (const std::string& dtype : of_op.dtypes)
+      for (const std::string& choice : choices) {
+        const auto kind = of_op.kinds.find(choice);
+        NetworkTotal total{first.network, first.op, dtype, choice, set, kind == of_op.kinds.end() ? "" : kind->second};
+        total.problems = static_cast<int>(group.size());
+        for (const NetworkProblem* need : group) add_problem(total, chosen[{need->op, need->problem, dtype}], *need);
+        if (total.missing < total.problems) totals.push_back(std::move(total));
+      }
+  }
+  for (const std::string& network : networks) {
+    const auto sums = totals_of_all_ops(totals, network, problems_of[network]);
+    totals.insert(totals.end(), sums.begin(), sums.end());
+  }
+  return totals;
+}
+
+void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals) {
+  std::string text =
+      "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,wins,losses,worst_ratio,"
+      "worst_problem\n";
+  for (const NetworkTotal& total : totals)
+    text += fmt::format(
+        "{},{},{},{},{},{},{:.9g},{:.9g},{},{},{},{},{},{},{}\n", quote_csv(total.network), total.set ? "yes" : "",
+        quote_csv(total.op), quote_csv(total.dtype), quote_csv(total.choice), quote_csv(total.kind), total.microseconds,
+        total.warm_microseconds, total.problems, total.missing, total.warm_missing, total.wins, total.losses,
+        total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "", quote_csv(total.worst_problem));
+  write_atomically(file, text);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,114 @@
+// What a sweep goes on with behind a lost device; problem files; the choice of cases.
+#include "bench/sweep/selection.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "bench/commands/benchmark_flags.h"
+#include "bench/sweep/problem_files.h"
+#include "kernels/catalogue.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+TEST(Sweep, ResumesBehindALostDevice) {
+  const std::vector<std::string> arguments = {
+      "noisefloor", "sweep", "--fresh", "--out", "a", "--benchmark_out=x.json", "--benchmark_out_format=csv",
+      "--ops",      "gemm",  "--out=b"};
+  EXPECT_EQ(command_line_to_go_on(arguments, "runs/c"),
+            (std::vector<std::string>{"noisefloor", "sweep", "--ops", "gemm", "--out", "runs/c"}));
+}
+
+TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
+  const auto problems = load_problems(default_problem_folder());
+  const auto networks = network_names(problems);
+  for (const char* name : {"adm64-b1", "adm64-b32", "sd15-b2"})
+    EXPECT_NE(std::find(networks.begin(), networks.end(), name), networks.end()) << name;
+  for (const Op& op : catalogue())
+    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&](const auto& entry) { return entry.op == &op; }))
+        << op.name;
+  EXPECT_THROW(in_networks(problems, {"adm64-b2"}), InvalidInput);
+  EXPECT_EQ(in_networks(problems, {"all", "adm64-b1"}).size(), problems.size());
+  EXPECT_THROW(in_networks(problems, {"all", "adm64-b2"}), InvalidInput);
+}
+
+std::string load_message(const std::string& text) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.csv") << text;
+  try {
+    const auto problems = load_problems(temporary.path());
+    return std::to_string(problems.size()) + " problems";
+  } catch (const InvalidInput& error) {
+    const std::string message = error.what();
+    return message.substr(message.find("gemm.csv"));
+  }
+}
+
+TEST(ProblemFiles, NameFileLineFieldAndRange) {
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,4\nb,1,2,3,1\n"), "1 problems");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,4\nb,1,2,x,1\n"),
+            "gemm.csv:3: problem: field 'k' is 'x', not a whole number from 1 to 16777216");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,none\n"),
+            "gemm.csv:2: column 'count' is 'none', not a whole number from 1 to 1000000000");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,9223372036854775807\n"),
+            "gemm.csv:2: column 'count' is '9223372036854775807', not a whole number from 1 to 1000000000");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3,1000000000\na,1,2,3,1\n"),
+            "gemm.csv:3: column 'count': with the lines above 'a' has this problem more than 1000000000 times");
+  EXPECT_EQ(load_message("network,m,n,k,count\na,1,2,3\n"), "gemm.csv:2: 4 columns, the header has 5");
+  EXPECT_EQ(load_message("network,m,n,k\na,1,2,3\n"), "gemm.csv:1: needs one column 'count'");
+  EXPECT_EQ(load_message("network,m,n,depth,count\na,1,2,3,1\n"), "gemm.csv:2: problem: field 'k' is missing");
+  EXPECT_EQ(load_message("network,m,n,k,dtype,count\na,1,2,3,fp32,1\na,1,2,3,,1\n"), "1 problems");
+  EXPECT_EQ(load_message("network,m,n,k,dtype,count\na,1,2,3,fp64,1\n"),
+            "gemm.csv:2: column 'dtype' is 'fp64', none of gemm's dtypes bf16, fp16, fp32");
+  EXPECT_EQ(load_message(""), "gemm.csv: empty, no header line");
+}
+
+TEST(ProblemFiles, RefuseFilesOfNoOp) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gem.csv") << "network,count\n";
+  try {
+    load_problems(temporary.path());
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("there is no op 'gem'; did you mean 'gemm'?"), std::string::npos);
+  }
+}
+
+TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
+  const auto problems = load_problems(default_problem_folder());
+  const Selection adm{{"gemm"}, {"adm64-b1"}, {}, {}, {"bf16"}};
+  const auto on_host = select_cases(problems, adm, true);
+  ASSERT_FALSE(on_host.empty());
+  for (const Case& test_case : on_host) {
+    EXPECT_TRUE(test_case.implementation->is(Kind::host));
+    EXPECT_EQ(test_case.entry->name(), "gemm");
+  }
+  for (const Case& test_case : select_cases(problems, adm, false))
+    EXPECT_FALSE(test_case.implementation->is(Kind::host));
+  EXPECT_EQ(on_host[0].id().name(), "gemm/" + on_host[0].text + "/bf16/" + on_host[0].implementation->name);
+  EXPECT_THROW(select_cases(problems, {{"gem"}, {"all"}, {}, {}, {"bf16"}}, true), InvalidInput);
+  EXPECT_THROW(select_cases(problems, {{}, {"all"}, {"naiv"}, {}, {"bf16"}}, true), InvalidInput);
+  EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {"fast"}, {"bf16"}}, true), InvalidInput);
+  EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {}, {"bf17"}}, true), InvalidInput);
+}
+
+TEST(Selection, HasProblemsWithADtypeOfTheirOwnInThat) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.csv") << "network,m,n,k,dtype,count\na,1,2,3,,4\na,4,5,6,fp32,2\nb,4,5,6,,1\n";
+  const auto problems = load_problems(temporary.path());
+  const auto rows = [&](std::vector<std::string> networks, std::vector<std::string> dtypes) {
+    std::set<std::string> list;
+    for (const Case& one : select_cases(problems, {{}, std::move(networks), {}, {}, std::move(dtypes)}, true))
+      list.insert(one.text + " " + to_string(one.dtype) + " " + one.networks);
+    return list;
+  };
+  using Rows = std::set<std::string>;
+  EXPECT_EQ(rows({"a"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 fp32 a:2"}));
+  EXPECT_EQ(rows({"all"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 bf16 b:1", "m=4,n=5,k=6 fp32 a:2"}));
+  EXPECT_EQ(rows({"all"}, {"fp32"}), (Rows{"m=1,n=2,k=3 fp32 a:4", "m=4,n=5,k=6 fp32 a:2;b:1"}));
+}
+
+}  // namespace
+}  // namespace noisefloor

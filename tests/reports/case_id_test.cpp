@@ -1,0 +1,69 @@
+// The identity of a case: printed, parsed, compared, hashed.
+#include "reports/run/case_id.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <set>
+#include <stdexcept>
+#include <unordered_set>
+
+namespace noisefloor {
+namespace {
+
+// What ops, problems, dtypes and variants are made of; few letters, so that equal parts come up.
+std::string part() {
+  return *rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab=,_1"))));
+}
+CaseId any_case() {
+  return {{part(), part(), part()}, part()};
+}
+
+TEST(CaseId, PrintsAndParses) {
+  const CaseId id{{"gemm", "m=64,n=64,k=64", "bf16"}, "tiled"};
+  EXPECT_EQ(id.name(), "gemm/m=64,n=64,k=64/bf16/tiled");
+  EXPECT_EQ(id.problem_id().name(), "gemm/m=64,n=64,k=64/bf16");
+  EXPECT_TRUE(rc::check("what name() prints, parse() reads", [] {
+    const CaseId any = any_case();
+    RC_ASSERT(CaseId::parse(any.name()) == any);
+  }));
+}
+
+TEST(CaseId, ComparesPartByPart) {
+  EXPECT_TRUE(rc::check("equal where every part is, ordered as the parts are, and as a set of names", [] {
+    const CaseId a = any_case(), b = any_case();
+    const auto parts = [](const CaseId& id) { return std::tie(id.op, id.problem, id.dtype, id.variant); };
+    RC_ASSERT((a == b) == (parts(a) == parts(b)));
+    RC_ASSERT((a < b) == (parts(a) < parts(b)));
+    RC_ASSERT((a.name() == b.name()) == (a == b));
+    RC_ASSERT((a.problem_id() == b.problem_id()) == (a.problem_id().name() == b.problem_id().name()));
+  }));
+}
+
+TEST(CaseId, EqualOnesHashTheSame) {
+  EXPECT_TRUE(rc::check("a hash map has as many as a tree", [] {
+    std::set<CaseId> tree;
+    std::unordered_set<CaseId> hashed;
+    for (int i = 0; i < 20; ++i) {
+      const CaseId id = any_case();
+      tree.insert(id);
+      hashed.insert(CaseId::parse(id.name()));
+    }
+    RC_ASSERT(std::set<CaseId>(hashed.begin(), hashed.end()) == tree);
+    RC_ASSERT(std::hash<ProblemId>()(*tree.begin()) == std::hash<ProblemId>()(tree.begin()->problem_id()));
+  }));
+}
+
+TEST(CaseId, RefusesWhatIsNotOne) {
+  for (const char* text : {"", "gemm", "gemm/p/bf16", "gemm/p/bf16/", "/p/bf16/v", "gemm//bf16/v", "gemm/p/bf16/v/w"}) {
+    try {
+      (void)CaseId::parse(text);
+      ADD_FAILURE() << text;
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(std::string(error.what()), "'" + std::string(text) + "' is not a case: op/problem/dtype/variant");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor

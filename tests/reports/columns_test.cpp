@@ -1,0 +1,157 @@
+// Columns by name: read in any order, kept where they are not known, refused where a row would mean nothing.
+#include "reports/run/columns.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "reports/gate.h"
+#include "reports/history.h"
+#include "reports/roofline.h"
+#include "reports/run/csv.h"
+#include "reports/run_report.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kRecorded = "reports/recorded";
+
+// A table's columns in another order, some left out, with one more.
+CsvFile shuffled(const CsvFile& file, const std::vector<std::size_t>& order, const std::string& more) {
+  CsvFile made{file.file, {}, {}};
+  for (const std::size_t place : order) made.header.push_back(file.header[place]);
+  made.header.push_back(more);
+  for (const CsvLine& line : file.lines) {
+    CsvLine changed{line.number, {}};
+    for (const std::size_t place : order) changed.fields.push_back(line.fields[place]);
+    changed.fields.push_back("x" + std::to_string(line.number));
+    made.lines.push_back(changed);
+  }
+  return made;
+}
+
+TEST(Columns, AreReadInAnyOrderAndUnknownOnesKept) {
+  const TemporaryFolder folder;
+  CsvFile recorded = read_csv(kRecorded / "nvidia-h200/sweep.csv");
+  recorded.lines.resize(50);
+  write_atomically(folder / "sweep.csv", recorded.text());
+  const auto expected = read_sweep_csv(folder / "sweep.csv");
+  EXPECT_TRUE(rc::check("any order, one more column, and what is not needed may be missing", [&] {
+    std::vector<std::size_t> order;
+    std::set<std::string> left_out;
+    for (std::size_t i = 0; i < recorded.header.size(); ++i) {
+      const SweepColumn& column = sweep_columns()[i];
+      if (!column.needed && *rc::gen::inRange(0, 4) == 0)
+        left_out.insert(column.name);
+      else
+        order.push_back(i);
+    }
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[*rc::gen::inRange<std::size_t>(0, i)]);
+    write_atomically(folder / "other.csv", shuffled(recorded, order, "of_later").text());
+    const auto rows = read_sweep_csv(folder / "other.csv");
+    RC_ASSERT(rows.size() == expected.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      RC_ASSERT(rows[i].others.at("of_later") == "x" + std::to_string(i + 2));
+      for (const SweepColumn& column : sweep_columns())
+        RC_ASSERT(column.write(rows[i]) == column.write(left_out.contains(column.name) ? SweepRow() : expected[i]));
+    }
+    // And what is written again is read as the same.
+    const auto others = other_columns(rows);
+    std::string text = sweep_csv_header(others);
+    for (const SweepRow& row : rows) text += to_csv(row, others);
+    write_atomically(folder / "again.csv", text);
+    const auto again = read_sweep_csv(folder / "again.csv");
+    for (std::size_t i = 0; i < rows.size(); ++i) RC_ASSERT(to_csv(again[i], others) == to_csv(rows[i], others));
+  }));
+}
+
+TEST(Columns, WithoutWhichARowMeansNothingAreRequiredByName) {
+  const TemporaryFolder folder;
+  std::set<std::string> needed;
+  for (const SweepColumn& column : sweep_columns()) {
+    std::string header;
+    for (const SweepColumn& other : sweep_columns())
+      if (&other != &column) header += (header.empty() ? "" : ",") + std::string(other.name);
+    write_atomically(folder / "sweep.csv", header + "\n");
+    try {
+      (void)read_sweep_csv(folder / "sweep.csv");
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string(":1: no column '") + column.name + "'"), std::string::npos);
+      needed.insert(column.name);
+    }
+  }
+  EXPECT_EQ(needed,
+            (std::set<std::string>{"op", "variant", "kind", "dtype", "problem", "status", "device", "time_cold_us"}));
+}
+
+TEST(Columns, HaveNamesDescriptionsAndPlacesOfTheirOwn) {
+  std::set<std::string> names;
+  std::set<int> places;
+  for (const SweepColumn& column : sweep_columns()) {
+    EXPECT_TRUE(names.insert(column.name).second) << column.name;
+    EXPECT_TRUE(column.shown.place == 0 || places.insert(column.shown.place).second) << column.name;
+    EXPECT_GT(std::string(column.description).size(), 10u) << column.name;
+    EXPECT_FALSE(column.text && column.counter) << column.name;
+  }
+  EXPECT_EQ(*places.rbegin(), static_cast<int>(places.size())) << "no place is left out";
+}
+
+TEST(Columns, EveryBenchmarkHasEveryCounter) {
+  SweepRow row;
+  row.registers = 168;
+  row.flops = 2e9;
+  std::map<std::string, double> counters;
+  for (const auto& [name, value] : counters_of(row)) counters[name] = value;
+  EXPECT_EQ(counters.size(), 24u);
+  EXPECT_EQ(counters.at("registers"), 168);
+  EXPECT_EQ(counters.at("flops"), 2e9);
+  EXPECT_TRUE(std::isnan(counters.at("time_cold_us")));
+  EXPECT_FALSE(counters.contains("samples") || counters.contains("op"));
+}
+
+// Each recorded folder, and each recorded table beside its sweep.
+TEST(Recorded, EveryRunIsReadableByEveryCommand) {
+  std::size_t runs = 0;
+  for (const auto& entry : fs::directory_iterator(kRecorded)) {
+    if (!entry.is_directory()) continue;
+    SCOPED_TRACE(entry.path().string());
+    ++runs;
+    const RunFiles run = read_run(entry.path());
+    const GateResult result = gate(run, run, {}, {});
+    EXPECT_EQ(result.count(GateVerdict::pass), result.rows.size());
+    EXPECT_GT(total_changes(run, run, {}).size(), 10u);
+    const auto history = trace_history(read_history({entry.path()}), {});
+    EXPECT_GT(history.series.size(), 10u);
+    auto rows = run.rows;
+    complete_rows(rows, read_ceiling_rates(entry.path() / "ceilings.csv"));
+    EXPECT_EQ(run_report(entry.path(), rows)["rows"]["count"], rows.size());
+    for (const auto& file : fs::directory_iterator(entry.path())) {
+      std::ifstream stream(file.path());
+      std::string header;
+      if (file.path().extension() == ".csv" && std::getline(stream, header) && is_sweep_csv_header(header)) {
+        EXPECT_GT(read_sweep_csv(file.path()).size(), 5u) << file.path();
+      }
+    }
+  }
+  EXPECT_GE(runs, 1u);
+}
+
+TEST(Csv, MergingKeepsEveryColumn) {
+  const TemporaryFolder folder;
+  write_atomically(folder / "a.csv", "key,count,note\n1,5,\"a, b\"\n2,6,c\n");
+  write_atomically(folder / "b.csv", "more,count,key\nx,7,2\ny,8,3\n");
+  merge_csv_file(folder / "a.csv", read_csv(folder / "b.csv"), {"key"});
+  EXPECT_EQ(read_csv(folder / "a.csv").text(), "key,count,note,more\n1,5,\"a, b\",\n2,7,c,x\n3,8,,y\n");
+  merge_csv_file(folder / "new.csv", read_csv(folder / "b.csv"), {"key"});
+  EXPECT_EQ(read_csv(folder / "new.csv").text(), read_csv(folder / "b.csv").text());
+  EXPECT_THROW(merge_csv_file(folder / "a.csv", read_csv(folder / "b.csv"), {"note"}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace noisefloor

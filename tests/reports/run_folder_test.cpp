@@ -1,0 +1,215 @@
+// Writing a run folder: resuming, torn lines, locks, foreign rows and columns.
+#include "reports/run/run_folder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kDevice = "Test GPU";
+
+SweepRow row(const std::string& variant) {
+  SweepRow made;
+  made.op = "gemm";
+  made.problem = "m=1,n=2,k=3";
+  made.dtype = "bf16";
+  made.variant = variant;
+  made.status = Outcome::ok;
+  made.device = kDevice;
+  made.commit = "abc";
+  made.time_cold_us = 2;
+  return made;
+}
+
+const RowSamples kSamples = {0, {1.99951, 2.0004}, {1}, {1, 1}, {1980.1234, 1965}};
+
+std::string slurp(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return {(std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>()};
+}
+
+TEST(RunFolder, GoesOnWhereItStopped) {
+  const TemporaryFolder temporary;
+  {
+    RunFolder folder(temporary / "run", kDevice, "abc", false);
+    folder.append(row("naive"), kSamples);
+    folder.append(row("tiled"), kSamples);
+  }
+  // As a sweep leaves it that was killed while writing.
+  std::ofstream(temporary / "run" / "sweep.csv", std::ios::app) << "gemm,ptx,half a li";
+  std::ofstream(temporary / "run" / "samples.jsonl", std::ios::app) << "{\"op\":";
+  {
+    RunFolder folder(temporary / "run", kDevice, "abc", false);
+    EXPECT_EQ(folder.rows().size(), 2u);
+    EXPECT_TRUE(folder.rows().contains(row("naive")));
+    EXPECT_FALSE(folder.rows().contains(row("ptx")));
+    folder.append(row("ptx"), kSamples);
+  }
+  EXPECT_EQ(read_sweep_csv(temporary / "run" / "sweep.csv").size(), 3u);
+  std::ifstream samples(temporary / "run" / "samples.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(samples, line); ++lines) {
+    const auto object = nlohmann::json::parse(line);
+    EXPECT_EQ(object["cold_us"].size(), 2u);
+    EXPECT_DOUBLE_EQ(object["cold_us"][0].get<double>(), 2.0);
+    EXPECT_EQ(object["cold_batches"], (std::vector<int>{1, 1}));
+    EXPECT_DOUBLE_EQ(object["cold_mhz"][0].get<double>(), 1980.123);
+  }
+  EXPECT_EQ(lines, 3);
+}
+
+TEST(RunFolder, RefusesForeignRowsAndLeavesThem) {
+  const TemporaryFolder temporary;
+  { RunFolder(temporary / "run", kDevice, "abc", false).append(row("naive"), kSamples); }
+  const std::string before = slurp(temporary / "run" / "sweep.csv");
+  EXPECT_THROW(RunFolder(temporary / "run", "Another GPU", "abc", false), std::runtime_error);
+  EXPECT_THROW(RunFolder(temporary / "run", kDevice, "def", false), std::runtime_error);
+  EXPECT_EQ(slurp(temporary / "run" / "sweep.csv"), before);
+  EXPECT_EQ(RunFolder(temporary / "run", kDevice, "def", true).rows().size(), 0u) << "--fresh starts again";
+}
+
+TEST(RunFolder, IsOneSweepsAtATime) {
+  const TemporaryFolder temporary;
+  const RunFolder first(temporary / "run", kDevice, "abc", false);
+  const std::string before = slurp(temporary / "run" / "sweep.csv");
+  for (const bool fresh : {false, true}) {
+    try {
+      RunFolder(temporary / "run", kDevice, "abc", fresh);
+      FAIL();
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("another sweep is writing there (host "), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(fmt::format("process {}", getpid())), std::string::npos);
+    }
+    EXPECT_EQ(slurp(temporary / "run" / "sweep.csv"), before);
+  }
+}
+
+TEST(FolderLock, ReadersShareItAndAWriterIsAlone) {
+  const TemporaryFolder temporary;
+  { const FolderLock unlocked(temporary.path(), FolderLock::Mode::reading); }  // a folder that nobody ever locked
+  EXPECT_FALSE(std::filesystem::exists(temporary / ".lock"));
+  {
+    const FolderLock writer(temporary.path());
+    EXPECT_THROW(FolderLock(temporary.path(), FolderLock::Mode::reading), std::runtime_error);
+  }
+  EXPECT_EQ(slurp(temporary / ".lock"), "");
+  const FolderLock one(temporary.path(), FolderLock::Mode::reading), two(temporary.path(), FolderLock::Mode::reading);
+  EXPECT_THROW(FolderLock{temporary.path()}, std::runtime_error);
+}
+
+TEST(FolderLock, AWriterThatWasKilledLeavesNoLock) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / ".lock") << "host elsewhere, process 7\n";  // its name is still there
+  const FolderLock lock(temporary.path());
+  EXPECT_NE(slurp(temporary / ".lock").find(fmt::format("process {}", getpid())), std::string::npos);
+}
+
+TEST(FolderLock, KnowsMountsWhoseLocksStayOnOneMachine) {
+  const std::string mounts =
+      "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+      "30 22 0:50 / /home rw - nfs4 server:/home rw,vers=4.2,local_lock=none\n"
+      "31 22 0:51 / /scratch rw - nfs server:/scratch rw,vers=3,nolock,local_lock=all\n"
+      "32 22 0:52 / /fast\\040disk rw - lustre mgs:/fast rw,localflock\n";
+  EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/var/run1"));
+  EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/home/me/run"));
+  EXPECT_TRUE(locks_stay_on_this_machine(mounts, "/scratch/run"));
+  EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/scratchy"));
+  EXPECT_TRUE(locks_stay_on_this_machine(mounts, "/fast disk/run"));
+}
+
+TEST(RunFolder, SaysWhenItCannotBeMade) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "file") << "in the way";
+  EXPECT_THROW(RunFolder(temporary / "file" / "run", kDevice, "abc", false), std::runtime_error);
+}
+
+TEST(RunFolder, WritesItsEnvironment) {
+  const TemporaryFolder temporary;
+  RunFolder folder(temporary / "run", kDevice, "abc", false);
+  folder.write_environment({{"device", kDevice}, {"commit", "abc"}, {"driver", "580.1"}}, {"noisefloor", "sweep"});
+  const auto environment = nlohmann::json::parse(slurp(temporary / "run" / "env.json"));
+  EXPECT_EQ(environment["device"], "Test GPU");
+  EXPECT_EQ(environment["driver"], "580.1");
+  EXPECT_EQ(environment["command_lines"].size(), 1u);
+  auto changed = environment;
+  changed["of_another_version"] = {1, 2};
+  std::ofstream(temporary / "run" / "env.json") << changed;
+  folder.write_environment({{"device", kDevice}, {"commit", "abc"}, {"driver", "580.1"}},
+                           {"noisefloor", "sweep", "--budget", "9"});
+  const auto resumed = nlohmann::json::parse(slurp(temporary / "run" / "env.json"));
+  EXPECT_EQ(resumed["command_lines"],
+            nlohmann::json::parse(R"([["noisefloor", "sweep"], ["noisefloor", "sweep", "--budget", "9"]])"));
+  EXPECT_EQ(resumed["of_another_version"], (std::vector<int>{1, 2})) << "fields of others stay";
+}
+
+// Columns in another order, one that is missing, and one that nobody here knows.
+TEST(RunFolder, GoesOnWithColumnsOfAnotherVersion) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "sweep.csv")
+      << "variant,op,of_later,kind,dtype,problem,status,device,time_cold_us,commit,flops\n"
+      << "naive,gemm,\"7, or so\",naive,bf16,\"m=1,n=2,k=3\",ok,Test GPU,2,abc,12\n";
+  {
+    RunFolder folder(temporary.path(), kDevice, "abc", false);
+    EXPECT_TRUE(folder.rows().contains(row("naive")));
+    folder.append(row("tiled"), kSamples);
+  }
+  const auto rows = read_sweep_csv(temporary / "sweep.csv");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].others.at("of_later"), "7, or so");
+  EXPECT_EQ(rows[0].flops, 12);
+  EXPECT_TRUE(rows[1].others.empty());
+  EXPECT_TRUE(slurp(temporary / "sweep.csv").starts_with(sweep_csv_header({"of_later"})));
+}
+
+TEST(RunFolder, DropsSamplesOfARowThatWasNotWritten) {
+  const TemporaryFolder temporary;
+  const auto samples = temporary / "run" / "samples.jsonl";
+  std::string kept;
+  {
+    RunFolder folder(temporary / "run", kDevice, "abc", false);
+    folder.append(row("naive"), kSamples);
+    kept = slurp(samples);
+  }
+  // As a sweep leaves it that was killed between the samples and the row.
+  std::string orphan = kept;
+  orphan.replace(orphan.find("naive"), 5, "tiled");
+  std::ofstream(samples, std::ios::app) << orphan;
+  RunFolder folder(temporary / "run", kDevice, "abc", false);
+  EXPECT_EQ(slurp(samples), kept);
+  folder.append(row("tiled"), kSamples);
+  EXPECT_EQ(slurp(samples), kept + orphan);
+}
+
+TEST(RunFolder, LeavesForeignFilesAlone) {
+  const std::string header = sweep_csv_header();
+  const std::pair<const char*, const char*> foreign[] = {
+      {"sweep.csv", "my notes"},      {"sweep.csv", "my notes\nwithout an end"}, {"sweep.csv", "my,own\n1,2\n"},
+      {"samples.jsonl", "of my own"}, {"samples.jsonl", "of my own\n"},
+  };
+  for (const auto& [name, text] : foreign) {
+    const TemporaryFolder temporary;
+    std::ofstream(temporary / name) << text;
+    EXPECT_THROW(RunFolder(temporary.path(), kDevice, "abc", false), std::runtime_error) << text;
+    EXPECT_EQ(slurp(temporary / name), text);
+  }
+  const TemporaryFolder torn;  // killed while writing the header
+  std::ofstream(torn / "sweep.csv") << header.substr(0, 20);
+  EXPECT_EQ(RunFolder(torn.path(), kDevice, "abc", false).rows().size(), 0u);
+  EXPECT_EQ(slurp(torn / "sweep.csv"), header);
+}
+
+TEST(RunFolder, SlugsNames) {
+  EXPECT_EQ(device_slug("NVIDIA H200"), "nvidia-h200");
+  EXPECT_EQ(device_slug("AMD EPYC (2 cores)"), "amd-epyc-2-cores");
+  EXPECT_EQ(device_slug("()"), "device");
+}
+
+}  // namespace
+}  // namespace noisefloor

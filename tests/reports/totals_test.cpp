@@ -1,0 +1,139 @@
+// Totals of networks: sums, choices, what is missing, who wins.
+#include "reports/totals.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "reports/roofline.h"
+#include "reports/run/run_files.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+SweepRow timed_row(const CaseId& id, const std::string& kind, double cold, std::optional<double> warm = {}) {
+  SweepRow row;
+  static_cast<CaseId&>(row) = id;
+  row.kind = kind;
+  row.status = Outcome::ok;
+  row.time_cold_us = cold;
+  row.time_warm_us = warm;
+  return row;
+}
+
+const NetworkTotal& find(const std::vector<NetworkTotal>& totals, const std::string& op, const std::string& choice) {
+  const auto found = std::find_if(totals.begin(), totals.end(),
+                                  [&](const NetworkTotal& total) { return total.op == op && total.choice == choice; });
+  EXPECT_NE(found, totals.end()) << op << " " << choice;
+  return *found;
+}
+
+TEST(Totals, CountWinsLossesAndTheWorstRatio) {
+  const std::vector<SweepRow> rows = {
+      timed_row({{"gemm", "p1", "bf16"}, "ptx"}, "ptx", 4, 3),
+      timed_row({{"gemm", "p1", "bf16"}, "cublaslt"}, "baseline", 5, 4),
+      timed_row({{"gemm", "p1", "bf16"}, "torch_eager"}, "baseline", 3, 2),
+      timed_row({{"gemm", "p1", "bf16"}, "torch_compile"}, "baseline", 6, 1),
+      timed_row({{"gemm", "p2", "bf16"}, "ptx"}, "ptx", 9),
+      timed_row({{"gemm", "p2", "bf16"}, "cublaslt"}, "baseline", 6, 5),
+      timed_row({{"gemm", "p2", "bf16"}, "torch_compile"}, "baseline", 10, 8),
+      timed_row({{"gemm", "p3", "bf16"}, "ptx"}, "ptx", 7, 7),
+  };
+  const auto totals =
+      network_totals(rows, {{"net", "gemm", "p1", 3}, {"net", "gemm", "p2", 2}, {"net", "gemm", "p3", 1}});
+  const NetworkTotal& ours = find(totals, "gemm", kOwnBest);
+  EXPECT_EQ(ours.microseconds, 3 * 4 + 2 * 9 + 7);
+  EXPECT_EQ(ours.warm_microseconds, 3 * 3 + 7);
+  EXPECT_EQ(ours.warm_missing, 1);
+  EXPECT_EQ(ours.wins, 0) << "PyTorch has the faster p1, cuBLASLt p2, and nobody else p3";
+  EXPECT_EQ(ours.losses, 2);
+  EXPECT_EQ(ours.worst_ratio, 1.5);
+  EXPECT_EQ(ours.worst_problem, "p2");
+  const NetworkTotal& library = find(totals, "gemm", kLibrary);
+  EXPECT_EQ(library.microseconds, 3 * 5 + 2 * 6);
+  EXPECT_EQ(library.missing, 1);
+  EXPECT_EQ(library.wins, 1);
+  EXPECT_EQ(library.worst_ratio, 1.25);
+  EXPECT_EQ(find(totals, "gemm", kPyTorch).microseconds, 3 * 3 + 2 * 10) << "of each problem PyTorch's fastest";
+  EXPECT_EQ(find(totals, "gemm", kFastest).microseconds, 3 * 3 + 2 * 6 + 7);
+  EXPECT_EQ(find(totals, "gemm", "torch_eager").missing, 2);
+  EXPECT_EQ(find(totals, "gemm", "cublaslt").kind, "baseline");
+}
+
+TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
+  const std::vector<SweepRow> rows = {
+      timed_row({{"gemm", "p", "bf16"}, "ptx"}, "ptx", 4, 3),
+      timed_row({{"conv2d", "q", "bf16"}, "ptx"}, "ptx", 10, 8),
+      timed_row({{"conv2d", "q", "bf16"}, "cudnn"}, "baseline", 5, 4),
+      timed_row({{"network", "name=net", "bf16"}, "plan_own"}, "network", 11, 10),
+      timed_row({{"network", "name=net", "bf16"}, "plan_baseline"}, "baseline", 12, 10),
+  };
+  const auto totals = network_totals(rows, {{"net", "gemm", "p", 2},
+                                            {"net", "conv2d", "q", 1},
+                                            {"net", "softmax", "r", 1},
+                                            {"net", "network", "name=net", 1},
+                                            {"stream", "gemm", "p", 1}});
+  const NetworkTotal& all = find(totals, kAllOps, kOwnBest);
+  EXPECT_EQ(all.microseconds, 2 * 4 + 10);
+  EXPECT_EQ(all.problems, 3);
+  EXPECT_EQ(all.missing, 1) << "softmax has no row at all";
+  EXPECT_EQ(all.worst_problem, "conv2d q");
+  EXPECT_EQ(find(totals, kAllOps, kLibrary).missing, 2);
+  EXPECT_EQ(find(totals, "network", kOwnBest).microseconds, 11);
+  for (const NetworkTotal& total : totals) {
+    EXPECT_EQ(total.set, total.network == "stream");
+    EXPECT_FALSE(total.network == "stream" && total.op == kAllOps) << "it has one op alone";
+    EXPECT_FALSE(total.op == "network" && total.choice == kLibrary) << "a plan is no library";
+  }
+}
+
+// The recorded run, added up in the plainest way.
+TEST(Totals, OfTheRecordedRunAreTimeTimesCount) {
+  const RunFiles run = read_run("reports/recorded/nvidia-h200");
+  const auto problems = read_network_problems(run.folder, run.rows);
+  const auto totals = network_totals(run.rows, problems);
+  EXPECT_GT(totals.size(), 200u);
+  for (const NetworkTotal& total : totals) {
+    if (total.op == kAllOps) continue;
+    double sum = 0;
+    int count = 0, missing = 0;
+    for (const NetworkProblem& need : problems) {
+      if (need.network != total.network || need.op != total.op) continue;
+      ++count;
+      double best = INFINITY;
+      for (const SweepRow& row : run.rows) {
+        const bool baseline = row.kind == "baseline", torch = row.variant.starts_with("torch_");
+        const bool chosen = total.choice == row.variant || total.choice == kFastest ||
+                            (total.choice == kOwnBest && !baseline) ||
+                            (total.choice == kPyTorch && baseline && torch) ||
+                            (total.choice == kLibrary && (row.variant == "cudnn" || row.variant == "cublaslt"));
+        if (row.op == need.op && row.problem == need.problem && row.dtype == total.dtype && row.status == Outcome::ok &&
+            chosen)
+          best = std::min(best, *row.time_cold_us);
+      }
+      if (std::isfinite(best))
+        sum += best * static_cast<double>(need.count);
+      else
+        ++missing;
+    }
+    EXPECT_NEAR(total.microseconds, sum, 1e-9 * sum) << total.network << " " << total.op << " " << total.choice;
+    EXPECT_EQ(total.problems, count);
+    EXPECT_EQ(total.missing, missing);
+  }
+}
+
+TEST(Totals, RecordedOnesAreAsTheProgramWritesThem) {
+  const TemporaryFolder folder;
+  const RunFiles run = read_run("reports/recorded/nvidia-h200");
+  write_totals_csv(folder / "totals.csv", network_totals(run.rows, read_network_problems(run.folder, run.rows)));
+  EXPECT_EQ(read_whole_file(folder / "totals.csv"), read_whole_file(run.folder / "totals.csv"))
+      << "write it again: noisefloor roofline reports/recorded/nvidia-h200";
+}
+
+}  // namespace
+}  // namespace noisefloor
