@@ -37,7 +37,7 @@ struct NetworkTotal {
   int problems = 0, missing = 0, warm_missing = 0;
   // Problem by problem, cold, against the other side: ours against the fastest baseline, a baseline against our
   // fastest. A problem that the other side has no time of does not count.
-  int wins = 0, losses = 0;           // at least as fast; slower
+  int wins = 0, losses = 0;                // at least as fast; slower
   std::optional<double> worst_ratio = {};  // largest time over the other side's
   std::string worst_problem = {};
   std::vector<std::pair<const SweepRow*, long>> parts = {};  // the rows behind it, with their counts
