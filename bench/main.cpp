@@ -8,6 +8,17 @@
 #include "bench/platform/build_info.h"
 #include "kernels/core/fields.h"
 
+namespace noisefloor {
+
+// Each in its file of bench/commands.
+using AddCommand = void(CLI::App& app, CommandResult result);
+AddCommand add_devices_command, add_list_command, add_run_command, add_ceilings_command, add_merge_command,
+    add_roofline_command, add_history_command, add_gate_command, add_compare_command, add_crosscheck_command,
+    add_problems_command, add_forward_command, add_sample_command, add_tune_command;
+void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
+
+}  // namespace noisefloor
+
 namespace {
 
 using namespace noisefloor;

@@ -131,11 +131,6 @@ def networks(_: str) -> str:
 
 def totals(_: str) -> str:
     """From totals.csv, which `noisefloor roofline` writes: the one place that adds up."""
-    if not (RECORDED / "totals.csv").is_file():
-        sys.path.insert(0, str(ROOT))
-        from reports.update_readme import markdown
-
-        return markdown(RECORDED)
     groups = {}
     for row in rows_of("totals.csv", RECORDED):
         if (row["dtype"], row["missing"]) == ("bf16", "0") and row["op"] != "all ops":
@@ -150,7 +145,8 @@ def totals(_: str) -> str:
             for side in (own, choices.get("library"), choices.get("pytorch")):
                 line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
             judged = int(own["wins"]) + int(own["losses"]) > 0
-            lines.append([*line, own["wins"] if judged else "", own["losses"] if judged else "", own["worst_ratio"]])
+            lines.append([*line, own["wins"] if judged else "", own["losses"] if judged else "",
+                          f"{float(own['worst_ratio']):.2f}" if judged else ""])
     environment = json.loads((RECORDED / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
             "time x count over all problems. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "

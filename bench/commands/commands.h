@@ -22,22 +22,6 @@ struct Invocation {
 
 using CommandResult = std::shared_ptr<std::function<int()>>;  // set by the chosen subcommand
 
-void add_devices_command(CLI::App& app, CommandResult result);
-void add_list_command(CLI::App& app, CommandResult result);
-void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
-void add_run_command(CLI::App& app, CommandResult result);
-void add_ceilings_command(CLI::App& app, CommandResult result);
-void add_merge_command(CLI::App& app, CommandResult result);
-void add_roofline_command(CLI::App& app, CommandResult result);
-void add_history_command(CLI::App& app, CommandResult result);
-void add_gate_command(CLI::App& app, CommandResult result);
-void add_compare_command(CLI::App& app, CommandResult result);
-void add_crosscheck_command(CLI::App& app, CommandResult result);
-void add_problems_command(CLI::App& app, CommandResult result);
-void add_forward_command(CLI::App& app, CommandResult result);
-void add_sample_command(CLI::App& app, CommandResult result);
-void add_tune_command(CLI::App& app, CommandResult result);
-
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;
 constexpr int kCouldNot = 2;

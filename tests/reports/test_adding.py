@@ -1,5 +1,5 @@
 """Follows the worked examples of docs/adding.md: their files lie over the tree's, what they touch is compiled as the build compiles it, and the
-program with them is linked and asked."""
+program with them is linked and asked. (test_columns.py follows that of a column.)"""
 
 import csv
 import os
@@ -94,27 +94,3 @@ def test_a_variant_and_an_op_are_measured(tmp_path):
                 assert re.search(r"\bhost .*\bok\b", rows("rmsnorm", "--problem", problem, "--dtype", dtype))
     listed = subprocess.run([program, "list", "variants", "--filter", "^rmsnorm/"], capture_output=True, text=True, timeout=60).stdout
     assert "ptx_sm90a" in listed and "an example of docs/adding.md" in listed
-
-
-@pytest.mark.skipif(not (ROOT / "reports/run/columns.def").is_file(), reason="reports/run/columns.def is not there")
-def test_a_column_is_written_and_described(tmp_path):
-    lay_over(tmp_path, ("column",))
-    (tmp_path / "main.cpp").write_text('''
-#include <cstdio>
-#include "reports/run/columns.h"
-int main() {
-  noisefloor::SweepRow row;
-  row.host_threads = 8;
-  for (const auto& column : noisefloor::sweep_columns()) std::printf("%s=%s\\n", column.name, column.write(row).c_str());
-  std::puts(noisefloor::columns_markdown().c_str());
-}
-''')
-    like = "reports/run/columns.cpp"
-    sources = [(path, ROOT / path) for path in (like, "reports/run/sweep_csv.cpp")] + [(like, tmp_path / "main.cpp")]
-    objects = compile_all(sources, tmp_path)
-    link = command_of("bin/noisefloor")
-    compiler = link.split(" && ", 1)[1].split(" ", 1)[0]
-    libraries = link.split("bin/noisefloor", 1)[1].rsplit(" && ", 1)[0]
-    shell(f"{compiler} {objects} -o {tmp_path / 'columns'} {libraries}")
-    said = shell(str(tmp_path / "columns"))
-    assert "\nhost_threads=8\ncommit=" in said and "| `host_threads` | " in said
