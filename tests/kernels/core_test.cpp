@@ -130,6 +130,29 @@ TEST(Catalogue, EveryOpKeepsTheContract) {
   }
 }
 
+TEST(Catalogue, ChoicesAreDistinctAndTheEstimatesIsFirst) {
+  constexpr DeviceInfo kDevice{.compute_capability = 90, .sm_count = 132};
+  std::set<std::string> offering;
+  for (const ProblemEntry& entry : load_problems(test_problem_folder()))
+    for (const ImplementationPtr& implementation : entry.entry->implementations) {
+      const AnyVariant* const variant = implementation->variant();
+      if (variant == nullptr || !variant->choices || !variant->can_run(entry.problem, DType::bf16)) continue;
+      SCOPED_TRACE(entry.op->name + " " + variant->name + " " + entry.text);
+      std::set<std::string> texts;
+      for (const Choice& choice : variant->choices->list(entry.problem, DType::bf16, kDevice)) {
+        EXPECT_TRUE(texts.insert(choice.text).second) << choice.text;
+        EXPECT_EQ(choice.estimated, texts.size() == 1) << choice.text;
+      }
+      EXPECT_FALSE(texts.empty());
+      if (!variant->built) {
+        const Status status = variant->choices->launch(entry.problem, DType::bf16, {}, {}, {}, *texts.begin());
+        EXPECT_EQ(status.code, StatusCode::not_built);
+      }
+      offering.insert(entry.op->name);
+    }
+  EXPECT_EQ(offering, (std::set<std::string>{"groupnorm"}));
+}
+
 // What an op lacks of the ladder that every op ships, and what it says of rungs that are still to be written.
 struct Ladder {
   std::vector<std::string> missing, excused;

@@ -8,7 +8,7 @@
 
 namespace noisefloor {
 
-class LimitedPlatform final : public Platform {
+class LimitedPlatform : public Platform {
  public:
   explicit LimitedPlatform(std::size_t bytes) : host_(make_host_platform()), free_(bytes) {
     description_ = host_->description();

@@ -1,71 +1,93 @@
-// The tuner of choices, on a gemm whose choices are its host variant: as it is, slower, wrong, and refused.
+// The tuner of choices, on a gemm whose choices are its host variant, each said to take a time of its own.
 #include "bench/measure/choices.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
 #include <map>
-#include <thread>
 
 #include "bench/sweep/suite.h"
+#include "tests/support/limited_platform.h"
 
 namespace noisefloor {
 namespace {
 
-constexpr const char* kProblem = "m=32,n=32,k=32";
+constexpr const char* kProblem = "m=8,n=8,k=8";
+using Names = std::vector<std::string>;
 
-Platform& host() {
-  static const std::unique_ptr<Platform> platform = make_host_platform();
-  return *platform;
-}
+// The host, where a launch takes the time that it says.
+class ScriptedPlatform final : public LimitedPlatform {
+ public:
+  ScriptedPlatform() : LimitedPlatform(std::size_t{1} << 30) {}
+  std::vector<double> time_cold(const Launch& launch, int samples,
+                                std::span<const std::pair<void*, std::size_t>>) override {
+    auto times = time_warm(launch, samples, 1);
+    cold.push_back(launched);
+    return times;
+  }
+  std::vector<double> time_warm(const Launch& launch, int samples, int) override {
+    std::vector<double> times;
+    for (int i = 0; i < samples; ++i) {
+      throw_if_failed(launch());
+      times.push_back(launch_us);
+    }
+    return times;
+  }
 
-struct Tuned {
-  std::vector<std::string> names;  // best first
-  std::vector<TimedChoice> choices;
-  std::vector<std::string> messages;
-  std::map<std::string, int> launches;
+  std::string launched;  // the last launch's choice, and its time
+  double launch_us = 0;
+  Names cold;  // what was timed cold, in order
 };
 
-// Of a variant that offers these choices, the first as its estimate's: "slow..." waits, "wrong" spoils an element,
-// "refused" refuses, "lucky" waits but in its first warm time, and any other is the host variant's own launch.
-Tuned tune(const std::vector<std::string>& names) {
-  Tuned tuned;
+struct Tuned {
+  std::vector<TimedChoice> choices;
+  Names messages, cold;
+
+  Names names() const {
+    Names all;
+    for (const TimedChoice& timed : choices) all.push_back(timed.choice.text);
+    return all;
+  }
+};
+
+// Of a variant that offers these choices with these times, the first as its estimate's. "wrong" spoils an element,
+// "refused" refuses, and "lucky" takes no time until it was verified, probed and timed once.
+Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
+  constexpr int kLuckyLaunches = 3;
+  ScriptedPlatform platform;
+  int lucky = 0;
   const SuiteEntry& gemm = *suite().find("gemm");
   AnyVariant variant = *gemm.find("host")->variant();
   variant.choices = AnyChoices{
       [&](const AnyProblem&, DType, const DeviceInfo& device) {
         EXPECT_GT(device.sm_count, 0);
         std::vector<Choice> choices;
-        for (const std::string& name : names) choices.push_back({name, choices.empty()});
+        for (const auto& [name, us] : offered) choices.push_back({name, choices.empty()});
         return choices;
       },
-      [&tuned, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                                        const Scratch& scratch, const LaunchContext& context, std::string_view choice) {
-        constexpr int kLucky[] = {3, 4};  // behind its verification and the probe, which makes for one launch a sample
-        constexpr std::chrono::milliseconds kWait{2};
-        const int launches = ++tuned.launches[std::string(choice)];
+      [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                                   const Scratch& scratch, const LaunchContext& context, std::string_view choice) {
         if (choice == "refused") return failure(StatusCode::unsupported_problem, "too large a tile");
-        if (choice.starts_with("slow") ||
-            (choice == "lucky" && std::ranges::find(kLucky, launches) == std::end(kLucky)))
-          std::this_thread::sleep_for(kWait);
+        platform.launched = choice;
+        platform.launch_us = std::map<std::string, double>(offered.begin(), offered.end()).at(platform.launched);
+        if (choice == "lucky" && ++lucky <= kLuckyLaunches) platform.launch_us = 0.1;
         const Status status = launch(problem, dtype, pointers, scratch, context);
         if (choice == "wrong") store_element(dtype, pointers.back(), 3, 1e3);
         return status;
       }};
-  // What launches without naming a choice is not the tuner's.
+  // A launch that names no choice is not the tuner's.
   variant.launch = [](const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&) {
     return failure(StatusCode::invalid_argument, "no choice was named");
   };
   const Case test_case{&gemm, implementation_of(variant), gemm.workload->parse(kProblem), DType::fp32, kProblem};
-  tuned.choices = tune_choices(host(), test_case, [&](const std::string& line) { tuned.messages.push_back(line); });
-  for (const TimedChoice& timed : tuned.choices) tuned.names.push_back(timed.choice.text);
+  Tuned tuned;
+  tuned.choices = tune_choices(platform, test_case, [&](const std::string& line) { tuned.messages.push_back(line); });
+  tuned.cold = platform.cold;
   return tuned;
 }
 
-std::string error_of(const std::vector<std::string>& names) {
+std::string error_of(const std::vector<std::pair<std::string, double>>& offered) {
   try {
-    tune(names);
+    tune(offered);
   } catch (const std::runtime_error& error) {
     return error.what();
   }
@@ -73,61 +95,68 @@ std::string error_of(const std::vector<std::string>& names) {
 }
 
 TEST(TuneChoices, TheFastOneWins) {
-  const Tuned tuned = tune({"slow", "fast", "slower"});
-  EXPECT_EQ(tuned.messages, std::vector<std::string>());
-  ASSERT_EQ(tuned.choices.size(), 3u);
-  EXPECT_EQ(tuned.names.front(), "fast");
-  EXPECT_FALSE(tuned.choices.front().choice.estimated);
+  const Tuned tuned = tune({{"slow", 50}, {"fast", 10}, {"slower", 60}});
+  EXPECT_EQ(tuned.messages, Names());
+  ASSERT_EQ(tuned.names(), (Names{"fast", "slow", "slower"}));
   for (const TimedChoice& timed : tuned.choices) {
     EXPECT_EQ(timed.choice.estimated, timed.choice.text == "slow");
-    EXPECT_EQ(timed.cold.size(), tuned.choices.front().cold.size());  // in turns
-    EXPECT_GT(timed.cold.size(), 1u);
-    EXPECT_GT(timed.cold_us(), 0);
+    EXPECT_EQ(timed.cold.size(), tuned.choices.front().cold.size());
   }
-  EXPECT_LT(10 * tuned.choices.front().warm_us(), tuned.choices.back().warm_us());
-  EXPECT_GT(tuned.launches.at("fast"), 0);
+  EXPECT_EQ(tuned.choices.front().warm_us(), 10);
+  EXPECT_EQ(tuned.choices.front().cold_us(), 10);
+  // The probe; then all in turns.
+  EXPECT_EQ(tuned.cold, (Names{"slow", "fast", "slow", "slower", "fast", "slow", "slower", "fast", "slow", "slower"}));
 }
 
 TEST(TuneChoices, AWrongOneIsAnErrorThatNamesProblemAndChoice) {
-  const std::string error = error_of({"slow", "fast", "wrong"});
+  const std::string error = error_of({{"slow", 50}, {"fast", 10}, {"wrong", 5}});
   EXPECT_EQ(error.rfind(std::string(kProblem) + ", wrong: wrong: d[3] is 1000", 0), 0u) << error;
-  EXPECT_EQ(error_of({"wrong", "fast"}).rfind(std::string(kProblem) + ", wrong: wrong: ", 0), 0u);
+  EXPECT_EQ(error_of({{"wrong", 50}, {"fast", 10}}).rfind(std::string(kProblem) + ", wrong: wrong: ", 0), 0u);
 }
 
 TEST(TuneChoices, ARefusedOneIsLeftOutWithAMessage) {
-  const Tuned tuned = tune({"slow", "refused", "fast"});
-  EXPECT_EQ(tuned.names, (std::vector<std::string>{"fast", "slow"}));
-  ASSERT_EQ(tuned.messages.size(), 1u);
-  EXPECT_EQ(tuned.messages.front(),
-            std::string(kProblem) + ", refused: left out: unsupported_problem: too large a tile");
-  // Without the variant's own there is nothing to compare with.
-  EXPECT_NE(error_of({"refused", "fast"}).find("too large a tile"), std::string::npos);
+  const Tuned tuned = tune({{"slow", 50}, {"refused", 1}, {"fast", 10}});
+  EXPECT_EQ(tuned.names(), (Names{"fast", "slow"}));
+  EXPECT_EQ(tuned.messages,
+            (Names{std::string(kProblem) + ", refused: left out: unsupported_problem: too large a tile"}));
+  // Without the estimate's there is nothing to compare with.
+  EXPECT_NE(error_of({{"refused", 1}, {"fast", 10}}).find("too large a tile"), std::string::npos);
 }
 
-TEST(TuneChoices, OnlyThoseNearTheBestAndTheEstimatesAreTimedOnAndFinish) {
-  std::vector<std::string> names = {"slow, as estimated"};
-  for (int i = 0; i < 8; ++i) names.push_back("slow " + std::to_string(i));
-  names.emplace_back("fast");
-  const Tuned tuned = tune(names);
-  EXPECT_EQ(tuned.names.front(), "fast");
-  EXPECT_LT(tuned.names.size(), names.size());
-  EXPECT_NE(std::ranges::find(tuned.names, names.front()), tuned.names.end());
-  for (const std::string& name : names)
-    if (std::ranges::find(tuned.names, name) == tuned.names.end()) {
-      EXPECT_LT(tuned.launches.at(name), tuned.launches.at("fast")) << name;
-    }
+TEST(TuneChoices, ThoseNearTheBestAndTheEstimatesGetMoreTimes) {
+  const Tuned tuned = tune({{"estimated", 50},
+                            {"a", 10},
+                            {"b", 10.1},
+                            {"c", 10.2},
+                            {"d", 10.3},
+                            {"e", 10.35},
+                            {"f", 10.38},
+                            {"g", 10.9},
+                            {"h", 12},
+                            {"i", 40}});
+  // A sample; four in each of one turn within 1.3, two within 1.1 and four within 1.04 of the best.
+  const std::map<std::string, std::size_t> samples = {{"a", 29}, {"b", 29}, {"c", 29}, {"d", 29},
+                                                      {"e", 29}, {"f", 29}, {"g", 13}, {"estimated", 29}};
+  EXPECT_EQ(tuned.names(), (Names{"a", "b", "c", "d", "e", "f", "g", "estimated"}));
+  for (const TimedChoice& timed : tuned.choices)
+    EXPECT_EQ(timed.warm.size(), samples.at(timed.choice.text)) << timed.choice.text;
+}
+
+TEST(TuneChoices, AFewAreTimedOnHoweverFarFromTheBest) {
+  EXPECT_EQ(tune({{"a", 90}, {"b", 1}, {"c", 50}, {"d", 40}, {"e", 30}, {"f", 60}, {"g", 70}}).names(),
+            (Names{"b", "e", "d", "c", "f", "a"}));
 }
 
 // One good time decides nothing: those near the best are timed again.
 TEST(TuneChoices, OneThatWasFastAtFirstIsFoundOut) {
-  const Tuned tuned = tune({"lucky", "fast"});
-  EXPECT_EQ(tuned.names, (std::vector<std::string>{"fast", "lucky"}));
+  const Tuned tuned = tune({{"lucky", 50}, {"fast", 10}});
+  EXPECT_EQ(tuned.names(), (Names{"fast", "lucky"}));
+  EXPECT_EQ(tuned.choices.back().warm.front(), 0.1);
+  EXPECT_EQ(tuned.choices.back().warm_us(), 50);
 }
 
 TEST(TuneChoices, AProblemWithoutChoicesHasNone) {
-  const Tuned tuned = tune({});
-  EXPECT_TRUE(tuned.choices.empty());
-  EXPECT_TRUE(tuned.launches.empty());
+  EXPECT_TRUE(tune({}).choices.empty());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 """noisefloor tune and the table made of its times, on a GPU that runs what is timed; skipped elsewhere.
 
-In a bundle: run.sh exec env NOISEFLOOR_BINARY=bin/noisefloor python3 -m pytest -rs tests/gpu/test_tune.py
+In a bundle: run.sh exec env NOISEFLOOR_BINARY=bin/noisefloor python3 -m pytest -rs tests/gpu/test_tune_command.py
 """
 
 import csv
