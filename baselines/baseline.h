@@ -50,12 +50,15 @@ class BaselineRun {
 
   // Bytes of workspace that tune and launch need; known after construction.
   virtual std::size_t workspace_bytes() const = 0;
+  // Weights laid out anew, as Variant::prepare does it: once per weight, outside all timing, before tune and launch.
+  virtual std::size_t prepared_bytes() const { return 0; }
+  virtual Status prepare(std::span<void* const>, void*, const LaunchContext&) { return success(); }
   // Tries every algorithm that the library offers on these tensors (order of Op::tensors; outputs are overwritten) and
   // keeps the fastest. Blocks; called once, outside all timing.
-  virtual Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context,
+  virtual Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
                       Ranker& ranker) = 0;
   // Enqueues the chosen algorithm; capturable in a CUDA graph.
-  virtual Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) = 0;
+  virtual Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) = 0;
   // Bytes of the fastest plan and its name, for the row's log line; valid after tune.
   virtual std::string description() const = 0;
 };

@@ -94,12 +94,13 @@ class Run final : public BaselineRun {
 
   std::size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
-  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
+  Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+              Ranker& ranker) override {
     const auto tensors = gemm::definition.bind(problem_, pointers);
     alignment_ = alignment_of(tensors);
     candidates_ = heuristics(alignment_);
     const auto try_candidate = [&](int i) {
-      return matmul(candidates_[static_cast<std::size_t>(i)].algo, tensors, workspace, context.stream);
+      return matmul(candidates_[static_cast<std::size_t>(i)].algo, tensors, scratch.workspace, context.stream);
     };
     Ranking ranking = ranker.rank(static_cast<int>(candidates_.size()), try_candidate);
     if (!ranking.status.ok()) return ranking.status;
@@ -134,12 +135,12 @@ class Run final : public BaselineRun {
     return success();
   }
 
-  Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
     if (!tuned_) return failure(StatusCode::invalid_argument, "launch before tune");
     const auto tensors = gemm::definition.bind(problem_, pointers);
     if (alignment_of(tensors) < alignment_)
       return failure(StatusCode::invalid_argument, "tensors are less aligned than those it was tuned on");
-    return matmul(chosen_.algo, tensors, workspace, context.stream);
+    return matmul(chosen_.algo, tensors, scratch.workspace, context.stream);
   }
 
   std::string description() const override { return description_; }

@@ -152,9 +152,6 @@ class ConvolutionRun final : public BaselineRun {
     upsampler_ = &upsampler(up_, dtype, device);
     image_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.h * shape.w * shape.cin) * size_of(dtype));
   }
-  ConvolutionRun(const ConvolutionRun&) = delete;
-  ConvolutionRun& operator=(const ConvolutionRun&) = delete;
-  ~ConvolutionRun() override { static_cast<void>(cudaFree(weights_)); }
 
   std::size_t workspace_bytes() const override {
     std::size_t most = 0;
@@ -162,14 +159,30 @@ class ConvolutionRun final : public BaselineRun {
     return image_bytes_ + sums_bytes_ + most;
   }
 
-  Status tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
-    if (shape_.transposed)
-      if (const Status status = copy_weights(bind_(pointers).w, context); !status.ok()) return status;
-    if (const Status status = upsample(pointers, workspace, context); !status.ok()) return status;
+  std::size_t prepared_bytes() const override {
+    return shape_.transposed ? static_cast<std::size_t>(shape_.cout * taps() * shape_.cin) * size_of(dtype_) : 0;
+  }
+  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host.
+  Status prepare(std::span<void* const> pointers, void* prepared, const LaunchContext& context) override {
+    std::vector<char> stored(prepared_bytes()), turned(prepared_bytes());
+    NOISEFLOOR_CUDA(cudaStreamSynchronize(context.stream));
+    NOISEFLOOR_CUDA(cudaMemcpy(stored.data(), bind_(pointers).w, stored.size(), cudaMemcpyDeviceToHost));
+    for (std::int64_t out = 0; out < shape_.cout; ++out)
+      for (std::int64_t tap = 0; tap < taps(); ++tap)
+        for (std::int64_t in = 0; in < shape_.cin; ++in)
+          store_element(dtype_, turned.data(), (in * taps() + tap) * shape_.cout + out,
+                        load_element(dtype_, stored.data(), (out * taps() + tap) * shape_.cin + in));
+    NOISEFLOOR_CUDA(cudaMemcpy(prepared, turned.data(), turned.size(), cudaMemcpyHostToDevice));
+    return success();
+  }
+
+  Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+              Ranker& ranker) override {
+    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
     for (Stage& stage : stages_) {
-      const auto bound = bound_pointers(stage, pointers, workspace);
+      const auto bound = bound_pointers(stage, pointers, scratch);
       const Ranking ranking = ranker.rank(stage.graph->plans(), [&](int plan) {
-        return stage.graph->execute(plan, bound, graph_workspace(workspace), context.stream);
+        return stage.graph->execute(plan, bound, graph_workspace(scratch.workspace), context.stream);
       });
       if (!ranking.status.ok()) return ranking.status;
       stage.chosen = ranking.fastest.front().index;
@@ -181,12 +194,12 @@ class ConvolutionRun final : public BaselineRun {
     return success();
   }
 
-  Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override {
-    if (const Status status = upsample(pointers, workspace, context); !status.ok()) return status;
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
+    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
     for (Stage& stage : stages_) {
       if (stage.chosen < 0) return failure(StatusCode::invalid_argument, "launch before tune");
-      const Status status = stage.graph->execute(stage.chosen, bound_pointers(stage, pointers, workspace),
-                                                 graph_workspace(workspace), context.stream);
+      const Status status = stage.graph->execute(stage.chosen, bound_pointers(stage, pointers, scratch),
+                                                 graph_workspace(scratch.workspace), context.stream);
       if (!status.ok()) return status;
     }
     return success();
@@ -199,31 +212,16 @@ class ConvolutionRun final : public BaselineRun {
   void* graph_workspace(void* workspace) const {
     return workspace == nullptr ? nullptr : static_cast<char*>(workspace) + image_bytes_ + sums_bytes_;
   }
-  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, void* workspace) const {
+  std::int64_t taps() const { return shape_.kernel_h * shape_.kernel_w; }
+  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, const Scratch& scratch) const {
     convolution::Operands o = bind_(pointers);
-    if (shape_.upsample) o.x = workspace;
-    if (shape_.transposed) o.w = weights_;
-    return stage.bind(o, sums(workspace));
+    if (shape_.upsample) o.x = scratch.workspace;
+    if (shape_.transposed) o.w = scratch.prepared;
+    return stage.bind(o, sums(scratch.workspace));
   }
   Status upsample(std::span<void* const> pointers, void* workspace, const LaunchContext& context) const {
     if (!shape_.upsample) return success();
     return upsampler_->launch(up_, dtype_, {bind_(pointers).x, nullptr, workspace}, {}, context);
-  }
-  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host. The weights of later launches must be these.
-  Status copy_weights(const void* w, const LaunchContext& context) {
-    const std::int64_t taps = shape_.kernel_h * shape_.kernel_w;
-    const std::size_t bytes = static_cast<std::size_t>(shape_.cout * taps * shape_.cin) * size_of(dtype_);
-    std::vector<char> stored(bytes), turned(bytes);
-    NOISEFLOOR_CUDA(cudaStreamSynchronize(context.stream));
-    NOISEFLOOR_CUDA(cudaMemcpy(stored.data(), w, bytes, cudaMemcpyDeviceToHost));
-    for (std::int64_t out = 0; out < shape_.cout; ++out)
-      for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t in = 0; in < shape_.cin; ++in)
-          store_element(dtype_, turned.data(), (in * taps + tap) * shape_.cout + out,
-                        load_element(dtype_, stored.data(), (out * taps + tap) * shape_.cin + in));
-    if (weights_ == nullptr) NOISEFLOOR_CUDA(cudaMalloc(&weights_, bytes));
-    NOISEFLOOR_CUDA(cudaMemcpy(weights_, turned.data(), bytes, cudaMemcpyHostToDevice));
-    return success();
   }
 
   Shape shape_;
@@ -234,7 +232,6 @@ class ConvolutionRun final : public BaselineRun {
   const resample::Definition::Variant* upsampler_ = nullptr;
   std::size_t image_bytes_ = 0;  // of the upsampled input
   std::size_t sums_bytes_ = 0;   // of the sums between two stages
-  void* weights_ = nullptr;
   std::string description_;
 };
 

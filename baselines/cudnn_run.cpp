@@ -9,10 +9,11 @@ GraphRun::GraphRun(std::unique_ptr<Graph> graph, BindPointers bind) : graph_(std
   graph_->build(kBuildSeconds);
 }
 
-Status GraphRun::tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) {
+Status GraphRun::tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                      Ranker& ranker) {
   const auto bound = bind_(pointers);
-  const Ranking ranking =
-      ranker.rank(graph_->plans(), [&](int plan) { return graph_->execute(plan, bound, workspace, context.stream); });
+  const Ranking ranking = ranker.rank(
+      graph_->plans(), [&](int plan) { return graph_->execute(plan, bound, scratch.workspace, context.stream); });
   if (!ranking.status.ok()) return ranking.status;
   chosen_ = ranking.fastest.front().index;
   description_ =
@@ -20,9 +21,9 @@ Status GraphRun::tune(std::span<void* const> pointers, void* workspace, const La
   return success();
 }
 
-Status GraphRun::launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) {
+Status GraphRun::launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) {
   if (chosen_ < 0) return failure(StatusCode::invalid_argument, "launch before tune");
-  return graph_->execute(chosen_, bind_(pointers), workspace, context.stream);
+  return graph_->execute(chosen_, bind_(pointers), scratch.workspace, context.stream);
 }
 
 }  // namespace noisefloor::cudnn

@@ -19,8 +19,8 @@ class GraphRun final : public BaselineRun {
   GraphRun(std::unique_ptr<Graph> graph, BindPointers bind);  // builds the graph; throws LibraryRefused
 
   std::size_t workspace_bytes() const override { return graph_->workspace_bytes(); }
-  Status tune(std::span<void* const>, void* workspace, const LaunchContext&, Ranker&) override;
-  Status launch(std::span<void* const> pointers, void* workspace, const LaunchContext& context) override;
+  Status tune(std::span<void* const>, const Scratch&, const LaunchContext&, Ranker&) override;
+  Status launch(std::span<void* const>, const Scratch&, const LaunchContext&) override;
   std::string description() const override { return description_; }
 
  private:

@@ -24,12 +24,6 @@ BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Ver
     platform.fill_bytes(workspace_.data(), 0xFF, bytes);
     platform.fill_bytes(static_cast<char*>(workspace_.data()) + bytes, kGuardByte, kGuardBytes);
   }
-  if (ready_->needs_tuning()) {
-    Verifier own(fixture);
-    HarnessRanker ranker(verifier != nullptr ? *verifier : own);
-    ready_->tune(fixture.pointers(), workspace_.data(), platform.context(), ranker);
-    platform.synchronize();
-  }
   if (const std::size_t bytes = ready_->prepared_bytes(); bytes > 0) {
     prepared_ = Buffer(platform, bytes);
     platform.synchronize();
@@ -37,6 +31,12 @@ BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Ver
     ready_->prepare(fixture.pointers(), prepared_.data(), platform.context());
     platform.synchronize();
     prepare_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (ready_->needs_tuning()) {
+    Verifier own(fixture);
+    HarnessRanker ranker(verifier != nullptr ? *verifier : own);
+    ready_->tune(fixture.pointers(), {workspace_.data(), prepared_.data()}, platform.context(), ranker);
+    platform.synchronize();
   }
 }
 

@@ -227,10 +227,16 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
 
 void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
   const Launch launch = bound.launch(/*overlapping=*/true);
-  constexpr int kRepeats = 10;
-  result.warm_us = platform_->time_warm(launch, 1, 1);
-  if (!to_beat_us || result.warm_us.front() <= 2 * *to_beat_us)
-    result.warm_us = platform_->time_warm(launch, static_cast<int>(options_.warm.minimum_samples), kRepeats);
+  const auto resident = bound.resident();
+  PlatformTiming source(*platform_, launch, launch, resident, {});
+  TimingLoop loop(source, {.warm = options_.warm, .host = platform_->description().is_host});
+  const double once = loop.probe_warm();
+  if (to_beat_us && once > 2 * *to_beat_us) {
+    result.warm_us = {once};
+  } else {
+    loop.warm();
+    result.warm_us = loop.timing().warm_us;
+  }
   result.row.time_warm_us = median(result.warm_us);
   result.row.status = Outcome::ok;
 }

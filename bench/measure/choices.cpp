@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/measure/bound_case.h"
+#include "bench/measure/timing_loop.h"
 #include "bench/measure/verify.h"
 #include "reports/statistics.h"
 
@@ -15,8 +16,6 @@ constexpr int kSamples = 4;  // of a turn: what the platform queues at once
 constexpr std::size_t kFewestFinalists = 5, kMostFinalists = 40;
 constexpr double kFinalistWithin = 1.10;  // of the best warm time
 constexpr int kColdTurns = 3;
-constexpr double kWarmSampleUs = 200;  // as the sweep's
-constexpr int kMostRepeats = 20;
 constexpr double kOracleFlops = 2e7;  // of a problem; on a GPU the naive variant then judges every element
 
 struct Stage {
@@ -92,7 +91,7 @@ void ChoiceTimer::verify(const TimedChoice& choice) {
 std::vector<TimedChoice*> ChoiceTimer::time_warm(std::vector<TimedChoice>& choices) {
   current_ = choices.front().choice.text;
   const double probe_us = platform_->time_cold(bound_.launch(), 1, bound_.resident()).front();
-  const int repeats = std::clamp(static_cast<int>(kWarmSampleUs / probe_us) + 1, 1, kMostRepeats);
+  const int repeats = warm_repeats(probe_us);
   const Launch launch = bound_.launch(/*overlapping=*/true);
   std::vector<TimedChoice*> timed;
   for (TimedChoice& choice : choices) {

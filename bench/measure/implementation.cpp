@@ -60,9 +60,14 @@ class ReadyBaseline final : public Ready {
   explicit ReadyBaseline(std::unique_ptr<BaselineRun> run) : run_(std::move(run)) {}
 
   std::size_t workspace_bytes() const override { return run_->workspace_bytes(); }
+  std::size_t prepared_bytes() const override { return run_->prepared_bytes(); }
+  void prepare(std::span<void* const> pointers, void* prepared, const LaunchContext& context) override {
+    throw_if_failed(run_->prepare(pointers, prepared, context));
+  }
   bool needs_tuning() const override { return !tuned_; }
-  void tune(std::span<void* const> pointers, void* workspace, const LaunchContext& context, Ranker& ranker) override {
-    const Status status = run_->tune(pointers, workspace, context, ranker);
+  void tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+            Ranker& ranker) override {
+    const Status status = run_->tune(pointers, scratch, context, ranker);
     if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
     throw_if_failed(status);
     tuned_ = true;
@@ -71,7 +76,7 @@ class ReadyBaseline final : public Ready {
   Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
     LaunchContext ordinary = context;
     ordinary.programmatic_launch = false;
-    return run_->launch(pointers, scratch.workspace, ordinary);
+    return run_->launch(pointers, scratch, ordinary);
   }
   std::string description() const override { return run_->description(); }
 

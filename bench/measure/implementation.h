@@ -25,9 +25,9 @@ class Ready {
   // Lays weights out anew at `prepared`; once per weight, untimed.
   virtual void prepare(std::span<void* const>, void* prepared, const LaunchContext&) { (void)prepared; }
   // Whether an algorithm must be chosen before the first launch. `tune` does it on these tensors (outputs are
-  // overwritten) by the ranker's times. Throws LibraryRefused, DeviceError.
+  // overwritten) and their prepared weights, by the ranker's times. Throws LibraryRefused, DeviceError.
   virtual bool needs_tuning() const { return false; }
-  virtual void tune(std::span<void* const>, void* workspace, const LaunchContext&, Ranker&) { (void)workspace; }
+  virtual void tune(std::span<void* const>, const Scratch&, const LaunchContext&, Ranker&) {}
   // Enqueues. Pointers in the order of Workload::tensors.
   virtual Status launch(std::span<void* const> pointers, const Scratch&, const LaunchContext&) = 0;
 

@@ -15,6 +15,7 @@ struct SuiteEntry {
   const Workload* workload;                        // an op of the catalogue, or whole networks
   std::vector<ImplementationPtr> implementations;  // in the order of the ladder, then the vendors'
   std::shared_ptr<const Oracle> oracle;
+  bool whole_networks = false;  // put together from the other entries
 
   const std::string& name() const { return workload->name; }
   ImplementationPtr find(std::string_view implementation) const;  // null when there is none

@@ -141,10 +141,17 @@ void TimingLoop::cold() {
   timing_ = std::move(taken);
 }
 
+int warm_repeats(double launch_us) {
+  return std::clamp(static_cast<int>(kWarmRunUs / std::max(launch_us, 1.0)) + 1, 1, kMostWarmRepeats);
+}
+
+double TimingLoop::probe_warm() {
+  probe_us_ = checked(source_->warm(1, 1)).front();
+  return probe_us_;
+}
+
 void TimingLoop::warm() {
-  // Enough launches in one graph that starting it is amortised.
-  const int repeats =
-      options_.host ? 1 : std::clamp(static_cast<int>(kWarmRunUs / std::max(probe_us_, 1.0)) + 1, 1, kMostWarmRepeats);
+  const int repeats = options_.host ? 1 : warm_repeats(probe_us_);
   const int batch = batch_size(probe_us_ * repeats, 1, 10);
   std::vector<double> taken;
   const double start = source_->now();

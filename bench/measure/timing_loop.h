@@ -60,13 +60,19 @@ struct Timing {
 // The row's columns that a timing fills, its flops and bytes given: `ok` with times, or `throttled` with none.
 void write_times(const Timing& timing, SweepRow& row);
 
+// How many launches make a warm sample: enough that starting them is amortised.
+int warm_repeats(double launch_us);
+
 class TimingLoop {
  public:
   // `source` must outlive the loop.
   TimingLoop(TimingSource& source, const TimingOptions& options) : source_(&source), options_(options) {}
 
   void cold();
-  void warm();  // after cold(), whose probe gives its batches' size
+  // After cold() or probe_warm(), whose probe gives its batches' size.
+  void warm();
+  // The time of one warm launch, for those who want no cold times.
+  double probe_warm();
   // Of the phases that ended; one that threw leaves nothing.
   const Timing& timing() const { return timing_; }
 

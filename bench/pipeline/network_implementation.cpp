@@ -149,7 +149,8 @@ SuiteEntry network_entry(const Suite& nodes) {
   // fastest is last: every time that its plan asks for is known by then.
   return {&network_workload(),
           {plan("own", "network", true), plan("baseline", "baseline", false), plan("fastest", "network", false)},
-          std::make_shared<NetworkOracle>(nodes)};
+          std::make_shared<NetworkOracle>(nodes),
+          /*whole_networks=*/true};
 }
 
 }  // namespace noisefloor::pipeline

@@ -46,11 +46,11 @@ std::optional<SweepRow> why_not(Platform& platform, const Case& test_case) {
   return refused(test_case, platform.description(), platform.arch_text());
 }
 
-// A choice of five times or so, each of ten launches: what is a percent slower may win.
+// A choice by five to ten times: what is a percent slower may win.
 RunnerOptions quick() {
   RunnerOptions options;
   options.counters = CounterMode::off;
-  options.warm.minimum_samples = 5;
+  options.warm = {.relative_half_width = 0.05, .minimum_samples = 5, .maximum_samples = 10, .wall_seconds = 0.3};
   options.seed = kSeed;
   options.warm_only = true;
   return options;
@@ -216,9 +216,12 @@ std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) co
     Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
     const std::size_t bytes = ready->workspace_bytes();
     const Buffer workspace = bytes == 0 ? Buffer() : Buffer(platform, bytes);
+    const std::size_t prepared_bytes = ready->prepared_bytes();
+    const Buffer prepared = prepared_bytes == 0 ? Buffer() : Buffer(platform, prepared_bytes);
+    if (prepared_bytes > 0) ready->prepare(fixture.pointers(), prepared.data(), platform.context());
     Verifier verifier(fixture, kOracleFlops);
     HarnessRanker ranker(verifier);
-    ready->tune(fixture.pointers(), workspace.data(), platform.context(), ranker);
+    ready->tune(fixture.pointers(), {workspace.data(), prepared.data()}, platform.context(), ranker);
     platform.synchronize();
   }
   return ready;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "bench/pipeline/network_workload.h"
 #include "bench/sweep/suite.h"
 
 namespace noisefloor {
@@ -28,7 +27,7 @@ void require_known(const char* what, const std::vector<std::string>& names, cons
 std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
   std::vector<ProblemEntry> selected = in_networks(problems, selection.networks);
   if (selection.whole_networks.empty()) return selected;
-  const auto whole = [](const ProblemEntry& entry) { return entry.op == &pipeline::network_workload(); };
+  const auto whole = [](const ProblemEntry& entry) { return entry.entry->whole_networks; };
   std::erase_if(selected, whole);
   for (ProblemEntry& entry : in_networks(problems, selection.whole_networks))
     if (whole(entry)) selected.push_back(std::move(entry));
@@ -36,16 +35,19 @@ std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& 
 }
 
 std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host) {
-  std::set<std::string> ops, variants, dtypes;
+  std::set<std::string> ops, variants, kinds, dtypes;
   for (const SuiteEntry& entry : suite().entries()) {
     ops.insert(entry.name());
-    for (const ImplementationPtr& implementation : entry.implementations) variants.insert(implementation->name);
+    for (const ImplementationPtr& implementation : entry.implementations) {
+      variants.insert(implementation->name);
+      kinds.insert(implementation->kind);
+    }
     for (const DType dtype : entry.workload->dtypes) dtypes.insert(to_string(dtype));
   }
   require_known("op", selection.ops, ops);
   require_known("variant", selection.variants, variants);
   require_known("dtype", selection.dtypes, dtypes);
-  require_known("kind", selection.kinds, {"host", "naive", "tiled", "tensor_core", "ptx", "baseline", "network"});
+  require_known("kind", selection.kinds, kinds);
 
   std::vector<Case> cases;
   for (const ProblemEntry& entry : problems_of_networks(problems, selection)) {
