@@ -16,6 +16,7 @@
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
+#include "kernels/core/alignment.h"
 #include "kernels/core/cuda_status.h"
 #include "kernels/resample/resample.h"
 
@@ -25,11 +26,6 @@ namespace {
 using convolution::Activation;
 
 constexpr double kBuildSeconds = 12;  // engines compile in up to a second each
-constexpr std::size_t kAlignment = 256;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // What the three ops have in common. x is what the convolution reads, after any upsampling.
 struct Shape {

@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/core/alignment.h"
+
 namespace noisefloor::pipeline {
-namespace {
-
-constexpr std::size_t kAlignment = 256;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
-
 Placement place(const std::vector<Lifetime>& lifetimes) {
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -19,7 +19,7 @@ struct HistoryRun {
   std::vector<NetworkProblem> problems;
 };
 
-// The runs of the folders, in the order of env.json's time. A folder that is no run stands for the runs right in it.
+// The runs of the folders, in the order of env.json's time. A folder that is not a run stands for the runs right in it.
 // Throws std::runtime_error naming a folder without runs, one that is given twice, a run without rows or with no time,
 // or a file that is not what it should be.
 std::vector<HistoryRun> read_history(const std::vector<std::filesystem::path>& folders);

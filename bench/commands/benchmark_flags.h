@@ -29,7 +29,7 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments);
 // Throws InvalidInput when --benchmark_out names a file that cannot be written.
 void require_writable_out(const BenchmarkFlags& flags);
 
-// The command line that goes on in the run folder `out`: without --fresh, and without --benchmark_out, which would
+// The command line that resumes the run folder `out`: without --fresh, and without --benchmark_out, which would
 // begin its file again.
 std::vector<std::string> command_line_to_go_on(const std::vector<std::string>& arguments,
                                                const std::filesystem::path& out);

@@ -27,7 +27,7 @@ struct RunnerOptions {
   CounterMode counters = CounterMode::automatic;
   std::uint64_t seed = 1;
   GivenTensors given;  // inputs of a user; must outlive the runner
-  // Called where a candidate's outputs were found right, before anything is timed.
+  // Called where an implementation's outputs were found right, before anything is timed.
   std::function<void(const Case&, Fixture&)> on_verified;
   double throttle_retry_seconds = 5;
   bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch

@@ -4,18 +4,15 @@
 
 #include <algorithm>
 
+#include "kernels/core/alignment.h"
+
 namespace noisefloor {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // what cudaMalloc promises, so what kernels may count on
 // All ones is a NaN in fp32, bf16 and fp16: an element that was not written shows, and so does one that was made from
 // what lies beyond an input's end. Arithmetic writes other NaNs, so that a write of one into a guard band shows too.
 constexpr unsigned char kPoisonByte = 0xFF;
 constexpr unsigned char kGuardByte = kPoisonByte;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 }  // namespace
 

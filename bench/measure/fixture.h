@@ -1,5 +1,5 @@
 // A problem's tensors on a platform: random inputs, poisoned outputs, and guard bands around all of them. Every
-// candidate of the problem is verified and timed on the same one.
+// implementation of the problem is verified and timed on the same one.
 #pragma once
 
 #include <cstddef>

@@ -4,17 +4,12 @@
 
 #include <algorithm>
 
+#include "kernels/core/alignment.h"
 #include "networks/arena.h"
 #include "networks/inputs.h"
 
 namespace noisefloor::pipeline {
 namespace {
-
-constexpr std::size_t kAlignment = 256;  // what launchers may expect of a pointer
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 Buffer allocate(Platform& platform, std::size_t bytes, const char* what) {
   try {

@@ -4,16 +4,11 @@
 #include <set>
 
 #include "bench/measure/fixture.h"
+#include "kernels/core/alignment.h"
 #include "networks/arena.h"
 
 namespace noisefloor::pipeline {
 namespace {
-
-constexpr std::size_t kAlignment = 256;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 struct Need {
   std::size_t workspace = 0, prepared = 0;
@@ -56,7 +51,7 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
   std::size_t held = place(activation_lifetimes(graph, network.output_values())).bytes, workspace = 0, measuring = 0;
   for (const Value& value : graph.values())
     if (value.kind != Value::Kind::activation) held += aligned(value.bytes());
-  std::set<std::string> measured;
+  std::set<ProblemId> measured;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const AnyVariant* const variant = variant_of(i);
@@ -66,7 +61,7 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
     if (!need) return std::nullopt;
     workspace = std::max(workspace, need->workspace);
     held += aligned(need->prepared);
-    if (measured.insert(node.op->name + "|" + to_string(node.dtype) + "|" + node.text).second)
+    if (measured.insert(problem_id(node)).second)
       measuring = std::max(measuring, trial_bytes(*node.op, node.problem, node.dtype) + need->workspace +
                                           Fixture::kGuardBytes + need->prepared);
   }

@@ -21,7 +21,7 @@
 
 namespace noisefloor {
 
-// A file that cannot be read, or is no safetensors file. The message names the tensor or the byte.
+// A file that cannot be read, or is not a safetensors file. The message names the tensor or the byte.
 class SafetensorsError : public InvalidInput {
  public:
   using InvalidInput::InvalidInput;

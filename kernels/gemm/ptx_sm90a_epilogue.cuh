@@ -46,8 +46,8 @@ __device__ __forceinline__ void activate_8(Activation act, float (&v)[8]) {
 }
 
 // The bias of the tile's kBlockN rows of B (column0 onward; geglu: half values, half gates) goes by way of shared
-// memory: each thread of a warpgroup loads a pair before the products begin, so that nobody waits for it, and writes it
-// when the accumulator is done. Pairs outside D are zero.
+// memory: each thread of a warpgroup loads a pair before the products begin, which hides the load's latency, and writes
+// it when the accumulator is done. Pairs outside D are zero.
 template <class T, int kBlockN>
 __device__ __forceinline__ std::uint32_t load_bias_pair(const Epilogue<T>& epilogue, int column0) {
   const int row = static_cast<int>(threadIdx.x) % 128 * 2;

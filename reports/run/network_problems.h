@@ -15,7 +15,7 @@ struct NetworkProblem {
   long count = 0;  // per forward pass
 };
 
-// Adds to what the folder has (a run may be gone on with for another network). Throws std::runtime_error naming the
+// Adds to what the folder has (a run may be resumed for another network). Throws std::runtime_error naming the
 // file.
 void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems);
 

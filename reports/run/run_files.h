@@ -14,7 +14,7 @@ namespace noisefloor {
 // over does not change it. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
 inline constexpr int kRunSchema = 2;
 
-// A folder may be gone on with more often: the latest are kept.
+// A folder may be resumed more often: the latest are kept.
 inline constexpr std::size_t kMaxCommandLines = 1000;
 
 // The files of a folder: what a run is made of, and what commands make of it.

@@ -16,7 +16,7 @@ namespace noisefloor {
 
 class RunFolder {
  public:
-  // Makes the folder, or opens it to go on: its rows must be of this device and commit. What a killed sweep left of a
+  // Makes the folder, or opens it to resume: its rows must be of this device and commit. What a killed sweep left of a
   // case without a whole row is removed. Locks the folder against a second sweep. `fresh` removes what an earlier sweep
   // wrote there, and what was made of it. Throws std::runtime_error naming the file and what is wrong; files of others
   // are left as they are.
