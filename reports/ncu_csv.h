@@ -19,7 +19,7 @@ struct NcuLaunch {
 
 // The launches in the order of the file, in whatever unit it gives the values. Lines before the header that begin with
 // "==" (ncu's own messages) are skipped. Throws std::runtime_error naming line and column for anything that is not such
-// a file, lacks one of the first four metrics (older captures have no clock), or has a value that is no number of a
+// a file, lacks one of the first four metrics (older captures have no clock), or has a value that is not a number of a
 // unit known for it.
 std::vector<NcuLaunch> parse_ncu_csv(std::string_view text);
 // The same of a file, whose name is then part of the message.

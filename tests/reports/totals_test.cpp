@@ -77,7 +77,7 @@ TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
                                             {"net", "conv2d", "q", 1},
                                             {"net", "softmax", "r", 1},
                                             {"net", "network", "name=net", 1},
-                                            {"stream", "gemm", "p", 1}});
+                                            {"stream", "gemm", "p", 1, true}});
   const NetworkTotal& all = find(totals, kAllOps, kOwnBest);
   EXPECT_EQ(all.microseconds, 2 * 4 + 10);
   EXPECT_EQ(all.problems, 3);
