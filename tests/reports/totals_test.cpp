@@ -92,6 +92,17 @@ TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
   }
 }
 
+TEST(Totals, SetsAreInTheRunFolderAndOlderFoldersStayReadable) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "networks.csv") << "network,op,problem,count\nold,gemm,p,3\n";
+  EXPECT_FALSE(read_network_problems(folder.path(), {}).at(0).set);
+  merge_network_problems(folder.path(), {{"stream", "gemm", "p", 1, true}, {"net", "gemm", "p", 2, false}});
+  const auto problems = read_network_problems(folder.path(), {});
+  ASSERT_EQ(problems.size(), 3u);
+  for (const NetworkProblem& one : problems) EXPECT_EQ(one.set, one.network == "stream") << one.network;
+  EXPECT_EQ(problems[0].count, 3);
+}
+
 // The recorded run, added up in the plainest way.
 TEST(Totals, OfTheRecordedRunAreTimeTimesCount) {
   const RunFiles run = read_run("reports/recorded/nvidia-h200");
