@@ -1,6 +1,22 @@
-#include "baselines/catalogue.h"
-
+// The baselines, in the order of their ops: a baseline is its file (<library>_<op>.cpp), and here its declaration and
+// row.
 #include <vector>
+
+#include "baselines/baseline.h"
+
+namespace noisefloor::cublaslt {
+Baseline gemm_baseline();
+}  // namespace noisefloor::cublaslt
+
+namespace noisefloor::cudnn {
+Baseline attention_baseline();
+Baseline conv2d_baseline();
+Baseline conv_transpose2d_baseline();
+Baseline conv3d_temporal_baseline();
+Baseline groupnorm_baseline();
+Baseline sampler_step_baseline();
+Baseline temporal_attention_baseline();
+}  // namespace noisefloor::cudnn
 
 namespace noisefloor {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "baselines/catalogue.h"
+#include "baselines/baseline.h"
 #include "baselines/cublaslt_api.h"
 #include "kernels/gemm/gemm.h"
 

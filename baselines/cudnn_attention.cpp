@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "baselines/catalogue.h"
+#include "baselines/baseline.h"
 #include "baselines/cudnn_graph.h"
 #include "baselines/cudnn_run.h"
 #include "kernels/attention/attention.h"

@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "baselines/catalogue.h"
+#include "baselines/baseline.h"
 #include "baselines/cudnn_graph.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"

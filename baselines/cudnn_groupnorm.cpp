@@ -10,7 +10,7 @@
 //     times slower than PyTorch's group_norm), but gamma and beta belong to channels, not groups: they would need a
 //     second graph, with the normalised tensor rounded in between.
 
-#include "baselines/catalogue.h"
+#include "baselines/baseline.h"
 
 namespace noisefloor::cudnn {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "baselines/catalogue.h"
+#include "baselines/baseline.h"
 #include "baselines/cudnn_graph.h"
 #include "baselines/cudnn_run.h"
 #include "kernels/sampler_step/sampler_step.h"

@@ -99,9 +99,9 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
     if (within(target, source) || within(source, target))
       throw failure(baseline, "lies within the candidate, or around it");
     const bool replaces = fs::exists(target);
-    if (replaces && !fs::is_directory(target)) throw failure(baseline, "is no folder");
+    if (replaces && !fs::is_directory(target)) throw failure(baseline, "is not a folder");
     if (replaces && !fs::is_empty(target) && !fs::exists(target / "sweep.csv"))
-      throw failure(baseline, "is no run's folder, and not empty");
+      throw failure(baseline, "is not a run's folder, and not empty");
     if (!replaces && target.has_parent_path()) fs::create_directories(target.parent_path());
     const FolderLock reading(source, FolderLock::Mode::reading);
     std::optional<FolderLock> writing;

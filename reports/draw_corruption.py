@@ -43,7 +43,7 @@ def partial_of(out):
     if out.suffix.lower() not in FORMATS:
         raise Refused(f"--out {out}: none of {', '.join(FORMATS)}")
     if out.exists() and not out.is_file():
-        raise Refused(f"--out {out}: is no regular file")
+        raise Refused(f"--out {out}: is not a regular file")
     partial = out.with_name(f"{out.stem}.{os.getpid()}.partial{out.suffix}")
     try:
         partial.touch()

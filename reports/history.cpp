@@ -159,7 +159,7 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
   try {
     pattern = std::regex(selection.case_pattern, std::regex::extended);
   } catch (const std::regex_error&) {
-    throw std::runtime_error(fmt::format("--case: '{}' is no regular expression", selection.case_pattern));
+    throw std::runtime_error(fmt::format("--case: '{}' is not a regular expression", selection.case_pattern));
   }
   Traces traces;
   std::map<std::string, std::vector<std::size_t>> by_device;

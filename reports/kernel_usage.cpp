@@ -33,7 +33,7 @@ long whole_number(std::string_view text) {
   long value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < 0)
-    throw std::runtime_error(fmt::format("'{}' is no whole number from 0", text));
+    throw std::runtime_error(fmt::format("'{}' is not a whole number from 0", text));
   return value;
 }
 

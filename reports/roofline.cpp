@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <stdexcept>
 
+#include "reports/run/ceilings_csv.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor {
@@ -18,18 +17,8 @@ std::string number(const std::optional<double>& value) {
 }  // namespace
 
 CeilingRates read_ceiling_rates(const std::filesystem::path& file) {
-  const CsvFile csv = read_csv(file);
-  const std::size_t name = csv.column("name"), value = csv.column("value");
   CeilingRates rates;
-  for (const CsvLine& line : csv.lines) {
-    const std::string& text = line.fields[value];
-    double rate = 0;
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), rate);
-    if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !(rate > 0))
-      throw std::runtime_error(
-          fmt::format("{}:{}: column 'value' is '{}', not a rate above 0", file.string(), line.number, text));
-    rates[line.fields[name]] = rate;
-  }
+  for (const Ceiling& row : read_ceilings(file).rows) rates[row.name] = row.value;
   return rates;
 }
 
@@ -46,10 +35,10 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
     if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty())
       ceiling_of[{row.op, row.dtype}] = ceiling;
   for (SweepRow& row : rows) {
-    if (!is_timed(row) || row.bytes <= 0) continue;
-    if (!row.gflops) row.gflops = row.flops / *row.time_cold_us * 1e-3;
-    if (!row.gbps) row.gbps = row.bytes / *row.time_cold_us * 1e-3;
-    if (!row.ai) row.ai = row.flops / row.bytes;
+    if (!is_timed(row) || !row.flops || !(row.bytes > 0.0)) continue;
+    if (!row.gflops) row.gflops = *row.flops / *row.time_cold_us * 1e-3;
+    if (!row.gbps) row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
+    if (!row.ai) row.ai = *row.flops / *row.bytes;
     if (row.attainable_gflops) continue;
     const auto compute = ceilings.find(ceiling_of[{row.op, row.dtype}]);
     if (compute == ceilings.end()) continue;
@@ -85,8 +74,8 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
   };
   for (const SweepRow& row : rows) {
     std::optional<double> ai_measured;
-    if (row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
-      ai_measured = row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
+    if (row.flops && row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
+      ai_measured = *row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", quote_csv(row.op), quote_csv(row.variant),
                         row.kind, row.dtype, quote_csv(row.problem), quote_csv(row.device), number(row.ai),
                         number(ai_measured), number(row.gflops), number(row.gbps),

@@ -7,6 +7,7 @@
 
 #include "reports/column_json.h"
 #include "reports/html_page.h"
+#include "reports/run/ceilings_csv.h"
 #include "reports/run/csv.h"
 #include "reports/run/selected_cases.h"
 #include "reports/totals.h"
@@ -18,25 +19,12 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 Json ceilings_json(const fs::path& file) {
-  const CsvFile csv = read_csv(file);
-  const std::size_t name = csv.column("name"), value = csv.column("value"), unit = csv.column("unit"),
-                    sheet = csv.column("datasheet");
   Json ceilings = Json::array();
-  for (const CsvLine& line : csv.lines) {
-    const auto rate = [&](std::size_t index, const char* what) -> Json {
-      const std::string& text = line.fields[index];
-      if (text.empty() && index == sheet) return {};
-      const auto parsed = finite_number(text);
-      if (!parsed || !(*parsed > 0))
-        throw std::runtime_error(
-            fmt::format("{}:{}: column '{}' is '{}', not a rate above 0", file.string(), line.number, what, text));
-      return *parsed;
-    };
-    ceilings.push_back({{"name", line.fields[name]},
-                        {"value", rate(value, "value")},
-                        {"unit", line.fields[unit]},
-                        {"datasheet", rate(sheet, "datasheet")}});
-  }
+  for (const Ceiling& row : read_ceilings(file).rows)
+    ceilings.push_back({{"name", row.name},
+                        {"value", row.value},
+                        {"unit", row.unit},
+                        {"datasheet", row.datasheet > 0 ? Json(row.datasheet) : Json()}});
   return ceilings;
 }
 
@@ -98,7 +86,7 @@ nlohmann::ordered_json environment(const fs::path& file) {
   try {
     return nlohmann::ordered_json::parse(text_of(file));
   } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is no JSON: {}", file.string(), error.what()));
+    throw std::runtime_error(fmt::format("{}: is not JSON: {}", file.string(), error.what()));
   }
 }
 

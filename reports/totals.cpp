@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -11,9 +10,6 @@
 
 namespace noisefloor {
 namespace {
-
-// Names of bench/problems that are problems to look at together, and no network.
-constexpr const char* kSets[] = {"stream", "square", "qkv-split", "qkv-fused"};
 
 using Chosen = std::map<ProblemId, std::map<std::string, const SweepRow*>>;  // by choice
 
@@ -105,10 +101,6 @@ bool is_timed(const SweepRow& row) {
   return row.status == Outcome::ok && row.time_cold_us.has_value();
 }
 
-bool of_pytorch(const SweepRow& row) {
-  return row.variant.starts_with("torch_");
-}
-
 std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
                                          const std::vector<NetworkProblem>& network_problems) {
   Chosen chosen;
@@ -141,14 +133,14 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
   std::vector<NetworkTotal> totals;
   for (const auto& group : groups) {
     const NetworkProblem& first = *group.front();
-    const bool set = std::find(std::begin(kSets), std::end(kSets), first.network) != std::end(kSets);
     const OpRows& of_op = ops[first.op];
     std::vector<std::string> choices = of_op.variants;
     choices.insert(choices.end(), {kOwnBest, kLibrary, kPyTorch, kFastest});
     for (const std::string& dtype : of_op.dtypes)
       for (const std::string& choice : choices) {
         const auto kind = of_op.kinds.find(choice);
-        NetworkTotal total{first.network, first.op, dtype, choice, set, kind == of_op.kinds.end() ? "" : kind->second};
+        NetworkTotal total{first.network, first.op,  dtype,
+                           choice,        first.set, kind == of_op.kinds.end() ? "" : kind->second};
         total.problems = static_cast<int>(group.size());
         for (const NetworkProblem* need : group) add_problem(total, chosen[{need->op, need->problem, dtype}], *need);
         if (total.missing < total.problems) totals.push_back(std::move(total));

@@ -24,8 +24,7 @@ inline constexpr const char* kWholeNetwork = "network";
 // Stands for all ops of a network together, the whole network not counted again.
 inline constexpr const char* kAllOps = "all ops";
 
-bool is_timed(const SweepRow& row);    // ok, with a cold time
-bool of_pytorch(const SweepRow& row);  // of another program, whose rows a plan for this one cannot use
+bool is_timed(const SweepRow& row);  // ok, with a cold time
 
 // `missing` counts problems of the network that the choice has no ok row for: the sums leave them out.
 struct NetworkTotal {

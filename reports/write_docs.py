@@ -110,23 +110,21 @@ def network_times(folder: Path = RECORDED) -> list[tuple[str, dict[str, dict], d
 
 
 def networks(_: str) -> str:
-    lines, notes = [], {}
-    for problem, chosen, main in network_times():
+    lines, notes, times = [], {}, network_times()
+    for problem, chosen, main in times:
         line = [f"`{problem}`"]
         for variant in PLANS:
             row = chosen.get(variant)
             text = time(row)
             if row and (row["file"], row["commit"]) != (main["file"], main["commit"]):
-                source = f"`{row['file']}`, commit `{row['commit']}`"
+                source = f"`{row['file']}` at commit `{row['commit']}`"
                 text += f" ({notes.setdefault(source, chr(ord('a') + len(notes)))})"
             line.append(text)
-        lines.append(line)
-    named = "; ".join(f"({letter}) {source}" for source, letter in notes.items())
-    mains = list(dict.fromkeys(f"`{main['file']}`, commit `{main['commit']}`" for _, _, main in network_times()))
-    text = f"One denoising call, cold, us, bf16, {network_times()[0][2]['device']}. From {'; '.join(mains)}."
+        lines.append([*line, f"`{main['file']}`", f"`{main['commit']}`"])
+    text = f"Microseconds of one denoising call in bf16 on one {times[0][2]['device']}, from the file and commit at the line's end."
     if notes:
-        text += f" Of another run, and perhaps another GPU of the kind: {named}."
-    return text + " Blank: not recorded.\n\n" + table(["network", *PLANS.values()], lines)
+        text += " A letter marks a figure of another run, perhaps on another GPU of the kind: " + "; ".join(f"({letter}) {source}" for source, letter in notes.items()) + "."
+    return text + " Blank: not recorded.\n\n" + table(["network", *PLANS.values(), "file", "commit"], lines)
 
 
 def totals(_: str) -> str:
@@ -142,7 +140,7 @@ def totals(_: str) -> str:
             if choice != "own best" if not whole else own["kind"] != "network":
                 continue
             line = [network + (" (set)" if own["set"] else ""), f"whole, `{choice}`" if whole else op, own["problems"]]
-            for side in (own, choices.get("library"), choices.get("pytorch")):
+            for side in (own, choices.get("plan_baseline" if whole else "library"), choices.get("pytorch")):
                 line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
             judged = int(own["wins"]) + int(own["losses"]) > 0
             lines.append([*line, own["wins"] if judged else "", own["losses"] if judged else "",
@@ -150,7 +148,7 @@ def totals(_: str) -> str:
     environment = json.loads((RECORDED / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
             "time x count over all problems. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
-            "its rows of each. Wins and losses count problems against the fastest baseline; the worst ratio is our time over its. Blank: this run "
+            "its rows of each; of a whole network the library is the plan of library kernels. Wins and losses count problems against the fastest baseline; the worst ratio is our time over its. Blank: this run "
             "does not have every problem.\n\n"
             + table(["network", "op", "problems", *(f"{who}, {state}" for who in ("ours", "library", "PyTorch") for state in ("cold", "warm")),
                      "wins", "losses", "worst ratio"], lines, left=2))

@@ -16,7 +16,7 @@ capture_arguments() {
         case "$1" in
           --filter) filter=$2 ;;
           --out) captures=$2 ;;
-          --run) [ -f "$2/sweep.csv" ] || die "--run: $2 is no run folder (no sweep.csv there)"; captures=$2/captures ;;
+          --run) [ -f "$2/sweep.csv" ] || die "--run: $2 is not a run folder (no sweep.csv there)"; captures=$2/captures ;;
           --device) program_flags=(--device "$2") ;;
           --dtype) dtype=$2 ;;
           --most) [[ $2 =~ ^[1-9][0-9]*$ ]] || die "--most is '$2', not a whole number from 1"; most=$2 ;;
@@ -31,7 +31,7 @@ capture_arguments() {
     [ ${#words[@]} -eq 0 ] || die "give a case or --filter, not both"
   else
     case ${#words[@]} in
-      1) [[ ${words[0]} == */*/*/* ]] || die "'${words[0]}' is no case: give op/problem/dtype/variant, or OP PROBLEM VARIANT, or --filter RE" ;;
+      1) [[ ${words[0]} == */*/*/* ]] || die "'${words[0]}' is not a case: give op/problem/dtype/variant, or OP PROBLEM VARIANT, or --filter RE" ;;
       3) words=("${words[0]}/${words[1]}/$dtype/${words[2]}") ;;
       *) die "give one case: op/problem/dtype/variant, or OP PROBLEM VARIANT, or --filter RE" ;;
     esac

@@ -26,12 +26,6 @@ const char* tensor_ceiling(DType dtype) {
 
 }  // namespace
 
-const Ceiling* Ceilings::find(std::string_view name) const {
-  for (const Ceiling& ceiling : rows)
-    if (ceiling.name == name) return &ceiling;
-  return nullptr;
-}
-
 const Ceiling& Ceilings::memory() const {
   return require(*this, "dram_copy");
 }

@@ -9,26 +9,11 @@
 
 #include "kernels/core/dtype.h"
 #include "kernels/core/op.h"
+#include "reports/run/ceilings_csv.h"
 
 namespace noisefloor {
 
-// Names, GPU: dram_copy (bytes read plus bytes written), dram_read, l2, fma_fp32, tensor_bf16, tensor_fp16,
-// tensor_tf32, tensor_fp8; those that the device has. Host: dram_copy, fma_fp32.
-struct Ceiling {
-  std::string name;
-  double value = 0;
-  std::string unit;         // "GB/s" or "GFLOP/s" (a multiply-add is two)
-  double datasheet = 0;     // in the same unit; 0: not known
-  double sm_clock_mhz = 0;  // while it was measured; 0 on the host
-};
-
-struct Ceilings {
-  std::string device;  // as the driver, or /proc/cpuinfo, names it
-  std::string driver;  // "580.95.05"; on the host, the vector instructions of this build ("avx2")
-  std::string commit;  // of the program that measured
-  std::vector<Ceiling> rows;
-
-  const Ceiling* find(std::string_view name) const;  // null when the device has no such ceiling
+struct Ceilings : CeilingTable {
   // dram_copy. Throws std::out_of_range when it was not measured.
   const Ceiling& memory() const;
   // The fastest unit that this device has for products of `dtype` (Pipe::tensor), or fma_fp32 (Pipe::fma: bf16 and fp16

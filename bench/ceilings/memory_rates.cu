@@ -53,7 +53,7 @@ __global__ void read_kernel(const uint4* __restrict__ in, uint4* sink) {
   keep(sum, sink);
 }
 
-// The grid walks `count` vectors round and round, `steps` x kUnroll loads a thread; the set is no multiple of the
+// The grid walks `count` vectors round and round, `steps` x kUnroll loads a thread; the set is not a multiple of the
 // grid's width, so every SM sees all of it. ld.cg leaves L1 out.
 template <int kUnroll>
 __global__ void l2_kernel(const uint4* __restrict__ in, unsigned count, int steps, uint4* sink) {

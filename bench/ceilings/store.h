@@ -1,4 +1,4 @@
-// Ceilings as a file (ceilings.csv of a run folder) and as a per-user cache.
+// Ceilings as a per-user cache.
 #pragma once
 
 #include <filesystem>
@@ -7,14 +7,6 @@
 #include "bench/ceilings/ceilings.h"
 
 namespace noisefloor {
-
-// Columns: name,value,unit,datasheet,device,driver,sm_clock_mhz,commit; an unknown datasheet or clock is blank.
-// Throws std::runtime_error with the file's name when it cannot be written (it is then left as it was).
-void write_ceilings(const std::filesystem::path& file, const Ceilings& ceilings);
-
-// Throws std::runtime_error with file, line and column when the file cannot be read or holds anything but ceilings of
-// one device.
-Ceilings read_ceilings(const std::filesystem::path& file);
 
 // $XDG_CACHE_HOME/noisefloor, else $HOME/.cache/noisefloor; empty when neither variable is set.
 std::filesystem::path cache_folder();

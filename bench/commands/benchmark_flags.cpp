@@ -54,7 +54,7 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) 
   try {
     flags.pattern = std::regex(flags.filter.substr(flags.negative ? 1 : 0), std::regex::extended);
   } catch (const std::regex_error&) {
-    throw InvalidInput(fmt::format("--benchmark_filter: '{}' is no regular expression", flags.filter));
+    throw InvalidInput(fmt::format("--benchmark_filter: '{}' is not a regular expression", flags.filter));
   }
   return flags;
 }

@@ -37,7 +37,7 @@ void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments
   if (!arguments.wanted()) return;
   files.add("--breakdown-csv", arguments.csv);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
-    throw InvalidInput(fmt::format("--breakdown-rows {}: is no run folder, it has no sweep.csv", arguments.rows));
+    throw InvalidInput(fmt::format("--breakdown-rows {}: is not a run folder, it has no sweep.csv", arguments.rows));
   std::string why;
   if (network.device == "host" || cuda_device_count(why) == 0) return;
   try {

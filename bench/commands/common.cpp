@@ -66,7 +66,7 @@ std::int64_t require_integer(const char* option, const std::string& text) {
   std::int64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
-    throw InvalidInput(fmt::format("{}: '{}' is no whole number", option, text));
+    throw InvalidInput(fmt::format("{}: '{}' is not a whole number", option, text));
   return value;
 }
 

@@ -99,7 +99,8 @@ std::vector<Number> transposed(const std::vector<Number>& numbers, std::int64_t 
 std::vector<int> labels_of(const std::vector<double>& numbers, const std::string& path, const Network& network) {
   std::vector<int> labels;
   for (const double number : numbers) {
-    if (number != std::floor(number)) throw InvalidInput(fmt::format("{}: label {} is no whole number", path, number));
+    if (number != std::floor(number))
+      throw InvalidInput(fmt::format("{}: label {} is not a whole number", path, number));
     if (number < 0 || number >= static_cast<double>(network.classes))
       throw InvalidInput(
           fmt::format("{}: label {}: {} has classes 0 to {}", path, number, network.name(), network.classes - 1));

@@ -28,7 +28,7 @@ std::optional<std::regex> pattern_of(const std::string& text) {
   try {
     return std::regex(text);
   } catch (const std::regex_error& error) {
-    throw InvalidInput(fmt::format("--filter: '{}' is no regular expression: {}", text, error.what()));
+    throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression: {}", text, error.what()));
   }
 }
 

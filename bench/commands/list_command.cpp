@@ -103,16 +103,16 @@ void list_variants(const Selection& selection) {
 void list_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
   for (const std::string& name : network_names(problems)) {
     if (!std::regex_search(name, selection.filter)) continue;
-    if (!selection.json) {
-      fmt::print("{}\n", name);
-      continue;
-    }
     std::size_t distinct = 0;
     long launches = 0;
+    bool set = false;
     for (const ProblemEntry& entry : problems)
       for (const auto& use : entry.uses)
-        if (use.network == name) ++distinct, launches += use.count;
-    print_line({{"network", name}, {"problems", distinct}, {"launches", launches}});
+        if (use.network == name) ++distinct, launches += use.count, set = use.set;
+    if (selection.json)
+      print_line({{"network", name}, {"set", set}, {"problems", distinct}, {"launches", launches}});
+    else
+      fmt::print("{}{}\n", name, set ? "  (a set of problems)" : "");
   }
 }
 
@@ -138,6 +138,21 @@ void list_solvers(const Selection& selection) {
       fmt::print("{:<10} order {}, {} a step; {}\n", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
                  row.source);
   }
+}
+
+void list_columns(const Selection& selection) {
+  if (!selection.json) {
+    fmt::print("{}", columns_markdown());
+    return;
+  }
+  for (const SweepColumn& column : sweep_columns())
+    if (std::regex_search(column.name, selection.filter))
+      print_line({{"column", column.name},
+                  {"unit", column.unit},
+                  {"text", column.text},
+                  {"needed", column.needed},
+                  {"counter", column.counter},
+                  {"description", column.description}});
 }
 
 constexpr std::int64_t kMaxListedElements = 4096;
@@ -214,7 +229,7 @@ int list(const ListArguments& arguments) {
   try {
     selection.filter = std::regex(arguments.filter.empty() ? "." : arguments.filter, std::regex::extended);
   } catch (const std::regex_error&) {
-    throw InvalidInput(fmt::format("--filter: '{}' is no regular expression", arguments.filter));
+    throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression", arguments.filter));
   }
   for (const std::string& op : selection.ops) (void)require_op(op);
   if (arguments.what == "ops" || arguments.what == "variants") {
@@ -226,7 +241,7 @@ int list(const ListArguments& arguments) {
     return kDone;
   }
   if (arguments.what == "columns") {
-    fmt::print("{}", columns_markdown());
+    list_columns(selection);
     return kDone;
   }
   auto problems =

@@ -69,7 +69,7 @@ void initialize_benchmark(const Invocation& invocation) {
   for (std::string& text : texts) pointers.push_back(text.data());
   int count = static_cast<int>(pointers.size());
   benchmark::Initialize(&count, pointers.data());
-  if (count > 1) throw InvalidInput(fmt::format("'{}' is no flag of Google Benchmark", pointers[1]));
+  if (count > 1) throw InvalidInput(fmt::format("'{}' is not a flag of Google Benchmark", pointers[1]));
 }
 
 // After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
@@ -116,7 +116,7 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
   std::vector<NetworkProblem> all;
   for (const ProblemEntry& entry : problems_of_networks(problems, selection))
     for (const auto& use : entry.uses)
-      if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count});
+      if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count, use.set});
   return all;
 }
 

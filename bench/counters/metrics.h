@@ -10,16 +10,14 @@
 namespace noisefloor {
 
 struct Metric {
-  const char* name;     // ours: a column of sweep.csv where there is one
+  const char* name;     // ours: a column of sweep.csv for those of row_metrics()
   const char* cupti;    // the chip's: base counter, rollup and submetric, as ncu spells them
   const char* unit;     // "B", "%", "ns", "1"
   const char* meaning;  // one line, for `noisefloor devices`
 };
 
-// Every metric that may be asked for, by name. The first `kRowMetrics` of them fill a row.
-std::span<const Metric> metrics();
-inline constexpr std::size_t kRowMetrics = 5;
-std::span<const Metric> row_metrics();
+std::span<const Metric> metrics();      // every metric that may be asked for, by name
+std::span<const Metric> row_metrics();  // those that are columns of sweep.csv
 
 // Throws InvalidInput, with the nearest known name, on an unknown one.
 const Metric& metric(std::string_view name);

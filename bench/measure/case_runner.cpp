@@ -10,6 +10,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/build_info.h"
+#include "reports/run/columns.h"
 #include "reports/statistics.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
@@ -275,15 +276,8 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
           platform_->flush_cache();
         },
         [&] { throw_if_failed(launch()); });
-    const auto value = [&](const char* name) -> std::optional<double> {
-      const auto found = values.find(name);
-      return found == values.end() ? std::nullopt : std::optional(found->second);
-    };
-    row.dram_read_bytes = value("dram_read_bytes");
-    row.dram_write_bytes = value("dram_write_bytes");
-    row.l2_bytes = value("l2_bytes");
-    row.occupancy_pct = value("occupancy_pct");
-    row.tensor_pipe_pct = value("tensor_pipe_pct");
+    for (const SweepColumn& column : sweep_columns())
+      if (const auto found = values.find(column.name); found != values.end()) column.fill(row, found->second);
   } catch (const CountersUnavailable& error) {
     row.counter_status = to_string(error.status());
     counter_message_ = error.what();

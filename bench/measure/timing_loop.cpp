@@ -94,8 +94,8 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_cold_us = median(timing.cold_us);
   row.time_cold_mad_us = median_absolute_deviation(timing.cold_us);
   row.time_warm_us = median(timing.warm_us);
-  row.gflops = row.flops / *row.time_cold_us * 1e-3;
-  row.gbps = row.bytes / *row.time_cold_us * 1e-3;
+  row.gflops = *row.flops / *row.time_cold_us * 1e-3;
+  row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   row.status = Outcome::ok;
 }
 

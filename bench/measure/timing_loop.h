@@ -1,7 +1,7 @@
 // The loop that measures: cold batches until the median is known, then warm ones, while the clocks are watched.
 //
 // It knows no device. What it measures and by which clock comes from a TimingSource: the platform's
-// (platform_timing.h), a worker process, or a test's script.
+// (platform_timing.h), or a test's script.
 #pragma once
 
 #include <cstdint>

@@ -137,7 +137,7 @@ std::map<CaseId, double> warm_times_of_rows(const std::filesystem::path& folder,
         times[row] = *row.time_warm_us;
     }
   } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format("{} is no run folder: {}", folder.string(), error.what()));
+    throw InvalidInput(fmt::format("{} is not a run folder: {}", folder.string(), error.what()));
   }
   if (times.empty())
     throw InvalidInput(fmt::format("{} has no warm times of {}{}", folder.string(), device,

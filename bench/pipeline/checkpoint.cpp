@@ -99,9 +99,9 @@ void Checkpoint::check(const Network& network) const {
   }
   for (const FileTensor& tensor : file_.tensors())
     if (!known.contains(tensor.name) && !let_pass(*network.info, tensor.name))
-      complaints.push_back(fmt::format("{} is no tensor of {}", tensor.name, network.name()));
+      complaints.push_back(fmt::format("{} is not a tensor of {}", tensor.name, network.name()));
   if (!complaints.empty())
-    throw InvalidInput(fmt::format("{} is no checkpoint of {}; {} of its tensors are wrong:\n  {}", path_.string(),
+    throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path_.string(),
                                    network.name(), complaints.size(), fmt::join(complaints, "\n  ")));
 }
 

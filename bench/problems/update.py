@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-NOT_OF_A_PASS = {"sampler_step", "q_sample", "network"}
+NOT_OF_A_PASS = {"sampler_step", "q_sample", "network", "sets"}
 FOLDER = pathlib.Path(__file__).resolve().parent
 DTYPE = "bf16"  # of the networks; nodes of another dtype say so in a column
 

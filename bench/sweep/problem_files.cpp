@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 
 #include "reports/run/csv.h"
 #include "reports/run/sweep_csv.h"
@@ -31,14 +32,29 @@ DType parse_dtype(const Workload& op, const std::string& text) {
       fmt::format("column 'dtype' is '{}', none of {}'s dtypes {}", text, op.name, fmt::join(names, ", ")));
 }
 
-void load_file(const std::filesystem::path& file, const SuiteEntry& entry, std::vector<ProblemEntry>& problems) {
+constexpr const char* kSets = "sets";
+
+CsvFile read_input(const std::filesystem::path& file) try {
+  return read_csv(file);
+} catch (const std::runtime_error& error) {
+  throw InvalidInput(error.what());
+}
+
+std::set<std::string> sets_of(const std::filesystem::path& folder) {
+  const auto file = folder / (std::string(kSets) + ".csv");
+  std::set<std::string> names;
+  if (!std::filesystem::exists(file)) return names;
+  const CsvFile csv = read_input(file);
+  const auto name = std::find(csv.header.begin(), csv.header.end(), "network");
+  if (name == csv.header.end()) throw InvalidInput(fmt::format("{}:1: needs one column 'network'", file.string()));
+  for (const CsvLine& line : csv.lines) names.insert(line.fields[static_cast<std::size_t>(name - csv.header.begin())]);
+  return names;
+}
+
+void load_file(const std::filesystem::path& file, const SuiteEntry& entry, const std::set<std::string>& sets,
+               std::vector<ProblemEntry>& problems) {
   const Workload& op = *entry.workload;
-  CsvFile csv;
-  try {
-    csv = read_csv(file);
-  } catch (const std::runtime_error& error) {
-    throw InvalidInput(error.what());
-  }
+  const CsvFile csv = read_input(file);
   for (const char* required : {"network", "count"})
     if (std::count(csv.header.begin(), csv.header.end(), required) != 1)
       throw InvalidInput(fmt::format("{}:1: needs one column '{}'", file.string(), required));
@@ -47,7 +63,7 @@ void load_file(const std::filesystem::path& file, const SuiteEntry& entry, std::
   for (const CsvLine& line : csv.lines) {
     try {
       std::vector<KeyValue> pairs;
-      ProblemEntry::Use use{"", 0, {}};
+      ProblemEntry::Use use{"", 0, {}, false};
       for (std::size_t i = 0; i < csv.header.size(); ++i) {
         if (csv.header[i] == "network")
           use.network = line.fields[i];
@@ -62,6 +78,7 @@ void load_file(const std::filesystem::path& file, const SuiteEntry& entry, std::
       }
       if (use.network.empty() || use.network.find_first_of(";:,") != std::string::npos)
         throw InvalidInput(fmt::format("column 'network' is '{}', not a name without ; : ,", use.network));
+      use.set = sets.contains(use.network);
       AnyProblem problem = op.parse_pairs(std::move(pairs));
       const std::string text = op.print(problem);
       const auto [place, is_new] = known.try_emplace(text, problems.size());
@@ -113,14 +130,15 @@ std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, con
   for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
-    if (entry.path().extension() == ".csv" && known.find(name) == nullptr)
+    if (entry.path().extension() == ".csv" && name != kSets && known.find(name) == nullptr)
       throw InvalidInput(
           fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
   }
+  const std::set<std::string> sets = sets_of(folder);
   std::vector<ProblemEntry> problems;
   for (const SuiteEntry& entry : known.entries())
     if (const auto file = folder / (entry.name() + ".csv"); std::filesystem::exists(file))
-      load_file(file, entry, problems);
+      load_file(file, entry, sets, problems);
   return problems;
 }
 

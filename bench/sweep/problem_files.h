@@ -1,5 +1,6 @@
 // The problems of real networks: bench/problems/<op>.csv, columns `network`, the op's fields, `count`, and
-// `dtype` where a network has the problem in one element type whatever its own.
+// `dtype` where a network has the problem in one element type whatever its own. sets.csv names those that are sets of
+// problems, and not networks.
 #pragma once
 
 #include <filesystem>
@@ -20,6 +21,7 @@ struct ProblemEntry {
     std::string network;
     long count;                  // per forward pass
     std::optional<DType> dtype;  // none: the network's own, which the sweep chooses
+    bool set = false;            // a set of problems (sets.csv), and not a network
   };
   std::vector<Use> uses;
 
@@ -33,7 +35,8 @@ struct ProblemEntry {
 std::filesystem::path default_problem_folder();
 
 // Every problem of every file, distinct by op and text, in the order of the catalogue and the files. Throws
-// InvalidInput naming file, line, column and range for a row that is not a problem, and for a file that is of nothing that is `known`.
+// InvalidInput naming file, line, column and range for a row that is not a problem, and for a file that is of nothing
+// that is `known`.
 std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known = suite());
 
 // Network names in the order met.

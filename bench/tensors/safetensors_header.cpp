@@ -172,7 +172,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool) override { unexpected("a truth value"); }
   bool number_integer(std::int64_t value) override { unexpected(fmt::format("the negative number {}", value)); }
   bool number_float(double, const std::string& text) override {
-    unexpected(fmt::format("'{}', which is no whole number below 2^64", shown(text)));
+    unexpected(fmt::format("'{}', which is not a whole number below 2^64", shown(text)));
   }
   bool binary(nlohmann::json::binary_t&) override { unexpected("binary data"); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {

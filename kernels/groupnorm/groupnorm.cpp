@@ -34,7 +34,7 @@ void check(const Problem& p) {
   if (p.given() && p.given_slabs() * p.channels_per_group() > INT32_MAX)
     throw InvalidInput("hw and channels make more than 2^31 given statistics per image and group");
   if (p.hw % p.quarters() != 0)
-    throw InvalidInput("hw=" + std::to_string(p.hw) + " is no multiple of 4, which slab_stats=quarters needs");
+    throw InvalidInput("hw=" + std::to_string(p.hw) + " is not a multiple of 4, which slab_stats=quarters needs");
   if (p.hw > kMaxElements / (p.n * p.channels))
     throw InvalidInput("n*hw*channels is more than 2^40 elements; lower n, hw or channels");
 }

@@ -28,9 +28,6 @@ std::string text_of(const std::string& value) {
 std::string text_of(Outcome value) {
   return to_string(value);
 }
-std::string text_of(double value) {
-  return fmt::format("{}", value);
-}
 std::string text_of(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? fmt::format("{:.6g}", *value) : std::string();
 }
@@ -46,9 +43,6 @@ void take(Outcome& member, const std::string& text) {
   if (!outcome) throw std::runtime_error(fmt::format("'{}' is not a status", text));
   member = *outcome;
 }
-void take(double& member, const std::string& text) {
-  member = parse_number<double>(text);
-}
 template <class Number>
 void take(std::optional<Number>& member, const std::string& text) {
   if (!text.empty()) member = parse_number<Number>(text);
@@ -62,9 +56,7 @@ constexpr bool kIsText = std::is_same_v<MemberType<Member>, std::string> || std:
 
 template <auto Member>
 std::optional<double> number_of(const SweepRow& row) {
-  if constexpr (std::is_same_v<MemberType<Member>, double>)
-    return row.*Member;
-  else if constexpr (!kIsText<Member>)
+  if constexpr (!kIsText<Member>)
     return row.*Member ? std::optional(static_cast<double>(*(row.*Member))) : std::nullopt;
   else
     return std::nullopt;
@@ -80,6 +72,11 @@ template <>
 void read<&SweepRow::networks>(const SweepColumn&, SweepRow& row, const std::string& text) {
   (void)parse_networks(text);
   row.networks = text;
+}
+
+template <auto Member>
+void fill([[maybe_unused]] SweepRow& row, [[maybe_unused]] double value) {
+  if constexpr (!kIsText<Member>) row.*Member = static_cast<typename MemberType<Member>::value_type>(value);
 }
 
 enum Flag : unsigned { kNeeded = 1, kCounter = 2, kAboveZero = 4, kHead = 8, kWide = 16 };
@@ -106,7 +103,8 @@ SweepColumn column(const char* name, const char* unit, SweepColumn::Shown shown,
           has(kWide),
           [](const SweepRow& row) { return text_of(row.*Member); },
           read<Member>,
-          number_of<Member>};
+          number_of<Member>,
+          fill<Member>};
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct SweepColumn {
   // Blank text leaves what the row has. Throws std::runtime_error saying what is wrong with the text.
   void (*read)(const SweepColumn& column, SweepRow& row, const std::string& text);
   std::optional<double> (*number)(const SweepRow& row);  // nothing for texts, and where nothing was measured
+  void (*fill)(SweepRow& row, double value);             // does nothing to texts
 };
 
 const std::vector<SweepColumn>& sweep_columns();

@@ -94,11 +94,11 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   void refuse_if_known() {
-    if (depth_ == 0) throw std::runtime_error("is no JSON object");
-    if (is_command_lines()) throw std::runtime_error("field 'command_lines' is no list of lists of texts");
+    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
+    if (is_command_lines()) throw std::runtime_error("field 'command_lines' is not a list of lists of texts");
     if (depth_ != 1) return;
-    if (field_ == "schema") throw std::runtime_error("field 'schema' is no whole number from 1");
-    if (text_field() != nullptr) throw std::runtime_error(fmt::format("field '{}' is no text", field_));
+    if (field_ == "schema") throw std::runtime_error("field 'schema' is not a whole number from 1");
+    if (text_field() != nullptr) throw std::runtime_error(fmt::format("field '{}' is not a text", field_));
   }
   std::string* text_field() {
     const std::pair<const char*, std::string*> fields[] = {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <list>
@@ -14,6 +13,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "reports/run/ceilings_csv.h"
 #include "reports/run/csv.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/network_problems.h"
@@ -34,7 +34,7 @@ struct Part {
   fs::path folder;
   std::vector<SweepRow> rows;
   std::map<CaseId, std::string> samples;  // its line
-  CsvFile ceilings;
+  CeilingTable ceilings;
   Json environment, pytorch;  // pytorch: null where its rows were not swept
   std::optional<ShardRecord> shard;
 };
@@ -76,8 +76,7 @@ Part read_part(const fs::path& folder) {
   part.folder = folder;
   part.rows = std::move(run.rows);
   part.samples = read_sample_lines(folder / "samples.jsonl");
-  part.ceilings = read_csv(folder / "ceilings.csv");
-  if (part.ceilings.lines.empty()) fail(part.ceilings.file, "holds no ceilings");
+  part.ceilings = read_ceilings(folder / "ceilings.csv");
   part.environment = read_json(folder / "env.json");
   if (fs::exists(folder / "env_pytorch.json")) part.pytorch = read_json(folder / "env_pytorch.json");
   part.shard = read_shard_record(folder);
@@ -108,12 +107,8 @@ void require_one_origin(const std::vector<Part>& parts) {
       require_same(part, name, text_of(part, name), text_of(first, name));
     require_same(part, "schema", part.environment.value("schema", Json()).dump(),
                  first.environment.value("schema", Json()).dump());
-    for (const char* name : {"device", "driver"}) {
-      const std::size_t column = part.ceilings.column(name), in_first = first.ceilings.column(name);
-      for (const CsvLine& line : part.ceilings.lines)
-        require_same(part, fmt::format("ceilings of {}", name).c_str(), line.fields[column],
-                     first.ceilings.lines.front().fields[in_first]);
-    }
+    require_same(part, "ceilings of device", part.ceilings.device, first.ceilings.device);
+    require_same(part, "ceilings of driver", part.ceilings.driver, first.ceilings.driver);
     for (const SweepRow& row : part.rows) {
       require_same(part, "rows of device", row.device, text_of(first, "device"));
       require_same(part, "rows of commit", row.commit, text_of(first, "commit"));
@@ -122,10 +117,6 @@ void require_one_origin(const std::vector<Part>& parts) {
     if (first_pytorch == nullptr) first_pytorch = &part;
     require_same(part, "PyTorch", pytorch_versions(part).dump(), pytorch_versions(*first_pytorch).dump());
   }
-}
-
-bool is_pytorch(const SweepRow& row) {
-  return row.variant.starts_with("torch_");
 }
 
 // What a split sweep lacks, in words.
@@ -138,7 +129,7 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
   const ShardRecord* first = nullptr;
   std::set<int> seen;
   for (const Part& part : parts) {
-    if (!part.shard) fail(part.folder, "is no part of a split sweep, as others are");
+    if (!part.shard) fail(part.folder, "is not a part of a split sweep, as others are");
     const ShardRecord& record = *part.shard;
     if (first == nullptr) first = &record;
     if (record.shard.count != first->shard.count || record.selection != first->selection)
@@ -151,8 +142,8 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
     std::int64_t pytorch_rows = 0;
     const std::set<CaseId> own(record.cases.begin(), record.cases.end());
     for (const SweepRow& row : part.rows) {
-      pytorch_rows += is_pytorch(row);
-      if (!is_pytorch(row) && !own.contains(row))
+      pytorch_rows += of_pytorch(row);
+      if (!of_pytorch(row) && !own.contains(row))
         fail(part.folder, fmt::format("holds {}, which is not of part {}", row.name(), record.shard.text()));
       ids.insert(row);
     }
@@ -191,7 +182,7 @@ std::vector<PlacedRow> place_rows(const std::vector<Part>& parts) {
       if (!is_new) fail(part.folder, fmt::format("{} is in {} too", row.name(), other->second->folder.string()));
       const auto place = own.find(row);
       const auto samples = part.samples.find(row);
-      placed.push_back({place != own.end() ? place->second : (is_pytorch(row) ? 2 : 1) * kBehind, &row,
+      placed.push_back({place != own.end() ? place->second : (of_pytorch(row) ? 2 : 1) * kBehind, &row,
                         samples == part.samples.end() ? nullptr : &samples->second});
     }
   }
@@ -199,38 +190,19 @@ std::vector<PlacedRow> place_rows(const std::vector<Part>& parts) {
   return placed;
 }
 
-// A number above 0 of a line of ceilings.csv; a blank clock is nothing.
-std::optional<double> number_in(const CsvFile& file, const CsvLine& line, const char* name, bool may_be_blank) {
-  const std::string& text = line.fields[file.column(name)];
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() && may_be_blank) return std::nullopt;
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !(value > 0) || !std::isfinite(value))
-    throw std::runtime_error(fmt::format("{}:{}: column '{}' must be a number above 0, not '{}'", file.file.string(),
-                                         line.number, name, text));
-  return value;
-}
-
-// The first part's file with the medians of all of them.
-CsvFile median_ceilings(const std::vector<Part>& parts) {
-  CsvFile merged = parts.front().ceilings;
-  const std::size_t name = merged.column("name");
-  for (CsvLine& ceiling : merged.lines) {
-    std::map<const char*, std::vector<double>> values;
-    for (const Part& part : parts) {
-      const std::size_t in_part = part.ceilings.column("name");
-      const auto found = std::find_if(part.ceilings.lines.begin(), part.ceilings.lines.end(), [&](const CsvLine& line) {
-        return line.fields[in_part] == ceiling.fields[name];
-      });
-      if (found == part.ceilings.lines.end())
-        fail(part.ceilings.file, fmt::format("has no '{}'", ceiling.fields[name]));
-      for (const char* column : {"value", "sm_clock_mhz"})
-        if (const auto number = number_in(part.ceilings, *found, column, column == std::string_view("sm_clock_mhz")))
-          values[column].push_back(*number);
+// The first part's ceilings with the medians of all of them.
+CeilingTable median_ceilings(const std::vector<Part>& parts) {
+  CeilingTable merged = parts.front().ceilings;
+  for (Ceiling& ceiling : merged.rows)
+    for (double Ceiling::*number : {&Ceiling::value, &Ceiling::sm_clock_mhz}) {
+      std::vector<double> of_parts;
+      for (const Part& part : parts) {
+        const Ceiling* found = part.ceilings.find(ceiling.name);
+        if (found == nullptr) fail(part.folder / "ceilings.csv", fmt::format("has no '{}'", ceiling.name));
+        if (found->*number > 0) of_parts.push_back(found->*number);  // a clock that is not known is 0
+      }
+      if (!of_parts.empty()) ceiling.*number = median(of_parts);
     }
-    for (const auto& [column, of_parts] : values)
-      ceiling.fields[merged.column(column)] = fmt::format("{:.6g}", median(of_parts));
-  }
   return merged;
 }
 
@@ -258,7 +230,7 @@ Json merged_environment(const std::vector<Part>& parts) {
 void write_run(const fs::path& folder, const std::vector<Part>& parts, const std::vector<PlacedRow>& rows) {
   std::set<std::string> others;
   for (const Part& part : parts)
-    for (const std::string& name : other_columns(part.rows)) others.insert(name);
+    for (const std::string& name : other_columns(part.folder / "sweep.csv")) others.insert(name);
   const std::vector<std::string> other_names(others.begin(), others.end());
   std::string sweep = sweep_csv_header(other_names), samples;
   for (const PlacedRow& placed : rows) {
@@ -266,7 +238,7 @@ void write_run(const fs::path& folder, const std::vector<Part>& parts, const std
     if (placed.samples != nullptr) samples += *placed.samples + "\n";
   }
   write_atomically(folder / "samples.jsonl", samples);
-  write_atomically(folder / "ceilings.csv", median_ceilings(parts).text());
+  write_ceilings(folder / "ceilings.csv", median_ceilings(parts));
   for (const Part& part : parts) {
     merge_network_problems(folder, part.folder, part.rows);
     merge_selected_cases(folder, part.folder);

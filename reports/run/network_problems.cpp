@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <stdexcept>
@@ -12,12 +13,13 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kFile = "networks.csv";
+constexpr const char *kFile = "networks.csv", *kSet = "set", *kYes = "yes";
 
 std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
   const std::size_t network = csv.column("network"), op = csv.column("op"), problem = csv.column("problem"),
                     count_column = csv.column("count");
+  const auto set = std::find(csv.header.begin(), csv.header.end(), kSet);  // older files lack it
   std::vector<NetworkProblem> problems;
   for (const CsvLine& line : csv.lines) {
     long count = 0;
@@ -26,7 +28,9 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
     if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || count < 1 || count > kMaxNetworkCount)
       throw std::runtime_error(fmt::format("{}:{}: column 'count' is '{}', not a whole number from 1 to 1e9",
                                            file.string(), line.number, text));
-    problems.push_back({line.fields[network], line.fields[op], line.fields[problem], count});
+    problems.push_back(
+        {line.fields[network], line.fields[op], line.fields[problem], count,
+         set != csv.header.end() && line.fields[static_cast<std::size_t>(set - csv.header.begin())] == kYes});
   }
   return problems;
 }
@@ -34,9 +38,9 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
 }  // namespace
 
 void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems) {
-  CsvFile added{kFile, {"network", "op", "problem", "count"}, {}};
+  CsvFile added{kFile, {"network", "op", "problem", "count", kSet}, {}};
   for (const NetworkProblem& p : problems)
-    added.lines.push_back({0, {p.network, p.op, p.problem, std::to_string(p.count)}});
+    added.lines.push_back({0, {p.network, p.op, p.problem, std::to_string(p.count), p.set ? kYes : ""}});
   merge_csv_file(folder / kFile, added, {"network", "op", "problem"});
 }
 
@@ -54,7 +58,7 @@ std::vector<NetworkProblem> network_problems_of(const std::vector<SweepRow>& row
   for (const SweepRow& row : rows)
     for (const NetworkCount& use : parse_networks(row.networks)) {
       const auto [place, is_new] = places.try_emplace({use.network, row.op, row.problem}, all.size());
-      if (is_new) all.push_back({use.network, row.op, row.problem, 0});
+      if (is_new) all.push_back({use.network, row.op, row.problem, 0, false});
       all[place->second].count = use.count;
     }
   return all;

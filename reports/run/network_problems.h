@@ -12,7 +12,8 @@ namespace noisefloor {
 
 struct NetworkProblem {
   std::string network, op, problem;
-  long count = 0;  // per forward pass
+  long count = 0;    // per forward pass
+  bool set = false;  // a set of problems to look at together, and not a network
 };
 
 // Adds to what the folder has (a run may be resumed for another network). Throws std::runtime_error naming the

@@ -95,8 +95,9 @@ const RowSamples& RunFiles::samples_of(const SweepRow& row) const {
 RunFiles read_run(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
-    throw std::runtime_error(fmt::format("{}: {}; give the folder of a run", folder.string(),
-                                         std::filesystem::exists(folder, error) ? "is no folder" : "no such folder"));
+    throw std::runtime_error(
+        fmt::format("{}: {}; give the folder of a run", folder.string(),
+                    std::filesystem::exists(folder, error) ? "is not a folder" : "no such folder"));
   const auto sweep = folder / "sweep.csv", samples = folder / "samples.jsonl";
   if (!std::filesystem::exists(sweep, error))
     throw std::runtime_error(fmt::format("{}: no sweep.csv there; give the folder of a run", folder.string()));

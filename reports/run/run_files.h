@@ -21,8 +21,8 @@ inline constexpr std::size_t kMaxCommandLines = 1000;
 inline constexpr const char* kRunFiles[] = {"sweep.csv",        "samples.jsonl",  "env.json",
                                             "env_pytorch.json", "ceilings.csv",   "networks.csv",
                                             "cases.csv",        "crosscheck.csv", "shard.json"};
-inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",
-                                             "report.html",  "roofline.png", "roofline.svg"};
+inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",    "report.html",
+                                             "roofline.png", "roofline.svg", "overview.png"};
 bool is_run_file(const std::string& name);  // one of them, or the lock
 
 struct RunEnvironment {

@@ -109,7 +109,7 @@ void RunFolder::open_files(bool fresh) {
 void RunFolder::take_columns() {
   const auto file = folder_ / "sweep.csv";
   const auto rows = read_sweep_csv(file);
-  others_ = other_columns(rows);
+  others_ = other_columns(file);
   std::string text = sweep_csv_header(others_);
   if (read_text(file).starts_with(text)) return;
   for (const SweepRow& row : rows) text += to_csv(row, others_);
@@ -189,7 +189,7 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
       throw foreign_file(file.string());
     }
     before = nlohmann::ordered_json::parse(read_text(file));
-    before.erase("merged_from");  // it is more than a merge from now on
+    for (const char* of_a_merge : {"merged_from", "hosts"}) before.erase(of_a_merge);  // it is more than a merge now
   }
   if (command_lines.size() >= kMaxCommandLines) command_lines.erase(command_lines.begin());
   command_lines.push_back(command_line);

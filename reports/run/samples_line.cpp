@@ -32,7 +32,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_array(std::size_t) override {
-    if (depth_ == 0) throw std::runtime_error("is no JSON object");
+    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
     if (depth_ == 1 && text_field() != nullptr) refuse("is a list, not a text");
     if (depth_ == 2 && known()) refuse("holds a list");
     ++depth_;
@@ -48,7 +48,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool string(string_t& text) override {
-    if (depth_ == 0) throw std::runtime_error("is no JSON object");
+    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
     std::string* const member = depth_ == 1 ? text_field() : nullptr;
     if (member == nullptr) return known() ? refuse("holds a text") : true;
     *member = std::move(text);
@@ -86,11 +86,11 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     throw std::runtime_error(fmt::format("field '{}' {}", field_, what));
   }
   bool other(const char* what) {
-    if (depth_ == 0) throw std::runtime_error("is no JSON object");
+    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
     return known() ? refuse(fmt::format("holds {}", what)) : true;
   }
   bool number(double value) {
-    if (depth_ == 0) throw std::runtime_error("is no JSON object");
+    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
     if (!known()) return true;
     if (depth_ != 2) refuse(fmt::format("is {}", value));
     if (field_ == "cold_batches") {

@@ -89,6 +89,16 @@ std::vector<std::string> other_columns(const std::vector<SweepRow>& rows) {
   return {names.begin(), names.end()};
 }
 
+std::vector<std::string> other_columns(const std::filesystem::path& file) {
+  std::vector<std::string> names = read_csv(file, /*drop_incomplete=*/true).header;
+  std::erase_if(names, is_known);
+  return names;
+}
+
+bool of_pytorch(const SweepRow& row) {
+  return row.variant.starts_with("torch_");
+}
+
 bool is_sweep_csv_header(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   try {

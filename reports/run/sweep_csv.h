@@ -41,6 +41,9 @@ struct SweepRow : CaseId {
 std::string sweep_csv_header(const std::vector<std::string>& others = {});
 std::string to_csv(const SweepRow& row, const std::vector<std::string>& others = {});
 std::vector<std::string> other_columns(const std::vector<SweepRow>& rows);
+// Those of a file's header; the rows do not say which of them are blank in every line.
+std::vector<std::string> other_columns(const std::filesystem::path& file);
+bool of_pytorch(const SweepRow& row);  // of another program, whose rows a plan for this one cannot use
 // Whether a file that begins with this line is a sweep.csv: it has the columns without which a row means nothing.
 bool is_sweep_csv_header(std::string_view line);
 

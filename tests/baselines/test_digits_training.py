@@ -30,7 +30,7 @@ def test_a_tenth_of_the_labels_is_left_out_whole():
         (["--seed", "-1"], "--seed -1"),
         (["--device", "abacus"], "--device abacus"),
         (["--out", "nowhere/w"], "--out nowhere/w: cannot be written: No such file or directory"),
-        (["--out", "."], "--out .: is no regular file"),
+        (["--out", "."], "--out .: is not a regular file"),
     ],
 )
 def test_wrong_arguments_are_refused_before_training(tmp_path, monkeypatch, capsys, arguments, says):

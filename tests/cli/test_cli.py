@@ -48,7 +48,7 @@ def rows(folder):
         (["sweep", "--device", "host", "--networks", "adm64-b2"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
         (["sweep", "--device", "host", "--variants", "naiv"], "unknown variant 'naiv'; did you mean 'naive'"),
         (["sweep", "--device", "host", "--dtypes", "bf17"], "unknown dtype 'bf17'; did you mean 'bf16'"),
-        (["sweep", "--device", "host", "--benchmark_filter=("], "is no regular expression"),
+        (["sweep", "--device", "host", "--benchmark_filter=("], "is not a regular expression"),
         (["sweep", "--device", "host", "--benchmark_filter=nothing_is_named_so"], "no case matches"),
         (["sweep", "--device", "host", "--benchmark_flter=x"], "benchmark_flter"),
         (["sweep", "--device", "host", "--benchmark_format=foo"], "--benchmark_format is 'foo', not one of console"),
@@ -411,10 +411,19 @@ def test_problems_and_networks_are_listed_as_data(problems):
     assert gemm["tensors"][0] == {"name": "a", "shape": [8, 24], "dtype": "bf16", "role": "in"}
     assert gemm["tensors"][-1]["role"] == "out"
     assert conv["problem"] == "n=1,h=4,w=4,cin=8,cout=8,kernel=1" and conv["fields"]["pad"] == "0"  # not that of a 3x3
+    (problems / "sets.csv").write_text("network,what\nother,problems to look at together\n")
     assert listed("networks", "--problems", problems) == [
-        {"network": "mini", "problems": 3, "launches": 6},
-        {"network": "other", "problems": 1, "launches": 1},
+        {"network": "mini", "set": False, "problems": 3, "launches": 6},
+        {"network": "other", "set": True, "problems": 1, "launches": 1},
     ]
+    assert run("list", "networks", "--problems", problems).stdout.splitlines() == ["mini", "other  (a set of problems)"]
+
+
+def test_columns_are_listed_as_data():
+    columns = {column["column"]: column for column in listed("columns")}
+    assert columns["op"]["needed"] and columns["op"]["text"] and not columns["op"]["counter"]
+    assert columns["l2_bytes"]["unit"] == "B" and columns["l2_bytes"]["counter"]
+    assert [column["column"] for column in listed("columns", "--filter", "^dram_read")] == ["dram_read_bytes"]
 
 
 def test_list_honours_ops(problems):
@@ -455,7 +464,7 @@ def test_crosscheck_puts_a_report_beside_a_row(problems, tmp_path):
         (check(98, "--device", "0"), "--device is for a row that is measured now"),
         (run("crosscheck", case, "--report", tmp_path / "none"), "cannot be read"),
         (run("crosscheck", case, "--report", report, "--run", tmp_path), "no sweep.csv"),
-        (run("crosscheck", "gemm/m=8", "--report", report), "is no case"),
+        (run("crosscheck", "gemm/m=8", "--report", report), "is not a case"),
         (run("crosscheck", case), "--report"),
     ):
         assert result.returncode == 2 and says in result.stderr, result

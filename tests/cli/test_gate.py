@@ -160,8 +160,8 @@ def test_bad_arguments_exit_2(baseline, tmp_path):
     for arguments, says in (
         (["gate", "--baseline", baseline], "--candidate is required"),
         (["gate", "--baseline", baseline, "--candidate", "nowhere"], "nowhere: no such folder"),
-        (["gate", "--baseline", baseline, "--candidate", baseline / "sweep.csv"], "is no folder"),
-        (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "("], "is no regular expression"),
+        (["gate", "--baseline", baseline, "--candidate", baseline / "sweep.csv"], "is not a folder"),
+        (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "("], "is not a regular expression"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "conv"], "matches the filter"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--markdown", tmp_path / "no" / "x.md"], "cannot be written"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--acept"], "did you mean '--accept'"),

@@ -196,7 +196,7 @@ def duplicate(split):
         (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm/m=5"),
         (drop_line("ceilings.csv"), "ceilings.csv"),
         (duplicate, "part2: holds gemm/m=4,n=8,k=8/bf16/host, which is not of part 2/3"),
-        (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is no part of a split sweep"),
+        (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is not a part of a split sweep"),
         (lambda split: (split.folder / "part2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
         (lambda split: edit_json(split.folder / "part2" / "shard.json", shard="1/3"), "part 1/3 is there twice"),
         (lambda split: edit_json(split.folder / "part2" / "shard.json", selection="0"), "part2: is part of another split sweep"),

@@ -128,8 +128,8 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
     np.testing.assert_array_equal(load_file(tmp_path / "grid.safetensors")["images"], plain)
 
 
-@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"),
-                                                 ("--breakdown-rows", "none", "is no run folder, it has no sweep.csv")])
+@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is not a folder"),
+                                                 ("--breakdown-rows", "none", "is not a run folder, it has no sweep.csv")])
 def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
     forward_input(tmp_path)
     result = forward(tmp_path, option, tmp_path / value)
@@ -184,12 +184,12 @@ def test_forward_refuses(tmp_path, replaced, says):
         (["sample", "digits", "--steps", "1001"], "--steps 1001: the range is 1 to 1000"),
         (["sample", "digits", "--sigma-min", "90"], "--sigma-min 90"),
         (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
-        (["sample", "digits", "--labels", "one"], "'one' is no whole number"),
+        (["sample", "digits", "--labels", "one"], "'one' is not a whole number"),
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
-        (["sample", "digits", "--tensor", "nowhere/x"], "there is no folder nowhere"),
-        (["sample", "digits", "--gif", "nowhere/x", "--every", "1"], "--gif nowhere/x: there is no folder nowhere"),
+        (["sample", "digits", "--tensor", "nowhere/x"], "there is not a folder nowhere"),
+        (["sample", "digits", "--gif", "nowhere/x", "--every", "1"], "--gif nowhere/x: there is not a folder nowhere"),
         (["sample", "digits", "--gif", "way.gif"], "--gif needs --every K, 1 or more"),
         (["sample", "digits", "--gif", "way.gif", "--every", "0"], "--every 0: the range is 1 and more"),
         (["sample", "digits", "--every", "3"], "--every says which steps --strip and --gif show; give one of them"),
@@ -294,7 +294,7 @@ def test_weights_that_do_not_fit_are_named_all_at_once(tmp_path):
     save_file(tensors, tmp_path / "weights.safetensors")
     result = run("sample", "digits", "--device", "host", "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "grid.png")
     assert result.returncode == 2
-    for part in ("map_layer0.bias [256] is missing", "map_layer1.bias is [3], not [256]", "model.stray is no tensor of digits"):
+    for part in ("map_layer0.bias [256] is missing", "map_layer1.bias is [3], not [256]", "model.stray is not a tensor of digits"):
         assert part in result.stderr
     assert not (tmp_path / "grid.png").exists()
 
@@ -311,7 +311,7 @@ def test_a_plan_names_what_it_cannot_run(tmp_path):
     assert result.returncode == 2 and "--strict forbids" in result.stderr and "no env.json beside it" in result.stderr
     (tmp_path / "env.json").write_text('{"device": 7}')
     result = run("sample", "digits", "--device", "host", "--plan", tmp_path / "plan.csv", "--out", tmp_path / "grid.png")
-    assert result.returncode == 2 and "env.json: field 'device' is no text" in result.stderr and "json.exception" not in result.stderr
+    assert result.returncode == 2 and "env.json: field 'device' is not a text" in result.stderr and "json.exception" not in result.stderr
 
 
 def test_digits_are_recognised(tmp_path):

@@ -154,7 +154,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_runs(tmp_pat
 def test_a_case_by_its_name():
     result = run("gemm/m=8,n=8,k=8/fp32/host", "--profile")
     assert result.returncode == 0 and "gemm/m=8,n=8,k=8/fp32/host: launched" in result.stdout
-    for name, says in (("gemm/m=8/fp32", "is no case"), ("gemm/m=8,n=8,k=8/fp32/hots", "did you mean 'host'")):
+    for name, says in (("gemm/m=8/fp32", "is not a case"), ("gemm/m=8,n=8,k=8/fp32/hots", "did you mean 'host'")):
         refused = run(name)
         assert refused.returncode == 2 and says in refused.stderr
 

@@ -68,7 +68,7 @@ TEST(KernelUsage, RecordsRoundTrip) {
       {"a,b\n", "kernels.csv:1: the columns should be"},
       {"toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes\n", "no kernels in it"},
       {"toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes\n13,sm_80,f,k,-1,0,0\n",
-       "kernels.csv:2: column 'registers': '-1' is no whole number from 0"},
+       "kernels.csv:2: column 'registers': '-1' is not a whole number from 0"},
       {"toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes\n13,sm_80,f,k,1,0,0\n12,sm_80,f,l,1,0,0\n",
        "kernels.csv:3: column 'toolkit' is '12', above it is '13'"},
   };

@@ -105,14 +105,14 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheEnvironment) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "env.json:1: not JSON, or cut off there"},
       {"{\n\"device\": \"a\",\n", "env.json:3: not JSON, or cut off there"},
-      {"[]", "env.json: is no JSON object"},
+      {"[]", "env.json: is not a JSON object"},
       {R"({"commit": "abc"})", "env.json: field 'device' is missing"},
-      {R"({"device": 1, "commit": "abc"})", "env.json: field 'device' is no text"},
+      {R"({"device": 1, "commit": "abc"})", "env.json: field 'device' is not a text"},
       {R"({"device": "a", "commit": "b", "schema": 3})",
        "env.json: schema 3 is newer than this program, which knows 1 to 2"},
-      {R"({"device": "a", "commit": "b", "schema": -1})", "env.json: field 'schema' is no whole number from 1"},
+      {R"({"device": "a", "commit": "b", "schema": -1})", "env.json: field 'schema' is not a whole number from 1"},
       {R"({"device": "a", "commit": "b", "command_lines": ["sweep"]})",
-       "env.json: field 'command_lines' is no list of lists of texts"},
+       "env.json: field 'command_lines' is not a list of lists of texts"},
   };
   for (const auto& [text, says] : cases) {
     write("env.json", text);
@@ -166,10 +166,10 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheSamples) {
       {R"({"op":"gemm","problem":"p","variant":"v"})", "field 'dtype' is missing or empty"},
       {R"({"op":["gemm"]})", "field 'op' is a list, not a text"},
       {R"({"op":7})", "field 'op' is 7"},
-      {"[1]", "is no JSON object"},
-      {"1", "is no JSON object"},
-      {"null", "is no JSON object"},
-      {"\"a\"", "is no JSON object"},
+      {"[1]", "is not a JSON object"},
+      {"1", "is not a JSON object"},
+      {"null", "is not a JSON object"},
+      {"\"a\"", "is not a JSON object"},
       {R"({"op":"gemm")", "not JSON at column"},
   };
   for (const auto& [text, says] : cases) {

@@ -140,6 +140,7 @@ TEST(RunFolder, WritesItsEnvironment) {
   EXPECT_EQ(environment["command_lines"].size(), 1u);
   auto changed = environment;
   changed["of_another_version"] = {1, 2};
+  changed["merged_from"] = changed["hosts"] = {"one", "another"};
   std::ofstream(temporary / "run" / "env.json") << changed;
   folder.write_environment({{"device", kDevice}, {"commit", "abc"}, {"driver", "580.1"}},
                            {"noisefloor", "sweep", "--budget", "9"});
@@ -147,14 +148,15 @@ TEST(RunFolder, WritesItsEnvironment) {
   EXPECT_EQ(resumed["command_lines"],
             nlohmann::json::parse(R"([["noisefloor", "sweep"], ["noisefloor", "sweep", "--budget", "9"]])"));
   EXPECT_EQ(resumed["of_another_version"], (std::vector<int>{1, 2})) << "fields of others stay";
+  EXPECT_FALSE(resumed.contains("merged_from") || resumed.contains("hosts")) << "it is more than a merge";
 }
 
 // Columns in another order, one that is missing, and one that nobody here knows.
 TEST(RunFolder, GoesOnWithColumnsOfAnotherVersion) {
   const TemporaryFolder temporary;
   std::ofstream(temporary / "sweep.csv")
-      << "variant,op,of_later,kind,dtype,problem,status,device,time_cold_us,commit,flops\n"
-      << "naive,gemm,\"7, or so\",naive,bf16,\"m=1,n=2,k=3\",ok,Test GPU,2,abc,12\n";
+      << "variant,op,blank_there,of_later,kind,dtype,problem,status,device,time_cold_us,commit,flops\n"
+      << "naive,gemm,,\"7, or so\",naive,bf16,\"m=1,n=2,k=3\",ok,Test GPU,2,abc,12\n";
   {
     RunFolder folder(temporary.path(), kDevice, "abc", false);
     EXPECT_TRUE(folder.rows().contains(row("naive")));
@@ -164,8 +166,9 @@ TEST(RunFolder, GoesOnWithColumnsOfAnotherVersion) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].others.at("of_later"), "7, or so");
   EXPECT_EQ(rows[0].flops, 12);
+  EXPECT_EQ(rows[0].bytes, std::nullopt) << "what was missing is not made 0";
   EXPECT_TRUE(rows[1].others.empty());
-  EXPECT_TRUE(slurp(temporary / "sweep.csv").starts_with(sweep_csv_header({"of_later"})));
+  EXPECT_TRUE(slurp(temporary / "sweep.csv").starts_with(sweep_csv_header({"blank_there", "of_later"})));
 }
 
 TEST(RunFolder, DropsSamplesOfARowThatWasNotWritten) {

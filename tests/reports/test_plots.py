@@ -105,7 +105,7 @@ def test_plots_refuse(arguments, says):
         ("nowhere/c.png", "cannot be written: No such file or directory"),
         ("x" * 250 + ".png", "cannot be written: File name too long"),
         ("c.txt", "none of .png, .svg, .pdf"),
-        ("folder.png", "is no regular file"),
+        ("folder.png", "is not a regular file"),
         ("c.png", "--noisefloor"),
     ],
 )

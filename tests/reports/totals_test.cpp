@@ -77,7 +77,7 @@ TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
                                             {"net", "conv2d", "q", 1},
                                             {"net", "softmax", "r", 1},
                                             {"net", "network", "name=net", 1},
-                                            {"stream", "gemm", "p", 1}});
+                                            {"stream", "gemm", "p", 1, true}});
   const NetworkTotal& all = find(totals, kAllOps, kOwnBest);
   EXPECT_EQ(all.microseconds, 2 * 4 + 10);
   EXPECT_EQ(all.problems, 3);
@@ -90,6 +90,17 @@ TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
     EXPECT_FALSE(total.network == "stream" && total.op == kAllOps) << "it has one op alone";
     EXPECT_FALSE(total.op == "network" && total.choice == kLibrary) << "a plan is no library";
   }
+}
+
+TEST(Totals, SetsAreInTheRunFolderAndOlderFoldersStayReadable) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "networks.csv") << "network,op,problem,count\nold,gemm,p,3\n";
+  EXPECT_FALSE(read_network_problems(folder.path(), {}).at(0).set);
+  merge_network_problems(folder.path(), {{"stream", "gemm", "p", 1, true}, {"net", "gemm", "p", 2, false}});
+  const auto problems = read_network_problems(folder.path(), {});
+  ASSERT_EQ(problems.size(), 3u);
+  for (const NetworkProblem& one : problems) EXPECT_EQ(one.set, one.network == "stream") << one.network;
+  EXPECT_EQ(problems[0].count, 3);
 }
 
 // The recorded run, added up in the plainest way.

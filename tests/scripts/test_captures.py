@@ -113,7 +113,7 @@ def test_a_run_folder_gets_its_captures(captures, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     refused = captures("nsys", CASE, "--run", run)
-    assert refused.returncode == 2 and "is no run folder" in refused.stderr
+    assert refused.returncode == 2 and "is not a run folder" in refused.stderr
     (run / "sweep.csv").write_text("rows\n")
     assert captures("nsys", CASE, "--run", run).returncode == 0
     assert (run / "captures" / f"{NAME}.nsys-rep").exists()
@@ -200,7 +200,7 @@ def test_one_failing_case_does_not_end_the_others(captures):
     "arguments, says",
     [
         ([], "give one case"),
-        (["gemm"], "'gemm' is no case"),
+        (["gemm"], "'gemm' is not a case"),
         (["gemm", "m=1"], "give one case"),
         ([CASE, "--filter", "x"], "a case or --filter, not both"),
         ([CASE, "--set", "full"], "flags for ncu itself go behind --"),

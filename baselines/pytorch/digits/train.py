@@ -105,7 +105,7 @@ def refusal(arguments):
     except (RuntimeError, AssertionError) as error:
         return f"--device {arguments.device}: {str(error).splitlines()[0]}"
     if os.path.exists(arguments.out) and not os.path.isfile(arguments.out):
-        return f"--out {arguments.out}: is no regular file"
+        return f"--out {arguments.out}: is not a regular file"
     try:
         with open(partial_of(arguments.out), "xb"):
             os.remove(partial_of(arguments.out))

@@ -66,7 +66,7 @@ TEST_F(CeilingsStore, RoundTrip) {
   written.device = "A \"GPU\", rev 2";
   const fs::path path = folder_ / "out.csv";
   write_ceilings(path, written);
-  const Ceilings read = read_ceilings(path);
+  const CeilingTable read = read_ceilings(path);
   EXPECT_EQ(read.device, written.device);
   EXPECT_EQ(read.driver, written.driver);
   EXPECT_EQ(read.commit, written.commit);

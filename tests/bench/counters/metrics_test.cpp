@@ -13,6 +13,7 @@
 #include "bench/counters/made_once.h"
 #include "bench/platform/nvml.h"
 #include "kernels/core/fields.h"
+#include "reports/run/columns.h"
 
 namespace noisefloor {
 namespace {
@@ -26,10 +27,19 @@ TEST(Metrics, NamesAreUniqueAndFound) {
 }
 
 TEST(Metrics, RowMetricsAreTheColumnsOfASweep) {
-  std::vector<std::string> names;
-  for (const Metric& candidate : row_metrics()) names.emplace_back(candidate.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"dram_read_bytes", "dram_write_bytes", "l2_bytes", "occupancy_pct",
-                                             "tensor_pipe_pct"}));
+  std::set<std::string> filled;
+  SweepRow row;
+  for (const Metric& candidate : row_metrics())
+    for (const SweepColumn& column : sweep_columns()) {
+      if (column.name != std::string(candidate.name)) continue;
+      column.fill(row, 7);
+      EXPECT_EQ(column.number(row), 7) << column.name;
+      EXPECT_TRUE(column.counter) << column.name;
+      filled.insert(column.name);
+    }
+  EXPECT_EQ(filled.size(), row_metrics().size()) << "a metric of rows is no column";
+  for (const char* name : {"dram_read_bytes", "dram_write_bytes", "l2_bytes", "occupancy_pct", "tensor_pipe_pct"})
+    EXPECT_TRUE(filled.contains(name)) << name;
 }
 
 TEST(Metrics, UnknownNameIsRefusedWithTheNearest) {

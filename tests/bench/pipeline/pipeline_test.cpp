@@ -99,7 +99,7 @@ TEST(Checkpoint, NamesAllThatIsWrongAtOnce) {
     const std::string message = error.what();
     for (const char* part : {"5 of its tensors", "map_layer0.bias [256] is missing",
                              "map_layer1.bias is [16, 16], not [256]", "aux_conv.bias is I32",
-                             "map_label.weight has numbers that are not finite", "model.odd is no tensor of digits"})
+                             "map_label.weight has numbers that are not finite", "model.odd is not a tensor of digits"})
       EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
     EXPECT_EQ(message.find("resample_filter"), std::string::npos);
   }

@@ -41,7 +41,7 @@ TEST(PlanFiles, OfAnotherDeviceAreRefused) {
 TEST(PlanFiles, WithABrokenEnvironmentAreRefusedByTheFilesName) {
   expect_parts(origin("{\"device\":\"H\","), {"refused: ", "env.json:1", "not JSON"});
   expect_parts(origin(""), {"refused: ", "env.json", "not JSON"});
-  expect_parts(origin(R"({"device":7,"commit":"c0ffee"})"), {"refused: ", "env.json", "field 'device' is no text"});
+  expect_parts(origin(R"({"device":7,"commit":"c0ffee"})"), {"refused: ", "env.json", "field 'device' is not a text"});
   expect_parts(origin(R"({"commit":"c0ffee"})"), {"refused: ", "env.json", "field 'device' is missing"});
   expect_parts(origin("[]"), {"refused: ", "env.json", "no JSON object"});
 }

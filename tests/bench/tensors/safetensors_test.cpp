@@ -93,7 +93,7 @@ TEST(Safetensors, RefusesWhatTheFormatDoesNotAllow) {
       {one(u8 + "\"data_offsets\":[0,3]"), "data_offsets [0, 3] do not lie in the 2 bytes behind the header"},
       {one(u8 + "\"data_offsets\":[2,0]"), "data_offsets [2, 0] do not lie in"},
       {one(u8 + "\"data_offsets\":[0,18446744073709551615]"), "data_offsets [0, 18446744073709551615] do not lie"},
-      {one(u8 + "\"data_offsets\":[0,18446744073709551616]"), "which is no whole number below 2^64"},
+      {one(u8 + "\"data_offsets\":[0,18446744073709551616]"), "which is not a whole number below 2^64"},
       {one(u8 + "\"data_offsets\":[-1,1]"), "data_offsets has the negative number -1"},
       {one(u8 + "\"data_offsets\":[0,2.0]"), "data_offsets has '2.0'"},
       {one(u8 + "\"data_offsets\":\"0\""), "data_offsets has a string"},

@@ -1,0 +1,77 @@
+#include "reports/run/ceilings_csv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+std::string blank_or_number(double value) {
+  return value > 0 ? fmt::format("{:.6g}", value) : std::string();
+}
+
+}  // namespace
+
+const Ceiling* CeilingTable::find(std::string_view name) const {
+  const auto found = std::ranges::find(rows, name, &Ceiling::name);
+  return found == rows.end() ? nullptr : &*found;
+}
+
+void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings) {
+  std::string text = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit\n";
+  for (const Ceiling& row : ceilings.rows)
+    text += fmt::format("{},{:.6g},{},{},{},{},{},{}\n", quote_csv(row.name), row.value, quote_csv(row.unit),
+                        blank_or_number(row.datasheet), quote_csv(ceilings.device), quote_csv(ceilings.driver),
+                        blank_or_number(row.sm_clock_mhz), quote_csv(ceilings.commit));
+  write_atomically(file, text);
+}
+
+CeilingTable read_ceilings(const std::filesystem::path& file) {
+  const CsvFile csv = read_csv(file);
+  for (const char* needed : {"name", "value", "unit"}) (void)csv.column(needed);
+  CeilingTable ceilings;
+  for (const CsvLine& line : csv.lines) {
+    const auto fail = [&](const std::string& what) {
+      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), line.number, what));
+    };
+    const auto text = [&](const char* column) {
+      const auto place = std::ranges::find(csv.header, column);
+      return place == csv.header.end() ? "" : line.fields[static_cast<std::size_t>(place - csv.header.begin())];
+    };
+    const auto positive = [&](const char* column, bool may_be_blank) {
+      const std::string number = text(column);
+      double value = 0;
+      if (number.empty() && may_be_blank) return value;
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+      if (error != std::errc{} || end != number.data() + number.size() || !(value > 0) || !std::isfinite(value))
+        fail(fmt::format("column '{}' must be a number above 0{}, not '{}'", column, may_be_blank ? " or blank" : "",
+                         number));
+      return value;
+    };
+    Ceiling row{text("name"), positive("value", false), text("unit"), positive("datasheet", true),
+                positive("sm_clock_mhz", true)};
+    if (row.name.empty()) fail("column 'name' is empty");
+    if (row.unit != "GB/s" && row.unit != "GFLOP/s")
+      fail("column 'unit' must be GB/s or GFLOP/s, not '" + row.unit + "'");
+    if (ceilings.find(row.name) != nullptr) fail("the ceiling '" + row.name + "' is there twice");
+    const std::string device = text("device"), driver = text("driver");
+    if (ceilings.rows.empty()) {
+      ceilings.device = device;
+      ceilings.driver = driver;
+      ceilings.commit = text("commit");
+    } else if (device != ceilings.device || driver != ceilings.driver) {
+      fail("another device or driver ('" + device + "', '" + driver + "') than the lines above");
+    }
+    ceilings.rows.push_back(std::move(row));
+  }
+  if (ceilings.rows.empty()) throw std::runtime_error(fmt::format("{}: holds no ceilings", file.string()));
+  return ceilings;
+}
+
+}  // namespace noisefloor

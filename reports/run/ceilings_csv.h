@@ -1,0 +1,38 @@
+// ceilings.csv: the measured rates of one device, under which a roofline is drawn.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace noisefloor {
+
+// Names, GPU: dram_copy (bytes read plus bytes written), dram_read, l2, fma_fp32, tensor_bf16, tensor_fp16,
+// tensor_tf32, tensor_fp8; those that the device has. Host: dram_copy, fma_fp32.
+struct Ceiling {
+  std::string name;
+  double value = 0;
+  std::string unit;         // "GB/s" or "GFLOP/s" (a multiply-add is two)
+  double datasheet = 0;     // in the same unit; 0: not known
+  double sm_clock_mhz = 0;  // while it was measured; 0 on the host
+};
+
+struct CeilingTable {
+  std::string device;  // as the driver, or /proc/cpuinfo, names it
+  std::string driver;  // "580.95.05"; on the host, the vector instructions of this build ("avx2")
+  std::string commit;  // of the program that measured
+  std::vector<Ceiling> rows;
+
+  const Ceiling* find(std::string_view name) const;  // null when the device has no such ceiling
+};
+
+// Columns: name,value,unit,datasheet,device,driver,sm_clock_mhz,commit; an unknown datasheet or clock is blank.
+// Throws std::runtime_error with the file's name when it cannot be written (it is then left as it was).
+void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings);
+
+// Columns are found by name; a file needs name, value and unit. Throws std::runtime_error with file, line and column
+// when it cannot be read or holds anything but ceilings of one device.
+CeilingTable read_ceilings(const std::filesystem::path& file);
+
+}  // namespace noisefloor
