@@ -56,7 +56,7 @@ void OutputFiles::add(const char* option, const fs::path& path) {
     throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
   };
   std::error_code error;
-  if (!fs::is_directory(folder_of(path), error)) refuse("there is not a folder " + folder_of(path).string());
+  if (!fs::is_directory(folder_of(path), error)) refuse("there is no folder " + folder_of(path).string());
   if (!path.has_filename() || fs::is_directory(path, error)) refuse("is a folder");
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) refuse("is not a regular file");
   require_distinct(option, path, true);

@@ -65,7 +65,7 @@ def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **
         for name, cost in costs.items():
             l2 = 1e-4 if name == "fp32" else 2e-2
             cost.update(max_error=10 * l2, l2_error=l2)
-    result = {"op": op, "problem": text, "networks": networks, "fields": fields, "dtypes": costs}
+    result = {"op": op, "problem": text, "networks": networks, "fields": fields, "dtypes": costs, "tensors": []}
     if op == "sampler_step":
         row = list(COEFFICIENTS)
         row[3] = fields["clamp"] or None
@@ -80,7 +80,7 @@ def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **
         if fields["half"] == "second" or fields["solver"] == "dpmpp_2m":
             result["normal"]["history"] = [0, 1]
         keeps = fields["solver"] == "dpmpp_2m" or fields["solver"] == "edm_heun" and fields["half"] == "first"
-        result["outputs"] = ["x_next", "history_out"] if keeps else ["x_next"]
+        result["tensors"] = [{"name": name, "role": "out"} for name in ("x_next", "history_out")[:1 + keeps]]
     if op == "q_sample":
         result["filled"] = {"levels": [0.8, 0.6, 0.3, 0.95]}
     if op == "network":
@@ -252,7 +252,7 @@ class RunFolders(unittest.TestCase):
 class ClockReasons(unittest.TestCase):
     def test_are_the_harnesss(self):
         def read(name):
-            with open(os.path.join("bench/measure", name), encoding="utf-8") as file:
+            with open(os.path.join("bench/platform", name), encoding="utf-8") as file:
                 return file.read()
 
         bits = {name: int(bit, 16) for name, bit in re.findall(r"(kClock\w+) = (0x[0-9a-f]+)", read("nvml.h"))}

@@ -128,7 +128,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
     np.testing.assert_array_equal(load_file(tmp_path / "grid.safetensors")["images"], plain)
 
 
-@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is not a folder"),
+@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"),
                                                  ("--breakdown-rows", "none", "is not a run folder, it has no sweep.csv")])
 def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
     forward_input(tmp_path)
@@ -188,8 +188,8 @@ def test_forward_refuses(tmp_path, replaced, says):
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
-        (["sample", "digits", "--tensor", "nowhere/x"], "there is not a folder nowhere"),
-        (["sample", "digits", "--gif", "nowhere/x", "--every", "1"], "--gif nowhere/x: there is not a folder nowhere"),
+        (["sample", "digits", "--tensor", "nowhere/x"], "there is no folder nowhere"),
+        (["sample", "digits", "--gif", "nowhere/x", "--every", "1"], "--gif nowhere/x: there is no folder nowhere"),
         (["sample", "digits", "--gif", "way.gif"], "--gif needs --every K, 1 or more"),
         (["sample", "digits", "--gif", "way.gif", "--every", "0"], "--every 0: the range is 1 and more"),
         (["sample", "digits", "--every", "3"], "--every says which steps --strip and --gif show; give one of them"),

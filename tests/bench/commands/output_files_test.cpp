@@ -76,7 +76,7 @@ TEST(OutputFiles, SayWhatCannotBeWritten) {
     EXPECT_NE(message.find("--b " + file.string() + ": "), std::string::npos) << message;
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  says(folder.path() / "none" / "x", "there is not a folder");
+  says(folder.path() / "none" / "x", "there is no folder");
   says(folder.path(), "is a folder");
   says("/dev/null", "is not a regular file");
   says(folder.path() / "out", "is the same file as --out");  // which is not there yet
