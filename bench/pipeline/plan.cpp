@@ -108,8 +108,7 @@ class Chooser {
       out_of_memory_ = true;
       return {std::nullopt, result.row.reason};
     }
-    known_->add(result.row);
-    return *known_->find(test_case.id());
+    return known_->add(result.row);
   }
 
   Platform* platform_;
@@ -217,9 +216,7 @@ std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) co
     const std::size_t bytes = ready->workspace_bytes();
     const Buffer workspace = bytes == 0 ? Buffer() : Buffer(platform, bytes);
     Verifier verifier(fixture, kOracleFlops);
-    HarnessRanker ranker(verifier);
-    ready->tune(fixture.pointers(), workspace.data(), platform.context(), ranker);
-    platform.synchronize();
+    tune_ready(*ready, verifier, workspace.data());
   }
   return ready;
 }
