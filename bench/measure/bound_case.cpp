@@ -34,9 +34,7 @@ BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Ver
   }
   if (ready_->needs_tuning()) {
     Verifier own(fixture);
-    HarnessRanker ranker(verifier != nullptr ? *verifier : own);
-    ready_->tune(fixture.pointers(), {workspace_.data(), prepared_.data()}, platform.context(), ranker);
-    platform.synchronize();
+    tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace_.data(), prepared_.data()});
   }
 }
 

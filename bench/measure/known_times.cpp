@@ -2,11 +2,14 @@
 
 namespace noisefloor {
 
-void KnownTimes::add(const SweepRow& row) {
-  if (row.status == Outcome::throttled || (row.status == Outcome::ok && !row.time_warm_us)) return;
-  Entry entry{row.time_warm_us, {}};
-  if (row.status != Outcome::ok) entry = {std::nullopt, std::string(to_string(row.status)) + ": " + row.reason};
-  entries_[row] = std::move(entry);
+KnownTimes::Entry KnownTimes::add(const SweepRow& row) {
+  if (row.status == Outcome::ok) {
+    if (!row.time_warm_us) return {std::nullopt, "no warm time was taken"};
+    return entries_[row] = {row.time_warm_us, {}};
+  }
+  const Entry entry{std::nullopt, std::string(to_string(row.status)) + ": " + row.reason};
+  if (row.status != Outcome::throttled) entries_[row] = entry;
+  return entry;
 }
 
 const KnownTimes::Entry* KnownTimes::find(const CaseId& id) const {

@@ -1,5 +1,5 @@
-// Warm times of candidates that were verified, of the rows of a run and of what plans measured themselves: a plan takes
-// them rather than measure a second time.
+// Warm times of implementations that were verified, of the rows of a run and of what plans measured themselves: a plan
+// takes them rather than measure a second time.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@ class KnownTimes {
     std::string why_not;  // where there is no time: it cannot run here, or is wrong
   };
 
-  // A row without a time says why there is none, unless another attempt may have one (`throttled`).
-  void add(const SweepRow& row);
+  // What a row says: its time, or why there is none. It is kept unless another attempt may have a time (`throttled`).
+  Entry add(const SweepRow& row);
   void add(const CaseId& id, Entry entry) { entries_[id] = std::move(entry); }
   const Entry* find(const CaseId& id) const;  // null where nothing is known
 

@@ -41,7 +41,7 @@ int batch_size(double sample_us, int smallest, int largest) {
 std::vector<double> checked(std::vector<double> samples) {
   if (samples.empty()) throw std::runtime_error("the timer gave no samples");
   for (const double sample : samples)
-    if (!(sample >= 0 && std::isfinite(sample)))
+    if (!(sample > 0 && std::isfinite(sample)))
       throw std::runtime_error(fmt::format("the timer gave a sample of {} us", sample));
   return samples;
 }

@@ -14,7 +14,7 @@ constexpr std::size_t kFinalists = 8;
 
 }  // namespace
 
-// Nothing where the library refuses the launch, or its launch waits for the device.
+// Nothing where the library refuses a launch, or its launch waits for the device.
 std::optional<double> HarnessRanker::median_us(const Launch& launch, int samples) {
   Fixture& fixture = verifier_->fixture();
   try {
@@ -22,8 +22,9 @@ std::optional<double> HarnessRanker::median_us(const Launch& launch, int samples
     return median(fixture.platform().time_cold(launch, samples, fixture.resident()));
   } catch (const DeviceError& error) {
     if (error.lost()) throw;
-    return std::nullopt;
+  } catch (const std::runtime_error&) {  // the library refused a later launch
   }
+  return std::nullopt;
 }
 
 Ranking HarnessRanker::rank(int count, const std::function<Status(int)>& launch) {
@@ -51,6 +52,13 @@ Ranking HarnessRanker::rank(int count, const std::function<Status(int)>& launch)
 bool HarnessRanker::accurate(const std::function<Status()>& launch) {
   verifier_->fixture().reset_outputs();
   return verifier_->fixture().platform().try_launch(launch) && verifier_->judge_outputs().correct;
+}
+
+void tune_ready(Ready& ready, Verifier& verifier, const Scratch& scratch) {
+  Fixture& fixture = verifier.fixture();
+  HarnessRanker ranker(verifier);
+  ready.tune(fixture.pointers(), scratch, fixture.platform().context(), ranker);
+  fixture.platform().synchronize();
 }
 
 }  // namespace noisefloor

@@ -21,4 +21,8 @@ class HarnessRanker final : public Ranker {
   double budget_seconds_;
 };
 
+// Lets a library choose its algorithm on the verifier's fixture and its prepared weights, whose outputs are
+// overwritten. Throws as Ready::tune does.
+void tune_ready(Ready& ready, Verifier& verifier, const Scratch& scratch);
+
 }  // namespace noisefloor

@@ -108,8 +108,7 @@ class Chooser {
       out_of_memory_ = true;
       return {std::nullopt, result.row.reason};
     }
-    known_->add(result.row);
-    return *known_->find(test_case.id());
+    return known_->add(result.row);
   }
 
   Platform* platform_;
@@ -220,9 +219,7 @@ std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) co
     const Buffer prepared = prepared_bytes == 0 ? Buffer() : Buffer(platform, prepared_bytes);
     if (prepared_bytes > 0) ready->prepare(fixture.pointers(), prepared.data(), platform.context());
     Verifier verifier(fixture, kOracleFlops);
-    HarnessRanker ranker(verifier);
-    ready->tune(fixture.pointers(), {workspace.data(), prepared.data()}, platform.context(), ranker);
-    platform.synchronize();
+    tune_ready(*ready, verifier, {workspace.data(), prepared.data()});
   }
   return ready;
 }

@@ -15,12 +15,12 @@
 
 #include "bench/platform/platform.h"
 #include "bench/platform/random.h"
+#include "kernels/core/alignment.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kCacheLine = 64;
 constexpr std::int64_t kGrain = 1 << 16;
 
@@ -72,13 +72,13 @@ class HostPlatform final : public Platform {
     if (bytes > free_bytes())
       throw OutOfMemory(fmt::format("needs {:.1f} GiB of host memory, {:.1f} GiB are free",
                                     static_cast<double>(bytes) / 0x1p30, static_cast<double>(free_bytes()) / 0x1p30));
-    void* data = ::operator new (std::max<std::size_t>(bytes, 1), std::align_val_t{kAlignment}, std::nothrow);
+    void* data = ::operator new (std::max<std::size_t>(bytes, 1), std::align_val_t{kAllocationAlignment}, std::nothrow);
     if (data == nullptr)
       throw OutOfMemory(
           fmt::format("{:.1f} GiB of host memory could not be allocated", static_cast<double>(bytes) / 0x1p30));
     return data;
   }
-  void release(void* data) noexcept override { ::operator delete (data, std::align_val_t{kAlignment}); }
+  void release(void* data) noexcept override { ::operator delete (data, std::align_val_t{kAllocationAlignment}); }
 
   std::size_t free_bytes() override {
     std::ifstream file("/proc/meminfo");
@@ -103,17 +103,18 @@ class HostPlatform final : public Platform {
   }
 
   std::uint64_t checksum(const void* data, std::size_t bytes) override {
-    const auto words = static_cast<std::int64_t>((bytes + 3) / 4);
-    std::uint64_t sum = 0;
+    constexpr std::size_t kWord = sizeof(std::uint32_t);
+    const auto whole_words = static_cast<std::int64_t>(bytes / kWord);
+    const auto word_at = [data](std::int64_t i, std::size_t size) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, static_cast<const char*>(data) + static_cast<std::size_t>(i) * kWord, size);
+      return hashed_word(word, static_cast<std::uint64_t>(i));
+    };
+    std::uint64_t sum = bytes % kWord == 0 ? 0 : word_at(whole_words, bytes % kWord);
     std::mutex mutex;
-    parallel_for(words, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(whole_words, kGrain, [&](std::int64_t begin, std::int64_t end) {
       std::uint64_t part = 0;
-      for (std::int64_t i = begin; i < end; ++i) {
-        std::uint32_t word = 0;
-        const auto offset = static_cast<std::size_t>(i) * 4;
-        std::memcpy(&word, static_cast<const char*>(data) + offset, std::min<std::size_t>(4, bytes - offset));
-        part += hashed_word(word, static_cast<std::uint64_t>(i));
-      }
+      for (std::int64_t i = begin; i < end; ++i) part += word_at(i, kWord);
       const std::lock_guard lock(mutex);
       sum += part;
     });

@@ -77,21 +77,10 @@ TEST_P(Verified, MatchesTheOracle) {
 class Own : public testing::TestWithParam<CatalogueCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpu, Own, testing::ValuesIn(own_device_cases(problems(), dtype_chosen)), case_name);
 
-// A launch is repeatable: the second one, on poisoned outputs, gives the same bits.
 TEST_P(Own, IsDeterministic) {
   if (const std::string why = left_out(GetParam()); !why.empty()) GTEST_SKIP() << why;
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, 3);
-    BoundCase bound(fixture, *GetParam().implementation);
-    std::vector<std::uint64_t> sums[2];
-    for (auto& sum : sums) {
-      fixture.reset_outputs();
-      throw_if_failed(bound.launch()());
-      for (std::size_t i = 0; i < fixture.specs().size(); ++i)
-        if (fixture.specs()[i].role != Role::in)
-          sum.push_back(device().checksum(fixture.pointers()[i], fixture.specs()[i].bytes()));
-    }
-    EXPECT_EQ(sums[0], sums[1]);
+    expect_repeatable(device(), GetParam(), problem, dtype);
   });
 }
 

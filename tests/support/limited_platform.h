@@ -2,22 +2,18 @@
 #pragma once
 
 #include <map>
-#include <utility>
 
-#include "bench/platform/platform.h"
+#include "tests/support/wrapped_host.h"
 
 namespace noisefloor {
 
-class LimitedPlatform : public Platform {
+class LimitedPlatform : public WrappedHost {
  public:
-  explicit LimitedPlatform(std::size_t bytes) : host_(make_host_platform()), free_(bytes) {
-    description_ = host_->description();
-  }
+  explicit LimitedPlatform(std::size_t bytes) : free_(bytes) {}
 
-  std::string arch_text() const override { return host_->arch_text(); }
   void* allocate(std::size_t bytes) override {
     if (bytes > free_) throw OutOfMemory("the limit of the test");
-    void* const data = host_->allocate(bytes);
+    void* const data = WrappedHost::allocate(bytes);
     sizes_[data] = bytes;
     free_ -= bytes;
     return data;
@@ -26,45 +22,17 @@ class LimitedPlatform : public Platform {
     const auto size = sizes_.find(data);
     free_ += size->second;
     sizes_.erase(size);
-    host_->release(data);
+    WrappedHost::release(data);
   }
   std::size_t free_bytes() override { return free_; }
-  void upload(void* device, const void* host, std::size_t bytes) override { host_->upload(device, host, bytes); }
-  void download(void* host, const void* device, std::size_t bytes) override { host_->download(host, device, bytes); }
-  void copy(void* to, const void* from, std::size_t bytes) override { host_->copy(to, from, bytes); }
-  void fill_bytes(void* data, unsigned char value, std::size_t bytes) override {
-    host_->fill_bytes(data, value, bytes);
-  }
-  void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev,
-                   std::uint64_t seed) override {
-    host_->fill_normal(dtype, data, count, mean, stddev, seed);
-  }
-  std::uint64_t checksum(const void* data, std::size_t bytes) override { return host_->checksum(data, bytes); }
-  std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) override {
-    return host_->gather(dtype, data, elements);
-  }
-  Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) override {
-    return host_->compare(dtype, a, b, count, rms);
-  }
-  void synchronize() override { host_->synchronize(); }
-  bool try_launch(const Launch& launch) override { return host_->try_launch(launch); }
-  std::vector<double> time_cold(const Launch& launch, int samples,
-                                std::span<const std::pair<void*, std::size_t>> resident) override {
-    return host_->time_cold(launch, samples, resident);
-  }
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
-    return host_->time_warm(launch, samples, repeats);
-  }
   std::unique_ptr<Recording> record(const Launch& launch) override {
     ++recordings;
-    return host_->record(launch);
+    return WrappedHost::record(launch);
   }
-  void flush_cache() override { host_->flush_cache(); }
 
   int recordings = 0;
 
  private:
-  std::unique_ptr<Platform> host_;
   std::size_t free_;
   std::map<void*, std::size_t> sizes_;
 };

@@ -104,9 +104,10 @@ TEST(TimingLoop, BatchesComeFromTheProbe) {
     bool host;
     double us;
     int cold, warm, repeats;
-  } const cases[] = {{true, 1000, 20, 10, 1},  {true, 5, 20, 10, 1},   {true, 3000, 6, 6, 1},    {true, 1e5, 1, 1, 1},
-                     {false, 1000, 19, 10, 1}, {false, 5, 50, 10, 20}, {false, 0.5, 50, 10, 20}, {false, 0, 50, 10, 20},
-                     {false, 60, 50, 10, 4},   {false, 3000, 6, 6, 1}, {false, 1e5, 2, 1, 1}};
+  } const cases[] = {{true, 1000, 20, 10, 1},  {true, 5, 20, 10, 1},      {true, 3000, 6, 6, 1},
+                     {true, 1e5, 1, 1, 1},     {false, 1000, 19, 10, 1},  {false, 5, 50, 10, 20},
+                     {false, 0.5, 50, 10, 20}, {false, 0.01, 50, 10, 20}, {false, 60, 50, 10, 4},
+                     {false, 3000, 6, 6, 1},   {false, 1e5, 2, 1, 1}};
   for (const auto& one : cases) {
     SCOPED_TRACE(testing::Message() << (one.host ? "host " : "device ") << one.us << " us");
     Script script;
@@ -317,7 +318,7 @@ TEST(TimingLoop, ALostDeviceLeavesNothingHalfTaken) {
 }
 
 TEST(TimingLoop, AnAnswerThatIsNoTimeIsRefused) {
-  for (const double us : {kNaN, -1.0, std::numeric_limits<double>::infinity()}) {
+  for (const double us : {kNaN, -1.0, 0.0, std::numeric_limits<double>::infinity()}) {
     Script script;
     script.launch_us = [=](int launch) { return launch < 30 ? 1000 : us; };
     TimingLoop loop(script, {});

@@ -76,6 +76,16 @@ TEST(Platform, ComparisonSeesNaN) {
   EXPECT_EQ(difference.worst, 2);
 }
 
+TEST(Platform, ChecksumsSeeEveryByte) {
+  const std::string text = "all words, and a tail";
+  const std::uint64_t whole = host().checksum(text.data(), text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string other = text;
+    other[i] = '#';
+    EXPECT_NE(host().checksum(other.data(), other.size()), whole) << i;
+  }
+}
+
 TEST(Platform, TooLargeAnAllocationIsOutOfMemory) {
   EXPECT_THROW(host().allocate(std::size_t{1} << 60), OutOfMemory);
 }

@@ -9,6 +9,7 @@
 #include "bench/sweep/suite.h"
 #include "networks/network.h"
 #include "tests/support/limited_platform.h"
+#include "tests/support/scripted_library.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/two_ways.h"
 
@@ -83,6 +84,49 @@ TEST(Plans, CallAWantOfMemoryByItsName) {
   }
   const Plan plan(large, two_ways(), problems, {.source = "own", .known = &known});  // nothing is held against them
   EXPECT_EQ(plan.measured(), 2);
+}
+
+using Calls = std::vector<std::pair<int, int>>;
+
+// Of two by scripted times, wherever in the ladder the faster one stands. The best is looked for from the ladder's end.
+TEST(Plans, ChooseTheFaster) {
+  const std::vector<CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
+  for (const bool fast_last : {true, false}) {
+    ScriptedPlatform platform;
+    AnyVariant fast = platform.taking(10, host_gemm()), slow = platform.taking(30, host_gemm());
+    fast.name = "fast";
+    slow.name = "slow";
+    const Suite two({{find_op("gemm"),
+                      {implementation_of(fast_last ? slow : fast), implementation_of(fast_last ? fast : slow)},
+                      oracle_of(*find_op("gemm"))}});
+    KnownTimes known;
+    const ProblemId id = problem_id(problems.front());
+    for (const int measured : {2, 0}) {  // what was measured is known
+      const Plan plan(platform, two, problems, {.source = "own", .known = &known});
+      EXPECT_EQ(plan.choice(id)->name, "fast");
+      EXPECT_EQ(plan.warm_us(id), 10);
+      EXPECT_EQ(plan.measured(), measured);
+    }
+    EXPECT_EQ(platform.warm_calls,
+              fast_last ? (Calls{{1, 1}, {5, 10}, {1, 1}}) : (Calls{{1, 1}, {5, 10}, {1, 1}, {5, 10}}))
+        << "one launch tells that another is far slower";
+  }
+}
+
+TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
+  ScriptedPlatform platform;
+  ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 20}});
+  const Suite libraries({{find_op("gemm"), {library.implementation()}, oracle_of(*find_op("gemm"))}});
+  const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
+  const Plan plan(platform, libraries, {problem}, {.source = "baseline"});
+  EXPECT_TRUE(plan.fallbacks().empty());
+  EXPECT_EQ(plan.warm_us(problem_id(problem)), 20);
+  Node node;
+  node.op = problem.op;
+  node.text = problem.text;
+  node.problem = problem.op->parse(problem.text);
+  node.dtype = problem.dtype;
+  EXPECT_EQ(plan.make_ready(platform, node)->description(), "algorithm 2");
 }
 
 }  // namespace

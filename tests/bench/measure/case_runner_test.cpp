@@ -1,0 +1,128 @@
+// What plans ask of a case: verified and timed warm, with no more launches than it takes to choose. By scripted times.
+#include "bench/measure/case_runner.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/sweep/suite.h"
+#include "tests/support/scripted_library.h"
+
+namespace noisefloor {
+namespace {
+
+using Calls = std::vector<std::pair<int, int>>;
+
+class WarmOnly : public testing::Test {
+ protected:
+  ScriptedPlatform platform;
+  Ceilings ceilings;
+  RunnerOptions options;
+
+  WarmOnly() {
+    for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
+    for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
+    options.warm_only = true;
+  }
+  CaseResult run(const AnyVariant& variant, std::optional<double> to_beat_us = std::nullopt) {
+    const SuiteEntry& gemm = *suite().find("gemm");
+    const char* const text = "m=4,n=4,k=4";
+    return CaseRunner(platform, &ceilings, options)
+        .run({&gemm, implementation_of(variant), gemm.workload->parse(text), DType::fp32, text}, to_beat_us);
+  }
+  // Of a variant whose launches put a wrong number into d from this one on.
+  CaseResult run_wrong_from(int first) {
+    int launches = 0;
+    AnyVariant wrong = platform.taking(5, host_gemm());
+    wrong.launch = [&, launch = wrong.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                                              const Scratch& scratch, const LaunchContext& context) {
+      const Status status = launch(problem, dtype, pointers, scratch, context);
+      if (launches++ >= first) store_element(dtype, pointers.back(), 3, 1e3);
+      return status;
+    };
+    return run(wrong);
+  }
+};
+
+TEST_F(WarmOnly, RowsHaveAWarmTimeAndNothingElse) {
+  const CaseResult result = run(platform.taking(5, host_gemm()));
+  const SweepRow& row = result.row;
+  EXPECT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(row.time_warm_us, 5);
+  EXPECT_EQ(result.warm_us, std::vector<double>(10, 5.0));
+  EXPECT_EQ(platform.warm_calls, (Calls{{1, 1}, {10, 10}}));
+  EXPECT_TRUE(result.verdict.correct);
+
+  EXPECT_TRUE(platform.cold_calls.empty());
+  EXPECT_TRUE(result.cold_us.empty());
+  for (const auto& unasked : {row.time_cold_us, row.time_cold_mad_us, row.gflops, row.gbps, row.attainable_gflops,
+                              row.pct_of_roof, row.dram_read_bytes, row.dram_write_bytes, row.occupancy_pct})
+    EXPECT_FALSE(unasked.has_value());
+  EXPECT_EQ(row.bound, "") << "it is not placed under the roof";
+}
+
+TEST_F(WarmOnly, AWholeRunIsPlacedUnderTheRoof) {  // what the test above would see
+  options.warm_only = false;
+  const CaseResult result = run(platform.taking(5, host_gemm()));
+  EXPECT_EQ(result.row.time_cold_us, 5);
+  EXPECT_TRUE(result.row.pct_of_roof.has_value());
+  EXPECT_NE(result.row.bound, "");
+}
+
+TEST_F(WarmOnly, WhatTakesMoreThanTwiceTheTimeToBeatIsTimedOnce) {
+  const AnyVariant variant = platform.taking(5, host_gemm());
+  const CaseResult slow = run(variant, 2.4);
+  EXPECT_EQ(slow.row.status, Outcome::ok);
+  EXPECT_EQ(slow.row.time_warm_us, 5);
+  EXPECT_EQ(platform.warm_calls, (Calls{{1, 1}}));
+
+  platform.warm_calls.clear();
+  EXPECT_EQ(run(variant, 2.5).row.time_warm_us, 5);
+  EXPECT_EQ(platform.warm_calls, (Calls{{1, 1}, {10, 10}}));
+}
+
+TEST_F(WarmOnly, WrongOutputsAreNotTimed) {
+  const CaseResult result = run_wrong_from(0);
+  EXPECT_EQ(result.row.status, Outcome::incorrect);
+  EXPECT_EQ(result.row.reason.rfind("d[3] is", 0), 0u) << result.row.reason;
+  EXPECT_FALSE(result.row.time_warm_us.has_value());
+  EXPECT_TRUE(platform.warm_calls.empty());
+}
+
+TEST_F(WarmOnly, WrongOutputsOfATimedLaunchLeaveNoTime) {
+  const CaseResult result = run_wrong_from(20);
+  EXPECT_EQ(result.row.status, Outcome::incorrect);
+  EXPECT_EQ(result.row.reason.rfind("after the timed launches: d[3] is", 0), 0u) << result.row.reason;
+  EXPECT_FALSE(result.row.time_warm_us.has_value());
+}
+
+SweepRow row_of(Outcome status, std::optional<double> warm_us, const char* reason) {
+  SweepRow row;
+  static_cast<CaseId&>(row) = {{"gemm", "m=4,n=4,k=4", "fp32"}, "host"};
+  row.status = status;
+  row.time_warm_us = warm_us;
+  row.reason = reason;
+  return row;
+}
+
+TEST(KnownTimes, KeepWhatAnotherAttemptWouldFindToo) {
+  struct {
+    Outcome status;
+    std::optional<double> warm_us;
+    const char* why_not;
+    bool kept;
+  } const cases[] = {{Outcome::ok, 5, "", true},
+                     {Outcome::ok, std::nullopt, "no warm time was taken", false},
+                     {Outcome::incorrect, std::nullopt, "incorrect: why", true},
+                     {Outcome::throttled, std::nullopt, "throttled: why", false}};
+  for (const auto& one : cases) {
+    SCOPED_TRACE(to_string(one.status));
+    KnownTimes known;
+    const SweepRow row = row_of(one.status, one.warm_us, "why");
+    const KnownTimes::Entry entry = known.add(row);
+    EXPECT_EQ(entry.warm_us, one.warm_us);
+    EXPECT_EQ(entry.why_not, one.why_not) << "it is said, kept or not";
+    EXPECT_EQ(known.find(row) != nullptr, one.kept);
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor

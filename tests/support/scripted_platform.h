@@ -1,0 +1,51 @@
+// The host with a clock of the test's own: a launch takes what it adds to `clock_us`, and is done as the host does it.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "bench/measure/implementation.h"
+#include "tests/support/wrapped_host.h"
+
+namespace noisefloor {
+
+class ScriptedPlatform final : public WrappedHost {
+ public:
+  double clock_us = 0;
+  std::vector<int> cold_calls;                  // samples
+  std::vector<std::pair<int, int>> warm_calls;  // samples, repeats
+
+  std::vector<double> time_cold(const Launch& launch, int samples,
+                                std::span<const std::pair<void*, std::size_t>>) override {
+    cold_calls.push_back(samples);
+    return timed(launch, samples, 1);
+  }
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
+    warm_calls.emplace_back(samples, repeats);
+    return timed(launch, samples, repeats);
+  }
+
+  // `variant`, whose launches take `us` on this platform, which must outlive it.
+  AnyVariant taking(double us, AnyVariant variant) {
+    variant.launch = [this, us, launch = variant.launch](const AnyProblem& problem, DType dtype,
+                                                         std::span<void* const> pointers, const Scratch& scratch,
+                                                         const LaunchContext& context) {
+      clock_us += us;
+      return launch(problem, dtype, pointers, scratch, context);
+    };
+    return variant;
+  }
+
+ private:
+  std::vector<double> timed(const Launch& launch, int samples, int repeats) {
+    std::vector<double> times;
+    for (int i = 0; i < samples; ++i) {
+      const double start = clock_us;
+      for (int j = 0; j < repeats; ++j) throw_if_failed(launch());
+      times.push_back((clock_us - start) / repeats);
+    }
+    return times;
+  }
+};
+
+}  // namespace noisefloor
