@@ -1,6 +1,8 @@
 #include "reports/run/ceilings_csv.h"
 
 #include <fmt/format.h>
+#define CSV_IO_NO_THREAD  // a file of ten lines
+#include <libfccp/csv.h>
 
 #include <algorithm>
 #include <charconv>
@@ -33,42 +35,46 @@ void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceili
 }
 
 CeilingTable read_ceilings(const std::filesystem::path& file) {
-  const CsvFile csv = read_csv(file);
-  for (const char* needed : {"name", "value", "unit"}) (void)csv.column(needed);
   CeilingTable ceilings;
-  for (const CsvLine& line : csv.lines) {
-    const auto fail = [&](const std::string& what) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), line.number, what));
-    };
-    const auto text = [&](const char* column) {
-      const auto place = std::ranges::find(csv.header, column);
-      return place == csv.header.end() ? "" : line.fields[static_cast<std::size_t>(place - csv.header.begin())];
-    };
-    const auto positive = [&](const char* column, bool may_be_blank) {
-      const std::string number = text(column);
-      double value = 0;
-      if (number.empty() && may_be_blank) return value;
-      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-      if (error != std::errc{} || end != number.data() + number.size() || !(value > 0) || !std::isfinite(value))
-        fail(fmt::format("column '{}' must be a number above 0{}, not '{}'", column, may_be_blank ? " or blank" : "",
-                         number));
-      return value;
-    };
-    Ceiling row{text("name"), positive("value", false), text("unit"), positive("datasheet", true),
-                positive("sm_clock_mhz", true)};
-    if (row.name.empty()) fail("column 'name' is empty");
-    if (row.unit != "GB/s" && row.unit != "GFLOP/s")
-      fail("column 'unit' must be GB/s or GFLOP/s, not '" + row.unit + "'");
-    if (ceilings.find(row.name) != nullptr) fail("the ceiling '" + row.name + "' is there twice");
-    const std::string device = text("device"), driver = text("driver");
-    if (ceilings.rows.empty()) {
-      ceilings.device = device;
-      ceilings.driver = driver;
-      ceilings.commit = text("commit");
-    } else if (device != ceilings.device || driver != ceilings.driver) {
-      fail("another device or driver ('" + device + "', '" + driver + "') than the lines above");
+  try {
+    io::CSVReader<8, io::trim_chars<>, io::double_quote_escape<',', '"'>> reader(file.string());
+    reader.read_header(io::ignore_missing_column | io::ignore_extra_column, "name", "value", "unit", "datasheet",
+                       "device", "driver", "sm_clock_mhz", "commit");
+    for (const char* needed : {"name", "value", "unit"})
+      if (!reader.has_column(needed))
+        throw std::runtime_error(fmt::format("{}:1: needs a column '{}'", file.string(), needed));
+    while (true) {
+      std::string name, value, unit, datasheet, device, driver, clock, commit;  // blank where the column is missing
+      if (!reader.read_row(name, value, unit, datasheet, device, driver, clock, commit)) break;
+      const auto fail = [&](const std::string& what) {
+        throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), reader.get_file_line(), what));
+      };
+      const auto positive = [&](const char* column, const std::string& number, bool may_be_blank) {
+        double parsed = 0;
+        if (number.empty() && may_be_blank) return parsed;
+        const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), parsed);
+        if (error != std::errc{} || end != number.data() + number.size() || !(parsed > 0) || !std::isfinite(parsed))
+          fail(fmt::format("column '{}' must be a number above 0{}, not '{}'", column, may_be_blank ? " or blank" : "",
+                           number));
+        return parsed;
+      };
+      Ceiling row{name, positive("value", value, false), unit, positive("datasheet", datasheet, true),
+                  positive("sm_clock_mhz", clock, true)};
+      if (row.name.empty()) fail("column 'name' is empty");
+      if (row.unit != "GB/s" && row.unit != "GFLOP/s")
+        fail("column 'unit' must be GB/s or GFLOP/s, not '" + row.unit + "'");
+      if (ceilings.find(row.name) != nullptr) fail("the ceiling '" + row.name + "' is there twice");
+      if (ceilings.rows.empty()) {
+        ceilings.device = device;
+        ceilings.driver = driver;
+        ceilings.commit = commit;
+      } else if (device != ceilings.device || driver != ceilings.driver) {
+        fail("another device or driver ('" + device + "', '" + driver + "') than the lines above");
+      }
+      ceilings.rows.push_back(std::move(row));
     }
-    ceilings.rows.push_back(std::move(row));
+  } catch (const io::error::base& error) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), error.what()));
   }
   if (ceilings.rows.empty()) throw std::runtime_error(fmt::format("{}: holds no ceilings", file.string()));
   return ceilings;
