@@ -1,8 +1,6 @@
 #include "reports/run/ceilings_csv.h"
 
 #include <fmt/format.h>
-#define CSV_IO_NO_THREAD  // a file of ten lines
-#include <libfccp/csv.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +8,12 @@
 #include <stdexcept>
 
 #include "reports/run/csv.h"
+
+#define CSV_IO_NO_THREAD  // a file of ten lines
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wstringop-truncation"  // of the file's name in its errors, on purpose
+#include <libfccp/csv.h>
+#pragma GCC diagnostic pop
 
 namespace noisefloor {
 namespace {
