@@ -223,7 +223,7 @@ TEST(History, RefusesWhatItCannotTrace) {
             std::string::npos);
   const auto runs = read_history({folder / "runs"});
   const auto refused = [&](HistorySelection selection) { return refusal([&] { trace_history(runs, selection); }); };
-  EXPECT_NE(refused({.case_pattern = "("}).find("no regular expression"), std::string::npos);
+  EXPECT_NE(refused({.case_pattern = "("}).find("not a regular expression"), std::string::npos);
   EXPECT_NE(refused({.case_pattern = "conv"}).find("no timed case"), std::string::npos);
   EXPECT_NE(refused({.networks = {"nit"}}).find("networks are net"), std::string::npos);
   EXPECT_NE(refused({.warm = true}).find("no complete total"), std::string::npos);
