@@ -79,7 +79,7 @@ def test_the_page(runs, tmp_path):
     [
         (["nowhere"], "no such folder"),
         (["."], "no run there"),
-        (["RUNS", "--case", "("], "no regular expression"),
+        (["RUNS", "--case", "("], "not a regular expression"),
         (["RUNS", "--case", "nothing"], "no timed case"),
         (["RUNS", "--network", "adm46"], "networks are adm64-b1"),
         (["RUNS", "RUNS/run0"], "given twice"),
