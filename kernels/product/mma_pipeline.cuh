@@ -1,6 +1,7 @@
 // The mainloop of the sm_80 rungs: a pipeline of asynchronous copies that feeds mma.sync m16n8k16. Device code only.
 #pragma once
 
+#include "kernels/core/status.h"
 #include "kernels/product/mma_tile.cuh"
 #include "kernels/product/sm80_plan.h"
 #include "kernels/ptx/cp_async.cuh"
