@@ -178,6 +178,14 @@ void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
   rows_.insert_or_assign(row, row);
 }
 
+void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
+  const auto file = folder_ / "crosscheck.csv";
+  if (!std::filesystem::exists(file)) append_line(file, "op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\n");
+  append_line(file,
+              fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}\n", row.op, row.variant, row.dtype, quote_csv(row.problem),
+                          *row.time_cold_us, do_bench_us, *row.time_cold_us / do_bench_us));
+}
+
 void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line) {
   const auto file = folder_ / "env.json";
   std::vector<std::vector<std::string>> command_lines;

@@ -29,6 +29,8 @@ class RunFolder {
 
   // Writes through to the disk; of rows with a time the samples too. Throws std::runtime_error when it is full or gone.
   void append(const SweepRow& row, const RowSamples& samples);
+  // crosscheck.csv: a row's cold time beside triton.testing.do_bench's.
+  void append_crosscheck(const SweepRow& row, double do_bench_us);
   // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of
   // others that are there stay.
   void write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line);
