@@ -49,6 +49,24 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+// Or a copy: what a launch that does nothing has not.
+bool has_kernel(cudaGraph_t graph) {
+  std::size_t count = 0;
+  CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    CHECK(cudaGraphNodeGetType(node, &type));
+    if (type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy) return true;
+    cudaGraph_t child = nullptr;
+    if (type != cudaGraphNodeTypeGraph) continue;
+    CHECK(cudaGraphChildGraphNodeGetGraph(node, &child));
+    if (has_kernel(child)) return true;
+  }
+  return false;
+}
+
 class Event {
  public:
   Event() { CHECK(cudaEventCreate(&event_)); }
@@ -242,6 +260,7 @@ class CudaPlatform final : public Platform {
       try {
         throw_if_failed(status);
         CHECK(ended);
+        if (!has_kernel(graph)) throw std::runtime_error("its launch records no kernel in a CUDA graph");
         CHECK(cudaGraphInstantiate(&executable, graph, 0));
       } catch (...) {
         (void)cudaGetLastError();

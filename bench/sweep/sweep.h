@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,11 @@ class Sweep {
   struct Options {
     double budget_seconds = 0;  // 0: none
     bool repetitions = false;   // --benchmark_repetitions was given
+    bool duels = true;          // the best of ours against the best baseline of each problem, in turns
   };
   Sweep(CaseRunner& runner, RunFolder& folder, Options options);
 
-  // Registers the cases that the run folder has no row for.
+  // Registers the cases that the run folder has no row for. Those of a problem are in a row.
   void register_cases(const std::vector<Case>& cases);
   // Runs all of them through Google Benchmark, with its own reporters when not `own_display`.
   void run(bool own_display);
@@ -36,11 +38,17 @@ class Sweep {
  private:
   void run_case(const Case& test_case, benchmark::State& state);
   void report_progress(const SweepRow& row);
+  // Behind the last of a problem's cases.
+  void duel(const ProblemId& problem);
+  // The fastest, warm, of those that have a time and are of the side; null where there is none.
+  const Case* best_of(const std::vector<Case>& cases, bool baselines) const;
 
   CaseRunner* runner_;
   RunFolder* folder_;
   Options options_;
   std::chrono::steady_clock::time_point start_;
+  std::map<ProblemId, std::vector<Case>> cases_;  // all, also those that have a row
+  std::map<ProblemId, std::size_t> left_;         // that are registered and have not run
   std::size_t already_done_ = 0, total_ = 0, done_ = 0, left_by_budget_ = 0;
   int failed_repetitions_ = 0;
   bool device_lost_ = false;
