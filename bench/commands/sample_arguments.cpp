@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "bench/commands/network_sizes.h"
 #include "bench/pipeline/animation.h"
 #include "bench/pipeline/pictures.h"
 #include "kernels/core/listed.h"
@@ -125,6 +126,7 @@ std::int64_t SampleArguments::frames() const {
 std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   const NetworkInfo& info = require_network(arguments.network.network);
+  (void)info.resolved(arguments.sizes);
   if (arguments.sampler.empty()) arguments.sampler = sampler_step::row_of(info.solver).name;
   if (arguments.schedule.empty()) arguments.schedule = name_of(info.schedule);
   options.steps = arguments.steps.value_or(info.steps);
@@ -195,6 +197,7 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
   add_breakdown_options(command, arguments.breakdown);
+  add_size_options(command, arguments.sizes);
   command.add_option(
       "--sampler", arguments.sampler,
       those([](const SolverRow&) { return true; }, "or") +

@@ -14,6 +14,7 @@ namespace noisefloor {
 struct SampleArguments {
   NetworkArguments network;
   BreakdownArguments breakdown;
+  pipeline::Sizes sizes;
   pipeline::SamplingOptions options;
   std::string sampler, schedule, seed = "0", out, strip, gif, tensor;
   std::optional<std::string> labels;

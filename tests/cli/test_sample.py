@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,18 @@ def test_every_sampler_ends_at_a_picture(tmp_path, sampler, schedule):
     assert np.isfinite(images).all() and np.abs(images).max() < 3
 
 
+def test_pictures_are_of_the_size_asked_for(tmp_path):
+    # Neither square nor powers of two; of 2 x 14, the coarser level has a single row.
+    for height, width in ((6, 10), (2, 14)):
+        images = sample(tmp_path, "--count", 3, "--batch", 2, "--steps", 2, "--height", height, "--width", width, "--zoom", 1, "--columns", 2)["images"]
+        assert images.shape == (3, height, width, 1) and np.isfinite(images).all()
+        png = [int.from_bytes((tmp_path / "grid.png").read_bytes()[at : at + 4], "big") for at in (16, 20)]
+        assert png == [2 * (width + 1) - 1, 2 * (height + 1) - 1]
+    # The network's own size, given or not, is the same picture.
+    same = [sample(tmp_path, "--steps", 2, *sizes)["images"] for sizes in ((), ("--width", 8))]
+    np.testing.assert_array_equal(*same)
+
+
 def test_guidance_of_one_is_no_guidance(tmp_path):
     arguments = ("--count", 2, "--steps", 2)
     guided = sample(tmp_path, *arguments, "--guidance", 1, name="guided")["images"]
@@ -97,6 +110,25 @@ def test_forward_in_bf16_is_near_fp32(tmp_path):
     assert outputs[0].shape == (2, 1, 8, 8)
     for output in outputs[1:]:
         assert np.linalg.norm(output - outputs[0]) < 2e-2 * np.linalg.norm(outputs[0])
+
+
+def test_forward_takes_its_sizes_from_the_input(tmp_path):
+    x = np.random.default_rng(1).standard_normal((2, 1, 6, 10)).astype(np.float32)
+    forward_input(tmp_path, x=x)
+    outputs = []
+    for sizes in ((), ("--height", 6), ("--height", 6, "--width", 10, "--frames", 1)):
+        result = forward(tmp_path, *sizes)
+        assert result.returncode == 0, result.stderr
+        outputs.append(load_file(tmp_path / "out.safetensors")["output"])
+        assert outputs[-1].shape == x.shape
+        np.testing.assert_array_equal(outputs[-1], outputs[0])
+    for sizes, says in ((("--height", 10), "in.safetensors: tensor x is [2, 1, 6, 10], of height 6, which contradicts --height 10"),
+                        (("--width", 9), "width 9: digits takes multiples of 2; the nearest are 8 and 10"),
+                        (("--tokens", 77), "tokens 77: digits takes no text; networks with tokens: none")):
+        (tmp_path / "out.safetensors").write_text("mine")
+        result = forward(tmp_path, *sizes)
+        assert result.returncode == 2 and says in result.stderr, result.stderr
+        assert (tmp_path / "out.safetensors").read_text() == "mine"
 
 
 def breakdown_rows(file):
@@ -137,9 +169,10 @@ def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, s
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_forward_is_what_pytorch_computes(tmp_path):
-    """tests/cli/digits_forward.safetensors: inputs, and the output of baselines/pytorch/networks/edm.py in fp32 on the CPU."""
-    golden = load_file(Path(__file__).with_name("digits_forward.safetensors"))
+@pytest.mark.parametrize("file", ["digits_forward.safetensors", "digits_forward_6x10.safetensors"])
+def test_forward_is_what_pytorch_computes(tmp_path, file):
+    """Inputs, and the output of baselines/pytorch/networks/edm.py in fp32 on the CPU."""
+    golden = load_file(Path(__file__).with_name(file))
     save_file({name: golden[name] for name in ("x", "sigma", "labels")}, tmp_path / "in.safetensors")
     assert forward(tmp_path, "--dtype", "fp32").returncode == 0
     output = load_file(tmp_path / "out.safetensors")["output"]
@@ -150,7 +183,11 @@ def test_forward_is_what_pytorch_computes(tmp_path):
     "replaced, says",
     [
         ({"x": None}, "no tensor 'x'"),
-        ({"x": np.zeros((2, 1, 8, 9), np.float32)}, "tensor x is [2, 1, 8, 9], not [2, 1, 8, 8]"),
+        ({"x": np.zeros((2, 1, 8, 9), np.float32)}, "tensor x is [2, 1, 8, 9]: width 9: digits takes multiples of 2; the nearest are 8 and 10"),
+        ({"x": np.zeros((2, 1, 1, 8), np.float32)}, "tensor x is [2, 1, 1, 8]: height 1: digits takes multiples of 2; the nearest is 2"),
+        ({"x": np.zeros((2, 1, 0, 8), np.float32)}, "tensor x is [2, 1, 0, 8]: height 0 is out of range (1 to 65536)"),
+        ({"x": np.zeros((2, 3, 8, 8), np.float32)}, "tensor x is [2, 3, 8, 8], not [2, 1, 8, 8]"),
+        ({"x": np.zeros((2, 8, 8), np.float32)}, "tensor x is [2, 8, 8], not images [n, channels, height, width]"),
         ({"x": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not finite"),
         ({"sigma": np.array([0.5, 0], np.float32)}, "sigma 0 is out of range"),
         ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
@@ -186,6 +223,12 @@ def test_forward_refuses(tmp_path, replaced, says):
         (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
         (["sample", "digits", "--labels", "one"], "'one' is not a whole number"),
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
+        (["sample", "digits", "--height", "9"], "height 9: digits takes multiples of 2; the nearest are 8 and 10"),
+        (["sample", "adm64", "--width", "4"], "width 4: adm64 takes multiples of 8; the nearest is 8"),
+        (["sample", "digits", "--width", "0"], "--width"),
+        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: none"),
+        (["sample", "digits", "--tokens", "77"], "tokens 77: digits takes no text; networks with tokens: none"),
+        (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
         (["sample", "digits", "--tensor", "nowhere/x"], "there is no folder nowhere"),
@@ -297,6 +340,24 @@ def test_weights_that_do_not_fit_are_named_all_at_once(tmp_path):
     for part in ("map_layer0.bias [256] is missing", "map_layer1.bias is [3], not [256]", "model.stray is not a tensor of digits"):
         assert part in result.stderr
     assert not (tmp_path / "grid.png").exists()
+
+
+def test_problems_are_those_of_the_size(tmp_path):
+    def problems(*arguments):
+        result = run("problems", *arguments)
+        assert result.returncode == 0, result.stderr
+        return list(csv.DictReader(result.stdout.splitlines()))
+
+    assert problems("adm64") == problems("adm64", "--height", 64, "--width", 64)
+    ragged = problems("adm64", "--height", 24, "--width", 40, "--batch", 2)
+    assert [row["count"] for row in ragged] and len(problems("adm64")) == len(ragged)
+    sides = {re.search(r"h=(\d+),w=(\d+)", row["problem"]).groups() for row in ragged if row["op"] == "conv2d"}
+    assert sides == {("24", "40"), ("12", "20"), ("6", "10"), ("3", "5")}
+    for sizes, says in ((("--height", 60), "height 60: adm64 takes multiples of 8; the nearest are 56 and 64"),
+                        (("--frames", 2), "frames 2: adm64 makes single images"), (("--tokens", 1), "tokens 1: adm64 takes no text"),
+                        (("--height", 65536, "--width", 65536), "node ")):
+        result = run("problems", "adm64", *sizes)
+        assert result.returncode == 2 and says in result.stderr and result.stdout == "", result
 
 
 def test_a_plan_names_what_it_cannot_run(tmp_path):
