@@ -8,7 +8,7 @@
 
 #include "kernels/core/fields.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // Rows, each beside its builder. A new network is one name here.
 NetworkInfo adm64_row();
@@ -140,7 +140,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   return network;
 }
 
-std::span<const NetworkInfo> networks() {
+std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
     std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row()};
     for (const NetworkInfo& row : rows) check(row);
@@ -151,13 +151,13 @@ std::span<const NetworkInfo> networks() {
 
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&)) {
   std::vector<std::string> names;
-  for (const NetworkInfo& network : networks())
+  for (const NetworkInfo& network : all_networks())
     if (so(network)) names.emplace_back(network.name);
   return names;
 }
 
 const NetworkInfo& require_network(std::string_view name) {
-  for (const NetworkInfo& network : networks())
+  for (const NetworkInfo& network : all_networks())
     if (name == network.name) return network;
   const std::vector<std::string> names = networks_where([](const NetworkInfo&) { return true; });
   throw InvalidInput(
@@ -189,4 +189,4 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
   }
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -12,7 +12,7 @@
 #include "kernels/sampler_step/sampler_step.h"
 #include "networks/graph.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // A picture, or a video of frames, channels-last.
 struct ImageShape {
@@ -128,11 +128,11 @@ struct NetworkInfo {
   Network build(const BuildOptions& options) const;
 };
 
-std::span<const NetworkInfo> networks();
+std::span<const NetworkInfo> all_networks();
 const NetworkInfo& require_network(std::string_view name);                // throws InvalidInput with "did you mean"
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -17,6 +17,7 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 struct ForwardArguments {

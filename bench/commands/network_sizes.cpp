@@ -13,14 +13,14 @@
 namespace noisefloor {
 namespace {
 
-using namespace pipeline;
+using namespace networks;
 
 using Kind = NetworkTensor::Kind;
 
 // "multiples of 8 (adm64), of 2 (digits)"; "its own alone" where a network has no other.
 std::string sides() {
   std::map<std::int64_t, std::vector<std::string>> who;
-  for (const NetworkInfo& info : networks()) who[info.divisor].emplace_back(info.name);
+  for (const NetworkInfo& info : all_networks()) who[info.divisor].emplace_back(info.name);
   std::vector<std::string> parts;
   for (const auto& [divisor, names] : who)
     parts.push_back(fmt::format("{} ({})", divisor == 0 ? "its own alone" : fmt::format("a multiple of {}", divisor),

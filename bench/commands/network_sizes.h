@@ -11,13 +11,13 @@
 namespace noisefloor {
 
 // `otherwise`: what holds where an option is not given, for help.
-void add_size_options(CLI::App& command, pipeline::Sizes& sizes, const char* otherwise = "the network's own");
+void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own");
 
 // The sizes of a call on a user's tensors: those asked for, and where none is (0), those of the tensors: images [n,
 // channels, height, width], of videos [n, frames, channels, height, width], and text [n, tokens]. A tensor that is not
 // in the file, or has another number of dimensions, is for the caller to complain of. Throws InvalidInput, with file
 // and tensor, where the two contradict each other, or the network does not take such sizes.
-pipeline::Sizes sizes_of_inputs(const pipeline::NetworkInfo& info, const pipeline::Sizes& asked,
+networks::Sizes sizes_of_inputs(const networks::NetworkInfo& info, const networks::Sizes& asked,
                                 std::span<const FileTensor> tensors, const std::string& path);
 
 }  // namespace noisefloor

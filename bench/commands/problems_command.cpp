@@ -7,19 +7,19 @@
 namespace noisefloor {
 namespace {
 
-using pipeline::build_or_say_limit;
+using networks::build_or_say_limit;
 
 struct ProblemsArguments {
   std::string network, dtype = "bf16";
   std::int64_t batch = 1;
-  pipeline::Sizes sizes;
+  networks::Sizes sizes;
   bool unconditional = false;
 };
 
 int print_problems(const ProblemsArguments& arguments) {
-  const auto& info = pipeline::require_network(arguments.network);
+  const auto& info = networks::require_network(arguments.network);
   const DType dtype = require_dtype(*require_op("conv2d").workload, arguments.dtype);
-  const pipeline::Network network = build_or_say_limit(
+  const networks::Network network = build_or_say_limit(
       info,
       {.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional, .sizes = arguments.sizes});
   fmt::print("op,dtype,problem,count\n");

@@ -16,6 +16,7 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
@@ -97,7 +98,7 @@ std::string name_of(sampler_step::Schedule schedule) {
 // What the networks have by default: "(default: cosine for adm64, else karras)".
 std::string defaults(std::string (*of)(const NetworkInfo&)) {
   std::map<std::string, std::vector<std::string>> who;
-  for (const NetworkInfo& info : networks()) who[of(info)].emplace_back(info.name);
+  for (const NetworkInfo& info : all_networks()) who[of(info)].emplace_back(info.name);
   const auto usual = std::max_element(who.begin(), who.end(),
                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::string text;

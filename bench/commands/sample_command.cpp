@@ -14,6 +14,7 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 constexpr int kFrameDelay = 8, kLastFrameDelay = 200;  // of a GIF, in hundredths of a second

@@ -14,7 +14,7 @@ constexpr std::int64_t kMaximumBatch = 4096;
 std::span<const char* const> names() {
   static const std::vector<const char*> all = [] {
     std::vector<const char*> list;
-    for (const NetworkInfo& info : networks()) list.push_back(info.name);
+    for (const NetworkInfo& info : all_networks()) list.push_back(info.name);
     return list;
   }();
   return all;
@@ -23,7 +23,7 @@ std::span<const char* const> names() {
 struct Definition {
   static constexpr const char* name = "network";
   struct Problem {
-    int name = 0;  // index into networks()
+    int name = 0;  // index into all_networks()
     std::int64_t batch = 1;
     Sizes sizes;
   };
@@ -32,7 +32,9 @@ struct Definition {
     static constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
     return kDTypes;
   }
-  static const NetworkInfo& info(const Problem& problem) { return networks()[static_cast<std::size_t>(problem.name)]; }
+  static const NetworkInfo& info(const Problem& problem) {
+    return all_networks()[static_cast<std::size_t>(problem.name)];
+  }
   // The network's own sizes are the defaults, so that its problems stay `name=adm64,batch=1`.
   static void fields(Problem& problem, FieldVisitor& visitor) {
     visitor.choice("name", problem.name, names());

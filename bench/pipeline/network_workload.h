@@ -10,6 +10,8 @@
 
 namespace noisefloor::pipeline {
 
+using namespace networks;
+
 // Its cost is the sum of the nodes' FLOPs; of bytes, what no fusion saves: weights, inputs and output once.
 const Workload& network_workload();
 Network build_network(const AnyProblem& problem, DType dtype);

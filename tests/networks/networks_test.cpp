@@ -9,7 +9,7 @@
 
 #include "networks/layers.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 using Kind = NetworkTensor::Kind;
@@ -38,7 +38,7 @@ std::string refusal(const NetworkInfo& info, const BuildOptions& options) {
 }
 
 TEST(Networks, HaveTheParametersOfTheOriginals) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     std::int64_t parameters = 0;
     for (const auto& [name, shape] : weights_of(info.build({.batch = 1, .dtype = DType::fp32}))) {
       std::int64_t product = 1;
@@ -50,7 +50,7 @@ TEST(Networks, HaveTheParametersOfTheOriginals) {
 }
 
 TEST(Networks, AreConditionalByTheWeightThatTheirRowNames) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     if (info.classes == 0) continue;
     EXPECT_TRUE(weights_of(info.build({})).contains(info.label_weight)) << info.name;
     const Network without = info.build({.conditional = false});
@@ -61,7 +61,7 @@ TEST(Networks, AreConditionalByTheWeightThatTheirRowNames) {
 }
 
 TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     for (const std::int64_t batch : {1, 3, 5}) {
       for (const bool guided : {false, true}) {
         const Network network = info.build({.batch = batch, .sampling = guided, .guided = guided});
@@ -91,7 +91,7 @@ TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
 
 // A convolutional network has the same weights at every size, and its work grows with the pixels.
 TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     if (info.divisor == 0) continue;
     const Network native = info.build({});
     const Network other =
@@ -109,7 +109,7 @@ TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
 
 // Down to one element at the coarsest level, and up to sizes whose last rows and columns fill no tile.
 TEST(Networks, AreBuiltForAnyMultipleOfWhatTheyDownsample) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     if (info.divisor == 0) continue;
     for (const auto& [rows, columns] : {std::pair{1, 1}, std::pair{1, 13}, std::pair{7, 3}}) {
       const Sizes sizes{.height = rows * info.divisor, .width = columns * info.divisor};
@@ -125,7 +125,7 @@ TEST(Networks, AreBuiltForAnyMultipleOfWhatTheyDownsample) {
 }
 
 TEST(Networks, OfTheirOwnSizesAreThoseOfNoSizes) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     const Network given = info.build({.sizes = info.own_sizes()});
     const auto asked = count_problems(info.build({}).graph), same = count_problems(given.graph);
     ASSERT_EQ(asked.size(), same.size()) << info.name;
@@ -154,7 +154,7 @@ TEST(Networks, SayWhichSizesTheyTake) {
 }
 
 TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     for (const bool sampling : {false, true}) {
       const Network network = info.build({.batch = 2, .sampling = sampling, .guided = sampling});
       std::set<ValueId> written;
@@ -175,7 +175,7 @@ TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
 }
 
 TEST(Networks, AreBuiltGuidedForWholeBatches) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     for (const std::int64_t batch : {6, 64, 1024}) {
       const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
       EXPECT_EQ(network.graph[network.output()].elements(), 2 * batch * network.image.elements()) << info.name;
@@ -195,7 +195,7 @@ TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
 }
 
 TEST(Networks, SayHowManyImagesTheyTake) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     try {
       build_or_say_limit(info, {.batch = 1 << 20, .sampling = true, .guided = true});
       FAIL() << info.name;
@@ -271,4 +271,4 @@ TEST(ANewNetwork, SaysWhatItTakes) {
 }
 
 }  // namespace
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -6,7 +6,7 @@
 namespace noisefloor {
 namespace {
 
-using namespace pipeline;
+using namespace networks;
 
 using Kind = NetworkTensor::Kind;
 

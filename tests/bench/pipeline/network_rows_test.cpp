@@ -148,12 +148,12 @@ TEST(NetworkWorkload, CostsItsNodesAndItsCompulsoryBytes) {
 
 TEST(RandomWeights, AreNeverZeroAndTheSameInEveryDtype) {
   const pipeline::RandomWeights weights;
-  const auto network = pipeline::require_network("digits").build({.batch = 1, .dtype = DType::fp32});
-  for (const pipeline::Value& value : network.graph.values()) {
+  const auto network = networks::require_network("digits").build({.batch = 1, .dtype = DType::fp32});
+  for (const networks::Value& value : network.graph.values()) {
     if (!value.source) continue;
     std::vector<float> exact(static_cast<std::size_t>(value.elements()));
     weights.fill(host(), value, exact.data());
-    pipeline::Value rounded = value;
+    networks::Value rounded = value;
     rounded.dtype = DType::bf16;
     std::vector<std::uint16_t> bits(exact.size());
     weights.fill(host(), rounded, bits.data());
@@ -322,8 +322,8 @@ TEST(NetworkRows, HaveNoPlaceInAPlan) {
 
 // ---- plans take known times
 
-const std::vector<pipeline::CountedProblem>& one_problem() {
-  static const std::vector<pipeline::CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
+const std::vector<networks::CountedProblem>& one_problem() {
+  static const std::vector<networks::CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
   return problems;
 }
 
