@@ -14,6 +14,7 @@ namespace noisefloor {
 struct SampleArguments {
   NetworkArguments network;
   BreakdownArguments breakdown;
+  networks::Sizes sizes;
   pipeline::SamplingOptions options;
   std::string sampler, schedule, seed = "0", out, strip, gif, tensor;
   std::optional<std::string> labels;
@@ -40,9 +41,9 @@ struct Drawing {
   std::vector<int> labels;  // one an image
   std::int64_t columns = 1, zoom = 1;
 };
-Drawing plan_drawing(const SampleArguments& arguments, const pipeline::Network& network);
+Drawing plan_drawing(const SampleArguments& arguments, const networks::Network& network);
 
 // What to know of guidance with the checkpoints of such a network; empty where nothing is.
-std::string guidance_note(const pipeline::NetworkInfo& network);
+std::string guidance_note(const networks::NetworkInfo& network);
 
 }  // namespace noisefloor

@@ -35,9 +35,9 @@ struct SweepArguments {
 constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
 
 // Whole networks that such a sweep has, by their rows.
-std::vector<std::string> default_whole_networks(bool (*so)(const pipeline::NetworkInfo&)) {
+std::vector<std::string> default_whole_networks(bool (*so)(const networks::NetworkInfo&)) {
   std::vector<std::string> names;
-  for (const pipeline::NetworkInfo& info : pipeline::networks())
+  for (const networks::NetworkInfo& info : networks::all_networks())
     for (const std::int64_t batch : info.swept)
       if (so(info)) names.push_back(fmt::format("{}-b{}", info.name, batch));
   return names;
@@ -55,8 +55,8 @@ Selection selection_of(const SweepArguments& arguments, const std::vector<Proble
     for (const char* name : kDefaultNetworks)
       if (!(host && std::string(name) == "stream")) add(selection.networks, name);
     const auto whole =
-        host ? default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; })
-             : default_whole_networks([](const pipeline::NetworkInfo&) { return true; });
+        host ? default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; })
+             : default_whole_networks([](const networks::NetworkInfo&) { return true; });
     for (const std::string& name : whole) add(selection.whole_networks, name);
   }
   return selection;
@@ -264,8 +264,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
           "whole networks\n{}, on a GPU also "
           "{})",
           kDefaultNetworks[0], kDefaultNetworks[1],
-          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
-          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return !info.swept_on_hosts; }),
+          listed(default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
+          listed(default_whole_networks([](const networks::NetworkInfo& info) { return !info.swept_on_hosts; }),
                  "and")));
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
   command->add_option("--kinds", arguments->kinds,
