@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/run_files.h"
 
@@ -106,7 +107,8 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
     const FolderLock reading(source, FolderLock::Mode::reading);
     std::optional<FolderLock> writing;
     if (replaces) writing.emplace(target, FolderLock::Mode::writing);
-    const Staging staging(target.string() + fmt::format(".{}.partial", getpid()));
+    remove_left_partials(target);
+    const Staging staging(partial_of(target));
     fill(staging.path(), target, source);
     if (replaces)
       exchange(staging.path(), target);
