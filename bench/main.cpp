@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 
 #include "bench/commands/commands.h"
 #include "bench/platform/build_info.h"
@@ -102,6 +103,9 @@ int main(int argc, char** argv) {
   int code = kCouldNot;
   try {
     code = run(argc, argv);
+  } catch (const std::filesystem::filesystem_error& error) {
+    const auto& where = error.path2().empty() ? error.path1() : error.path2();
+    fmt::print(stderr, "noisefloor: {}: {}\n", where.string(), error.code().message());
   } catch (const std::exception& error) {
     fmt::print(stderr, "noisefloor: {}\n", error.what());
   }

@@ -116,7 +116,8 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
       fs::rename(staging.path(), target);
     if (target.has_parent_path()) sync(target.parent_path());
   } catch (const fs::filesystem_error& error) {
-    throw failure(baseline, error.what());
+    const fs::path& where = error.path2().empty() ? error.path1() : error.path2();
+    throw failure(baseline, fmt::format("{}: {}", where.string(), error.code().message()));
   }
 }
 
