@@ -275,7 +275,9 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option("--output", arguments->output,
                       "A safetensors file for the outputs: of the last right variant of the ladder");
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
-  command->add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Of the random inputs")
+      ->check(CLI::NonNegativeNumber)  // its own parser would take -1 for 2^64 - 1
+      ->capture_default_str();
   command->add_flag("--profile", arguments->profile,
                     "Time nothing: launch once, verified, in an NVTX range of the case's name");
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")

@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iostream>
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
 #include "bench/sweep/all_devices.h"
+#include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/environment.h"
 #include "bench/sweep/pytorch.h"
 #include "bench/sweep/selection.h"
@@ -18,6 +21,7 @@
 #include "kernels/core/listed.h"
 #include "networks/network.h"
 #include "reports/roofline.h"
+#include "reports/run/files.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run/shard.h"
 
@@ -62,23 +66,22 @@ Selection selection_of(const SweepArguments& arguments, const std::vector<Proble
   return selection;
 }
 
-void initialize_benchmark(const Invocation& invocation) {
+void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& flags) {
   static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
   texts = {invocation.arguments.front()};
-  texts.insert(texts.end(), invocation.benchmark_arguments.begin(), invocation.benchmark_arguments.end());
+  for (std::string& flag : flags_of_library(invocation.benchmark_arguments, flags)) texts.push_back(std::move(flag));
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
   int count = static_cast<int>(pointers.size());
   benchmark::Initialize(&count, pointers.data());
-  if (count > 1) throw InvalidInput(fmt::format("'{}' is not a flag of Google Benchmark", pointers[1]));
+  if (count > 1) throw InvalidInput(not_a_benchmark_flag(pointers[1]));
 }
 
 // After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
 // process goes on behind it.
-[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out, bool has_benchmark_out) {
+[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out) {
   fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
-  if (has_benchmark_out)
-    fmt::print(stderr, "--benchmark_out ends here; the cases that follow are in {} alone\n", out.string());
+  (void)std::fflush(nullptr);
   std::vector<std::string> texts = command_line_to_go_on(invocation.arguments, out);
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
@@ -119,6 +122,15 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
     for (const auto& use : entry.uses)
       if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count, use.set});
   return all;
+}
+
+// An op that was asked for and that no chosen network has would be left out without a word.
+void require_ops_in_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+  const auto chosen = problems_of_networks(problems, selection);
+  for (const std::string& op : selection.ops)
+    if (std::none_of(chosen.begin(), chosen.end(), [&](const auto& entry) { return entry.op->name == op; }))
+      throw InvalidInput(
+          fmt::format("--ops: the chosen networks have no {} (noisefloor list problems --ops {})", op, op));
 }
 
 std::vector<CaseId> ids_of(const std::vector<Case>& cases) {
@@ -164,7 +176,7 @@ void require_same_pytorch(const RunFolder& folder, Worker& worker) {
 }
 
 int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
-  if (flags.format || !flags.out.empty())
+  if (!flags.format.empty() || !flags.out.empty())
     throw InvalidInput(
         "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
         "--benchmark_out; leave these out, or sweep one --device at a time");
@@ -180,13 +192,14 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   const auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
-  initialize_benchmark(invocation);
+  initialize_benchmark(invocation, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, invocation, flags);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
   const Selection selection = selection_of(arguments, problems, description.is_host);
   auto cases = select_cases(problems, selection, description.is_host);
+  require_ops_in_networks(problems, selection);
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
 
@@ -211,7 +224,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
     return kDone;
   }
-  require_writable_out(flags);
+  OutputFiles outputs;
+  outputs.add("--benchmark_out", flags.out);
 
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description.name, build_info().commit, arguments.fresh);
@@ -240,14 +254,20 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
-  Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels});
+  const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
+  const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
+  Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels, display || file});
   session.register_cases(cases);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
-  session.run(!flags.format);
+  session.run(display.get(), file.get());
   pytorch.worker.reset();
-  if (session.device_lost()) start_again(invocation, folder.path(), !flags.out.empty());
-  return finish(folder, session, cases, !flags.format);
+  if (session.device_lost()) start_again(invocation, folder.path());
+  if (display) std::cout << display->text() << std::flush;
+  const int code = finish(folder, session, cases, !display);
+  if (file) write_atomically(outputs.partial("--benchmark_out"), file->text());
+  outputs.commit();
+  return code;
 }
 
 }  // namespace
@@ -286,7 +306,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
                       "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
   command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(why_not_finite);
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
@@ -307,7 +328,9 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
                     "Also write crosscheck.csv: the cold time of PyTorch's rows beside triton.testing.do_bench's");
   command->footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
-      "--benchmark_out=FILE. Exit code: 0 all correct, 1 a case is incorrect or failed, 2 could not sweep.");
+      "--benchmark_out=FILE (written whole at the end).\n"
+      "Exit code: 0 all correct, 1 a case is incorrect or "
+      "failed, 2 could not sweep.");
   command->callback([=] { *result = [=] { return sweep(*arguments, *invocation); }; });
 }
 

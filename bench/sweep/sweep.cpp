@@ -51,20 +51,34 @@ Sweep::Sweep(CaseRunner& runner, RunFolder& folder, Options options)
 
 void Sweep::register_cases(const std::vector<Case>& cases) {
   for (const Case& test_case : cases) {
-    cases_[test_case.id()].push_back(test_case);
-    if (folder_->rows().contains(test_case.id())) {
-      ++already_done_;
-      continue;
-    }
-    ++total_;
-    ++left_[test_case.id()];
+    const CaseId id = test_case.id();
+    cases_[id].push_back(test_case);
+    const bool known = folder_->rows().contains(id);
+    ++(known ? already_done_ : total_);
+    if (!known) ++left_[id];
+    if (known && !options_.report_all) continue;
+    ++registered_;
     // One call a case: how often it runs inside is the stopping rule's business. The time is given, not taken.
-    benchmark::RegisterBenchmark(test_case.id().name().c_str(),
-                                 [this, test_case](benchmark::State& state) { run_case(test_case, state); })
+    benchmark::RegisterBenchmark(id.name().c_str(),
+                                 [this, test_case, id, known](benchmark::State& state) {
+                                   if (known)
+                                     report_known(id, state);
+                                   else
+                                     run_case(test_case, state);
+                                 })
         ->Iterations(1)
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   }
+}
+
+void Sweep::report_known(const CaseId& id, benchmark::State& state) {
+  if (!reported_.insert(id).second) {
+    state.SkipWithError("measured before: the run folder keeps one repetition");
+    return;
+  }
+  const SweepRow& row = folder_->rows().at(id);
+  report(row, static_cast<std::size_t>(row.samples.value_or(1)), state);
 }
 
 void Sweep::run_case(const Case& test_case, benchmark::State& state) {
@@ -91,18 +105,24 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   device_lost_ = result.device_lost;
   report_progress(result.row);
   duel(result.row);
-  if (result.row.status != Outcome::ok) {
-    const std::string reason = fmt::format("{}: {}", to_string(result.row.status), result.row.reason);
+  report(result.row, result.cold_us.size(), state);
+}
+
+void Sweep::report(const SweepRow& row, std::size_t samples, benchmark::State& state) const {
+  if (row.status != Outcome::ok) {
+    const std::string reason = fmt::format("{}: {}", to_string(row.status), row.reason);
     state.SkipWithError(reason.c_str());
     return;
   }
   // Google Benchmark keeps no counters of those with an error.
-  for (const auto& [name, value] : counters_of(result.row)) state.counters[name] = value;
+  for (const auto& [name, value] : counters_of(row)) state.counters[name] = value;
   // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in
   // iterations, and the stopping rule takes as many samples as it needs: each is then one measurement.
-  const auto samples = options_.repetitions ? 1 : static_cast<benchmark::IterationCount>(result.cold_us.size());
-  while (state.KeepRunningBatch(samples))
-    state.SetIterationTime(*result.row.time_cold_us * 1e-6 * static_cast<double>(samples));
+  const auto iterations = options_.repetitions
+                              ? 1
+                              : std::max<benchmark::IterationCount>(1, static_cast<benchmark::IterationCount>(samples));
+  while (state.KeepRunningBatch(iterations))
+    state.SetIterationTime(*row.time_cold_us * 1e-6 * static_cast<double>(iterations));
 }
 
 const Case* Sweep::best_of(const std::vector<Case>& cases, bool baselines) const {
@@ -154,15 +174,12 @@ void Sweep::report_progress(const SweepRow& row) {
              row.op, row.problem, row.dtype, row.variant, outcome, duration_text(left));
 }
 
-void Sweep::run(bool own_display) {
-  if (total_ == 0) return;  // Google Benchmark would complain
+void Sweep::run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file) {
+  if (registered_ == 0) return;  // Google Benchmark would complain
   const std::string everything =
       ".";  // the cases were chosen before; --benchmark_filter would match against more than names
   SilentReporter silent;
-  if (own_display)
-    benchmark::RunSpecifiedBenchmarks(&silent, everything);
-  else
-    benchmark::RunSpecifiedBenchmarks(everything);
+  benchmark::RunSpecifiedBenchmarks(display != nullptr ? display : &silent, file, everything);
 }
 
 }  // namespace noisefloor

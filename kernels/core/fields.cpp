@@ -208,7 +208,12 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
 }
 
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
-  const auto nearest = nearest_name(name, candidates);
+  auto nearest = nearest_name(name, candidates);
+  // What lacks its end, as a network without its batch.
+  const auto begins = [&](const std::string& candidate) { return candidate.starts_with(name); };
+  if (const auto whole = std::ranges::find_if(candidates, begins);
+      !nearest && !name.empty() && whole != candidates.end())
+    nearest = *whole;
   return nearest ? "; did you mean '" + *nearest + "'?" : "";
 }
 

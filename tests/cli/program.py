@@ -19,8 +19,15 @@ def run(*arguments, **kwargs):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=500, **kwargs)
 
 
-def sweep(problems, out, *more):
-    return run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out, *more)
+def sweep(problems, out, *more, **kwargs):
+    return run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out, *more, **kwargs)
+
+
+def strict(text):
+    """JSON as it is defined: NaN and Infinity are not numbers there."""
+    def refuse(name):
+        raise AssertionError(f"{name} in JSON")
+    return json.loads(text, parse_constant=refuse)
 
 
 def rows(folder):

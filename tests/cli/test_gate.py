@@ -122,7 +122,7 @@ def replaced(folder, name, old, new):
 @pytest.mark.parametrize(
     "damage, says",
     [
-        (lambda b: replaced(b, "sweep.csv", "Test GPU", "Other GPU"), "rows of more than one device"),
+        (lambda b: replaced(b, "sweep.csv", "Test GPU", "Other GPU"), "is of device 'Other GPU', but "),
         (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [NaN, '), "samples.jsonl:1: not JSON at column"),
         (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [-1, '), "field 'cold_us' holds -1, not a time above 0"),
         (lambda b: replaced(b, "env.json", '"schema": 2', '"schema": 9'), "env.json: schema 9 is newer than this program"),
@@ -163,7 +163,7 @@ def test_bad_arguments_exit_2(baseline, tmp_path):
         (["gate", "--baseline", baseline, "--candidate", baseline / "sweep.csv"], "is not a folder"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "("], "is not a regular expression"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "conv"], "matches the filter"),
-        (["gate", "--baseline", baseline, "--candidate", baseline, "--markdown", tmp_path / "no" / "x.md"], "cannot be written"),
+        (["gate", "--baseline", baseline, "--candidate", baseline, "--markdown", tmp_path / "no" / "x.md"], "there is no folder"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--acept"], "did you mean '--accept'"),
         (["compare", baseline, baseline, "--variant-a", "ptx"], "--variant-a and --variant-b go together"),
         (["compare", baseline, baseline, "--variant-a", "ptx", "--variant-b", "none"], "no row of a variant 'none'"),

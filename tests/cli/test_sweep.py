@@ -1,7 +1,9 @@
 """A sweep on the host: its run folder, Google Benchmark's flags, and what is killed, full or in the way."""
 
+import csv
 import json
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import PROGRAM, SMALL, needs_program, rows, run, sweep
+from tests.cli.program import PROGRAM, SMALL, needs_program, rows, run, strict, sweep
 
 pytestmark = needs_program
 
@@ -50,7 +52,7 @@ def test_google_benchmark_flags(problems, tmp_path):
 
     filtered = sweep(problems, tmp_path / "b", "--benchmark_filter=k=24", "--benchmark_format=json")
     assert filtered.returncode == 0
-    report = json.loads(filtered.stdout)["benchmarks"]
+    report = strict(filtered.stdout)["benchmarks"]
     assert len(report) == 1 and report[0]["time_unit"] == "us"
     row = rows(tmp_path / "b")[0]
     assert report[0]["real_time"] == pytest.approx(float(row["time_cold_us"]), rel=1e-3)
@@ -60,7 +62,7 @@ def test_google_benchmark_flags(problems, tmp_path):
     assert {"flops", "bytes", "attainable_gflops", "tolerance"} <= set(numbers)
     for name in numbers:
         assert report[0][name] == pytest.approx(float(row[name]), rel=1e-3), name
-    assert "dram_read_bytes" in report[0] and "prepare_us" in report[0]  # every ok benchmark has every counter
+    assert "dram_read_bytes" not in report[0], "not measured on a host: no number stands for it"
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,60 @@ def test_repetitions_and_output_file(problems, tmp_path):
     result = sweep(problems, tmp_path / "a", "--benchmark_repetitions=2", f"--benchmark_out={report}")
     assert result.returncode == 0, result.stderr
     assert len(rows(tmp_path / "a")) == 3  # the run folder has each case once
-    runs = [b for b in json.loads(report.read_text())["benchmarks"] if b["run_type"] == "iteration"]
+    runs = [b for b in strict(report.read_text())["benchmarks"] if b["run_type"] == "iteration"]
     assert len(runs) == 6
+
+    # Measured before, so there is one repetition of each case to report.
+    again = sweep(problems, tmp_path / "a", "--benchmark_repetitions=2", f"--benchmark_out={report}")
+    assert again.returncode == 0, again.stderr
+    runs = [b for b in strict(report.read_text())["benchmarks"] if b["run_type"] == "iteration"]
+    assert sum("error_occurred" not in b for b in runs) == 3
+    assert all("measured before" in b["error_message"] for b in runs if "error_occurred" in b)
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "console"])
+def test_the_output_file_has_all_cases_however_often_the_sweep_was_resumed(format, problems, tmp_path):
+    """Rows of the folder are reported as they were when they were measured."""
+    def report(name, *more):
+        out = tmp_path / name
+        result = sweep(problems, tmp_path / "a", f"--benchmark_out={out}", f"--benchmark_out_format={format}", *more)
+        assert result.returncode == 0, result.stderr
+        assert "run folder:" in result.stdout, "our own table is still printed"
+        return out.read_text()
+
+    report("first", "--benchmark_filter=k=24")
+    (tmp_path / "stale").write_text("of long ago")
+    measured, again = report("stale"), report("again")  # two measured now, one before; then none
+    assert "Wrote" not in measured and "of long ago" not in measured
+    displayed = sweep(problems, tmp_path / "a", f"--benchmark_format={format}")
+    assert displayed.returncode == 0
+    if format == "console":
+        assert [again.count(f"k={k}/bf16/host") for k in (24, 16, 8)] == [1, 0, 2]
+        return
+    if format == "json":
+        cases = [[{k: v for k, v in b.items() if k != "cpu_time"} for b in strict(text)["benchmarks"]] for text in (measured, again, displayed.stdout)]
+        assert [b["iterations"] for b in cases[0]] == [int(row["samples"]) for row in rows(tmp_path / "a")]
+    else:
+        cases = [[{k: v for k, v in line.items() if k != "cpu_time"} for line in csv.DictReader(text.splitlines())] for text in (measured, again, displayed.stdout)]
+    assert len(cases[0]) == 3
+    for one, other in zip(cases[0], cases[1]):  # the row in the folder is rounded
+        assert one.keys() == other.keys() and one["name"] == other["name"] and one["iterations"] == other["iterations"]
+        for name in ("real_time", "gflops", "flops"):
+            assert float(one[name]) == pytest.approx(float(other[name]), rel=1e-4)
+    assert cases[1] == cases[2]
+
+
+def test_an_output_file_that_cannot_be_written_whole_is_an_error(problems, tmp_path):
+    """A disk that fills up, played by the limit on the size of a file."""
+    report = tmp_path / "report.json"
+    assert sweep(problems, tmp_path / "a", f"--benchmark_out={report}").returncode == 0
+    most = report.stat().st_size - 1
+    report.write_text("of before")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    result = sweep(problems, tmp_path / "a", f"--benchmark_out={report}", preexec_fn=limit)
+    assert result.returncode == 2 and "report.json.partial: cannot be written: File too large" in re.sub(r"\.\d+\.", ".", result.stderr), result.stderr
+    assert report.read_text() == "of before"
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_killed_sweep_loses_at_most_the_case_in_flight(tmp_path):
@@ -195,7 +249,7 @@ def test_full_disk(problems, tmp_path):
     out.mkdir()
     (out / "sweep.csv").symlink_to("/dev/full")
     result = sweep(problems, out)
-    assert result.returncode == 2 and "sweep.csv" in result.stderr
+    assert result.returncode == 2 and "sweep.csv: cannot be written: it is a symbolic link" in result.stderr
 
 
 def test_networks_are_rows_of_a_sweep(tmp_path):

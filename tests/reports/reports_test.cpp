@@ -7,6 +7,7 @@
 
 #include "reports/roofline.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run/sweep_csv.h"
 #include "reports/statistics.h"
 #include "tests/support/temporary_folder.h"
