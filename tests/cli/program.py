@@ -1,6 +1,7 @@
 """The program under test, and what the tests of several commands do with it."""
 
 import csv
+import json
 import os
 import subprocess
 from pathlib import Path
