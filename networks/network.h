@@ -107,7 +107,7 @@ struct NetworkInfo {
   std::int64_t most_tokens = 0;
   std::int64_t classes = 0;                     // when conditional; 0: never
   const char* label_weight = "";                // a checkpoint that has it is conditional
-  std::vector<std::string_view> let_pass = {};  // ends of names in checkpoints that are no weights of it
+  std::vector<std::string_view> let_pass = {};  // ends of names in checkpoints that are not weights of it
   std::int64_t parameters = 0;                  // of the original; its let-pass tensors apart
   bool shipped = false;                         // its weights come with noisefloor
   // Whose published checkpoints were never trained without a label, which guidance compares with.

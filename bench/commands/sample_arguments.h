@@ -35,7 +35,7 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments);
 // which the steps follow. Throws InvalidInput.
 std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments);
 
-// Pictures as they will be drawn. Throws InvalidInput where labels are none of the network's, guidance is asked of one
+// Pictures as they will be drawn. Throws InvalidInput where the network lacks a label's class, guidance is asked of one
 // without classes, or a picture would be larger than its format.
 struct Drawing {
   std::vector<int> labels;  // one an image

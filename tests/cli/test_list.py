@@ -11,7 +11,7 @@ pytestmark = needs_program
 
 
 def listed(*arguments):
-    """The lines of `list --format json`, read strictly: NaN and Infinity are no JSON."""
+    """The lines of `list --format json`, read strictly: NaN and Infinity are not JSON."""
     result = run("list", *arguments, "--format", "json")
     assert result.returncode == 0, result.stderr
     return [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]

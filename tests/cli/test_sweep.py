@@ -222,7 +222,7 @@ def test_run_folder_of_another_build_is_left_alone(problems, tmp_path):
     assert sweep(problems, out, "--fresh").returncode == 0
 
 
-def test_a_folder_of_several_gpus_is_no_run_folder(problems, tmp_path):
+def test_a_folder_of_several_gpus_is_not_a_run_folder(problems, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "gpus.csv").write_text("folder\n")
     result = sweep(problems, tmp_path / "run")
