@@ -73,9 +73,7 @@ case "${1:---help}" in
   sweep)
     shift
     case " $* " in *' -h '* | *' --help '*) exec "$here/bin/noisefloor" sweep --help ;; esac
-    on_gpu=false
-    [ -z "$(gpu_names)" ] || on_gpu=true
-    sweep_and_report "$here/bin/noisefloor" "$here/runs" $on_gpu "$@" ;;
+    sweep_and_report "$here/bin/noisefloor" "$here/runs" "$@" ;;
   ncu | nsys)
     case " $* " in *' -h '* | *' --help '*) help_from_header "$here/scripts/$1"; exit 0 ;; esac
     script="run.sh $1"

@@ -114,19 +114,6 @@ build() {
 
 newest_binary() { ls -1t "$root"/build/*/bin/noisefloor 2>/dev/null | head -1 | grep .; }
 
-# Prints the Python whose PyTorch sees a GPU; fails where there is none.
-find_torch_python() {
-  local candidate
-  for candidate in "${NOISEFLOOR_PYTHON:-}" python3 "$venv/bin/python3"; do
-    if [ -n "$candidate" ] && have "$candidate" &&
-      "$candidate" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' </dev/null >/dev/null 2>&1; then
-      command -v "$candidate"
-      return 0
-    fi
-  done
-  return 1
-}
-
 # cuBLASLt and cuDNN are opened at run time: lets the loader find the ones that come as Python packages.
 export_cuda_library_path() {
   local candidate folders

@@ -17,33 +17,12 @@ export_cuda_library_path
 [ ! -x "$root/run.sh" ] || export_toolkit_library_path  # a bundle
 
 part() {
-  local index=$SLURM_ARRAY_TASK_ID code=0 torch_code=0 previous='' argument torch=() with_torch=true python
-  local out
+  local index=$SLURM_ARRAY_TASK_ID code=0 out
   out=$folder/shards/$(printf %04d "$index")
   say "part $index of $count on $(hostname), $(date -u +%FT%TZ)"
   rm -f "$out/.finished"
   "$binary" sweep "$@" --shard "$index/$count" --out "$out" >/dev/null || code=$?
   [ $code -le 1 ] || exit 2
-  for argument in "$@"; do
-    case "$previous" in
-      --ops | --networks | --dtypes | --problems) torch+=("$previous" "$argument") ;;
-      --kinds) [[ ,$argument, == *,baseline,* ]] || with_torch=false ;;
-    esac
-    case "$previous $argument" in
-      *' --ops='* | *' --networks='* | *' --dtypes='* | *' --problems='*) torch+=("${argument%%=*}" "${argument#*=}") ;;
-      '--device host' | *' --device=host' | *' --variants' | *' --variants='* | *' --benchmark_filter='*) with_torch=false ;;
-      *' --kinds='*) [[ ,${argument#*=}, == *,baseline,* ]] || with_torch=false ;;
-    esac
-    previous=$argument
-  done
-  if $with_torch && python=$(find_torch_python); then
-    env PYTHONPATH="$root" "$python" -m baselines.pytorch sweep --run-dir "$out" --noisefloor "$binary" --shard "$index/$count" \
-      "${torch[@]}" || torch_code=$?
-    [ $torch_code -le 1 ] || exit 2
-    [ $torch_code -le $code ] || code=$torch_code
-  elif $with_torch; then
-    say "no PyTorch that sees a GPU: its rows are left out (NOISEFLOOR_PYTHON names a Python that has one)"
-  fi
   printf '%s\n' "$code" >"$out/.finished"
   exit $code
 }

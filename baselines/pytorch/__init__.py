@@ -1,1 +1,1 @@
-"""PyTorch's rows of a sweep: the same problems, timed the same way, appended to the same run folder."""
+"""PyTorch's side of a sweep: the same problems, made, verified and timed where the program asks."""

@@ -1,13 +1,17 @@
-"""The errors that end the program with a message instead of a traceback."""
+"""What an answer may fail by: each becomes the outcome and the reason of a row."""
 
 
 class CannotRun(Exception):
-    """What was asked for could not be done (exit code 2)."""
+    """The worker cannot start."""
 
 
 class Unsupported(Exception):
-    """This op's PyTorch implementation does not cover the problem; becomes a row's reason."""
+    """This op's PyTorch implementation does not cover the problem."""
 
 
-class BadProblem(CannotRun):
-    """A problem record that is not what `noisefloor list problems --format json` prints."""
+class NotBuilt(Exception):
+    """The compiler did not make it."""
+
+
+class BadQuestion(Exception):
+    """Not a question of bench/measure/worker.h."""

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
+#include "bench/measure/problem_record.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"
@@ -155,61 +156,6 @@ void list_columns(const Selection& selection) {
                   {"description", column.description}});
 }
 
-constexpr std::int64_t kMaxListedElements = 4096;
-
-// The tensors, in the op's first dtype, and how the inputs are filled: "filled" has the values of the tensors that the
-// op fills itself (null for an infinity), "normal" the mean and standard deviation of the random ones.
-void describe_inputs(const ProblemEntry& entry, Json& line) {
-  const Workload& op = *entry.op;
-  const DType dtype = op.dtypes.front();
-  const auto specs = op.tensors(entry.problem, dtype);
-  line["tensors"] = Json::array();
-  line["filled"] = line["normal"] = Json::object();
-  for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
-    const TensorSpec& spec = specs[tensor];
-    line["tensors"].push_back({{"name", spec.name},
-                               {"shape", spec.shape},
-                               {"dtype", to_string(spec.dtype)},
-                               {"role", spec.role == Role::in    ? "in"
-                                        : spec.role == Role::out ? "out"
-                                                                 : "inout"}});
-    if (spec.role == Role::out) continue;
-    if (spec.fill.kind == Fill::Kind::normal) {
-      line["normal"][spec.name] = {spec.fill.mean, spec.fill.stddev};
-    } else if (spec.elements() <= kMaxListedElements) {
-      std::vector<std::byte> data(spec.bytes());
-      op.fill(entry.problem, dtype, tensor, data.data());
-      std::vector<double> values(static_cast<std::size_t>(spec.elements()));
-      for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = load_element(spec.dtype, data.data(), static_cast<std::int64_t>(i));
-      line["filled"][spec.name] = values;
-    }
-  }
-}
-
-// What another program needs to time the same problem: every field, defaults too, per dtype what it costs and how
-// exact it must be, and its inputs.
-void print_json(const ProblemEntry& entry) {
-  Json fields = Json::object();
-  for (const KeyValue& pair : entry.op->values(entry.problem)) fields[pair.key] = pair.value;
-  Json dtypes = Json::object();
-  for (const DType dtype : entry.op->dtypes) {
-    const Cost cost = entry.op->cost(entry.problem, dtype);
-    const Tolerance tolerance = entry.op->tolerance(entry.problem, dtype);
-    dtypes[to_string(dtype)] = {{"flops", cost.flops},
-                                {"bytes", cost.bytes},
-                                {"max_error", tolerance.max_error},
-                                {"l2_error", tolerance.l2_error}};
-  }
-  Json line = {{"op", entry.op->name},
-               {"problem", entry.text},
-               {"networks", entry.networks()},
-               {"fields", fields},
-               {"dtypes", dtypes}};
-  describe_inputs(entry, line);
-  print_line(line);
-}
-
 void list_problems(const std::vector<ProblemEntry>& problems, const Selection& selection) {
   for (const ProblemEntry& entry : problems) {
     if (!std::regex_search(entry.op->name + "/" + entry.text, selection.filter)) continue;
@@ -220,7 +166,10 @@ void list_problems(const std::vector<ProblemEntry>& problems, const Selection& s
     // For programs that sweep whole networks in one dtype: totals are of that, without the casts at their ends.
     ProblemEntry swept = entry;
     std::erase_if(swept.uses, [](const auto& use) { return use.dtype.has_value(); });
-    if (!swept.uses.empty()) print_json(swept);
+    if (swept.uses.empty()) continue;
+    Json line = problem_record(*entry.op, entry.problem);
+    line["networks"] = swept.networks();
+    print_line(line);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
+#include "bench/sweep/pytorch.h"
 #include "bench/tensors/user_tensors.h"
 #include "reports/roofline.h"
 
@@ -40,7 +41,7 @@ struct Task {
 
 std::vector<ImplementationPtr> all_implementations(const SuiteEntry& entry, bool host) {
   std::vector<ImplementationPtr> all = entry.implementations;
-  std::erase_if(all, [&](const ImplementationPtr& one) { return !one->runs_on_platform(host); });
+  std::erase_if(all, [&](const ImplementationPtr& one) { return !one->runs_on_platform(host) || one->in_worker; });
   return all;
 }
 
@@ -131,6 +132,15 @@ void require_writable(const std::string& output, const std::string& input) {
     throw InvalidInput(fmt::format("--output: '{}' is the input", output));
 }
 
+// Of PyTorch's rows, which make their own tensors.
+void require_no_files(const RunArguments& arguments, const Task& task) {
+  if (task.implementations.size() != 1 || !task.implementations.front()->in_worker) return;
+  if (!arguments.input.empty() || !arguments.output.empty() || arguments.profile)
+    throw InvalidInput(
+        fmt::format("{} runs in PyTorch, on tensors of its own: leave out --input, --output and --profile",
+                    task.implementations.front()->name));
+}
+
 // Implementations are left out where all of the platform's are to run.
 Task task_of(const RunArguments& arguments) {
   Task task;
@@ -194,6 +204,7 @@ int run(const RunArguments& arguments) {
     throw InvalidInput("--profile launches for a profiler and writes no --output");
   if (!arguments.output.empty()) require_writable(arguments.output, arguments.input);
   Task task = task_of(arguments);  // what is wrong with the arguments is said before a device is looked for
+  require_no_files(arguments, task);
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
   if (task.implementations.empty()) task.implementations = all_implementations(*task.entry, description.is_host);
@@ -209,6 +220,15 @@ int run(const RunArguments& arguments) {
   options.counters = arguments.counters == "off"       ? CounterMode::off
                      : arguments.counters == "require" ? CounterMode::require
                                                        : CounterMode::automatic;
+  std::unique_ptr<Worker> pytorch;
+  if (!description.is_host && task.implementations.front()->in_worker) {
+    try {
+      pytorch = start_pytorch({description.index});
+    } catch (const LibraryMissing& error) {
+      throw InvalidInput(error.what());
+    }
+  }
+  options.worker = pytorch.get();
   CaseRunner runner(*platform, &ceilings, options);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 

@@ -15,6 +15,7 @@
 #include "bench/sweep/all_devices.h"
 #include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/environment.h"
+#include "bench/sweep/pytorch.h"
 #include "bench/sweep/selection.h"
 #include "bench/sweep/sweep.h"
 #include "kernels/core/listed.h"
@@ -29,8 +30,8 @@ namespace {
 
 struct SweepArguments {
   std::string ops, networks, variants, kinds, dtypes = "bf16";
-  std::string device, out, problems, shard, counters = "auto";
-  bool fresh = false;
+  std::string device, out, problems, shard, counters = "auto", pytorch = "auto", compile_mode = kTorchCompileModes[0];
+  bool fresh = false, do_bench = false;
   double budget = 0;
 };
 
@@ -138,6 +139,26 @@ std::vector<CaseId> ids_of(const std::vector<Case>& cases) {
   return ids;
 }
 
+bool in_worker(const Case& test_case) {
+  return test_case.implementation->in_worker;
+}
+
+// For the cases that are PyTorch's; null where there are none, or they were left out: then it has said why.
+std::unique_ptr<Worker> pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
+  if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
+  if (std::none_of(cases.begin(), cases.end(), in_worker)) return nullptr;
+  try {
+    return start_pytorch({device, arguments.compile_mode});
+  } catch (const LibraryMissing& error) {
+    const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
+    if (nothing_else || arguments.pytorch == "require") throw InvalidInput(error.what());
+    fmt::print(stderr, "PyTorch's rows are left out (NOISEFLOOR_PYTHON names a Python that has it): {}\n",
+               error.what());
+    std::erase_if(cases, in_worker);
+    return nullptr;
+  }
+}
+
 int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
   if (!flags.format.empty() || !flags.out.empty())
     throw InvalidInput(
@@ -168,6 +189,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
+  std::unique_ptr<Worker> pytorch;
+  if (!flags.list_tests && !description.is_host) pytorch = pytorch_for(cases, arguments, description.index);
   std::optional<ShardRecord> shard;
   if (!arguments.shard.empty()) {
     shard = make_shard_record(parse_shard(arguments.shard), ids_of(cases));
@@ -188,7 +211,10 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description.name, build_info().commit, arguments.fresh);
   claim_shard(folder.path(), shard, !folder.rows().empty());
-  folder.write_environment(environment_facts(description, monitor.driver_version()), invocation.arguments);
+  auto facts = environment_facts(description, monitor.driver_version());
+  if (pytorch)
+    for (const auto& [name, value] : pytorch->facts()) facts[name] = value;
+  folder.write_environment(facts, invocation.arguments);
   merge_network_problems(folder.path(), network_problems(problems, selection));
   merge_selected_cases(folder.path(), ids_of(cases));
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
@@ -200,6 +226,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   options.counters = arguments.counters == "off"       ? CounterMode::off
                      : arguments.counters == "require" ? CounterMode::require
                                                        : CounterMode::automatic;
+  options.worker = pytorch.get();
+  options.do_bench = arguments.do_bench;
   CaseRunner runner(*platform, &ceilings, options);
   for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
@@ -260,6 +288,19 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
+  command
+      ->add_option("--pytorch", arguments->pytorch,
+                   "PyTorch's rows: off, auto (where a Python here has one that sees the GPU) or require")
+      ->check(CLI::IsMember({"off", "auto", "require"}))
+      ->capture_default_str();
+  command
+      ->add_option("--torch-compile-mode", arguments->compile_mode,
+                   "default or max-autotune-no-cudagraphs, which tries more kernels and takes 10 to 20 s a row; CUDA "
+                   "graphs are captured in either")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTorchCompileModes), std::end(kTorchCompileModes))))
+      ->capture_default_str();
+  command->add_flag("--do-bench", arguments->do_bench,
+                    "Also write crosscheck.csv: the cold time of PyTorch's rows beside triton.testing.do_bench's");
   command->footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
       "--benchmark_out=FILE (written whole at the end).\n"

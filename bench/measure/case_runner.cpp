@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
 #include "bench/measure/timing_loop.h"
+#include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
 #include "reports/run/columns.h"
 #include "reports/statistics.h"
@@ -33,6 +35,8 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   row.commit = build_info().commit;
   return row;
 }
+
+constexpr const char* kNotCollected = "not_collected";
 
 // Only `ok` rows carry times.
 void clear_times(CaseResult& result) {
@@ -107,42 +111,10 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   SweepRow& row = result.row;
   row.counter_status = counter_status_;
   try {
-    if (row.problem_id() != fixture_of_) {
-      fixture_of_ = {};
-      verifier_.reset();
-      fixture_.reset();
-      fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype,
-                                           options_.seed, options_.given);
-      verifier_ = std::make_unique<Verifier>(*fixture_);
-      fixture_of_ = row.problem_id();
-    }
-    BoundCase bound(*fixture_, *test_case.implementation, verifier_.get(), &known_);
-    row.workspace_bytes = static_cast<long>(bound.working_bytes());
-    if (bound.prepares()) row.prepare_us = bound.prepare_us();
-    result.note = bound.description();
-
-    const Verdict verdict = verifier_->verify(bound);
-    row.max_rel_error = verdict.max_rel_error;
-    row.tolerance = verdict.tolerance;
-    result.verdict = verdict;
-    if (!verdict.correct) {
-      row.status = Outcome::incorrect;
-      row.reason = verdict.reason;
-      return result;
-    }
-    row.reason = bound.many_kernels() ? bound.description() : verdict.note;
-    if (options_.on_verified) options_.on_verified(test_case, *fixture_);
-    if (!bound.many_kernels() && !options_.warm_only) read_resources(bound, result);
-    fixture_->reset_outputs();
-    if (options_.warm_only)
-      time_warm_only(bound, result, to_beat_us);
+    if (test_case.implementation->in_worker)
+      measure_in_worker(test_case, result);
     else
-      time(test_case, bound, result);
-    judge_timed_launches(bound, result);
-    if (row.status == Outcome::ok && !options_.warm_only) {
-      place_under_roof(test_case, row);
-      count(test_case, bound, row);
-    }
+      measure_here(test_case, result, to_beat_us);
   } catch (const LibraryMissing& error) {
     row.status = Outcome::not_built;
     row.reason = error.what();
@@ -175,6 +147,84 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   return result;
 }
 
+namespace {
+
+// Whether it may be timed.
+bool take_verdict(const Verdict& verdict, CaseResult& result) {
+  result.verdict = verdict;
+  if (std::isfinite(verdict.max_rel_error)) {  // a random result has no error
+    result.row.max_rel_error = verdict.max_rel_error;
+    result.row.tolerance = verdict.tolerance;
+  }
+  if (verdict.correct) return true;
+  result.row.status = Outcome::incorrect;
+  result.row.reason = verdict.reason;
+  return false;
+}
+
+void take_last_verdict(const Verdict& verdict, CaseResult& result) {
+  if (verdict.correct) return;
+  result.row.status = Outcome::incorrect;
+  result.row.reason = "after the timed launches: " + verdict.reason;
+}
+
+}  // namespace
+
+void CaseRunner::require_fixture(const Case& test_case) {
+  const ProblemId id = test_case.id();
+  if (id == fixture_of_) return;
+  fixture_of_ = {};
+  verifier_.reset();
+  fixture_.reset();
+  fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
+                                       options_.given);
+  verifier_ = std::make_unique<Verifier>(*fixture_);
+  fixture_of_ = id;
+}
+
+void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::optional<double> to_beat_us) {
+  require_fixture(test_case);
+  SweepRow& row = result.row;
+  BoundCase bound(*fixture_, *test_case.implementation, verifier_.get(), &known_);
+  row.workspace_bytes = static_cast<long>(bound.working_bytes());
+  if (bound.prepares()) row.prepare_us = bound.prepare_us();
+  result.note = bound.description();
+
+  const Verdict verdict = verifier_->verify(bound);
+  if (!take_verdict(verdict, result)) return;
+  row.reason = bound.many_kernels() ? bound.description() : verdict.note;
+  if (options_.on_verified) options_.on_verified(test_case, *fixture_);
+  if (!bound.many_kernels() && !options_.warm_only) read_resources(bound, result);
+  fixture_->reset_outputs();
+  if (options_.warm_only)
+    time_warm_only(bound, result, to_beat_us);
+  else
+    time(test_case, bound, result);
+  judge_timed_launches(bound, result);
+  if (row.status == Outcome::ok && !options_.warm_only) {
+    place_under_roof(test_case, row);
+    count(test_case, bound, row);
+  }
+}
+
+// Counters are of this process.
+void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
+  SweepRow& row = result.row;
+  row.counter_status = kNotCollected;
+  if (options_.worker == nullptr)
+    throw LibraryMissing(test_case.implementation->name + " is in another program, which was not started");
+  WorkerCase in_worker(*options_.worker, test_case);
+  result.note = in_worker.note();
+  if (!take_verdict(in_worker.verdict(), result)) return;
+  row.reason = in_worker.verdict().note;
+  platform_->synchronize();  // nothing of ours runs beside it
+  WorkerTiming source(in_worker, *platform_, clocks_.get());
+  time_by(source, result);
+  take_last_verdict(in_worker.judge(), result);
+  if (row.status == Outcome::ok) place_under_roof(test_case, row);
+  if (row.status == Outcome::ok && options_.do_bench) result.do_bench_us = in_worker.do_bench_us();
+}
+
 // The first launch was verified before the timing; a variant that is right once and wrong later (a counter that is not
 // reset, a race between launches back to back) shows in what the last timed launch left.
 void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
@@ -186,10 +236,7 @@ void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
     }
     return;
   }
-  const Verdict verdict = verifier_->judge(bound);
-  if (verdict.correct) return;
-  result.row.status = Outcome::incorrect;
-  result.row.reason = "after the timed launches: " + verdict.reason;
+  take_last_verdict(verifier_->judge(bound), result);
 }
 
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
@@ -211,6 +258,10 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   const NvtxRange range(test_case.id().name());
   PlatformTiming source(*platform_, launch, bound.launch(true), resident,
                         {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
+  time_by(source, result);
+}
+
+void CaseRunner::time_by(TimingSource& source, CaseResult& result) {
   TimingLoop loop(source, {.cold = options_.cold,
                            .warm = options_.warm,
                            .throttle_retry_seconds = options_.throttle_retry_seconds,
@@ -263,7 +314,7 @@ void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
 void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
   if (options_.counters == CounterMode::off) return;
   if (bound.many_kernels()) {  // a pass over hundreds of kernels for each group of metrics: over half a minute a row
-    row.counter_status = "not_collected";
+    row.counter_status = kNotCollected;
     return;
   }
   try {

@@ -18,6 +18,8 @@
 namespace noisefloor {
 
 class BoundCase;
+class Worker;
+class WorkerCase;
 
 enum class CounterMode { off, automatic, require };
 
@@ -32,6 +34,8 @@ struct RunnerOptions {
   double throttle_retry_seconds = 5;
   bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch
   bool warm_only = false;          // no cold times, resources, counters or roof: what a plan asks for
+  Worker* worker = nullptr;        // for the implementations that are in one; must outlive the runner
+  bool do_bench = false;           // of the worker's cases also Triton's own time, untimed by this program
 };
 
 struct CaseResult {
@@ -44,6 +48,7 @@ struct CaseResult {
   std::vector<double> cold_mhz{};           // the SM clock behind each batch; empty on the host
   std::vector<double> launch_mhz{};         // with clock_in_launches: the SM clock during launches
   Verdict verdict{};                        // of the launch before the timed ones
+  std::optional<double> do_bench_us{};      // with do_bench
 };
 
 class CaseRunner {
@@ -65,7 +70,11 @@ class CaseRunner {
 
  private:
   CaseResult measure(const Case& test_case, std::optional<double> to_beat_us);
+  void measure_here(const Case&, CaseResult&, std::optional<double> to_beat_us);
+  void measure_in_worker(const Case&, CaseResult&);
+  void require_fixture(const Case&);
   void time(const Case&, BoundCase&, CaseResult&);
+  void time_by(TimingSource&, CaseResult&);
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);

@@ -100,7 +100,23 @@ class BaselineImplementation final : public Implementation {
   const Baseline* baseline_;
 };
 
+class WorkerImplementation final : public Implementation {
+ public:
+  explicit WorkerImplementation(const std::string& its_name) {
+    name = its_name;
+    kind = to_string(Kind::baseline);
+    in_worker = true;
+  }
+  std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes&) const override {
+    throw LibraryRefused(name + " runs in a program of its own, which a sweep asks: it cannot be launched here");
+  }
+};
+
 }  // namespace
+
+ImplementationPtr implementation_in_worker(const std::string& name) {
+  return std::make_shared<WorkerImplementation>(name);
+}
 
 ImplementationPtr implementation_of(const AnyVariant& variant) {
   return std::make_shared<VariantImplementation>(variant);

@@ -47,6 +47,7 @@ class Implementation {
   bool on_host = false, on_gpu = true;
   bool built = true;
   std::string why_not_built = {};  // for the reason of its rows
+  bool in_worker = false;          // another program makes, verifies and times it (worker.h): `make` refuses
 
   virtual ~Implementation() = default;
   virtual Support can_run(const AnyProblem&, DType) const { return supported(); }
@@ -65,5 +66,7 @@ using ImplementationPtr = std::shared_ptr<const Implementation>;
 // The rows of an op's ladder and of the vendors' baselines. `variant` and `baseline` must outlive what is returned.
 ImplementationPtr implementation_of(const AnyVariant& variant);
 ImplementationPtr implementation_of(const Baseline& baseline);
+// A baseline that a worker has, on GPUs.
+ImplementationPtr implementation_in_worker(const std::string& name);
 
 }  // namespace noisefloor

@@ -26,7 +26,7 @@ Pool pool_of(const std::string& source) {
 }
 
 bool in_pool(const Implementation& implementation, Pool pool, bool host) {
-  if (!implementation.runs_on_platform(host)) return false;
+  if (!implementation.runs_on_platform(host) || implementation.in_worker) return false;
   if (pool == Pool::naive) return host || implementation.is(Kind::naive);
   return pool == Pool::all || implementation.own() == (pool == Pool::own);
 }

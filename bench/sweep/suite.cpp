@@ -1,10 +1,15 @@
 #include "bench/sweep/suite.h"
 
 #include "bench/pipeline/network_workload.h"
+#include "bench/sweep/pytorch.h"
 #include "kernels/catalogue.h"
 
 namespace noisefloor {
 namespace {
+
+void add_pytorch(SuiteEntry& entry) {
+  for (ImplementationPtr& row : pytorch_implementations(entry.name())) entry.implementations.push_back(std::move(row));
+}
 
 std::vector<SuiteEntry> ops() {
   std::vector<SuiteEntry> entries;
@@ -13,6 +18,7 @@ std::vector<SuiteEntry> ops() {
     for (const AnyVariant& variant : op.variants) entry.implementations.push_back(implementation_of(variant));
     for (const Baseline& baseline : baselines())
       if (op.name == baseline.op) entry.implementations.push_back(implementation_of(baseline));
+    add_pytorch(entry);
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -25,6 +31,7 @@ const Suite& suite() {
   static const Suite all = [] {
     std::vector<SuiteEntry> entries = nodes.entries();
     entries.push_back(pipeline::network_entry(nodes));
+    add_pytorch(entries.back());
     return Suite(std::move(entries));
   }();
   return all;

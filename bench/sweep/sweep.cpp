@@ -76,6 +76,7 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
   if (!folder_->rows().contains(result.row)) {
     folder_->append(result.row, {0, result.cold_us, result.warm_us, result.cold_batches, result.cold_mhz});
+    if (result.do_bench_us) folder_->append_crosscheck(result.row, *result.do_bench_us);
     ++done_;
   } else if (result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error) {
     ++failed_repetitions_;

@@ -35,7 +35,7 @@ struct Part {
   std::vector<SweepRow> rows;
   std::map<CaseId, std::string> samples;  // its line
   CeilingTable ceilings;
-  Json environment, pytorch;  // pytorch: null where its rows were not swept
+  Json environment;
   std::optional<ShardRecord> shard;
 };
 
@@ -67,7 +67,6 @@ Part read_part(const fs::path& folder) {
   part.samples = read_sample_lines(folder / "samples.jsonl");
   part.ceilings = read_ceilings(folder / "ceilings.csv");
   part.environment = read_json_object(folder / "env.json");
-  if (fs::exists(folder / "env_pytorch.json")) part.pytorch = read_json_object(folder / "env_pytorch.json");
   part.shard = read_shard_record(folder);
   for (const SweepRow& row : part.rows)
     if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
@@ -80,17 +79,18 @@ void require_same(const Part& part, const char* what, const std::string& value, 
     fail(part.folder, fmt::format("is of {} '{}', the folders before it of '{}'", what, value, first));
 }
 
-// PyTorch's versions, without what is this part's alone.
-Json pytorch_versions(const Part& part) {
-  Json versions = part.pytorch;
-  versions.erase("shard");
-  versions.erase("cases");
+// PyTorch's versions, and of what it brings; empty where it did not run.
+std::string pytorch_of(const Part& part) {
+  std::string versions;
+  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"})
+    if (part.environment.contains(name))
+      versions += fmt::format("{}{} {}", versions.empty() ? "" : ", ", name, text_of(part, name));
   return versions;
 }
 
 void require_one_origin(const std::vector<Part>& parts) {
   const Part& first = parts.front();
-  const Part* first_pytorch = nullptr;
+  std::string first_pytorch;
   for (const Part& part : parts) {
     for (const char* name : {"device", "driver", "commit"})
       require_same(part, name, text_of(part, name), text_of(first, name));
@@ -102,9 +102,9 @@ void require_one_origin(const std::vector<Part>& parts) {
       require_same(part, "rows of device", row.device, text_of(first, "device"));
       require_same(part, "rows of commit", row.commit, text_of(first, "commit"));
     }
-    if (part.pytorch.is_null()) continue;
-    if (first_pytorch == nullptr) first_pytorch = &part;
-    require_same(part, "PyTorch", pytorch_versions(part).dump(), pytorch_versions(*first_pytorch).dump());
+    const std::string pytorch = pytorch_of(part);
+    if (first_pytorch.empty()) first_pytorch = pytorch;
+    if (!pytorch.empty()) require_same(part, "PyTorch", pytorch, first_pytorch);
   }
 }
 
@@ -120,8 +120,6 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
     }
     return missing;
   }
-  const bool with_pytorch =
-      std::any_of(parts.begin(), parts.end(), [](const Part& part) { return !part.pytorch.is_null(); });
   const ShardRecord* first = nullptr;
   std::set<int> seen;
   for (const Part& part : parts) {
@@ -135,19 +133,15 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
     if (!seen.insert(record.shard.index).second)
       fail(part.folder, fmt::format("part {} is there twice", record.shard.text()));
     std::set<CaseId> ids;
-    std::int64_t pytorch_rows = 0;
     const std::set<CaseId> own(record.cases.begin(), record.cases.end());
     for (const SweepRow& row : part.rows) {
-      pytorch_rows += of_pytorch(row);
-      if (!of_pytorch(row) && !own.contains(row))
+      if (!own.contains(row))
         fail(part.folder, fmt::format("holds {}, which is not of part {}", row.name(), record.shard.text()));
       ids.insert(row);
     }
     const auto lacking = std::count_if(own.begin(), own.end(), [&](const CaseId& id) { return !ids.contains(id); });
     if (lacking > 0)
       missing.push_back(fmt::format("{} of the {} cases of part {}", lacking, own.size(), record.shard.text()));
-    if (with_pytorch && part.pytorch.value("cases", std::int64_t{-1}) != pytorch_rows)
-      missing.push_back(fmt::format("rows of PyTorch in part {}", record.shard.text()));
   }
   std::vector<std::string> absent;
   for (int index = 1; index <= first->shard.count; ++index)
@@ -158,7 +152,7 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
 }
 
 struct PlacedRow {
-  std::size_t place;  // in the sweep before it was split; PyTorch's rows come after all others
+  std::size_t place;  // in the sweep before it was split
   const SweepRow* row;
   const std::string* samples;  // null: none
 };
@@ -178,7 +172,7 @@ std::vector<PlacedRow> place_rows(const std::vector<Part>& parts) {
       if (!is_new) fail(part.folder, fmt::format("{} is in {} too", row.name(), other->second->folder.string()));
       const auto place = own.find(row);
       const auto samples = part.samples.find(row);
-      placed.push_back({place != own.end() ? place->second : (of_pytorch(row) ? 2 : 1) * kBehind, &row,
+      placed.push_back({place != own.end() ? place->second : kBehind, &row,
                         samples == part.samples.end() ? nullptr : &samples->second});
     }
   }
@@ -213,6 +207,9 @@ Json merged_environment(const std::vector<Part>& parts) {
     folders.push_back(fs::absolute(part.folder).lexically_normal().string());
     latest = std::max(latest, text_of(part, "time_utc"));
   }
+  for (const Part& part : parts)  // a part without PyTorch's rows knows no version
+    for (const auto& [name, value] : part.environment.items())
+      if (!merged.contains(name)) merged[name] = value;
   merged["host"] = hosts.size() == 1 ? hosts.front() : Json(fmt::format("{} hosts", hosts.size()));
   merged["hosts"] = hosts;
   if (command_lines.size() > kMaxCommandLines)
@@ -241,12 +238,6 @@ void write_run(const fs::path& folder, const std::vector<Part>& parts, const std
   }
   write_atomically(folder / "env.json",
                    merged_environment(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  for (const Part& part : parts)
-    if (!part.pytorch.is_null()) {
-      write_atomically(folder / "env_pytorch.json",
-                       pytorch_versions(part).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-      break;
-    }
   write_atomically(folder / "sweep.csv", sweep);
 }
 

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
 #include "reports/run/samples_line.h"
@@ -224,6 +225,14 @@ void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
   }
   append_line(folder_ / "sweep.csv", to_csv(row, others_));
   rows_.insert_or_assign(row, row);
+}
+
+void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
+  const auto file = folder_ / "crosscheck.csv";
+  if (!std::filesystem::exists(file)) append_line(file, "op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\n");
+  append_line(file,
+              fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}\n", row.op, row.variant, row.dtype, quote_csv(row.problem),
+                          *row.time_cold_us, do_bench_us, *row.time_cold_us / do_bench_us));
 }
 
 void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line) {

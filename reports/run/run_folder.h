@@ -34,6 +34,8 @@ class RunFolder {
   // where somebody removed or replaced a file meanwhile: a sweep.csv that is gone is written anew, with all of its
   // rows.
   void append(const SweepRow& row, const RowSamples& samples);
+  // crosscheck.csv: a row's cold time beside triton.testing.do_bench's.
+  void append_crosscheck(const SweepRow& row, double do_bench_us);
   // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of
   // others that are there stay.
   void write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line);

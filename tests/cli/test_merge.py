@@ -103,6 +103,15 @@ def test_ceilings_are_the_median(split):
         assert {float(row["value"]) for row in csv.DictReader(file)} == {200}
 
 
+def test_parts_are_of_one_pytorch(split):
+    edit_json(split.folder / "part2" / "env.json", pytorch="2.11.0", triton="3.6.0")  # the others have none of its rows
+    assert split.merge().returncode == 0
+    assert json.loads((split.folder / "merged" / "env.json").read_text())["pytorch"] == "2.11.0"
+    edit_json(split.folder / "part3" / "env.json", pytorch="2.12.0", triton="3.6.0")
+    result = split.merge("--replace")
+    assert result.returncode == 2 and "is of PyTorch 'pytorch 2.12.0, triton 3.6.0', the folders before it of" in result.stderr
+
+
 def test_columns_of_another_version_are_kept(split):
     """One part has a column that nobody here knows, and its columns in another order; another its cases as version 0.1 named them."""
     part = split.folder / "part2"

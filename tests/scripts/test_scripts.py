@@ -15,7 +15,6 @@ echo "$*" >>"$CALLS"
 case "$1" in
   --version) echo "noisefloor 0 (abc)"; exit 0 ;;
   sweep)
-    sleep "${SWEEP_SECONDS:-0}"
     [[ " $* " != *" --device all "* ]] || folders=${FOLDERS-gpu0-h200 gpu1-h200}
     while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
     if [ -n "${folders:-}" ]; then
@@ -30,10 +29,6 @@ case "$1" in
     exit "${SWEEP_CODE:-0}" ;;
   roofline) echo "the table"; exit 0 ;;
 esac
-"""
-# Stands in for a Python with PyTorch; `-c` is the question whether it sees a GPU.
-PYTHON = """#!/usr/bin/env bash
-[ "$1" = -c ] || { echo "torch $*" >>"$CALLS"; echo progress >&2; exit "${TORCH_CODE:-0}"; }
 """
 
 
@@ -145,14 +140,12 @@ class Sweep:
         self.folder = folder
         self.calls = folder / "calls"
         self.program = executable(folder / "program", PROGRAM)
-        self.python = executable(folder / "python", PYTHON)
         self.runs = folder / "runs"
 
-    def __call__(self, *arguments, gpu=False, **environment):
+    def __call__(self, *arguments, **environment):
         self.calls.write_text("")
         text = f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; . "{SCRIPTS}/measure.sh"; sweep_and_report "$@"'
-        return run("bash", "-c", text, "sweep", self.program, self.runs, "true" if gpu else "false", *arguments,
-                   CALLS=str(self.calls), NOISEFLOOR_PYTHON=str(self.python), **environment)
+        return run("bash", "-c", text, "sweep", self.program, self.runs, *arguments, CALLS=str(self.calls), **environment)
 
     def called(self):
         return [line for line in self.calls.read_text().splitlines() if line != "--version"]
@@ -219,44 +212,21 @@ def test_incorrect_rows_still_get_their_table_and_exit_1(sweep):
     assert result.stdout == "the table\n"
 
 
-def test_pytorch_gets_the_same_selection(sweep, tmp_path):
+def test_all_gpus_get_a_table_each(sweep, tmp_path):
     out = tmp_path / "out"
-    assert sweep("--ops", "gemm", "--networks=all", "--variants=", "--out", out, gpu=True).returncode == 0
-    assert not any(call.startswith("torch ") for call in sweep.called())  # a choice of variants leaves PyTorch out
-    assert sweep("--ops", "gemm", "--networks=all", "--out", out, gpu=True).returncode == 0
-    assert sweep.called()[1] == (f"torch -m baselines.pytorch sweep --run-dir {out} --noisefloor {sweep.program} "
-                                 "--ops gemm --networks all")
-
-
-def test_pytorch_gets_the_problem_folder_and_what_is_left_of_the_budget(sweep, tmp_path):
-    out = tmp_path / "out"
-    assert sweep("--problems", "mine", "--budget=100.5", "--out", out, gpu=True).returncode == 0
-    [call] = [call for call in sweep.called() if call.startswith("torch ")]
-    before, _, left = call.partition(" --budget ")
-    assert before == f"torch -m baselines.pytorch sweep --run-dir {out} --noisefloor {sweep.program} --problems mine"
-    assert 80 < float(left) <= 100.5
-
-
-def test_all_gpus_get_pytorchs_rows_and_a_table_each(sweep, tmp_path):
-    out = tmp_path / "out"
-    result = sweep("--device", "all", "--out", out, gpu=True)
+    result = sweep("--device", "all", "--out", out)
     assert result.returncode == 0, result.stderr
     calls = sweep.called()
-    assert calls[0] == f"sweep --device all --out {out}"
-    assert sorted(calls[1:3]) == [f"torch -m baselines.pytorch sweep --run-dir {out}/gpu{i}-h200 --noisefloor {sweep.program} --device {i}"
-                                  for i in (0, 1)]
-    assert calls[3:] == [f"roofline {out}/gpu0-h200", f"roofline {out}/gpu1-h200"]
-    assert "gpu0 | progress" in result.stderr and "gpu1 | progress" in result.stderr
+    assert calls == [f"sweep --device all --out {out}", f"roofline {out}/gpu0-h200", f"roofline {out}/gpu1-h200"]
     assert not (out / ".unfinished").exists()
 
 
 def test_a_gpu_that_dies_leaves_the_others_their_rows(sweep, tmp_path):
     out = tmp_path / "out"
-    result = sweep("--device=all", "--device", "all", "--out", out, gpu=True, SWEEP_CODE="2", DEAD="gpu0-h200")
+    result = sweep("--device=all", "--device", "all", "--out", out, SWEEP_CODE="2", DEAD="gpu0-h200")
     assert result.returncode == 2
-    assert [call.split()[-1] for call in sweep.called()[1:]] == ["1", f"{out}/gpu1-h200"]
+    assert [call.split()[-1] for call in sweep.called()[1:]] == [f"{out}/gpu1-h200"]
     assert (out / ".unfinished").exists()
-    assert sweep("--device", "all", "--out", out, gpu=True, TORCH_CODE="1").returncode == 1  # the worst of them
 
 
 def test_all_gpus_of_a_machine_without_one(sweep, tmp_path):
@@ -264,20 +234,6 @@ def test_all_gpus_of_a_machine_without_one(sweep, tmp_path):
     result = sweep("--device", "all", "--out", out, SWEEP_CODE="2", FOLDERS="")
     assert result.returncode == 2
     assert not out.exists()
-
-
-def test_a_spent_budget_leaves_pytorch_out(sweep):
-    result = sweep("--budget", "0.5", gpu=True, SWEEP_SECONDS="2")
-    assert result.returncode == 0, result.stderr
-    assert not any(call.startswith("torch ") for call in sweep.called())
-    assert "the budget is spent" in result.stderr
-
-
-def test_pytorch_failing_keeps_the_table_and_fails(sweep):
-    result = sweep(gpu=True, TORCH_CODE="2")
-    assert result.returncode == 2
-    assert "the table" in result.stdout
-    assert "error while sweeping PyTorch" in result.stderr
 
 
 def test_an_unwritable_folder_is_named(sweep):

@@ -125,22 +125,6 @@ def test_a_part_gets_its_shard_and_folder(site):
     assert site.calls.read_text() == f"sweep --ops gemm --shard 7/12 --out {site.out}/gpu/shards/0007\n"
 
 
-def test_a_part_gets_its_share_of_pytorchs_rows(site):
-    python = executable(site.folder / "python", '#!/usr/bin/env bash\n[ "$1" = -c ] || { echo "$*" >>"$CALLS"; exit "${TORCH:-0}"; }\n')
-    site.submit("--array-size", "2")
-    site.calls.write_text("")
-    assert site.part(2, 2, "--ops", "gemm", "--dtypes=fp16", kind="gpu", NOISEFLOOR_PYTHON=str(python)).returncode == 0
-    calls = [call for call in site.calls.read_text().splitlines() if call != "-"]  # the question where CUDA's libraries are
-    assert calls[1] == (f"-m baselines.pytorch sweep --run-dir {site.out}/gpu/shards/0002 --noisefloor {site.program} --shard 2/2 "
-                        "--ops gemm --dtypes fp16")
-    assert site.part(2, 2, kind="gpu", NOISEFLOOR_PYTHON=str(python), TORCH="2").returncode == 2
-    assert not (site.out / "gpu/shards/0002/.finished").exists()
-    for leaves_it_out in (["--device", "host"], ["--device=host"], ["--variants", "naive"], ["--kinds", "naive"]):
-        site.calls.write_text("")
-        assert site.part(2, 2, *leaves_it_out, kind="gpu", NOISEFLOOR_PYTHON=str(python)).returncode == 0
-        assert "baselines" not in site.calls.read_text()
-
-
 def test_host_variants_get_a_node_each(site):
     result, calls = site.submit("--host", "--array-size", "2")
     assert result.returncode == 0

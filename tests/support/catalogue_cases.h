@@ -47,7 +47,7 @@ inline std::vector<CatalogueCase> catalogue_cases(bool host, const std::vector<P
   for (const SuiteEntry& entry : suite().entries()) {
     if (find_op(entry.name()) == nullptr) continue;  // networks
     for (const ImplementationPtr& implementation : entry.implementations) {
-      if (!implementation->runs_on_platform(host)) continue;
+      if (!implementation->runs_on_platform(host) || implementation->in_worker) continue;
       CatalogueCase one{&entry, implementation, {}};
       for (const ProblemEntry& problem : problems)
         for (const DType dtype : entry.workload->dtypes)

@@ -1,23 +1,20 @@
-"""baselines/pytorch without a GPU: problems, run folders, the stopping rule, and, where PyTorch is there, the ops on the CPU.
+"""PyTorch's side of a sweep without a GPU: problems, the answers to what is asked, and, where PyTorch is there, the ops on the CPU.
 
-Run from the root of the repository: python3 -m unittest tests/baselines/test_pytorch_rows.py
+Run from the root of the repository: python3 -m unittest tests/baselines/test_pytorch.py
 """
 
-import contextlib
 import dataclasses
 import io
 import json
 import math
-import os
-import re
-import tempfile
 import unittest
+from importlib import import_module
+from pathlib import Path
 from unittest import mock
 
-from baselines.pytorch import cli, clocks, stopping
-from baselines.pytorch.errors import CannotRun, Unsupported
-from baselines.pytorch.problems import in_networks, parse_problem, parse_problems
-from baselines.pytorch.rows import COLUMNS, RunFolder
+from baselines.pytorch import worker
+from baselines.pytorch.errors import BadQuestion, NotBuilt, Unsupported
+from baselines.pytorch.problems import read_problem
 
 try:
     import torch
@@ -35,7 +32,7 @@ def coefficient_table(row, step=10, steps=50):
     return [*[math.nan] * 12 * step, *row, *[math.nan] * 12 * (steps - step - 1)]
 
 
-def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **fields):
+def record(op="gemm", /, text="m=3,n=4,k=5", **fields):
     base = {
         "gemm": {"m": 3, "n": 4, "k": 5, "act": "none", "scale": 1, "bias": 1, "residual": 0},
         "attention": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8, "layout": "separate", "scale": 0, "lse": 0},
@@ -65,7 +62,7 @@ def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **
         for name, cost in costs.items():
             l2 = 1e-4 if name == "fp32" else 2e-2
             cost.update(max_error=10 * l2, l2_error=l2)
-    result = {"op": op, "problem": text, "networks": networks, "fields": fields, "dtypes": costs, "tensors": []}
+    result = {"op": op, "problem": text, "fields": fields, "dtypes": costs, "tensors": [], "filled": {}, "normal": {}}
     if op == "sampler_step":
         row = list(COEFFICIENTS)
         row[3] = fields["clamp"] or None
@@ -93,220 +90,55 @@ def record(op="gemm", /, text="m=3,n=4,k=5", networks="adm64-b1:2;sd15-b2:1", **
 
 
 def problem(name, /, **fields):
-    return parse_problem(json.dumps(record(name, **fields)), "test:1")
+    return read_problem(json.loads(json.dumps(record(name, **fields))))
 
 
 class Problems(unittest.TestCase):
     def test_reads_a_record(self):
-        parsed = parse_problem(json.dumps(record(act="silu", scale="0.5")), "test:1")
+        parsed = problem("gemm", act="silu", scale="0.5")
         self.assertEqual(parsed.integer("m"), 3)
         self.assertEqual(parsed.real("scale"), 0.5)
         self.assertTrue(parsed.flag("bias"))
         self.assertEqual(parsed.choice("act"), "silu")
-        self.assertEqual(parsed.count(), 3)
-        self.assertEqual(parsed.costs["bf16"].flops, 2e6)
 
     def test_names_what_is_wrong(self):
         broken = record()
-        del broken["networks"]
-        cases = {"not JSON": "{", "'networks' is missing": json.dumps(broken), "'op' is missing": "[]"}
-        for message, line in cases.items():
-            with self.assertRaisesRegex(CannotRun, f"list:7: .*{message}"):
-                parse_problem(line, "list:7")
-        with self.assertRaisesRegex(CannotRun, "list:7: 'filled' must hold"):
-            parse_problem(json.dumps({**record(), "filled": {"coefficients": ["many"]}}), "list:7")
-        with self.assertRaisesRegex(CannotRun, "no problems"):
-            parse_problems(["", "\n"], "list")
-        with self.assertRaisesRegex(CannotRun, "no field 'groups'"):
+        del broken["op"]
+        with self.assertRaisesRegex(BadQuestion, "a problem's record lacks 'op'"):
+            read_problem(broken)
+        with self.assertRaisesRegex(BadQuestion, "not a problem's record"):
+            read_problem({**record(), "filled": {"coefficients": ["many"]}})
+        with self.assertRaisesRegex(BadQuestion, "no field 'groups'"):
             problem("gemm").integer("groups")
-        with self.assertRaisesRegex(CannotRun, "'m' is not a number: 'many'"):
+        with self.assertRaisesRegex(BadQuestion, "'m' is not a number: 'many'"):
             problem("gemm", m="many").integer("m")
 
     def test_reads_the_inputs(self):
-        parsed = parse_problem(json.dumps({**record(), "filled": {"table": [1, None]}, "normal": {"a": [0, 2]}}), "test:1")
+        parsed = read_problem({**record(), "filled": {"table": [1, None]}, "normal": {"a": [0, 2]}})
         self.assertEqual(parsed.filled, {"table": [1.0, math.inf]})
         self.assertEqual(parsed.normal, {"a": (0.0, 2.0)})
 
-    def test_is_cut_to_networks(self):
-        problems = [problem("gemm"), problem("groupnorm", networks="other:3")]
-        self.assertEqual([(p.op, p.networks) for p in in_networks(problems, ["sd15-b2"])], [("gemm", "sd15-b2:1")])
-        self.assertEqual(in_networks(problems, ["all"]), problems)
 
-    def test_asks_the_program_for_its_problem_folder(self):
-        from baselines.pytorch.problems import ask_program
+class Served(unittest.TestCase):
+    def serve(self, *lines, answer=lambda question: {"us": [1.0]}):
+        answers = mock.Mock(facts=lambda: {"pytorch": "2"}, answer=answer, failure=lambda error: {"failed": "cuda_error", "reason": str(error)})
+        written = []
+        worker.serve(answers, io.StringIO("".join(line + "\n" for line in lines)), written.append)
+        return written
 
-        with tempfile.TemporaryDirectory() as folder:
-            program = os.path.join(folder, "program")
-            with open(program, "w", encoding="utf-8") as file:
-                file.write(f"#!/bin/sh\necho \"$*\" >{folder}/called\ncat <<'END'\n{json.dumps(record())}\nEND\n")
-            os.chmod(program, 0o755)
-            self.assertEqual(len(ask_program(program, ["gemm"], ["all"], "mine")), 1)
-            with open(os.path.join(folder, "called"), encoding="utf-8") as file:
-                self.assertEqual(file.read(), "list problems --format json --ops gemm --networks all --problems mine\n")
+    def test_it_says_what_it_is_and_answers_each_line(self):
+        self.assertEqual(self.serve('{"ask": "cold"}', '{"ask": "warm"}'), [{"facts": {"pytorch": "2"}}, {"us": [1.0]}, {"us": [1.0]}])
 
+    def test_whatever_is_raised_is_an_answer(self):
+        def fails(question):
+            raise RuntimeError("CUDA error")
 
-class RunFolders(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = folder.name
-        with open(os.path.join(self.path, "env.json"), "w", encoding="utf-8") as file:
-            json.dump({"commit": "abc"}, file)
+        self.assertEqual(self.serve("{}", "not JSON", answer=fails)[1], {"failed": "cuda_error", "reason": "CUDA error"})
+        self.assertEqual(self.serve("not JSON")[1]["failed"], "cuda_error")
 
-    def open(self, device="a GPU"):
-        return RunFolder(self.path, device)
-
-    def row(self, **values):
-        return {"op": "gemm", "problem": "m=1,n=2,k=3", "dtype": "bf16", "variant": "torch_eager", "status": "ok", "device": "a GPU",
-                "commit": "abc", "networks": "sd15-b2:1", **values}
-
-    def content(self, name):
-        with open(os.path.join(self.path, name), encoding="utf-8") as file:
-            return file.read()
-
-    def test_appends_and_resumes(self):
-        with self.open() as folder:
-            self.assertEqual(folder.commit, "abc")
-            folder.append(self.row(time_cold_us=1.25, reason='a "b", c', max_rel_error=float("nan")), {"cold_us": [1.0], "warm_us": [2.0]})
-        lines = self.content("sweep.csv").splitlines()
-        self.assertEqual(lines[0].split(","), COLUMNS)
-        self.assertIn('"m=1,n=2,k=3"', lines[1])
-        self.assertIn('"a ""b"", c"', lines[1])
-        self.assertNotIn("nan", lines[1])
-        sample = json.loads(self.content("samples.jsonl"))
-        self.assertEqual(sample, {"op": "gemm", "dtype": "bf16", "problem": "m=1,n=2,k=3", "variant": "torch_eager", "cold_us": [1.0],
-                                  "warm_us": [2.0]})
-        with self.open() as folder:
-            self.assertEqual(folder.done, {("gemm", "m=1,n=2,k=3", "bf16", "torch_eager")})
-
-    def test_drops_a_row_whose_writer_was_killed(self):
-        with self.open() as folder:
-            folder.append(self.row())
-        whole = self.content("sweep.csv")
-        with open(os.path.join(self.path, "sweep.csv"), "a", encoding="utf-8") as file:
-            file.write("gemm,torch_comp")
-        with self.open() as folder:
-            self.assertEqual(len(folder.done), 1)
-        self.assertEqual(self.content("sweep.csv"), whole)
-
-    def test_refuses_another_versions_columns(self):
-        with open(os.path.join(self.path, "sweep.csv"), "w", encoding="utf-8") as file:
-            file.write("op,variant\n")
-        with self.assertRaisesRegex(CannotRun, "sweep.csv:1"):
-            self.open()
-
-    def test_is_written_by_one_sweep_at_a_time(self):
-        with self.open():
-            with self.assertRaisesRegex(CannotRun, rf"another sweep is writing there \(host \S+, process {os.getpid()}\)"):
-                self.open()
-        self.open().__exit__()
-
-    def test_refuses_rows_of_another_device_or_commit(self):
-        with self.open() as folder:
-            folder.append(self.row())
-        with self.assertRaisesRegex(CannotRun, "a row of device 'a GPU', this is 'another'"):
-            self.open("another")
-        with open(os.path.join(self.path, "env.json"), "w", encoding="utf-8") as file:
-            json.dump({"commit": "def"}, file)
-        with self.assertRaisesRegex(CannotRun, "a row of commit 'abc', this is 'def'"):
-            self.open()
-
-    def test_drops_samples_without_a_row(self):
-        with self.open() as folder:
-            folder.append(self.row(), {"cold_us": [1.0]})
-        whole = self.content("samples.jsonl")
-        with open(os.path.join(self.path, "samples.jsonl"), "a", encoding="utf-8") as file:
-            file.write(whole.replace("torch_eager", "torch_compile"))
-        self.open().__exit__()
-        self.assertEqual(self.content("samples.jsonl"), whole)
-
-    def test_takes_problems_and_networks_from_the_rows(self):
-        problems = [problem("gemm", text="m=1,n=2,k=3"), problem("gemm", text="m=9,n=9,k=9")]
-        with self.open() as folder:
-            self.assertEqual(folder.swept(problems), problems)
-            folder.append(self.row())
-        with self.open() as folder:
-            self.assertEqual([(p.text, p.networks) for p in folder.swept(problems)], [("m=1,n=2,k=3", "sd15-b2:1")])
-
-    def test_a_part_takes_the_problems_of_the_whole_sweep(self):
-        problems = [problem("gemm", text="m=1,n=2,k=3"), problem("gemm", text="m=9,n=9,k=9")]
-        with self.open() as folder:
-            with self.assertRaisesRegex(CannotRun, "networks.csv is missing"):
-                folder.of_networks(problems)
-            with open(os.path.join(self.path, "networks.csv"), "w", encoding="utf-8") as file:
-                file.write('network,op,problem,count\na,gemm,"m=9,n=9,k=9",2\na,conv2d,x=1,1\nb,gemm,"m=9,n=9,k=9",3\n')
-            self.assertEqual([(p.text, p.networks) for p in folder.of_networks(problems)], [("m=9,n=9,k=9", "a:2;b:3")])
-
-    def test_parts_are_written_as_the_programs(self):
-        arguments = ["sweep", "--run-dir", "x", "--shard"]
-        self.assertEqual(cli._parser().parse_args([*arguments, "2/16"]).shard, (2, 16))
-        for text in ("0/3", "4/3", "3", "a/b", "1/3/5"):
-            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
-                cli._parser().parse_args([*arguments, text])
-
-    def test_refuses_an_unwritable_folder(self):
-        with self.assertRaisesRegex(CannotRun, "cannot write the run folder"):
-            RunFolder(os.path.join(self.path, "env.json", "below"), "a GPU")
-
-
-class ClockReasons(unittest.TestCase):
-    def test_are_the_harnesss(self):
-        def read(name):
-            with open(os.path.join("bench/platform", name), encoding="utf-8") as file:
-                return file.read()
-
-        bits = {name: int(bit, 16) for name, bit in re.findall(r"(kClock\w+) = (0x[0-9a-f]+)", read("nvml.h"))}
-        names = dict(re.findall(r'EventName\{(kClock\w+), "(\w+)"\}', read("nvml.cpp")))
-        self.assertEqual(clocks.REASONS, {bits[constant]: name for constant, name in names.items()})
-        throttle = re.search(r"kClockThrottle =([^;]*);", read("nvml.h")).group(1)
-        self.assertEqual(clocks.THROTTLE, sum(bits[constant] for constant in re.findall(r"kClock\w+", throttle)))
-
-    def test_text(self):
-        self.assertEqual(clocks.reasons_text(0), "none")
-        self.assertEqual(clocks.reasons_text(0x44), "sw_power_cap|hw_thermal")
-
-
-class StoppingRule(unittest.TestCase):
-    def test_interval_of_the_median(self):
-        # n = 100: 50 -+ 9.8, rounded outwards; the binomial's exact ranks are 40 and 61
-        low, high = stopping.median_interval(list(range(1, 101)))
-        self.assertEqual((low, high), (41, 61))
-        self.assertEqual(stopping.median_interval([3, 1, 2]), (1, 3))
-
-    def test_precise(self):
-        self.assertFalse(stopping.precise([1.0] * 19))
-        self.assertTrue(stopping.precise([1.0] * 20))
-        self.assertFalse(stopping.precise([1.0, 1.1] * 10))
-
-
-class CommandLine(unittest.TestCase):
-    def run_main(self, *arguments, stdin=""):
-        error = io.StringIO()
-        with contextlib.redirect_stderr(error), mock.patch("sys.stdin", io.StringIO(stdin)):
-            code = cli.main(["sweep", "--run-dir", "unused", *arguments])
-        return code, error.getvalue()
-
-    def test_unknown_names(self):
-        code, message = self.run_main("--ops", "gem")
-        self.assertEqual(code, 2)
-        self.assertIn("unknown op 'gem'; did you mean 'gemm'?", message)
-
-    def test_missing_program(self):
-        code, message = self.run_main("--noisefloor", "/nowhere/noisefloor")
-        self.assertEqual(code, 2)
-        self.assertIn("cannot run /nowhere/noisefloor", message)
-
-    def test_every_op_has_rows(self):
-        from baselines.pytorch.variants import OF_OP, VARIANTS
-
-        self.assertEqual(set(cli.OPS), set(OF_OP))
-        for variants in OF_OP.values():
-            self.assertTrue(variants and set(variants) <= set(VARIANTS))
-
-    def test_no_problem_left(self):
-        code, message = self.run_main("--networks", "sd15-b8", stdin=json.dumps(record()))
-        self.assertEqual(code, 2)
-        self.assertIn("no problem on standard input", message)
+    def test_every_op_of_the_catalogue_has_a_file(self):
+        ops = {path.parent.name for path in Path("kernels").glob("*/variants.cpp")} | {"network"}
+        self.assertEqual(ops, {path.stem for path in Path("baselines/pytorch/ops").glob("[a-z]*.py")})
 
 
 PROBLEMS = [
@@ -341,20 +173,31 @@ PROBLEMS = [
 ]
 
 
+def op_of(name):
+    return import_module(f"baselines.pytorch.ops.{name}")
+
+
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class Ops(unittest.TestCase):
     def outputs(self, parsed, dtype):
-        from baselines.pytorch.ops import OPS
-        from baselines.pytorch.sweep import DTYPES
+        from baselines.pytorch.case import DTYPES
 
-        op = OPS[parsed.op]
+        op = op_of(parsed.op)
         inputs = op.make_inputs(parsed, DTYPES[dtype], torch.device("cpu"), torch.Generator().manual_seed(1))
         return op, inputs, op.build(parsed)(inputs)
 
     def judge(self, parsed, dtype, outputs, op, inputs):
-        from baselines.pytorch.verify import judge
+        """What is wrong, by the allowance of bench/measure/worker.cpp."""
+        from baselines.pytorch.verify import compare
 
-        return judge(outputs, op.reference(parsed, inputs), parsed.costs[dtype], op.roundings(parsed, compiled=False)).reason
+        allowed, roundings = record(parsed.op)["dtypes"][dtype], op.roundings(parsed, compiled=False)
+        found = compare(outputs, op.reference(parsed, inputs))
+        for error in found.get("errors", []):
+            if error["max"] is None or error["max"] > allowed["max_error"] * (1 + 1.5 * (roundings - 1)):
+                return f"error {error['max']}"
+            if error["l2"] is None or error["l2"] > allowed["l2_error"] * roundings**0.5:
+                return f"relative L2 error {error['l2']}"
+        return found.get("wrong", "")
 
     def test_every_problem_is_within_its_tolerance(self):
         for name, fields in PROBLEMS:
@@ -466,8 +309,7 @@ class Ops(unittest.TestCase):
         alpha, alpha_next = 0.8, 0.9
         sigma, sigma_next = math.sqrt(1 - alpha**2), math.sqrt(1 - alpha_next**2)
         row = [1 / alpha, -sigma / alpha, 0, None, sigma_next / sigma, alpha_next - sigma_next * alpha / sigma, 0, 0, 0, 0, 0, 0]
-        text = json.dumps({**record("sampler_step", solver="ddim"), "filled": {"coefficients": coefficient_table(row)}})
-        parsed = parse_problem(text, "test:1")
+        parsed = read_problem({**record("sampler_step", solver="ddim"), "filled": {"coefficients": coefficient_table(row)}})
         op, inputs, outputs = self.outputs(parsed, "fp32")
         x, noise = inputs["x"].double(), inputs["model_output"].double()
         expected = alpha_next * (x - sigma * noise) / alpha + sigma_next * noise
@@ -475,18 +317,16 @@ class Ops(unittest.TestCase):
         self.assertEqual(self.judge(parsed, "fp32", outputs, op, inputs), "")
 
     def test_a_table_that_is_missing_is_named(self):
-        parsed = parse_problem(json.dumps({**record("sampler_step"), "filled": {}}), "test:1")
+        parsed = read_problem({**record("sampler_step"), "filled": {}})
         with self.assertRaisesRegex(Unsupported, "no coefficients"):
             self.outputs(parsed, "bf16")
 
     def test_few_roundings_where_fused(self):
-        from baselines.pytorch.ops import OPS
-
         for name, fields in PROBLEMS:
             with self.subTest(name, fields=fields):
                 parsed = problem(name, **fields)
-                self.assertLessEqual(OPS[name].roundings(parsed, compiled=True), 3 if fields.get("act") == "geglu" or name == "q_sample" else 2)
-                self.assertGreaterEqual(OPS[name].roundings(parsed, compiled=False), OPS[name].roundings(parsed, compiled=True))
+                self.assertLessEqual(op_of(name).roundings(parsed, compiled=True), 3 if fields.get("act") == "geglu" or name == "q_sample" else 2)
+                self.assertGreaterEqual(op_of(name).roundings(parsed, compiled=False), op_of(name).roundings(parsed, compiled=True))
 
     def test_drawn_noise_must_be_normal(self):
         parsed = problem("sampler_step", noise="drawn", elements=100_000)
@@ -521,42 +361,42 @@ class Timing(unittest.TestCase):
         with self.assertRaisesRegex(Unsupported, "waits for the device"):
             held(lambda seconds: None, lambda: None, [mock.Mock(query=lambda: True)], 0.002)
 
-    def collect(self, masks, retry_s):
-        from baselines.pytorch.timing import Timing as Result
-        from baselines.pytorch.timing import collect
 
-        result, answers = Result(), iter(masks)
-        batches = iter(range(1, 1000))
-        collect(lambda: [float(next(batches))] * 20, mock.Mock(read=lambda: (1980.0, next(answers))), result, 0, retry_s)
-        return result
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Cases(unittest.TestCase):
+    """The worker's answers on the CPU, untimed."""
 
-    def test_a_whole_network_is_timed_as_one_graph(self):
-        from baselines.pytorch import timing
+    def setUp(self):
+        self.answers = worker.Answers(torch.device("cpu"), "default")
 
-        timer = timing.Timer.__new__(timing.Timer)
-        timer.clocks = mock.Mock(read=lambda: (1980.0, 0))
-        calls, captured = [], []
-        graph = mock.Mock(replay=lambda: calls.append("replay"))
-        timer._capture = lambda function, launches: captured.append(launches) or graph
-        timer._batch = lambda launch, prepare, hold_s, launches: lambda: (launch(), [1.0] * 20)[1]
-        with mock.patch.object(torch.cuda, "synchronize"):
-            timer.time(lambda: calls.append("call"), whole=True)
-            self.assertEqual((captured, calls), ([1], ["call"] * 3 + ["replay"] * 2))
-            calls.clear()
-            timer.time(lambda: calls.append("call"))
-        self.assertEqual((captured, calls), ([1, timing.GRAPH_LAUNCHES], ["call"] * 4 + ["replay"]))
+    def ready(self, name, variant="torch_eager", dtype="bf16", **fields):
+        return self.answers.answer({"ask": "ready", "variant": variant, "dtype": dtype, "problem": record(name, **fields)})
 
-    def test_throttled_batches_are_taken_again(self):
-        result = self.collect([0x40, 0x08, 0x04], retry_s=5)
-        self.assertEqual(set(result.cold_us), {3.0})
-        self.assertFalse(result.throttled())
-        self.assertEqual((result.throttle, result.clocks_mhz), (0x04, [1980.0]))
+    def test_a_case_is_verified_and_judged_again(self):
+        answer = self.ready("groupnorm", fusion="silu")
+        self.assertEqual(len(answer["errors"]), 1)
+        self.assertGreater(answer["roundings"], 1)
+        again = self.answers.answer({"ask": "judge"})
+        self.assertEqual(again["errors"], answer["errors"])
+        self.answers.case.outputs[0].fill_(float("nan"))
+        self.assertEqual(self.answers.answer({"ask": "judge"})["errors"], [{"max": None, "l2": None}])
 
-    def test_a_device_that_stays_throttled_is_told(self):
-        self.assertTrue(self.collect([0x20] * 3, retry_s=0).throttled())
+    def test_drawn_noise_says_how_it_was_judged(self):
+        self.assertIn("judged", self.ready("sampler_step", noise="drawn", elements=100_000))
 
-    def test_unknown_clocks_are_unknown(self):
-        self.assertIsNone(self.collect([None], retry_s=5).throttle)
+    def test_what_fails_is_an_outcome(self):
+        for error, outcome in ((Unsupported("no"), "unsupported_problem"), (NotBuilt("no"), "not_built"), (BadQuestion("no"), "unsupported_problem"),
+                               (torch.cuda.OutOfMemoryError("no"), "out_of_memory"), (RuntimeError("no\nmore"), "cuda_error")):
+            self.assertEqual(self.answers.failure(error), {"failed": outcome, "reason": "no"})
+        with self.assertRaisesRegex(Unsupported, "there is no baselines/pytorch/ops/gem.py"):
+            self.answers.answer({"ask": "ready", "variant": "torch_eager", "dtype": "bf16", "problem": {**record(), "op": "gem"}})
+        with self.assertRaisesRegex(BadQuestion, "'cold' without a case"):
+            self.answers.answer({"ask": "cold", "samples": 1})
+
+    def test_release_lets_go(self):
+        self.ready("gemm")
+        self.answers.answer({"ask": "release"})
+        self.assertIsNone(self.answers.case)
 
 
 if __name__ == "__main__":

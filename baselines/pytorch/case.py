@@ -1,0 +1,91 @@
+"""One case: an op's problem as one variant runs it, made, launched and timed."""
+
+import time
+
+import torch
+
+from baselines.pytorch import verify
+from baselines.pytorch.errors import NotBuilt
+from baselines.pytorch.timing import Graph
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+SEED = 0
+WARM_UP = 3  # launches before the first timed one
+
+
+def first_line(error):
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+class Case:
+    def __init__(self, op, problem, dtype, variant, device, compile_mode="default"):
+        self.op, self.problem, self.variant = op, problem, variant
+        self.note = ""
+        self.inputs = op.make_inputs(problem, DTYPES[dtype], device, torch.Generator(device).manual_seed(SEED))
+        function = self._function(compile_mode)
+        self.run = lambda: function(self.inputs)
+        self.whole = getattr(op, "WHOLE", False)
+        self.outputs = self.run()
+        self._graphs, self._holds, self._warmed_up = {}, {}, False
+
+    def _function(self, compile_mode):
+        if self.variant not in ("torch_eager", "torch_compile"):
+            return self.op.build_variant(self.problem, self.variant)
+        run = self.op.build(self.problem)
+        if self.variant == "torch_eager":
+            return run
+        began = time.monotonic()
+        if getattr(self.op, "WHOLE", False):
+            self.op.prepare_compiler()
+        compiled = torch.compile(run, mode=compile_mode, dynamic=False, fullgraph=True)
+        try:
+            compiled(self.inputs)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # the compiler stack raises its own kinds; a failed device shows at the next call
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            raise NotBuilt(f"torch.compile: {first_line(error)}") from None
+        self.note = f"torch.compile(mode={compile_mode}), compiled in {time.monotonic() - began:.1f} s"
+        return compiled
+
+    def judge(self):
+        """Of what the last launch left: errors, or what is wrong."""
+        expected = self.op.reference(self.problem, self.inputs)
+        if expected is not None:
+            roundings = self.op.roundings(self.problem, compiled=self.variant == "torch_compile")
+            return {"roundings": roundings, **verify.compare(self.outputs, expected)}
+        wrong = self.op.check(self.problem, self.inputs, self.outputs)
+        return {"wrong": wrong} if wrong else {"judged": "its noise is its own: judged by mean, deviation and largest element"}
+
+    def cold(self, timer, samples):
+        """A call of hundreds of kernels, enqueued one by one, would fill the launch queue, which then waits for the device: it is a graph."""
+        self._warm_up()
+        launch = self._graph(1).replay if self.whole else self._launch
+        times, self._holds["cold"] = timer.samples(launch, samples, prepare=timer.evict, hold_s=self._holds.get("cold", 0.002))
+        return times
+
+    def warm(self, timer, samples, repeats):
+        self._warm_up()
+        graph = self._graph(repeats)
+        times, self._holds["warm"] = timer.samples(graph.replay, samples, launches=repeats, hold_s=self._holds.get("warm", 0.001))
+        return times
+
+    def _launch(self):
+        self.outputs = self.run()
+
+    def _warm_up(self):
+        if not self._warmed_up:
+            for _ in range(WARM_UP):
+                self._launch()
+            torch.cuda.synchronize()
+            self._warmed_up = True
+
+    def _graph(self, launches):
+        if launches not in self._graphs:
+            graph = self._graphs[launches] = Graph(self.run, launches)
+            graph.replay()
+            graph.poison()
+        self.outputs = self._graphs[launches].outputs
+        return self._graphs[launches]

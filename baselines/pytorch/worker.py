@@ -1,0 +1,158 @@
+"""PyTorch's side of a sweep: `noisefloor sweep` starts it and asks over a pipe. bench/measure/worker.h has the questions and answers.
+
+python3 -m baselines.pytorch.worker --device 0
+"""
+
+import argparse
+import gc
+import json
+import os
+import signal
+import sys
+from importlib import import_module
+
+from baselines.pytorch.errors import BadQuestion, CannotRun, NotBuilt, Unsupported
+from baselines.pytorch.problems import read_problem
+
+
+class Answers:
+    """Answers one question after another about one case at a time."""
+
+    def __init__(self, device, compile_mode):
+        import torch
+        from baselines.pytorch.case import Case
+        from baselines.pytorch.timing import Timer
+
+        self.torch, self.make_case = torch, Case
+        self.device, self.compile_mode = device, compile_mode
+        self.timer = Timer(device) if device.type == "cuda" else None
+        self.case = None
+
+    def facts(self):
+        torch = self.torch
+        try:
+            import triton
+
+            version = triton.__version__
+        except ImportError:
+            version = "none"
+        return {"pytorch": str(torch.__version__), "pytorch_cuda": str(torch.version.cuda), "pytorch_cudnn": str(torch.backends.cudnn.version()),
+                "triton": version}
+
+    def answer(self, question):
+        ask = question.get("ask")
+        if ask == "ready":
+            return self.ready(question)
+        if ask == "release":
+            self.release()
+            return {}
+        if self.case is None:
+            raise BadQuestion(f"'{ask}' without a case that is ready")
+        if ask == "cold":
+            return {"us": self.case.cold(self.timer, question["samples"])}
+        if ask == "warm":
+            return {"us": self.case.warm(self.timer, question["samples"], question["repeats"])}
+        if ask == "judge":
+            return self.case.judge()
+        if ask == "do_bench":
+            from triton.testing import do_bench
+
+            return {"us": [1e3 * do_bench(self.case.run, return_mode="median")]}
+        raise BadQuestion(f"unknown question '{ask}'")
+
+    def ready(self, question):
+        self.release()
+        problem = read_problem(question["problem"])
+        try:
+            op = import_module(f"baselines.pytorch.ops.{problem.op}")
+        except ModuleNotFoundError:
+            raise Unsupported(f"there is no baselines/pytorch/ops/{problem.op}.py") from None
+        self.case = self.make_case(op, problem, question["dtype"], question["variant"], self.device, self.compile_mode)
+        return {"note": self.case.note, **self.case.judge()}
+
+    def release(self):
+        self.case = None
+        self.torch._dynamo.reset()
+        gc.collect()
+        if self.device.type == "cuda":
+            self.torch.cuda.empty_cache()
+
+    def failure(self, error):
+        """The answer where one failed."""
+        from baselines.pytorch.case import first_line
+
+        self.case = None
+        outcome = "cuda_error"
+        if isinstance(error, (Unsupported, BadQuestion)):
+            outcome = "unsupported_problem"
+        elif isinstance(error, NotBuilt):
+            outcome = "not_built"
+        elif isinstance(error, self.torch.cuda.OutOfMemoryError):
+            outcome = "out_of_memory"
+        failure = {"failed": outcome, "reason": first_line(error)}
+        if outcome == "cuda_error" and self.device.type == "cuda":
+            try:
+                self.torch.cuda.synchronize()
+            except RuntimeError:  # an error that stays: this process can launch nothing more
+                failure["lost"] = True
+        return failure
+
+
+def serve(answers, questions, write):
+    """Answers line by line, until the questions end."""
+    write({"facts": answers.facts()})
+    for line in questions:
+        try:
+            answer = answers.answer(json.loads(line))
+        except Exception as error:  # whatever PyTorch or its compiler raises is the row's reason
+            answer = answers.failure(error)
+        write(answer)
+
+
+def open_device(index):
+    try:
+        import torch
+    except ImportError as error:
+        raise CannotRun(f"it has no PyTorch ({error})") from None
+    if not torch.cuda.is_available():
+        raise CannotRun("its PyTorch sees no CUDA device")
+    if index >= torch.cuda.device_count():
+        raise CannotRun(f"its PyTorch sees {torch.cuda.device_count()} CUDA devices, and not number {index}")
+    torch.cuda.set_device(index)
+    torch.set_grad_enabled(False)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = False  # fp32 rows are fp32
+    torch.backends.cudnn.allow_tf32 = False
+    # One rounding at the end of a product, as the op asks: no bf16 or fp16 sums across splits of k.
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    return torch.device("cuda", index)
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch.worker", description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", type=int, default=0, metavar="N", help="CUDA device (default: 0)")
+    parser.add_argument("--compile-mode", default="default", help="mode of torch.compile (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends it
+    # Answers have standard output to themselves: what libraries print goes to standard error.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def write(answer):
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    if arguments.compile_mode == "default":
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # few kernels a row: starting a pool of workers takes longer
+    try:
+        device = open_device(arguments.device)
+    except CannotRun as error:
+        write({"failed": "not_built", "reason": str(error)})
+        return 2
+    serve(Answers(device, arguments.compile_mode), sys.stdin, write)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+#include "bench/measure/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "bench/measure/problem_record.h"
+#include "reports/run/sweep_csv.h"
+
+namespace noisefloor {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void throw_failure(const Json& answer) {
+  const std::string outcome = answer.at("failed"), reason = answer.at("reason");
+  if (outcome == to_string(Outcome::unsupported_problem)) throw LibraryRefused(reason);
+  if (outcome == to_string(Outcome::not_built)) throw LibraryMissing(reason);
+  if (outcome == to_string(Outcome::out_of_memory)) throw OutOfMemory(reason);
+  throw std::runtime_error(reason);
+}
+
+std::string not_understood(const Json::exception& error) {
+  return fmt::format("gave an answer that cannot be understood: {}", error.what());
+}
+
+template <class Read>
+auto understood(Worker& worker, const Read& read) {
+  try {
+    return read();
+  } catch (const Json::exception& error) {
+    worker.give_up(not_understood(error));
+  }
+}
+
+}  // namespace
+
+Worker::Worker(std::string name, WorkerCommand command, WorkerOptions options)
+    : name_(std::move(name)), command_(std::move(command)), options_(options) {}
+
+Worker::~Worker() = default;
+
+Json Worker::receive(double seconds) {
+  const std::string line = process_->receive(seconds);
+  Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (answer.is_object()) return answer;
+  constexpr std::size_t kShown = 80;
+  throw WorkerGone(fmt::format("answered '{}', which is not a JSON object", line.substr(0, kShown)));
+}
+
+void Worker::start() {
+  try {
+    process_ = std::make_unique<WorkerProcess>(command_);
+    const Json hello = receive(options_.start_seconds);
+    if (hello.contains("failed")) throw WorkerGone(hello.at("reason"));
+    facts_.clear();
+    for (const auto& [name, value] : hello.at("facts").items()) facts_.emplace_back(name, value);
+  } catch (const std::exception& error) {
+    process_.reset();
+    throw WorkerGone(fmt::format("{} cannot be started: {}", name_, error.what()));
+  }
+}
+
+const Worker::Facts& Worker::facts() {
+  if (!process_) start();
+  return facts_;
+}
+
+Json Worker::ask(const Json& question, double seconds) {
+  if (!process_) start();
+  Json answer;
+  try {
+    process_->send(question.dump());
+    answer = receive(seconds);
+  } catch (const WorkerGone& error) {
+    give_up(error.what());
+  }
+  if (!answer.contains("failed")) return answer;
+  try {
+    if (answer.value("lost", false)) process_.reset();
+    throw_failure(answer);
+  } catch (const Json::exception& error) {
+    give_up(not_understood(error));
+  }
+}
+
+void Worker::give_up(const std::string& why) {
+  process_.reset();
+  throw WorkerGone(fmt::format("{} {}", name_, why));
+}
+
+WorkerCase::WorkerCase(Worker& worker, const Case& test_case)
+    : worker_(&worker), tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)) {
+  const Json answer = worker.ask({{"ask", "ready"},
+                                  {"variant", test_case.implementation->name},
+                                  {"dtype", to_string(test_case.dtype)},
+                                  {"problem", problem_record(*test_case.entry->workload, test_case.problem)}},
+                                 worker.options().ready_seconds);
+  verdict_ = understood(worker, [&] {
+    roundings_ = answer.value("roundings", 1.0);
+    note_ = answer.value("note", "");
+    return judged(answer);
+  });
+}
+
+WorkerCase::~WorkerCase() {
+  if (!worker_->running()) return;
+  try {
+    worker_->ask({{"ask", "release"}}, worker_->options().answer_seconds);
+  } catch (const std::exception&) {  // gone: so is what it held
+  }
+}
+
+// The op's tolerance foresees one rounding. Of several, each may cost an element as much again, and half more where
+// large terms cancel; over a whole output independent errors add in squares, which tells a wrong formula from rounding.
+Verdict WorkerCase::judged(const Json& answer) const {
+  Verdict verdict;
+  verdict.tolerance = tolerance_.max_error * (1 + 1.5 * (roundings_ - 1));
+  verdict.l2_tolerance = tolerance_.l2_error * std::sqrt(roundings_);
+  verdict.note = answer.value("judged", "");
+  verdict.reason = answer.value("wrong", "");
+  const Json errors = answer.value("errors", Json::array());
+  if (errors.empty() && verdict.note.empty() && verdict.reason.empty()) verdict.reason = "its outputs were not judged";
+  if (errors.empty()) verdict.max_rel_error = std::numeric_limits<double>::quiet_NaN();
+  const auto number = [](const Json& error, const char* name) {
+    return error.at(name).is_null() ? std::numeric_limits<double>::quiet_NaN() : error.at(name).get<double>();
+  };
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    const double largest = number(errors[i], "max"), l2 = number(errors[i], "l2");
+    if (!(largest <= verdict.max_rel_error)) verdict.max_rel_error = largest;  // NaN stays
+    if (!(l2 <= verdict.l2_error)) verdict.l2_error = l2;
+    if (!verdict.reason.empty()) continue;
+    if (!(largest <= verdict.tolerance))
+      verdict.reason = fmt::format("output {}: error {:.3g}, allowed {:.3g}", i, largest, verdict.tolerance);
+    else if (!(l2 <= verdict.l2_tolerance))
+      verdict.reason = fmt::format("output {}: relative L2 error {:.3g}, allowed {:.3g}", i, l2, verdict.l2_tolerance);
+  }
+  verdict.correct = verdict.reason.empty();
+  return verdict;
+}
+
+Verdict WorkerCase::judge() {
+  const Json answer = worker_->ask({{"ask", "judge"}}, worker_->options().answer_seconds);
+  return understood(*worker_, [&] { return judged(answer); });
+}
+
+std::vector<double> WorkerCase::times(const Json& question) {
+  const Json answer = worker_->ask(question, worker_->options().answer_seconds);
+  return understood(*worker_, [&] { return answer.at("us").get<std::vector<double>>(); });
+}
+
+std::vector<double> WorkerCase::cold(int samples) {
+  return times({{"ask", "cold"}, {"samples", samples}});
+}
+
+std::vector<double> WorkerCase::warm(int samples, int repeats) {
+  return times({{"ask", "warm"}, {"samples", samples}, {"repeats", repeats}});
+}
+
+double WorkerCase::do_bench_us() {
+  const std::vector<double> one = times({{"ask", "do_bench"}});
+  if (one.size() != 1) worker_->give_up(fmt::format("gave {} times instead of one", one.size()));
+  return one.front();
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,111 @@
+// Another program that makes implementations ready, verifies and times them where this one asks: PyTorch's side of a
+// sweep. This program stops, judges and writes the rows.
+//
+// One JSON object a line each way. A worker that has started says {"facts": {name: text, ...}}: its versions. Then
+//   {"ask": "ready", "variant", "dtype", "problem": problem_record.h's}  verifies one launch and keeps it
+//       -> {"errors": [{"max": E, "l2": E}, ...], "roundings": R, "note": text}, errors as Tolerance's, null for NaN;
+//          "judged": text in place of errors where the result is random and was looked at in another way;
+//          "wrong": text where it is wrong whatever the errors
+//   {"ask": "cold", "samples": n}               -> {"us": [...]}, of one launch each with nothing in cache
+//   {"ask": "warm", "samples": n, "repeats": k} -> {"us": [...]}, each the mean of k launches in one CUDA graph
+//   {"ask": "judge"}                            -> as "ready", of what the last timed launch left
+//   {"ask": "do_bench"}                         -> {"us": [t]}, by Triton's own loop
+//   {"ask": "release"}                          -> {}
+// Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its device is gone for it.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/measure/platform_timing.h"
+#include "bench/measure/suite.h"
+#include "bench/measure/verify.h"
+#include "bench/measure/worker_process.h"
+
+namespace noisefloor {
+
+struct WorkerOptions {
+  // How long it may take before it counts as hung.
+  double start_seconds = 120;   // a cold import of PyTorch reads some gigabytes
+  double ready_seconds = 900;   // compiling a whole network
+  double answer_seconds = 120;  // a batch of samples, of launches of seconds
+};
+
+class Worker {
+ public:
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+
+  // `name` is for messages: "PyTorch's worker".
+  Worker(std::string name, WorkerCommand command, WorkerOptions options = {});
+  ~Worker();
+
+  // What it says of itself; starts it where it is not running. Throws WorkerGone.
+  const Facts& facts();
+  const std::string& name() const { return name_; }
+  const WorkerOptions& options() const { return options_; }
+
+  // Throws WorkerGone when it is no longer there (another one is started for the next question), and by the outcome it
+  // names LibraryRefused, LibraryMissing, OutOfMemory or std::runtime_error.
+  nlohmann::json ask(const nlohmann::json& question, double seconds);
+  bool running() const { return process_ != nullptr; }
+  // Ends it. Throws WorkerGone.
+  [[noreturn]] void give_up(const std::string& why);
+
+ private:
+  nlohmann::json receive(double seconds);
+  void start();
+
+  std::string name_;
+  WorkerCommand command_;
+  WorkerOptions options_;
+  std::unique_ptr<WorkerProcess> process_;
+  Facts facts_;
+};
+
+// A case that the worker has made ready, for as long as this lives.
+class WorkerCase {
+ public:
+  WorkerCase(Worker& worker, const Case& test_case);
+  ~WorkerCase();
+  WorkerCase(const WorkerCase&) = delete;
+
+  const Verdict& verdict() const { return verdict_; }  // of its first launch
+  Verdict judge();                                     // of what the timed launches left
+  const std::string& note() const { return note_; }
+  std::vector<double> cold(int samples);
+  std::vector<double> warm(int samples, int repeats);
+  double do_bench_us();
+
+ private:
+  Verdict judged(const nlohmann::json& answer) const;
+  std::vector<double> times(const nlohmann::json& question);
+
+  Worker* worker_;
+  Tolerance tolerance_;
+  double roundings_ = 1;
+  std::string note_;
+  Verdict verdict_;
+};
+
+// Times of the worker's, by this program's clock and under its watch of the GPU's.
+class WorkerTiming final : public TimingSource {
+ public:
+  WorkerTiming(WorkerCase& worker_case, Platform& platform, DeviceClocks* clocks)
+      : case_(&worker_case), here_(platform, {}, {}, {}, {.clocks = clocks}) {}
+
+  double now() override { return here_.now(); }
+  std::vector<double> cold(int samples) override { return case_->cold(samples); }
+  std::vector<double> warm(int samples, int repeats) override { return case_->warm(samples, repeats); }
+  std::optional<ClockReading> clock() override { return here_.clock(); }
+  std::optional<std::uint64_t> clock_event_reasons() override { return here_.clock_event_reasons(); }
+
+ private:
+  WorkerCase* case_;
+  PlatformTiming here_;
+};
+
+}  // namespace noisefloor

@@ -1,0 +1,45 @@
+"""A worker as bench/measure/worker.h asks one, without PyTorch: python3 stub_worker.py [QUESTION BEHAVIOUR]
+
+It answers every question well, but QUESTION (start, ready, cold, ...) as BEHAVIOUR says. What it is asked goes to $STUB_LOG."""
+
+import json
+import os
+import sys
+import time
+
+question_of_interest, behaviour = (*sys.argv[1:], "", "")[:2]
+RIGHT = {"errors": [{"max": 0.0, "l2": 0.0}]}
+log = open(os.environ["STUB_LOG"], "a", encoding="utf-8")
+
+
+def misbehave():
+    if behaviour == "die":
+        print("first words\nlast words", file=sys.stderr, flush=True)
+        os._exit(7)
+    if behaviour == "kill":
+        os.kill(os.getpid(), 9)
+    if behaviour == "hang":
+        time.sleep(60)
+    if behaviour == "loop":  # deaf to SIGTERM, and with a child
+        os.system("trap '' TERM; sleep 60")
+    if behaviour == "garbage":
+        return "gar\tbage"
+    return behaviour  # the answer itself
+
+
+def answer(asked, number):
+    if asked == question_of_interest:
+        return misbehave()
+    if asked == "start":
+        return json.dumps({"facts": {"stub": "1.0"}})
+    if asked in ("cold", "warm"):
+        return json.dumps({"us": [5.0 if asked == "cold" else 4.0] * number})
+    return json.dumps(RIGHT if asked in ("ready", "judge") else {"us": [4.5]} if asked == "do_bench" else {})
+
+
+print(answer("start", 0), flush=True)
+for line in sys.stdin:
+    question = json.loads(line)
+    asked = question["ask"]
+    print(asked, question.get("variant", ""), question.get("problem", {}).get("problem", ""), file=log, flush=True)
+    print(answer(asked, question.get("samples", 0)), flush=True)

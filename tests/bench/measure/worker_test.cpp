@@ -1,0 +1,217 @@
+// A worker that is right, wrong, dead, hung or babbling; by a stub in Python, on the host.
+#include "bench/measure/worker.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/measure/case_runner.h"
+#include "bench/sweep/suite.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+struct StubImplementation final : Implementation {
+  StubImplementation() {
+    name = "stub_eager";
+    kind = "baseline";
+    on_host = in_worker = true;
+  }
+  std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes&) const override {
+    throw std::logic_error("a worker's case is not made here");
+  }
+};
+
+class InAWorker : public testing::Test {
+ protected:
+  TemporaryFolder folder;
+  std::unique_ptr<Platform> platform = make_host_platform();
+  RunnerOptions options;
+  Ceilings ceilings;
+  std::unique_ptr<Worker> worker;
+
+  InAWorker() {
+    for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
+    for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
+  }
+  // To `question` it answers as `behaviour` says (stub_worker.py).
+  void start(const std::string& question = "", const std::string& behaviour = "", WorkerOptions limits = {20, 20, 20}) {
+    worker = std::make_unique<Worker>(
+        "the stub",
+        WorkerCommand{{"python3", "tests/bench/measure/stub_worker.py", question, behaviour}, {{"STUB_LOG", log()}}},
+        limits);
+    options.worker = worker.get();
+  }
+  CaseResult run(const char* problem = "m=4,n=4,k=4") {
+    const SuiteEntry& gemm = *suite().find("gemm");
+    return CaseRunner(*platform, &ceilings, options)
+        .run({&gemm, std::make_shared<StubImplementation>(), gemm.workload->parse(problem), DType::fp32, problem});
+  }
+  std::string log() const { return (folder.path() / "log").string(); }
+  std::string asked() const {
+    std::ostringstream text;
+    text << std::ifstream(log()).rdbuf();
+    return text.str();
+  }
+  void expect(const CaseResult& result, Outcome status, const std::string& reason) {
+    EXPECT_EQ(result.row.status, status) << result.row.reason;
+    EXPECT_EQ(result.row.reason, reason);
+    EXPECT_FALSE(result.row.time_cold_us.has_value());
+    EXPECT_FALSE(result.device_lost) << "this process can go on";
+  }
+};
+
+TEST_F(InAWorker, ARowIsAsAnyOther) {
+  start();
+  EXPECT_EQ(worker->facts(), (Worker::Facts{{"stub", "1.0"}}));
+  options.do_bench = true;
+  const CaseResult result = run();
+  const SweepRow& row = result.row;
+  EXPECT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(row.time_cold_us, 5);
+  EXPECT_EQ(row.time_warm_us, 4);
+  EXPECT_EQ(row.stop, "converged");
+  EXPECT_EQ(static_cast<std::size_t>(row.samples.value()), result.cold_us.size());
+  EXPECT_EQ(row.max_rel_error, 0);
+  EXPECT_EQ(row.counter_status, "not_collected");
+  EXPECT_TRUE(row.pct_of_roof.has_value());
+  EXPECT_EQ(result.do_bench_us, 4.5);
+  const std::string log = asked();
+  EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\ncold"));
+  EXPECT_NE(log.find("warm"), std::string::npos);
+  EXPECT_TRUE(log.ends_with("judge  \ndo_bench  \nrelease  \n")) << log;
+}
+
+TEST_F(InAWorker, ErrorsAreJudgedHereByTheOpsTolerance) {
+  const Workload& gemm = *suite().find("gemm")->workload;
+  const double allowed = gemm.tolerance(gemm.parse("m=4,n=4,k=4"), DType::fp32).max_error;
+  const auto answer = [&](double error, double roundings) {
+    return nlohmann::json{{"errors", {{{"max", error}, {"l2", 0.0}}}}, {"roundings", roundings}}.dump();
+  };
+  start("ready", answer(0.99 * allowed, 1));
+  EXPECT_EQ(run().row.status, Outcome::ok);
+  start("ready", answer(1.01 * allowed, 1));
+  EXPECT_EQ(run().row.status, Outcome::incorrect);
+  start("ready", answer(2.49 * allowed, 2));  // a second rounding: 1 + 1.5 times as much
+  EXPECT_EQ(run().row.status, Outcome::ok);
+  start("ready", answer(2.51 * allowed, 2));
+  const CaseResult wrong = run();
+  EXPECT_EQ(wrong.row.status, Outcome::incorrect);
+  EXPECT_TRUE(wrong.row.reason.starts_with("output 0: error")) << wrong.row.reason;
+  EXPECT_EQ(asked().find("cold", asked().rfind("ready")), std::string::npos) << "what is wrong is not timed";
+}
+
+TEST_F(InAWorker, WhatIsNotANumberIsWrong) {
+  start("ready", R"({"errors": [{"max": 0, "l2": 0}, {"max": null, "l2": 0}]})");
+  expect(run(), Outcome::incorrect, "output 1: error nan, allowed " + fmt::format("{:.3g}", run().verdict.tolerance));
+  start("ready", R"({"errors": []})");
+  expect(run(), Outcome::incorrect, "its outputs were not judged");
+  start("ready", R"({"errors": [{"max": 0, "l2": 0}], "wrong": "2 outputs instead of 1"})");
+  expect(run(), Outcome::incorrect, "2 outputs instead of 1");
+}
+
+TEST_F(InAWorker, RandomResultsAreJudgedThereAndHaveNoError) {
+  start("ready", R"({"judged": "by its noise"})");
+  const CaseResult result = run();
+  EXPECT_EQ(result.row.status, Outcome::ok);
+  EXPECT_EQ(result.row.reason, "by its noise");
+  EXPECT_FALSE(result.row.max_rel_error.has_value());
+}
+
+TEST_F(InAWorker, WhatTheTimedLaunchesLeftIsJudged) {
+  start("judge", R"({"errors": [{"max": 9, "l2": 0}]})");
+  const CaseResult result = run();
+  EXPECT_TRUE(result.row.reason.starts_with("after the timed launches: output 0: error 9")) << result.row.reason;
+  expect(result, Outcome::incorrect, result.row.reason);
+}
+
+TEST_F(InAWorker, RefusalsBecomeTheirOutcome) {
+  for (const Outcome outcome :
+       {Outcome::unsupported_problem, Outcome::not_built, Outcome::out_of_memory, Outcome::cuda_error}) {
+    start("ready", nlohmann::json{{"failed", to_string(outcome)}, {"reason", "why not"}}.dump());
+    expect(run(), outcome, "why not");
+    EXPECT_TRUE(worker->running());
+  }
+  start("warm", R"({"failed": "cuda_error", "reason": "an illegal memory access", "lost": true})");
+  expect(run(), Outcome::cuda_error, "an illegal memory access");
+  EXPECT_FALSE(worker->running()) << "its device is gone: the next case gets another";
+}
+
+TEST_F(InAWorker, ADeadOneIsARowAndTheNextCaseGetsAnother) {
+  for (const char* question : {"ready", "cold", "warm", "judge"}) {
+    SCOPED_TRACE(question);
+    start(question, "die");
+    expect(run(), Outcome::cuda_error, "the stub ended with exit code 7: last words");
+    EXPECT_FALSE(worker->running());
+    expect(run("m=8,n=4,k=4"), Outcome::cuda_error, "the stub ended with exit code 7: last words");
+    EXPECT_NE(asked().find("m=8,n=4,k=4"), std::string::npos);
+  }
+  start("cold", "kill");
+  expect(run(), Outcome::cuda_error, "the stub was killed by signal 9 (Killed)");
+}
+
+TEST_F(InAWorker, AHungOneIsEndedWithItsChildren) {
+  start("warm", "hang", {20, 20, 0.2});
+  expect(run(), Outcome::cuda_error, "the stub gave no answer within 0.2 s");
+  EXPECT_FALSE(worker->running());
+  start("ready", "loop", {20, 0.2, 20});
+  expect(run(), Outcome::cuda_error, "the stub gave no answer within 0.2 s");
+}
+
+TEST_F(InAWorker, BabbleIsNotAnAnswer) {
+  start("cold", "garbage");
+  expect(run(), Outcome::cuda_error, "the stub answered 'gar\tbage', which is not a JSON object");
+  for (const char* nonsense : {"{}", R"({"us": "five"})", R"({"failed": 3})", R"({"failed": "ok"})"}) {
+    start("cold", nonsense);
+    const CaseResult result = run();
+    EXPECT_EQ(result.row.status, Outcome::cuda_error);
+    EXPECT_NE(result.row.reason.find("the stub gave an answer that cannot be understood"), std::string::npos)
+        << result.row.reason;
+    EXPECT_FALSE(worker->running());
+  }
+  for (const char* times : {R"({"us": []})", R"({"us": [-1]})", R"({"us": [0]})"}) {
+    start("cold", times);
+    EXPECT_EQ(run().row.status, Outcome::cuda_error);
+  }
+  start("ready", R"({"errors": [{"max": 0}]})");
+  EXPECT_NE(run().row.reason.find("cannot be understood"), std::string::npos);
+}
+
+TEST_F(InAWorker, OneThatCannotStartSaysWhy) {
+  const auto why = [&](Worker& one) -> std::string {
+    try {
+      (void)one.facts();
+      return "it started";
+    } catch (const WorkerGone& error) {
+      return error.what();
+    }
+  };
+  start("start", "die");
+  EXPECT_EQ(why(*worker), "the stub cannot be started: ended with exit code 7: last words");
+  expect(run(), Outcome::cuda_error, "the stub cannot be started: ended with exit code 7: last words");
+  start("start", R"({"failed": "not_built", "reason": "no library"})");
+  EXPECT_EQ(why(*worker), "the stub cannot be started: no library");
+  start("start", "hang", {0.2, 20, 20});
+  EXPECT_EQ(why(*worker), "the stub cannot be started: gave no answer within 0.2 s");
+  Worker missing("the stub", {{"/nowhere/python"}});
+  EXPECT_EQ(why(missing), "the stub cannot be started: ended with exit code 127: the program cannot be run");
+}
+
+TEST_F(InAWorker, WithoutOneItsCasesAreNotBuilt) {
+  expect(run(), Outcome::not_built, "stub_eager is in another program, which was not started");
+}
+
+TEST_F(InAWorker, NothingElseLaunchesItsRows) {
+  const ImplementationPtr torch = suite().find("gemm")->find("torch_eager");
+  ASSERT_NE(torch, nullptr);
+  KnownTimes nothing;
+  EXPECT_THROW(torch->make(*platform, suite().find("gemm")->workload->parse("m=1,n=1,k=1"), DType::fp32, nothing),
+               LibraryRefused);
+}
+
+}  // namespace
+}  // namespace noisefloor
