@@ -33,7 +33,7 @@ std::optional<std::regex> pattern_of(const std::string& text) {
   }
 }
 
-// A broken row is no baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
+// A broken row is not a baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
 int accept(const GateArguments& arguments, const GateResult& result) {
   if (result.count(GateGap::Weight::fails) > 0) {
     fmt::print(stderr, "noisefloor: not accepted: the candidate has rows that are incorrect or failed\n");

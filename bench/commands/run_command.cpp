@@ -266,7 +266,7 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option(
       "--problem", arguments->problem,
       "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors leave open");
-  command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all' (default: all)");
+  command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all' but PyTorch's (default: all)");
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32 (default: bf16, or that of --input)");
   command->add_option("--input", arguments->input,
                       "A safetensors file with the op's inputs; problem and dtype are found from it");

@@ -31,7 +31,7 @@ namespace {
 struct SweepArguments {
   std::string ops, networks, variants, kinds, dtypes = "bf16";
   std::string device, out, problems, shard, counters = "auto", pytorch = "auto", compile_mode = kTorchCompileModes[0];
-  bool fresh = false, do_bench = false;
+  bool fresh = false, do_bench = false, no_duels = false;
   double budget = 0;
 };
 
@@ -39,9 +39,9 @@ struct SweepArguments {
 constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
 
 // Whole networks that such a sweep has, by their rows.
-std::vector<std::string> default_whole_networks(bool (*so)(const pipeline::NetworkInfo&)) {
+std::vector<std::string> default_whole_networks(bool (*so)(const networks::NetworkInfo&)) {
   std::vector<std::string> names;
-  for (const pipeline::NetworkInfo& info : pipeline::networks())
+  for (const networks::NetworkInfo& info : networks::all_networks())
     for (const std::int64_t batch : info.swept)
       if (so(info)) names.push_back(fmt::format("{}-b{}", info.name, batch));
   return names;
@@ -59,8 +59,8 @@ Selection selection_of(const SweepArguments& arguments, const std::vector<Proble
     for (const char* name : kDefaultNetworks)
       if (!(host && std::string(name) == "stream")) add(selection.networks, name);
     const auto whole =
-        host ? default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; })
-             : default_whole_networks([](const pipeline::NetworkInfo&) { return true; });
+        host ? default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; })
+             : default_whole_networks([](const networks::NetworkInfo&) { return true; });
     for (const std::string& name : whole) add(selection.whole_networks, name);
   }
   return selection;
@@ -143,20 +143,36 @@ bool in_worker(const Case& test_case) {
   return test_case.implementation->in_worker;
 }
 
-// For the cases that are PyTorch's; null where there are none, or they were left out: then it has said why.
-std::unique_ptr<Worker> pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
-  if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
-  if (std::none_of(cases.begin(), cases.end(), in_worker)) return nullptr;
+struct PyTorchSide {
+  std::unique_ptr<Worker> worker;  // null where no case wants it, or it cannot be had
+  std::string why_not;
+};
+
+// Starts it where there are cases of its. Where it cannot be had they are left out; in a part of a split sweep, whose
+// parts must have the same cases, they stay and say why.
+PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
+  PyTorchSide side;
+  if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
   try {
-    return start_pytorch({device, arguments.compile_mode});
+    side.worker = start_pytorch({device, arguments.compile_mode});
   } catch (const LibraryMissing& error) {
+    side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
-    if (nothing_else || arguments.pytorch == "require") throw InvalidInput(error.what());
-    fmt::print(stderr, "PyTorch's rows are left out (NOISEFLOOR_PYTHON names a Python that has it): {}\n",
-               error.what());
-    std::erase_if(cases, in_worker);
-    return nullptr;
+    if (nothing_else || arguments.pytorch == "require") throw InvalidInput(side.why_not);
+    fmt::print(stderr, "no rows of PyTorch (NOISEFLOOR_PYTHON names a Python that has it): {}\n", side.why_not);
+    if (arguments.shard.empty()) std::erase_if(cases, in_worker);
   }
+  return side;
+}
+
+// Its rows are of one PyTorch.
+void require_same_pytorch(const RunFolder& folder, Worker& worker) {
+  const auto& rows = folder.rows();
+  if (std::none_of(rows.begin(), rows.end(), [](const auto& row) { return of_pytorch(row.second); })) return;
+  for (const auto& [name, value] : worker.facts())
+    if (const std::string before = folder.fact(name); !before.empty() && before != value)
+      throw InvalidInput(fmt::format("{}: holds rows of {} {}, this is {}; give another --out, or --fresh",
+                                     folder.path().string(), name, before, value));
 }
 
 int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
@@ -189,8 +205,16 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
-  std::unique_ptr<Worker> pytorch;
-  if (!flags.list_tests && !description.is_host) pytorch = pytorch_for(cases, arguments, description.index);
+  if (arguments.pytorch == "require" && description.is_host)
+    throw InvalidInput("--pytorch require: PyTorch's rows need a CUDA device");
+  if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
+  if (cases.empty()) throw InvalidInput("--pytorch off: all the chosen cases are PyTorch's");
+  const GpuMonitor monitor =
+      description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
+  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1 && !flags.list_tests)
+    fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
+  PyTorchSide pytorch;
+  if (!flags.list_tests && !description.is_host) pytorch = start_pytorch_for(cases, arguments, description.index);
   std::optional<ShardRecord> shard;
   if (!arguments.shard.empty()) {
     shard = make_shard_record(parse_shard(arguments.shard), ids_of(cases));
@@ -203,17 +227,14 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   OutputFiles outputs;
   outputs.add("--benchmark_out", flags.out);
 
-  const GpuMonitor monitor =
-      description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
-  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1)
-    fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
-
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description.name, build_info().commit, arguments.fresh);
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor.driver_version());
-  if (pytorch)
-    for (const auto& [name, value] : pytorch->facts()) facts[name] = value;
+  if (pytorch.worker) {
+    require_same_pytorch(folder, *pytorch.worker);
+    for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;
+  }
   folder.write_environment(facts, invocation.arguments);
   merge_network_problems(folder.path(), network_problems(problems, selection));
   merge_selected_cases(folder.path(), ids_of(cases));
@@ -226,7 +247,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   options.counters = arguments.counters == "off"       ? CounterMode::off
                      : arguments.counters == "require" ? CounterMode::require
                                                        : CounterMode::automatic;
-  options.worker = pytorch.get();
+  options.worker = pytorch.worker.get();
+  if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
   options.do_bench = arguments.do_bench;
   CaseRunner runner(*platform, &ceilings, options);
   for (const auto& [id, row] : folder.rows()) runner.know(row);
@@ -234,11 +256,12 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
   const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
-  Sweep session(runner, folder, {arguments.budget, flags.repetitions, display || file});
+  Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels, display || file});
   session.register_cases(cases);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
   session.run(display.get(), file.get());
+  pytorch.worker.reset();
   if (session.device_lost()) start_again(invocation, folder.path());
   if (display) std::cout << display->text() << std::flush;
   const int code = finish(folder, session, cases, !display);
@@ -261,8 +284,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
           "whole networks\n{}, on a GPU also "
           "{})",
           kDefaultNetworks[0], kDefaultNetworks[1],
-          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
-          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return !info.swept_on_hosts; }),
+          listed(default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
+          listed(default_whole_networks([](const networks::NetworkInfo& info) { return !info.swept_on_hosts; }),
                  "and")));
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
   command->add_option("--kinds", arguments->kinds,
@@ -299,6 +322,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
                    "graphs are captured in either")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTorchCompileModes), std::end(kTorchCompileModes))))
       ->capture_default_str();
+  command->add_flag("--no-duels", arguments->no_duels,
+                    "Without duels: the best of ours and the best baseline of each problem in turns");
   command->add_flag("--do-bench", arguments->do_bench,
                     "Also write crosscheck.csv: the cold time of PyTorch's rows beside triton.testing.do_bench's");
   command->footer(

@@ -112,9 +112,12 @@ void FieldReader::choice(const char* name, int& value, std::span<const char* con
 }
 
 void FieldReader::require_all_used() const {
-  for (std::size_t i = 0; i < pairs_.size(); ++i)
-    if (!used_[i])
-      throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" + did_you_mean(pairs_[i].key, known_));
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    if (used_[i]) continue;
+    const std::string near = did_you_mean(pairs_[i].key, known_);
+    throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" +
+                       (near.empty() ? "; known: " + join(known_) : near));
+  }
 }
 
 void FieldWriter::integer(const char* name, std::int64_t& value, std::int64_t, std::int64_t,

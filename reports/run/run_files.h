@@ -38,6 +38,7 @@ struct RowSamples {
   std::vector<double> cold_us, warm_us;   // each above 0
   std::vector<std::size_t> cold_batches;  // samples per batch; their sum is cold_us.size(); empty in schema 1
   std::vector<double> cold_mhz;           // SM clock behind each batch; NaN where it could not be read; empty: no clock
+  std::vector<double> warm_serial_us;     // empty where warm_us is of ordinary edges already
 };
 
 struct RunFiles {

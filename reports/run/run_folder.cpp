@@ -221,10 +221,25 @@ void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
                                    {"warm_us", rounded(samples.warm_us)},
                                    {"cold_batches", samples.cold_batches}};
     if (!samples.cold_mhz.empty()) line["cold_mhz"] = rounded(samples.cold_mhz);  // NaN is written as null
+    if (!samples.warm_serial_us.empty()) line["warm_serial_us"] = rounded(samples.warm_serial_us);
     append_line(folder_ / "samples.jsonl", line.dump() + "\n");
   }
   append_line(folder_ / "sweep.csv", to_csv(row, others_));
   rows_.insert_or_assign(row, row);
+}
+
+void RunFolder::amend(const std::vector<SweepRow>& rows) {
+  require_sweep_still_there();
+  const auto file = folder_ / "sweep.csv";
+  std::vector<SweepRow> all = read_sweep_csv(file);
+  for (const SweepRow& row : rows)
+    for (SweepRow& there : all)
+      if (there.case_id() == row.case_id()) there = row;
+  std::string text = sweep_csv_header(others_);
+  for (const SweepRow& row : all) text += to_csv(row, others_);
+  write_atomically(file, text);
+  remember(file);
+  for (const SweepRow& row : rows) rows_.insert_or_assign(row, row);
 }
 
 void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
@@ -233,6 +248,14 @@ void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
   append_line(file,
               fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}\n", row.op, row.variant, row.dtype, quote_csv(row.problem),
                           *row.time_cold_us, do_bench_us, *row.time_cold_us / do_bench_us));
+}
+
+std::string RunFolder::fact(const std::string& name) const {
+  const auto file = folder_ / "env.json";
+  if (!std::filesystem::exists(file)) return {};
+  const auto json = nlohmann::json::parse(read_whole_file(file), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains(name) || !json[name].is_string()) return {};
+  return json[name];
 }
 
 void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line) {

@@ -34,6 +34,10 @@ class RunFolder {
   // where somebody removed or replaced a file meanwhile: a sweep.csv that is gone is written anew, with all of its
   // rows.
   void append(const SweepRow& row, const RowSamples& samples);
+  // Writes rows that are there already anew. Throws as append() does; the file is then as it was.
+  void amend(const std::vector<SweepRow>& rows);
+  // A text of env.json; empty where it has none of that name.
+  std::string fact(const std::string& name) const;
   // crosscheck.csv: a row's cold time beside triton.testing.do_bench's.
   void append_crosscheck(const SweepRow& row, double do_bench_us);
   // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of

@@ -189,7 +189,7 @@ def test_accept_makes_the_candidate_the_baseline(baseline, tmp_path):
     assert gate(tmp_path / "new" / "place", slower).returncode == 0
 
 
-def test_accept_refuses_what_is_no_baseline(baseline, tmp_path):
+def test_accept_refuses_what_is_not_a_baseline(baseline, tmp_path):
     good = write_run(tmp_path / "b", [50.0] * 20)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
@@ -227,7 +227,7 @@ def test_gate_over_5000_rows(tmp_path):
     assert len((tmp_path / "gate.md").read_text()) < 65536, "GitHub cuts longer comments"
 
 
-def test_a_copy_is_no_noise(baseline, tmp_path):
+def test_a_copy_is_not_noise(baseline, tmp_path):
     other = write_run(tmp_path / "b", [50.0] * 20, seed=1)
     copy = tmp_path / "copy"
     shutil.copytree(baseline, copy)

@@ -167,7 +167,7 @@ def test_more_parts_than_cases(split):
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "/3", "a/b", "1/0", "-1/3", "1/10001", "1/3/4", " 1/3"])
-def test_what_is_no_part(text, swept):
+def test_what_is_not_a_part(text, swept):
     result = swept.sweep(swept.folder / "none", "--shard", text)
     assert result.returncode == 2 and "--shard is '" in result.stderr
     assert not (swept.folder / "none").exists()

@@ -1,9 +1,8 @@
-// Whole networks as rows of a sweep: the op, its random weights, its verification, and plans that take known times.
+// Whole networks as rows of a sweep: their random weights, their verification, and plans that take known times.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <fstream>
-#include <set>
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
@@ -35,86 +34,16 @@ Case digits_case(const std::string& implementation, DType dtype = DType::bf16,
   return {&entry(), entry().find(implementation), network_workload().parse(text), dtype, text, "digits-b1:1"};
 }
 
-// ---- the workload
-
-TEST(NetworkWorkload, IsTheLastThatASweepHas) {
-  EXPECT_EQ(suite().entries().back().workload, &network_workload());
-  EXPECT_EQ(suite().entries().size(), catalogue().size() + 1);
-  EXPECT_EQ(find_op("network"), nullptr);
-}
-
-TEST(NetworkWorkload, PrintsWhatItParses) {
-  const Workload& op = network_workload();
-  EXPECT_EQ(op.print(op.parse("batch=32,name=adm64")), "name=adm64,batch=32");
-  for (const char* wrong : {"name=adm64", "batch=1", "name=adm64,batch=0", "name=adm64,batch=1,h=2"})
-    EXPECT_THROW(op.parse(wrong), InvalidInput) << wrong;
-  try {
-    op.parse("name=adm46,batch=1");
-    FAIL();
-  } catch (const InvalidInput& error) {
-    for (const char* part : {"name", "adm46", "adm64", "edm-cifar", "digits"})
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
-  }
-}
-
-TEST(NetworkWorkload, TakesImagesLevelsAndLabels) {
-  const auto specs = network_workload().tensors(network_workload().parse("name=adm64,batch=2"), DType::bf16);
-  ASSERT_EQ(specs.size(), 4u);
-  EXPECT_EQ(specs[0].shape, (std::vector<std::int64_t>{2, 64, 64, 3}));
-  EXPECT_STREQ(specs[1].name, "timesteps");
-  EXPECT_EQ(specs[2].shape, (std::vector<std::int64_t>{2, 1000}));
-  EXPECT_EQ(specs[2].dtype, DType::bf16);
-  EXPECT_EQ(specs[3].shape, (std::vector<std::int64_t>{2, 64, 64, 6}));
-  EXPECT_EQ(specs[3].dtype, DType::fp32);
-  EXPECT_EQ(specs[3].role, Role::out);
-  EXPECT_STREQ(network_workload().tensors(network_workload().parse("name=digits,batch=2"), DType::bf16)[1].name,
-               "sigma");
-}
-
-TEST(NetworkWorkload, FillsLevelsWithinRangeAndOneLabelAnImage) {
-  for (const char* text : {"name=adm64,batch=5", "name=digits,batch=5"}) {
-    const AnyProblem problem = network_workload().parse(text);
-    const auto specs = network_workload().tensors(problem, DType::fp32);
-    std::vector<float> levels(5), labels(static_cast<std::size_t>(specs[2].elements()));
-    network_workload().fill(problem, DType::fp32, 1, levels.data());
-    network_workload().fill(problem, DType::fp32, 2, labels.data());
-    for (const float level : levels) {
-      EXPECT_GT(level, 0) << text;
-      EXPECT_LE(level, specs[1].name == std::string("sigma") ? 2 : 999) << text;
-    }
-    EXPECT_EQ(std::set<float>(levels.begin(), levels.end()).size(), 5u);
-    const std::int64_t classes = specs[2].shape[1];
-    for (std::int64_t image = 0; image < 5; ++image) {
-      float sum = 0;
-      for (std::int64_t c = 0; c < classes; ++c) sum += labels[static_cast<std::size_t>(image * classes + c)];
-      EXPECT_EQ(sum, 1);
-    }
-  }
-}
-
-TEST(NetworkWorkload, CostsItsNodesAndItsCompulsoryBytes) {
-  const Workload& op = network_workload();
-  const auto cost = [&](const char* text, DType dtype) { return op.cost(op.parse(text), dtype); };
-  const Cost one = cost("name=digits,batch=1", DType::bf16), two = cost("name=digits,batch=2", DType::bf16);
-  EXPECT_DOUBLE_EQ(two.flops, 2 * one.flops);
-  EXPECT_EQ(one.pipe, Pipe::tensor);
-  // An image brings x and the output (fp32, 8x8), a level and ten bf16 labels; the rest is weights.
-  EXPECT_DOUBLE_EQ(two.bytes - one.bytes, 2 * 64 * 4 + 4 + 10 * 2);
-  EXPECT_NEAR(one.bytes, 2 * 1'229'697, 2e4);
-  // Dhariwal and Nichol's 64x64 network: about 104 billion multiply-adds a call.
-  EXPECT_NEAR(cost("name=adm64,batch=1", DType::bf16).flops, 2 * 104e9, 0.03 * 208e9);
-}
-
 // ---- weights
 
 TEST(RandomWeights, AreNeverZeroAndTheSameInEveryDtype) {
   const pipeline::RandomWeights weights;
-  const auto network = pipeline::require_network("digits").build({.batch = 1, .dtype = DType::fp32});
-  for (const pipeline::Value& value : network.graph.values()) {
+  const auto network = networks::require_network("digits").build({.batch = 1, .dtype = DType::fp32});
+  for (const networks::Value& value : network.graph.values()) {
     if (!value.source) continue;
     std::vector<float> exact(static_cast<std::size_t>(value.elements()));
     weights.fill(host(), value, exact.data());
-    pipeline::Value rounded = value;
+    networks::Value rounded = value;
     rounded.dtype = DType::bf16;
     std::vector<std::uint16_t> bits(exact.size());
     weights.fill(host(), rounded, bits.data());
@@ -219,6 +148,14 @@ TEST(NetworkRows, AreMeasuredAsAnyOther) {
   EXPECT_FALSE(result.cold_us.empty());
 }
 
+TEST(NetworkRows, OfOtherSizesAreVerifiedToo) {
+  CaseRunner runner(host(), nullptr, hasty());
+  const char* const text = "name=digits,batch=2,height=6,width=10";
+  const SweepRow row = runner.run(digits_case("plan_own", DType::bf16, text)).row;
+  ASSERT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(row.problem, text);
+}
+
 // Naive variants and the plan's are the same there: that such a row is ok says nothing of them.
 TEST(NetworkRows, OfAHostInFp32SayThatTheyAreComparedWithThemselves) {
   CaseRunner runner(host(), nullptr, hasty());
@@ -275,8 +212,8 @@ TEST(NetworkRows, HaveNoPlaceInAPlan) {
 
 // ---- plans take known times
 
-const std::vector<pipeline::CountedProblem>& one_problem() {
-  static const std::vector<pipeline::CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
+const std::vector<networks::CountedProblem>& one_problem() {
+  static const std::vector<networks::CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
   return problems;
 }
 
