@@ -187,8 +187,9 @@ TEST(NetworkRows, AreChosenByNetworkAndRunLast) {
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(names(true), Names{"name=adm64,batch=1/plan_own"});
-  EXPECT_EQ(names(false), (Names{"name=adm64,batch=1/plan_own", "name=adm64,batch=1/plan_baseline",
-                                 "name=adm64,batch=1/plan_fastest"}));
+  EXPECT_EQ(names(false),
+            (Names{"name=adm64,batch=1/plan_own", "name=adm64,batch=1/plan_baseline", "name=adm64,batch=1/plan_fastest",
+                   "name=adm64,batch=1/torch_eager", "name=adm64,batch=1/torch_compile"}));
   EXPECT_EQ(select_cases(problems, selection, false).back().entry, &entry());
   selection.whole_networks = {"digits-b1"};  // as the default of a host has it
   EXPECT_EQ(names(true), Names{"name=digits,batch=1/plan_own"});
