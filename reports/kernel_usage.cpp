@@ -19,8 +19,8 @@
 namespace noisefloor {
 namespace {
 
-const std::vector<std::string> kColumns = {"toolkit",   "arch",         "file",       "kernel",
-                                           "registers", "shared_bytes", "stack_bytes"};
+const std::vector<std::string> kUsageColumns = {"toolkit",   "arch",         "file",       "kernel",
+                                                "registers", "shared_bytes", "stack_bytes"};
 
 std::string demangled(const std::string& name) {
   int status = 0;
@@ -123,7 +123,7 @@ std::string to_csv(const KernelRecord& record) {
 
 KernelRecord read_kernel_record(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
-  if (csv.header != kColumns)
+  if (csv.header != kUsageColumns)
     throw std::runtime_error(
         fmt::format("{}:1: the columns should be toolkit,arch,file,kernel,registers,shared_bytes,"
                     "stack_bytes",
@@ -144,7 +144,7 @@ KernelRecord read_kernel_record(const std::filesystem::path& file) {
         *value = whole_number(line.fields[column]);
       } catch (const std::runtime_error& error) {
         throw std::runtime_error(
-            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, kColumns[column], error.what()));
+            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, kUsageColumns[column], error.what()));
       }
       ++column;
     }
