@@ -32,7 +32,7 @@ Support can_run(const AnyProblem& any, DType dtype) {
   return supported();
 }
 
-// Sums and products with the terms of a linear form; -1 is no node.
+// Sums and products with the terms of a linear form; -1: none.
 class Form {
  public:
   explicit Form(Graph& graph) : graph_(graph) {}

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 
 #include "bench/commands/commands.h"
 #include "bench/platform/build_info.h"
+#include "bench/platform/console.h"
 #include "kernels/core/fields.h"
 
 namespace noisefloor {
@@ -33,15 +35,19 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
   }
   if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
     return fmt::format("unknown command '{}'{}", invocation.arguments[1], did_you_mean(invocation.arguments[1], known));
-  if (command != nullptr) {
-    known.clear();
-    for (const CLI::Option* option : command->get_options()) known.push_back(option->get_name());
+  if (command == nullptr) return message;
+  known.clear();
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) known.push_back("-" + name);
   }
-  for (std::size_t i = 1; i < invocation.arguments.size(); ++i) {
+  for (std::size_t i = 2; i < invocation.arguments.size(); ++i) {
     const std::string name = invocation.arguments[i].substr(0, invocation.arguments[i].find('='));
-    if (message.find(name) == std::string::npos) continue;
+    if (!name.starts_with("--") || name.starts_with("--benchmark_") || name == "--") continue;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;  // its value is wrong, not its name
-    if (const std::string hint = did_you_mean(name, known); !hint.empty()) return message + hint;
+    // A misspelt option is missed under its right name too ("--problem is required").
+    const std::string unknown = message.find(name) == std::string::npos ? fmt::format("; unknown '{}'", name) : "";
+    return message + unknown + did_you_mean(name, known);
   }
   return message;
 }
@@ -93,10 +99,15 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  guard_console();
+  int code = kCouldNot;
   try {
-    return run(argc, argv);
+    code = run(argc, argv);
+  } catch (const std::filesystem::filesystem_error& error) {
+    const auto& where = error.path2().empty() ? error.path1() : error.path2();
+    fmt::print(stderr, "noisefloor: {}: {}\n", where.string(), error.code().message());
   } catch (const std::exception& error) {
     fmt::print(stderr, "noisefloor: {}\n", error.what());
-    return kCouldNot;
   }
+  return finish_console(code);
 }

@@ -8,7 +8,7 @@
 #include "networks/layers.h"
 #include "networks/network.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 constexpr std::int64_t kChannels = 192, kEmbedding = 4 * kChannels, kHeadChannels = 64;
@@ -162,4 +162,4 @@ NetworkInfo adm64_row() {
           .builder = build_adm64};
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

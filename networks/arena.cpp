@@ -5,7 +5,7 @@
 
 #include "kernels/core/alignment.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 Placement place(const std::vector<Lifetime>& lifetimes) {
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -48,4 +48,4 @@ std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector
   return lifetimes;
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -6,7 +6,7 @@
 
 #include "networks/graph.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // Bytes needed from step `first` (that writes it) to step `last` (that reads it last), both included.
 struct Lifetime {
@@ -26,4 +26,4 @@ Placement place(const std::vector<Lifetime>& lifetimes);
 // The lifetimes of a graph's activations, by value; values of other kinds get no bytes. `kept` live to the end.
 std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept);
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -10,7 +10,7 @@
 #include "networks/layers.h"
 #include "networks/network.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 struct Configuration {
@@ -182,4 +182,4 @@ NetworkInfo digits_row() {
   return row;
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 std::int64_t product(const std::vector<std::int64_t>& shape) {
@@ -92,4 +92,4 @@ std::vector<CountedProblem> count_problems(const Graph& graph) {
   return counted;
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -11,7 +11,7 @@
 
 #include "kernels/catalogue.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // Where a weight comes from, and how its rows are laid out for our ops.
 struct WeightSource {
@@ -81,4 +81,4 @@ struct CountedProblem {
 };
 std::vector<CountedProblem> count_problems(const Graph& graph);
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

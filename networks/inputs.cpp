@@ -7,7 +7,7 @@
 
 #include "kernels/core/fields.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 using Kind = NetworkTensor::Kind;
@@ -63,4 +63,4 @@ std::vector<char> one_hot(const Network& network, std::span<const int> labels) {
   return data;
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -6,7 +6,7 @@
 
 #include "networks/network.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // Images and conditioning are drawn; all else is a function of its place in the batch (fill_for_timing).
 bool drawn(NetworkTensor::Kind kind);
@@ -18,4 +18,4 @@ void fill_for_timing(const NetworkTensor& input, DType dtype, void* data);
 // InvalidInput on one out of range.
 std::vector<char> one_hot(const Network& network, std::span<const int> labels);
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

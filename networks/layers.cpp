@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 using Bindings = std::map<std::string, ValueId>;
 
@@ -115,4 +115,4 @@ ValueId Layers::cast(const std::string& name, ValueId x, DType from, DType to) {
       .at(0);
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -6,7 +6,7 @@
 
 #include "networks/graph.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // An activation [n, height, width, channels].
 struct Image {
@@ -70,4 +70,4 @@ class Layers {
   DType dtype_;
 };
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

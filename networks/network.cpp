@@ -8,7 +8,7 @@
 
 #include "kernels/core/fields.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // Rows, each beside its builder. A new network is one name here.
 NetworkInfo adm64_row();
@@ -17,34 +17,33 @@ NetworkInfo digits_row();
 
 namespace {
 
-void require(bool holds, const NetworkInfo& info, const std::string& takes) {
-  if (!holds) throw InvalidInput(fmt::format("{} takes {}", info.name, takes));
+// Far above what memory holds; products of them still fit 64 bits.
+constexpr std::int64_t kMostSide = 65536, kMostFrames = 1024, kMostTokens = 65536;
+
+// "; the nearest are 56 and 64"
+std::string nearest_multiples(std::int64_t size, std::int64_t divisor) {
+  const std::int64_t below = size > 0 ? size / divisor * divisor : 0;
+  return below == 0 ? fmt::format("the nearest is {}", divisor)
+                    : fmt::format("the nearest are {} and {}", below, below + divisor);
 }
 
-// The sizes that are built; throws InvalidInput where the network does not take them.
-BuildOptions resolved(const NetworkInfo& info, BuildOptions options) {
-  const auto resolve = [](std::int64_t& value, std::int64_t native) { value = value == 0 ? native : value; };
-  resolve(options.height, info.image.height);
-  resolve(options.width, info.image.width);
-  resolve(options.frames, info.image.frames);
-  resolve(options.tokens, info.tokens);
-  const bool native = options.height == info.image.height && options.width == info.image.width;
+// What a network takes, where `size` of a height or width is not that; else empty.
+std::string side_refusal(const NetworkInfo& info, std::int64_t size, std::int64_t own) {
+  if (size == own) return "";
   if (info.divisor == 0)
-    require(native, info,
-            fmt::format("images of {} x {}, not {} x {}", info.image.height, info.image.width, options.height,
-                        options.width));
-  else
-    require(native || (options.height > 0 && options.width > 0 && options.height % info.divisor == 0 &&
-                       options.width % info.divisor == 0),
-            info,
-            fmt::format("images whose height and width are multiples of {}, not {} x {}", info.divisor, options.height,
-                        options.width));
-  require(options.frames >= 1 && options.frames <= info.most_frames, info,
-          fmt::format("1 to {} frames, not {}", info.most_frames, options.frames));
-  require(options.tokens == info.tokens || (options.tokens >= 1 && options.tokens <= info.most_tokens), info,
-          info.most_tokens == 0 ? "no text" : fmt::format("1 to {} tokens, not {}", info.most_tokens, options.tokens));
-  options.conditional = options.conditional && info.classes > 0;
-  return options;
+    return fmt::format("{} takes images of {} x {} only", info.name, info.image.height, info.image.width);
+  if (size > 0 && size % info.divisor == 0) return "";
+  return fmt::format("{} takes multiples of {}; {}", info.name, info.divisor, nearest_multiples(size, info.divisor));
+}
+
+// The same of frames and tokens, which most networks do not have: "adm64 makes single images; ...".
+std::string count_refusal(const NetworkInfo& info, std::int64_t size, std::int64_t own, std::int64_t most,
+                          const char* without, const char* having, bool (*has)(const NetworkInfo&)) {
+  if (size == own || (size >= 1 && size <= most)) return "";
+  if (has(info)) return fmt::format("{} takes 1 to {}", info.name, most);
+  const std::vector<std::string> others = networks_where(has);
+  return fmt::format("{} {}; networks with {}: {}", info.name, without, having,
+                     others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
 }
 
 // What a row lacks is said before anything is built of it.
@@ -54,6 +53,8 @@ void check(const NetworkInfo& info) {
   };
   hold(info.builder && *info.description != '\0', "its row has no builder or no description");
   hold(info.image.elements() > 0, "its row does not say what image it was trained on");
+  hold(info.image.frames <= info.most_frames && info.tokens <= info.most_tokens,
+       "it was trained on more frames or tokens than it takes");
   hold((info.classes > 0) == (*info.label_weight != '\0'), "classes and a weight of labels need each other");
 }
 
@@ -99,19 +100,47 @@ std::vector<ValueId> Network::output_values() const {
   return values;
 }
 
+std::span<const SizeField> size_fields() {
+  static constexpr SizeField kFields[] = {{"height", &Sizes::height, kMostSide},
+                                          {"width", &Sizes::width, kMostSide},
+                                          {"frames", &Sizes::frames, kMostFrames},
+                                          {"tokens", &Sizes::tokens, kMostTokens}};
+  return kFields;
+}
+
+Sizes NetworkInfo::resolved(Sizes sizes) const {
+  const Sizes own = own_sizes();
+  for (const auto& [field, size, most] : size_fields())
+    if (sizes.*size == 0) sizes.*size = own.*size;
+  const auto hold = [](const char* field, std::int64_t size, const std::string& refusal) {
+    if (!refusal.empty()) throw InvalidInput(fmt::format("{} {}: {}", field, size, refusal));
+  };
+  hold("height", sizes.height, side_refusal(*this, sizes.height, own.height));
+  hold("width", sizes.width, side_refusal(*this, sizes.width, own.width));
+  hold("frames", sizes.frames,
+       count_refusal(*this, sizes.frames, own.frames, most_frames, "makes single images", "frames",
+                     [](const NetworkInfo& info) { return info.most_frames > 1; }));
+  hold("tokens", sizes.tokens,
+       count_refusal(*this, sizes.tokens, own.tokens, most_tokens, "takes no text", "tokens",
+                     [](const NetworkInfo& info) { return info.tokens > 0; }));
+  return sizes;
+}
+
 Network NetworkInfo::build(const BuildOptions& asked) const {
-  const BuildOptions options = resolved(*this, asked);
+  BuildOptions options = asked;
+  options.sizes = resolved(asked.sizes);
+  options.conditional = asked.conditional && classes > 0;
   Network network;
   network.info = this;
   network.batch = options.batch;
   network.calls = options.guided ? 2 * options.batch : options.batch;
-  network.image = {options.height, options.width, image.channels, options.frames};
+  network.image = {options.sizes.height, options.sizes.width, image.channels, options.sizes.frames};
   network.classes = options.conditional ? classes : 0;
   builder(options, network);
   return network;
 }
 
-std::span<const NetworkInfo> networks() {
+std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
     std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row()};
     for (const NetworkInfo& row : rows) check(row);
@@ -122,13 +151,13 @@ std::span<const NetworkInfo> networks() {
 
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&)) {
   std::vector<std::string> names;
-  for (const NetworkInfo& network : networks())
+  for (const NetworkInfo& network : all_networks())
     if (so(network)) names.emplace_back(network.name);
   return names;
 }
 
 const NetworkInfo& require_network(std::string_view name) {
-  for (const NetworkInfo& network : networks())
+  for (const NetworkInfo& network : all_networks())
     if (name == network.name) return network;
   const std::vector<std::string> names = networks_where([](const NetworkInfo&) { return true; });
   throw InvalidInput(
@@ -160,4 +189,4 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
   }
 }
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -2,6 +2,7 @@
 // stands with its builder and holds whatever is particular to it; nothing else names a network.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -11,7 +12,7 @@
 #include "kernels/sampler_step/sampler_step.h"
 #include "networks/graph.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 
 // A picture, or a video of frames, channels-last.
 struct ImageShape {
@@ -69,6 +70,17 @@ struct Network {
   std::int64_t out_channels() const { return outputs.front().shape.back(); }
 };
 
+// What a network is built for. 0: what it was trained on.
+struct Sizes {
+  std::int64_t height = 0, width = 0, frames = 0, tokens = 0;
+};
+struct SizeField {
+  const char* name;  // in problems, options and messages
+  std::int64_t Sizes::*size;
+  std::int64_t most;  // that can be asked for at all
+};
+std::span<const SizeField> size_fields();
+
 struct BuildOptions {
   std::int64_t batch = 1;
   DType dtype = DType::bf16;
@@ -78,8 +90,7 @@ struct BuildOptions {
   // Sampling with classifier-free guidance: x of `batch` images goes in twice, and sigma, labels and output are of
   // 2 batch, without condition first.
   bool guided = false;
-  // 0: what the network was trained on.
-  std::int64_t height = 0, width = 0, frames = 0, tokens = 0;
+  Sizes sizes = {};
 };
 
 // A network's row.
@@ -87,14 +98,16 @@ struct NetworkInfo {
   const char* name;
   const char* description;
   sampler_step::Prediction prediction;
-  ImageShape image;              // that it was trained on
-  std::int64_t divisor = 0;      // of every height and width that it takes; 0: only its own
+  ImageShape image;  // that it was trained on
+  // Of every height and width that it takes, as far as it downsamples. 0: only its own, where a weight's shape depends
+  // on them (a table of positions).
+  std::int64_t divisor = 0;
   std::int64_t most_frames = 1;  // of a video
   std::int64_t tokens = 0;       // of text; 0: it takes none
   std::int64_t most_tokens = 0;
   std::int64_t classes = 0;                     // when conditional; 0: never
   const char* label_weight = "";                // a checkpoint that has it is conditional
-  std::vector<std::string_view> let_pass = {};  // ends of names in checkpoints that are no weights of it
+  std::vector<std::string_view> let_pass = {};  // ends of names in checkpoints that are not weights of it
   std::int64_t parameters = 0;                  // of the original; its let-pass tensors apart
   bool shipped = false;                         // its weights come with noisefloor
   // Whose published checkpoints were never trained without a label, which guidance compares with.
@@ -107,15 +120,19 @@ struct NetworkInfo {
   // Adds graph, inputs and outputs to a network that has all the rest; no size of `options` is 0.
   std::function<void(const BuildOptions& options, Network& network)> builder = {};
 
+  Sizes own_sizes() const { return {image.height, image.width, image.frames, tokens}; }
+  // The sizes asked for, and its own where there is a 0. Throws InvalidInput naming the first that it does not take,
+  // and what it takes.
+  Sizes resolved(Sizes asked) const;
   // Throws InvalidInput where it does not take such sizes, or a node so large a problem.
   Network build(const BuildOptions& options) const;
 };
 
-std::span<const NetworkInfo> networks();
+std::span<const NetworkInfo> all_networks();
 const NetworkInfo& require_network(std::string_view name);                // throws InvalidInput with "did you mean"
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
 
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/run_files.h"
 
@@ -106,7 +107,8 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
     const FolderLock reading(source, FolderLock::Mode::reading);
     std::optional<FolderLock> writing;
     if (replaces) writing.emplace(target, FolderLock::Mode::writing);
-    const Staging staging(target.string() + fmt::format(".{}.partial", getpid()));
+    remove_left_partials(target);
+    const Staging staging(partial_of(target));
     fill(staging.path(), target, source);
     if (replaces)
       exchange(staging.path(), target);
@@ -114,7 +116,8 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
       fs::rename(staging.path(), target);
     if (target.has_parent_path()) sync(target.parent_path());
   } catch (const fs::filesystem_error& error) {
-    throw failure(baseline, error.what());
+    const fs::path& where = error.path2().empty() ? error.path1() : error.path2();
+    throw failure(baseline, fmt::format("{}: {}", where.string(), error.code().message()));
   }
 }
 

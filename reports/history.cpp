@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "reports/run/files.h"
 #include "reports/totals.h"
 
 namespace noisefloor {
@@ -35,7 +36,7 @@ std::vector<fs::path> run_folders(const std::vector<fs::path>& given) {
     }
     const std::size_t before = folders.size();
     for (const auto& entry : fs::directory_iterator(folder))
-      if (is_run(entry.path())) folders.push_back(entry.path());
+      if (is_run(entry.path()) && !is_partial(entry.path())) folders.push_back(entry.path());
     if (folders.size() == before)
       throw std::runtime_error(
           fmt::format("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string()));
@@ -49,13 +50,7 @@ std::vector<fs::path> run_folders(const std::vector<fs::path>& given) {
 
 HistoryRun read_history_run(const fs::path& folder) {
   HistoryRun run;
-  if (fs::exists(folder / "samples.jsonl")) {
-    run.files = read_run(folder);
-  } else {
-    run.files.folder = folder;
-    run.files.environment = read_environment(folder / "env.json");
-    run.files.rows = read_sweep_csv(folder / "sweep.csv");
-  }
+  run.files = read_run(folder);
   if (run.files.rows.empty())
     throw std::runtime_error(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
   if (run.files.environment.time_utc.empty())

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <stdexcept>
 
 #include "reports/embedded.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -20,13 +20,6 @@ std::string_view embedded(std::string_view name) {
   for (const EmbeddedFile& file : embedded_files())
     if (file.name == name) return file.text;
   throw std::logic_error(fmt::format("reports/html has no {}", name));
-}
-
-std::string read_text(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
-  return text;
 }
 
 // A library's text inside a script element: "</script" within one of its strings would end the element, and "<\/script"
@@ -68,7 +61,7 @@ fs::path plotly_of_venv(const fs::path& venv) {
 std::optional<fs::path> find_plotly() {
   if (const char* named = std::getenv("NOISEFLOOR_PLOTLY"); named != nullptr && *named != '\0') {
     // The banner of every release names the library within its first lines.
-    if (read_text(named).substr(0, 400).find("plotly.js v") == std::string::npos)
+    if (read_whole_file(named).substr(0, 400).find("plotly.js v") == std::string::npos)
       throw std::runtime_error(fmt::format("NOISEFLOOR_PLOTLY: {} is not plotly.min.js", named));
     return named;
   }
@@ -132,7 +125,7 @@ std::string html_page(const HtmlPage& page, const std::optional<fs::path>& plotl
       {"heading", escape_html(page.heading)},
       {"style", css_variables(style) + std::string(embedded("page.css"))},
       {"data", script_safe_json(data)},
-      {"plotly", plotly ? script_safe(read_text(*plotly)) : ""},
+      {"plotly", plotly ? script_safe(read_whole_file(*plotly)) : ""},
       {"script", script_safe(script)},
   };
 

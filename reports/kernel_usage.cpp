@@ -13,14 +13,12 @@
 #include <set>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 #include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {
-
-const std::vector<std::string> kUsageColumns = {"toolkit",   "arch",         "file",       "kernel",
-                                                "registers", "shared_bytes", "stack_bytes"};
 
 std::string demangled(const std::string& name) {
   int status = 0;
@@ -123,32 +121,30 @@ std::string to_csv(const KernelRecord& record) {
 
 KernelRecord read_kernel_record(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
-  if (csv.header != kUsageColumns)
-    throw std::runtime_error(
-        fmt::format("{}:1: the columns should be toolkit,arch,file,kernel,registers,shared_bytes,"
-                    "stack_bytes",
-                    file.string()));
+  const std::size_t toolkit = csv.column("toolkit");
+  const std::pair<std::size_t, std::string KernelUsage::*> texts[] = {{csv.column("arch"), &KernelUsage::arch},
+                                                                      {csv.column("file"), &KernelUsage::file},
+                                                                      {csv.column("kernel"), &KernelUsage::kernel}};
+  const std::pair<std::size_t, long KernelUsage::*> numbers[] = {
+      {csv.column("registers"), &KernelUsage::registers},
+      {csv.column("shared_bytes"), &KernelUsage::shared_bytes},
+      {csv.column("stack_bytes"), &KernelUsage::stack_bytes}};
   KernelRecord record;
   for (const CsvLine& line : csv.lines) {
-    KernelUsage kernel;
-    kernel.arch = line.fields[1];
-    kernel.file = line.fields[2];
-    kernel.kernel = line.fields[3];
-    if (!record.toolkit.empty() && record.toolkit != line.fields[0])
+    if (!record.toolkit.empty() && record.toolkit != line.fields[toolkit])
       throw std::runtime_error(fmt::format("{}:{}: column 'toolkit' is '{}', above it is '{}'", file.string(),
-                                           line.number, line.fields[0], record.toolkit));
-    record.toolkit = line.fields[0];
-    std::size_t column = 4;
-    for (long* value : {&kernel.registers, &kernel.shared_bytes, &kernel.stack_bytes}) {
+                                           line.number, line.fields[toolkit], record.toolkit));
+    record.toolkit = line.fields[toolkit];
+    KernelUsage& kernel = record.kernels.emplace_back();
+    for (const auto& [column, text] : texts) kernel.*text = line.fields[column];
+    for (const auto& [column, number] : numbers) {
       try {
-        *value = whole_number(line.fields[column]);
+        kernel.*number = whole_number(line.fields[column]);
       } catch (const std::runtime_error& error) {
         throw std::runtime_error(
-            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, kUsageColumns[column], error.what()));
+            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, csv.header[column], error.what()));
       }
-      ++column;
     }
-    record.kernels.push_back(std::move(kernel));
   }
   if (record.kernels.empty()) throw std::runtime_error(fmt::format("{}: no kernels in it", file.string()));
   return record;

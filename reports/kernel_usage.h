@@ -23,13 +23,14 @@ struct KernelUsage {
 // std::runtime_error naming the line that it cannot read.
 std::vector<KernelUsage> parse_resource_usage(std::string_view text);
 
-// kernels.csv: `toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes`.
+// kernels.csv: `toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes`. It is read by name: columns in any order,
+// and others passed over.
 struct KernelRecord {
   std::string toolkit;  // CUDA's version, which decides over register allocation: "13.0.88"
   std::vector<KernelUsage> kernels;
 };
 std::string to_csv(const KernelRecord& record);
-KernelRecord read_kernel_record(const std::filesystem::path& file);  // throws std::runtime_error: file, line, field
+KernelRecord read_kernel_record(const std::filesystem::path& file);  // throws std::runtime_error: file, line, column
 
 struct KernelChanges {
   struct Change {

@@ -6,13 +6,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <stdexcept>
 
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -171,10 +170,7 @@ std::vector<NcuLaunch> parse_ncu_csv(std::string_view text) {
 }
 
 std::vector<NcuLaunch> read_ncu_csv(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream || std::filesystem::is_directory(file))
-    throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  const std::string text = read_whole_file(file);
   try {
     return parse_ncu_csv(text);
   } catch (const std::runtime_error& error) {

@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, label_diagonals, rate_text, read_run, refuse, time_text  # noqa: E402
+from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, label_diagonals, rate_text, read_run, refuse, save, time_text  # noqa: E402
 from reports.write_docs import PLANS, network_times  # noqa: E402
 
 BARS = {"plan_own": ("ours", "ptx"), "plan_baseline": ("libraries", "baseline"), "plan_fastest": ("fastest of both", "network"),
@@ -74,9 +74,7 @@ def main() -> int:
     figure.tight_layout(rect=(0, 0, 1, 1))
     for axes in figure.axes:
         label_diagonals(axes, theme)
-    partial = out.with_name(f"{out.stem}.partial{out.suffix}")
-    figure.savefig(partial, dpi=130, metadata={"Date": None} if out.suffix == ".svg" else {})
-    partial.rename(out)
+    save(figure, out)
     print(out)
     return 0
 

@@ -25,6 +25,7 @@ ROOFLINES_A_ROW = 5
 TITLE_LENGTH = 46  # letters that fit above a panel of bars
 CEILING_LABELS = {"dram_copy": "DRAM", "l2": "L2", "fma_fp32": "fp32 FMA"}
 PREFIXES = "GTP"
+MOST_BYTES = 1 << 30
 
 
 class Theme:
@@ -45,15 +46,43 @@ def refuse(message: str) -> SystemExit:
     return SystemExit(2)
 
 
+def read_table(file: Path, needed: list[str], numbers: list[str], **options) -> pd.DataFrame:
+    """A CSV file of ours, checked as far as drawing needs it."""
+    if not file.is_file():
+        raise refuse(f"{file}: not there, or not a regular file")
+    if file.stat().st_size > MOST_BYTES:
+        raise refuse(f"{file}: has {file.stat().st_size} bytes, and at most {MOST_BYTES} are read")
+    try:
+        table = pd.read_csv(file, **options)
+    except (ValueError, OSError) as error:  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
+        raise refuse(f"{file}: cannot be read: {error}") from None
+    for name in needed + numbers:
+        if name not in table.columns:
+            raise refuse(f"{file}: no column '{name}'")
+    for name in numbers:
+        table[name] = pd.to_numeric(table[name], errors="coerce")
+    return table
+
+
 def read_run(folder: Path, dtype: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    for name in ("sweep.csv", "ceilings.csv"):
-        if not (folder / name).is_file():
-            raise refuse(f"{folder / name}: not there; give the folder of a run")
-    rows = pd.read_csv(folder / "sweep.csv")
+    if not (folder / "sweep.csv").is_file():
+        raise refuse(f"{folder / 'sweep.csv'}: not there; give the folder of a run")
+    rows = read_table(folder / "sweep.csv", ["op", "variant", "kind", "dtype", "problem", "status", "device", "bound"], ["time_cold_us", "flops", "ai"])
     ok = rows[(rows["status"] == "ok") & (rows["dtype"] == dtype)]
     if ok.empty:
         raise refuse(f"{folder / 'sweep.csv'}: no row of dtype {dtype} is ok, nothing to draw")
-    return ok, pd.read_csv(folder / "ceilings.csv").set_index("name")
+    wrong = ok[~(ok["time_cold_us"] > 0) | ~np.isfinite(ok["time_cold_us"]) | ~ok["kind"].isin(STYLE["kinds"])]
+    if not wrong.empty:
+        first = wrong.iloc[0]
+        raise refuse(f"{folder / 'sweep.csv'}: the row of {first['op']}/{first['problem']}/{first['dtype']}/{first['variant']} has no time above 0, or no "
+                     f"kind of {', '.join(STYLE['kinds'])}")
+    ceilings = read_table(folder / "ceilings.csv", ["name"], ["value", "datasheet"]).set_index("name")
+    if not ceilings.index.is_unique or not (ceilings["value"] > 0).all() or not np.isfinite(ceilings["value"]).all():
+        raise refuse(f"{folder / 'ceilings.csv'}: a ceiling is there twice, or is not a number above 0")
+    lacking = ({"dram_copy"} | set(ok["bound"].astype(str).str.split(":").str[1].dropna())) - set(ceilings.index)
+    if lacking:
+        raise refuse(f"{folder / 'ceilings.csv'}: no ceiling {', '.join(sorted(lacking))}")
+    return ok, ceilings
 
 
 def rate_text(value: float, unit: str) -> str:
@@ -91,7 +120,9 @@ def label_diagonals(axes, theme: Theme) -> None:
 
 
 def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _folder: Path, _dtype: str):
-    rows = rows[rows["flops"] > 0]
+    rows = rows[(rows["flops"] > 0) & (rows["ai"] > 0)]
+    if rows.empty:
+        raise refuse("no row has flops and an intensity, so that there is nothing to place under a roof")
     ops = list(dict.fromkeys(rows["op"]))
     columns = min(len(ops), ROOFLINES_A_ROW)
     depth = -(-len(ops) // columns)
@@ -173,7 +204,7 @@ def draw_baselines(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, _f
 def draw_totals(_rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, folder: Path, dtype: str):
     if not (folder / "totals.csv").is_file():
         raise refuse(f"{folder / 'totals.csv'}: not there; noisefloor roofline {folder} writes it")
-    totals = pd.read_csv(folder / "totals.csv", keep_default_na=False)
+    totals = read_table(folder / "totals.csv", ["network", "op", "dtype", "choice", "kind"], ["cold_us", "missing"], keep_default_na=False)
     whole = totals[(totals["dtype"] == dtype) & (totals["missing"] == 0) & (totals["op"] != "all ops")]
     whole = whole[(whole["choice"] == "own best") | (whole["kind"] == "baseline")]
     whole = whole.sort_values("choice", key=lambda names: names != "own best", kind="stable")  # ours first
@@ -191,6 +222,16 @@ def draw_totals(_rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, fold
         bar_panel(axes, f"{network} {op}", [name for name, _, _ in found], [time / longest for _, _, time in found],
                   [time_text(time) for _, _, time in found], colours, theme)
     return figure, "one forward pass, time × count: shorter is faster", 0
+
+
+def save(figure, out: Path) -> None:
+    partial = out.with_name(f"{out.stem}.partial{out.suffix}")
+    try:
+        figure.savefig(partial, dpi=130, metadata={"Date": None} if out.suffix == ".svg" else {})
+        partial.rename(out)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise refuse(f"{out}: cannot be written: {error.strerror}") from None
 
 
 def main() -> int:
@@ -212,9 +253,7 @@ def main() -> int:
     figure.tight_layout(rect=(0, below, 1, 1))
     for axes in figure.axes:
         label_diagonals(axes, theme)
-    partial = out.with_name(f"{out.stem}.partial{out.suffix}")
-    figure.savefig(partial, dpi=130, metadata={"Date": None} if out.suffix == ".svg" else {})
-    partial.rename(out)
+    save(figure, out)
     print(out)
     return 0
 

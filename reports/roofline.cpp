@@ -6,6 +6,7 @@
 
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {

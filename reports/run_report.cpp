@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <stdexcept>
 
 #include "reports/column_json.h"
 #include "reports/html_page.h"
 #include "reports/run/ceilings_csv.h"
-#include "reports/run/csv.h"
+#include "reports/run/json_file.h"
 #include "reports/run/selected_cases.h"
 #include "reports/totals.h"
 
@@ -75,19 +74,9 @@ Json totals_json(const std::vector<NetworkTotal>& totals) {
   return all;
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {(std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>()};
-}
-
 // An environment file as it is; null where there is none. Order of keys as written: it was chosen for reading.
 nlohmann::ordered_json environment(const fs::path& file) {
-  if (!fs::exists(file)) return nullptr;
-  try {
-    return nlohmann::ordered_json::parse(text_of(file));
-  } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is not JSON: {}", file.string(), error.what()));
-  }
+  return fs::exists(file) ? read_json_object(file) : nullptr;
 }
 
 // An array of [key, value], since objects of the page's JSON are sorted.
@@ -99,7 +88,7 @@ Json ordered_pairs(const nlohmann::ordered_json& object) {
 }
 
 bool ends_in_torn_line(const fs::path& file) {
-  const std::string text = text_of(file);
+  const std::string text = read_whole_file(file);
   return !text.empty() && text.back() != '\n';
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {

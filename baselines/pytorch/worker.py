@@ -37,7 +37,7 @@ class Answers:
         except ImportError:
             version = "none"
         return {"pytorch": str(torch.__version__), "pytorch_cuda": str(torch.version.cuda), "pytorch_cudnn": str(torch.backends.cudnn.version()),
-                "triton": version}
+                "triton": version, "torch_compile_mode": self.compile_mode}
 
     def answer(self, question):
         ask = question.get("ask")
@@ -54,6 +54,9 @@ class Answers:
             return {"us": self.case.warm(self.timer, question["samples"], question["repeats"])}
         if ask == "judge":
             return self.case.judge()
+        if ask == "poison":
+            self.case.poison()
+            return {}
         if ask == "do_bench":
             from triton.testing import do_bench
 
@@ -81,7 +84,6 @@ class Answers:
         """The answer where one failed."""
         from baselines.pytorch.case import first_line
 
-        self.case = None
         outcome = "cuda_error"
         if isinstance(error, (Unsupported, BadQuestion)):
             outcome = "unsupported_problem"
@@ -94,7 +96,8 @@ class Answers:
             try:
                 self.torch.cuda.synchronize()
             except RuntimeError:  # an error that stays: this process can launch nothing more
-                failure["lost"] = True
+                return {**failure, "lost": True}
+        self.release()
         return failure
 
 
@@ -102,11 +105,13 @@ def serve(answers, questions, write):
     """Answers line by line, until the questions end."""
     write({"facts": answers.facts()})
     for line in questions:
+        question = {}
         try:
-            answer = answers.answer(json.loads(line))
+            question = json.loads(line)
+            answer = answers.answer(question)
         except Exception as error:  # whatever PyTorch or its compiler raises is the row's reason
             answer = answers.failure(error)
-        write(answer)
+        write({**answer, "number": question.get("number")})
 
 
 def open_device(index):

@@ -48,7 +48,7 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
       Ceilings cached{read_ceilings(file)};
       if (cached.device != identity.name || cached.driver != identity.driver)
         throw std::runtime_error(fmt::format("{}: holds '{}', not '{}'", file.string(), cached.device, identity.name));
-      cached.memory();  // a cache without the two ceilings that every roofline needs is no cache
+      cached.memory();  // a cache needs the two ceilings that every roofline does
       cached.compute(Pipe::fma, DType::fp32);
       return cached;
     } catch (const std::exception& error) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <charconv>
 
 #include "kernels/core/fields.h"
 
@@ -13,6 +13,14 @@ namespace {
 void require_one_of(const std::string& flag, const std::string& value, const std::vector<std::string>& allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
     throw InvalidInput(fmt::format("{} is '{}', not one of {}", flag, value, fmt::join(allowed, ", ")));
+}
+
+void require_count(const std::string& flag, const std::string& value) {
+  constexpr int kMost = 1'000'000;
+  int count = 0;
+  const auto parsed = std::from_chars(value.data(), value.data() + value.size(), count);
+  if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || count < 1 || count > kMost)
+    throw InvalidInput(fmt::format("{} is '{}', not a whole number from 1 to {}", flag, value, kMost));
 }
 
 bool parse_switch(const std::string& flag, const std::string& value) {
@@ -34,7 +42,7 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) 
     const std::string value = equals == std::string::npos ? "true" : argument.substr(equals + 1);
     if (flag == "--benchmark_format" || flag == "--benchmark_out_format") {
       require_one_of(flag, value, {"console", "json", "csv"});
-      if (flag == "--benchmark_format") flags.format = true;
+      (flag == "--benchmark_format" ? flags.format : flags.out_format) = value;
     } else if (flag == "--benchmark_color") {
       require_one_of(flag, value, {"auto", "true", "false", "yes", "no", "on", "off", "1", "0"});
     } else if (flag == "--benchmark_time_unit") {
@@ -42,6 +50,7 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) 
     } else if (flag == "--benchmark_list_tests") {
       flags.list_tests = parse_switch(flag, value);
     } else if (flag == "--benchmark_repetitions") {
+      require_count(flag, value);
       flags.repetitions = true;
     } else if (flag == "--benchmark_out" && equals != std::string::npos) {
       flags.out = value;
@@ -59,13 +68,38 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) 
   return flags;
 }
 
-void require_writable_out(const BenchmarkFlags& flags) {
-  if (flags.out.empty()) return;
-  std::error_code ignored;
-  const bool is_new = !std::filesystem::exists(flags.out, ignored);
-  if (!std::ofstream(flags.out, std::ios::app))
-    throw InvalidInput(fmt::format("--benchmark_out: '{}' cannot be written", flags.out));
-  if (is_new) std::filesystem::remove(flags.out, ignored);
+std::vector<std::string> flags_of_library(const std::vector<std::string>& arguments, const BenchmarkFlags& flags) {
+  std::vector<std::string> kept;
+  for (const std::string& argument : arguments)
+    if (!argument.starts_with("--benchmark_out=") && !argument.starts_with("--benchmark_out_format="))
+      kept.push_back(argument);
+  if (!flags.out.empty()) kept.emplace_back("--benchmark_out=/dev/null");
+  return kept;
+}
+
+std::string not_a_benchmark_flag(const std::string& argument) {
+  static const std::vector<std::string> known = {
+      "--benchmark_list_tests",
+      "--benchmark_filter",
+      "--benchmark_min_time",
+      "--benchmark_min_warmup_time",
+      "--benchmark_repetitions",
+      "--benchmark_enable_random_interleaving",
+      "--benchmark_report_aggregates_only",
+      "--benchmark_display_aggregates_only",
+      "--benchmark_format",
+      "--benchmark_out",
+      "--benchmark_out_format",
+      "--benchmark_color",
+      "--benchmark_counters_tabular",
+      "--benchmark_perf_counters",
+      "--benchmark_context",
+      "--benchmark_time_unit",
+  };
+  const std::string name = argument.substr(0, argument.find('='));
+  if (std::find(known.begin(), known.end(), name) != known.end())
+    return fmt::format("'{}': Google Benchmark cannot read this value", argument);
+  return fmt::format("'{}' is not a flag of Google Benchmark{}", argument, did_you_mean(name, known));
 }
 
 std::vector<std::string> command_line_to_go_on(const std::vector<std::string>& arguments,
@@ -77,9 +111,7 @@ std::vector<std::string> command_line_to_go_on(const std::vector<std::string>& a
       ++i;  // and its value
       continue;
     }
-    const bool dropped = argument == "--fresh" || argument.starts_with("--out=") ||
-                         argument.starts_with("--benchmark_out=") || argument.starts_with("--benchmark_out_format=");
-    if (!dropped) kept.push_back(argument);
+    if (argument != "--fresh" && !argument.starts_with("--out=")) kept.push_back(argument);
   }
   kept.insert(kept.end(), {"--out", out.string()});
   return kept;

@@ -11,10 +11,11 @@ namespace noisefloor {
 
 struct BenchmarkFlags {
   bool list_tests = false;
-  bool format = false;  // its reporters are asked for
   bool repetitions = false;
   std::string filter;
-  std::string out;  // empty: no file
+  std::string format;  // its display is asked for: console, json or csv; empty: ours
+  std::string out;     // empty: no file
+  std::string out_format = "json";
 
   // Whether `filter` lets this case run: a regular expression, searched for; after a "-", what must not be found.
   bool matches(const std::string& case_name) const;
@@ -26,11 +27,14 @@ struct BenchmarkFlags {
 // Throws InvalidInput naming the flag and what it takes.
 BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments);
 
-// Throws InvalidInput when --benchmark_out names a file that cannot be written.
-void require_writable_out(const BenchmarkFlags& flags);
+// What the library itself is started with: it would write --benchmark_out case by case, and not say that a disk is
+// full. Its file reporter is one of ours, and runs only where the library has a file.
+std::vector<std::string> flags_of_library(const std::vector<std::string>& arguments, const BenchmarkFlags& flags);
 
-// The command line that resumes the run folder `out`: without --fresh, and without --benchmark_out, which would
-// begin its file again.
+// The message for what the library did not take: a flag of another name, or a value that it cannot read.
+std::string not_a_benchmark_flag(const std::string& argument);
+
+// The command line that resumes the run folder `out`: without --fresh.
 std::vector<std::string> command_line_to_go_on(const std::vector<std::string>& arguments,
                                                const std::filesystem::path& out);
 

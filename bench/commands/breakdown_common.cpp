@@ -6,7 +6,7 @@
 
 #include "bench/counters/kernel_trace.h"
 #include "bench/pipeline/breakdown_run.h"
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {

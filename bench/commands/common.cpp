@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "bench/commands/commands.h"
 #include "bench/sweep/suite.h"
@@ -68,6 +69,12 @@ std::int64_t require_integer(const char* option, const std::string& text) {
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
     throw InvalidInput(fmt::format("{}: '{}' is not a whole number", option, text));
   return value;
+}
+
+std::string why_not_finite(const std::string& text) {
+  double value = 0;
+  const bool number = CLI::detail::lexical_cast(text, value);
+  return number && std::isfinite(value) ? "" : fmt::format("'{}' is not a finite number", text);
 }
 
 std::vector<std::string> split_list(const std::string& text) {

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "bench/commands/breakdown_common.h"
+#include "bench/commands/network_sizes.h"
 #include "bench/pipeline/finite.h"
 #include "kernels/core/listed.h"
 #include "networks/inputs.h"
@@ -16,11 +17,13 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 struct ForwardArguments {
   NetworkArguments network;
   BreakdownArguments breakdown;
+  Sizes sizes;
   std::string input, output;
 };
 
@@ -55,13 +58,18 @@ std::vector<double> numbers_of(const FileTensor& tensor, const std::string& path
   return numbers;
 }
 
-constexpr const char* kImages = "images [n, channels, size, size]";
+constexpr const char* kImages = "images [n, channels, height, width]";
+constexpr const char* kVideos = "videos [n, frames, channels, height, width]";
+
+const char* images_of(const NetworkInfo& info) {
+  return info.most_frames > 1 ? kVideos : kImages;
+}
 
 // How a file has an input, in words.
-std::string described(const NetworkTensor& input) {
+std::string described(const NetworkInfo& info, const NetworkTensor& input) {
   switch (input.kind) {
     case NetworkTensor::Kind::image:
-      return kImages;
+      return images_of(info);
     case NetworkTensor::Kind::timesteps:
       return fmt::format("[n], 0 to {}", input.range - 1);
     case NetworkTensor::Kind::sigma:
@@ -125,7 +133,7 @@ void check_range(const NetworkTensor& input, const std::string& path, double num
 // An input of the network from the file, in the layout and dtype that it is uploaded in.
 std::vector<char> read_input(const SafetensorsFile& file, const std::string& path, const Network& network,
                              const NetworkTensor& input) {
-  const FileTensor& tensor = require_tensor(file, path, input.name, described(input));
+  const FileTensor& tensor = require_tensor(file, path, input.name, described(*network.info, input));
   std::vector<double> numbers = numbers_of(tensor, path, shape_in_file(input));
   if (input.kind == NetworkTensor::Kind::labels) return one_hot(network, labels_of(numbers, path, network));
   for (const double number : numbers) check_range(input, path, number);
@@ -139,20 +147,21 @@ std::vector<char> read_input(const SafetensorsFile& file, const std::string& pat
 }
 
 int forward(const ForwardArguments& arguments) {
-  require_network(arguments.network.network);
+  const NetworkInfo& info = require_network(arguments.network.network);
   OutputFiles files;
   add_inputs(files, arguments.network);
   files.add_input("--input", arguments.input);
   files.add("--output", arguments.output);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const SafetensorsFile file(arguments.input);
-  const FileTensor& x = require_tensor(file, arguments.input, "x", kImages);
-  if (x.shape.size() != 4 || x.shape[0] < 1)
-    throw InvalidInput(fmt::format("{}: tensor x is [{}], not [n, channels, size, size] with n of 1 and more",
-                                   arguments.input, fmt::join(x.shape, ", ")));
+  const FileTensor& x = require_tensor(file, arguments.input, "x", images_of(info));
+  if (x.shape.size() != (info.most_frames > 1 ? 5 : 4) || x.shape[0] < 1)
+    throw InvalidInput(fmt::format("{}: tensor x is [{}], not {} with n of 1 and more", arguments.input,
+                                   fmt::join(x.shape, ", "), images_of(info)));
   const std::int64_t n = x.shape[0];
+  const Sizes sizes = sizes_of_inputs(info, arguments.sizes, file.tensors(), arguments.input);
   std::vector<std::vector<char>> inputs;
-  OpenNetwork open = open_network(arguments.network, {.batch = n}, [&](const Network& network) {
+  OpenNetwork open = open_network(arguments.network, {.batch = n, .sizes = sizes}, [&](const Network& network) {
     for (const NetworkTensor& input : network.inputs)
       inputs.push_back(read_input(file, arguments.input, network, input));
   });
@@ -190,16 +199,17 @@ void add_forward_command(CLI::App& app, CommandResult result) {
   auto arguments = std::make_shared<ForwardArguments>();
   add_network_options(*command, arguments->network);
   add_breakdown_options(*command, arguments->breakdown);
+  add_size_options(*command, arguments->sizes, "as the input has it");
   command
       ->add_option("--input", arguments->input,
-                   fmt::format("x [n, channels, size, size]; timesteps [n] ({}) or sigma [n]; labels [n] where the "
+                   fmt::format("x [n, channels, height, width]; timesteps [n] ({}) or sigma [n]; labels [n] where the "
                                "weights are conditional",
                                listed(networks_where([](const NetworkInfo& info) {
                                         return info.prediction == sampler_step::Prediction::noise;
                                       }),
                                       "and")))
       ->required();
-  command->add_option("--output", arguments->output, "File to write: output [n, channels, size, size], fp32")
+  command->add_option("--output", arguments->output, "File to write: output [n, channels, height, width], fp32")
       ->required();
   command->callback([=] { *result = [=] { return forward(*arguments); }; });
 }

@@ -5,10 +5,11 @@
 #include <cmath>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/commands/resources_gate.h"
 #include "reports/baseline_folder.h"
 #include "reports/gate_report.h"
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -32,7 +33,7 @@ std::optional<std::regex> pattern_of(const std::string& text) {
   }
 }
 
-// A broken row is no baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
+// A broken row is not a baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
 int accept(const GateArguments& arguments, const GateResult& result) {
   if (result.count(GateGap::Weight::fails) > 0) {
     fmt::print(stderr, "noisefloor: not accepted: the candidate has rows that are incorrect or failed\n");
@@ -96,6 +97,9 @@ int gate_runs(const GateArguments& arguments) {
   if (arguments.accept && !arguments.filter.empty())
     throw InvalidInput("--accept takes the whole run: it goes without --filter");
   if (arguments.accept && !std::filesystem::exists(arguments.baseline)) return accept_first(arguments);
+  OutputFiles outputs;
+  outputs.add("--markdown", arguments.markdown);
+  outputs.add("--junit", arguments.junit);
   const RunFiles baseline = read_run(arguments.baseline), candidate = read_run(arguments.candidate);
   std::vector<RunFiles> noise;
   for (const std::string& folder : arguments.noise) noise.push_back(read_run(folder));
@@ -105,8 +109,9 @@ int gate_runs(const GateArguments& arguments) {
   options.new_rows = arguments.new_rows;
   const GateResult result = gate(baseline, candidate, noise, options);
   const ComparisonText text = text_of(result);
-  if (!arguments.markdown.empty()) write_atomically(arguments.markdown, markdown_text(text));
-  if (!arguments.junit.empty()) write_atomically(arguments.junit, junit_xml(result));
+  if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
+  if (!arguments.junit.empty()) write_atomically(outputs.partial("--junit"), junit_xml(result));
+  outputs.commit();
   fmt::print("{}", terminal_text(text));
   return arguments.accept ? accept(arguments, result) : result.exit_code();
 }
@@ -114,6 +119,8 @@ int gate_runs(const GateArguments& arguments) {
 int compare(const CompareArguments& arguments) {
   if (arguments.variant_a.empty() != arguments.variant_b.empty())
     throw InvalidInput("--variant-a and --variant-b go together");
+  OutputFiles outputs;
+  outputs.add("--markdown", arguments.markdown);
   const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
   const PairOptions options{arguments.variant_a, arguments.variant_b, pattern_of(arguments.filter)};
   ComparisonText text;
@@ -140,7 +147,8 @@ int compare(const CompareArguments& arguments) {
   text.headline =
       fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
                   arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
-  if (!arguments.markdown.empty()) write_atomically(arguments.markdown, markdown_text(text));
+  if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
+  outputs.commit();
   fmt::print("{}", terminal_text(text));
   return kDone;
 }

@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "reports/history.h"
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -14,16 +15,20 @@ struct HistoryArguments {
 };
 
 int history(const HistoryArguments& arguments) {
+  OutputFiles outputs;
+  outputs.add("--csv", arguments.csv);
+  outputs.add("--html", arguments.html);
   const auto runs = read_history({arguments.folders.begin(), arguments.folders.end()});
   const bool warm = arguments.time == "warm";
   const History traced = trace_history(runs, {arguments.case_pattern, split_list(arguments.networks),
                                               split_list(arguments.ops), split_list(arguments.variants), warm});
-  if (!arguments.csv.empty()) write_atomically(arguments.csv, history_csv(runs, traced));
+  if (!arguments.csv.empty()) write_atomically(outputs.partial("--csv"), history_csv(runs, traced));
   if (!arguments.html.empty()) {
     std::string message;
-    write_atomically(arguments.html, history_html(runs, traced, warm, &message));
+    write_atomically(outputs.partial("--html"), history_html(runs, traced, warm, &message));
     if (!message.empty()) fmt::print(stderr, "noisefloor: {}: {}\n", arguments.html, message);
   }
+  outputs.commit();
   fmt::print("{}", history_table(runs, traced));
   return kDone;
 }

@@ -156,6 +156,8 @@ void list_columns(const Wanted& wanted) {
                   {"description", column.description}});
 }
 
+constexpr std::int64_t kMostValues = 4096;  // of a tensor, in a line that people may read
+
 void list_problems(const std::vector<ProblemEntry>& problems, const Wanted& wanted) {
   for (const ProblemEntry& entry : problems) {
     if (!std::regex_search(entry.op->name + "/" + entry.text, wanted.filter)) continue;
@@ -167,7 +169,7 @@ void list_problems(const std::vector<ProblemEntry>& problems, const Wanted& want
     ProblemEntry swept = entry;
     std::erase_if(swept.uses, [](const auto& use) { return use.dtype.has_value(); });
     if (swept.uses.empty()) continue;
-    Json line = problem_record(*entry.op, entry.problem);
+    Json line = problem_record(*entry.op, entry.problem, kMostValues);
     line["networks"] = swept.networks();
     print_line(line);
   }

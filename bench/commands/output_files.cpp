@@ -8,15 +8,12 @@
 #include <cstring>
 
 #include "kernels/core/fields.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path beside(const fs::path& file) {
-  return file.string() + fmt::format(".{}.partial", getpid());
-}
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
@@ -35,7 +32,7 @@ bool same_file(const fs::path& a, const fs::path& b) {
 OutputFiles::~OutputFiles() {
   std::error_code error;
   for (const File& file : files_)
-    if (file.written) fs::remove(beside(file.path), error);
+    if (file.written) fs::remove(partial_of(file.path), error);
 }
 
 void OutputFiles::require_distinct(const char* option, const fs::path& path, bool output) const {
@@ -61,8 +58,8 @@ void OutputFiles::add(const char* option, const fs::path& path) {
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) refuse("is not a regular file");
   require_distinct(option, path, true);
   // The longest name that will be needed: a partial file is itself written beside and renamed.
-  const fs::path trial = beside(beside(path));
-  const int descriptor = open(trial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const fs::path trial = partial_of(partial_of(path));
+  const int descriptor = open(trial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor < 0) refuse(fmt::format("cannot be written: {}", std::strerror(errno)));
   close(descriptor);
   fs::remove(trial, error);
@@ -72,8 +69,10 @@ void OutputFiles::add(const char* option, const fs::path& path) {
 fs::path OutputFiles::partial(const std::string& option) {
   for (File& file : files_) {
     if (!file.output || file.option != option) continue;
+    std::error_code error;
+    if (!file.written) fs::remove(partial_of(file.path), error);  // a link there would be written through
     file.written = true;
-    return beside(file.path);
+    return partial_of(file.path);
   }
   throw std::logic_error("no output file of " + option);
 }
@@ -82,7 +81,7 @@ void OutputFiles::commit() {
   for (File& file : files_) {
     if (!file.written) continue;
     std::error_code error;
-    fs::rename(beside(file.path), file.path, error);
+    fs::rename(partial_of(file.path), file.path, error);
     if (error) throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.path.string(), error.message()));
     file.written = false;
   }

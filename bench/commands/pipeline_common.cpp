@@ -12,6 +12,7 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 // Beside or above the program, as the problem files are.

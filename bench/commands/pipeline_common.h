@@ -25,19 +25,19 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments);
 struct OpenNetwork {
   std::unique_ptr<Platform> platform;
   std::unique_ptr<pipeline::Checkpoint> checkpoint;
-  std::unique_ptr<pipeline::Network> network;
+  std::unique_ptr<networks::Network> network;
   std::unique_ptr<pipeline::Executor> executor;
 };
 // What the caller puts beside the network on the device, and how many bytes that takes.
 struct Beside {
-  std::function<std::size_t(const pipeline::Network&)> bytes = [](const pipeline::Network&) { return std::size_t{0}; };
+  std::function<std::size_t(const networks::Network&)> bytes = [](const networks::Network&) { return std::size_t{0}; };
   std::function<void(OpenNetwork&)> make = [](OpenNetwork&) {};
 };
 // `check` looks at the network, its inputs and options before anything is measured, or written into a plan. Throws what
 // it does, InvalidInput, OutOfMemory (saying which batch would fit), DeviceError. `platform`: null for that of
 // arguments.device.
-OpenNetwork open_network(const NetworkArguments& arguments, pipeline::BuildOptions options,
-                         const std::function<void(const pipeline::Network&)>& check, const Beside& beside = {},
+OpenNetwork open_network(const NetworkArguments& arguments, networks::BuildOptions options,
+                         const std::function<void(const networks::Network&)>& check, const Beside& beside = {},
                          std::unique_ptr<Platform> platform = nullptr);
 
 // Weights and plan, so that no output is written over them.

@@ -1,24 +1,27 @@
 // noisefloor problems: what one call of a network asks of each op.
 #include <fmt/format.h>
 
+#include "bench/commands/network_sizes.h"
 #include "bench/commands/pipeline_common.h"
 
 namespace noisefloor {
 namespace {
 
-using pipeline::build_or_say_limit;
+using networks::build_or_say_limit;
 
 struct ProblemsArguments {
   std::string network, dtype = "bf16";
   std::int64_t batch = 1;
+  networks::Sizes sizes;
   bool unconditional = false;
 };
 
 int print_problems(const ProblemsArguments& arguments) {
-  const auto& info = pipeline::require_network(arguments.network);
+  const auto& info = networks::require_network(arguments.network);
   const DType dtype = require_dtype(*require_op("conv2d").workload, arguments.dtype);
-  const pipeline::Network network =
-      build_or_say_limit(info, {.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional});
+  const networks::Network network = build_or_say_limit(
+      info,
+      {.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional, .sizes = arguments.sizes});
   fmt::print("op,dtype,problem,count\n");
   for (const auto& problem : count_problems(network.graph))
     fmt::print("{},{},\"{}\",{}\n", problem.op->name, to_string(problem.dtype), problem.text, problem.count);
@@ -35,6 +38,7 @@ void add_problems_command(CLI::App& app, CommandResult result) {
   command->add_option("--batch", arguments->batch, "Images; too many for a network are refused with its range")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  add_size_options(*command, arguments->sizes);
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
   command->add_flag("--unconditional", arguments->unconditional, "Without class labels");
   command->callback([=] { *result = [=] { return print_problems(*arguments); }; });

@@ -13,7 +13,7 @@
 #include "bench/commands/commands.h"
 #include "bench/platform/build_info.h"
 #include "reports/kernel_usage.h"
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {

@@ -10,10 +10,7 @@ namespace noisefloor {
 namespace {
 
 int roofline(const std::filesystem::path& folder) {
-  if (!std::filesystem::exists(folder / "sweep.csv"))
-    throw InvalidInput(fmt::format("{}: no sweep.csv there; give the folder of a run", folder.string()));
-  if (std::filesystem::exists(folder / "env.json")) (void)read_environment(folder / "env.json");  // its schema
-  auto rows = read_sweep_csv(folder / "sweep.csv");
+  auto rows = read_run(folder, RunEnd::may_lack).rows;
   if (rows.empty()) throw InvalidInput(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
   const CeilingRates ceilings = read_ceiling_rates(folder / "ceilings.csv");
   complete_rows(rows, ceilings);

@@ -266,7 +266,7 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option(
       "--problem", arguments->problem,
       "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors leave open");
-  command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all' (default: all)");
+  command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all' but PyTorch's (default: all)");
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32 (default: bf16, or that of --input)");
   command->add_option("--input", arguments->input,
                       "A safetensors file with the op's inputs; problem and dtype are found from it");
@@ -275,7 +275,9 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option("--output", arguments->output,
                       "A safetensors file for the outputs: of the last right variant of the ladder");
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
-  command->add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Of the random inputs")
+      ->check(CLI::NonNegativeNumber)  // its own parser would take -1 for 2^64 - 1
+      ->capture_default_str();
   command->add_flag("--profile", arguments->profile,
                     "Time nothing: launch once, verified, in an NVTX range of the case's name");
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "bench/commands/network_sizes.h"
 #include "bench/pipeline/animation.h"
 #include "bench/pipeline/pictures.h"
 #include "kernels/core/listed.h"
@@ -15,6 +16,7 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
@@ -96,7 +98,7 @@ std::string name_of(sampler_step::Schedule schedule) {
 // What the networks have by default: "(default: cosine for adm64, else karras)".
 std::string defaults(std::string (*of)(const NetworkInfo&)) {
   std::map<std::string, std::vector<std::string>> who;
-  for (const NetworkInfo& info : networks()) who[of(info)].emplace_back(info.name);
+  for (const NetworkInfo& info : all_networks()) who[of(info)].emplace_back(info.name);
   const auto usual = std::max_element(who.begin(), who.end(),
                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::string text;
@@ -125,6 +127,7 @@ std::int64_t SampleArguments::frames() const {
 std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   const NetworkInfo& info = require_network(arguments.network.network);
+  (void)info.resolved(arguments.sizes);
   if (arguments.sampler.empty()) arguments.sampler = sampler_step::row_of(info.solver).name;
   if (arguments.schedule.empty()) arguments.schedule = name_of(info.schedule);
   options.steps = arguments.steps.value_or(info.steps);
@@ -195,6 +198,7 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
   add_breakdown_options(command, arguments.breakdown);
+  add_size_options(command, arguments.sizes);
   command.add_option(
       "--sampler", arguments.sampler,
       those([](const SolverRow&) { return true; }, "or") +

@@ -14,6 +14,7 @@ namespace noisefloor {
 struct SampleArguments {
   NetworkArguments network;
   BreakdownArguments breakdown;
+  networks::Sizes sizes;
   pipeline::SamplingOptions options;
   std::string sampler, schedule, seed = "0", out, strip, gif, tensor;
   std::optional<std::string> labels;
@@ -34,15 +35,15 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments);
 // which the steps follow. Throws InvalidInput.
 std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments);
 
-// Pictures as they will be drawn. Throws InvalidInput where labels are none of the network's, guidance is asked of one
+// Pictures as they will be drawn. Throws InvalidInput where the network lacks a label's class, guidance is asked of one
 // without classes, or a picture would be larger than its format.
 struct Drawing {
   std::vector<int> labels;  // one an image
   std::int64_t columns = 1, zoom = 1;
 };
-Drawing plan_drawing(const SampleArguments& arguments, const pipeline::Network& network);
+Drawing plan_drawing(const SampleArguments& arguments, const networks::Network& network);
 
 // What to know of guidance with the checkpoints of such a network; empty where nothing is.
-std::string guidance_note(const pipeline::NetworkInfo& network);
+std::string guidance_note(const networks::NetworkInfo& network);
 
 }  // namespace noisefloor

@@ -14,6 +14,7 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 constexpr int kFrameDelay = 8, kLastFrameDelay = 200;  // of a GIF, in hundredths of a second
@@ -84,7 +85,7 @@ int sample(SampleArguments arguments) {
   const Beside beside{[&](const Network& network) { return sampler_bytes(network, options); },
                       [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }};
   open = open_network(
-      arguments.network, {.batch = batch, .sampling = true, .guided = options.guidance != 0},
+      arguments.network, {.batch = batch, .sampling = true, .guided = options.guidance != 0, .sizes = arguments.sizes},
       [&](const Network& network) { drawing = plan_drawing(arguments, network); }, beside);
   Sampler& sampler = *made;
   const Network& network = *open.network;

@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iostream>
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
 #include "bench/sweep/all_devices.h"
+#include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/environment.h"
 #include "bench/sweep/pytorch.h"
 #include "bench/sweep/selection.h"
@@ -18,6 +21,7 @@
 #include "kernels/core/listed.h"
 #include "networks/network.h"
 #include "reports/roofline.h"
+#include "reports/run/files.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run/shard.h"
 
@@ -27,7 +31,7 @@ namespace {
 struct SweepArguments {
   std::string ops, networks, variants, kinds, dtypes = "bf16";
   std::string device, out, problems, shard, counters = "auto", pytorch = "auto", compile_mode = kTorchCompileModes[0];
-  bool fresh = false, do_bench = false;
+  bool fresh = false, do_bench = false, no_duels = false;
   double budget = 0;
 };
 
@@ -35,9 +39,9 @@ struct SweepArguments {
 constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
 
 // Whole networks that such a sweep has, by their rows.
-std::vector<std::string> default_whole_networks(bool (*so)(const pipeline::NetworkInfo&)) {
+std::vector<std::string> default_whole_networks(bool (*so)(const networks::NetworkInfo&)) {
   std::vector<std::string> names;
-  for (const pipeline::NetworkInfo& info : pipeline::networks())
+  for (const networks::NetworkInfo& info : networks::all_networks())
     for (const std::int64_t batch : info.swept)
       if (so(info)) names.push_back(fmt::format("{}-b{}", info.name, batch));
   return names;
@@ -55,30 +59,29 @@ Selection selection_of(const SweepArguments& arguments, const std::vector<Proble
     for (const char* name : kDefaultNetworks)
       if (!(host && std::string(name) == "stream")) add(selection.networks, name);
     const auto whole =
-        host ? default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; })
-             : default_whole_networks([](const pipeline::NetworkInfo&) { return true; });
+        host ? default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; })
+             : default_whole_networks([](const networks::NetworkInfo&) { return true; });
     for (const std::string& name : whole) add(selection.whole_networks, name);
   }
   return selection;
 }
 
-void initialize_benchmark(const Invocation& invocation) {
+void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& flags) {
   static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
   texts = {invocation.arguments.front()};
-  texts.insert(texts.end(), invocation.benchmark_arguments.begin(), invocation.benchmark_arguments.end());
+  for (std::string& flag : flags_of_library(invocation.benchmark_arguments, flags)) texts.push_back(std::move(flag));
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
   int count = static_cast<int>(pointers.size());
   benchmark::Initialize(&count, pointers.data());
-  if (count > 1) throw InvalidInput(fmt::format("'{}' is not a flag of Google Benchmark", pointers[1]));
+  if (count > 1) throw InvalidInput(not_a_benchmark_flag(pointers[1]));
 }
 
 // After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
 // process goes on behind it.
-[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out, bool has_benchmark_out) {
+[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out) {
   fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
-  if (has_benchmark_out)
-    fmt::print(stderr, "--benchmark_out ends here; the cases that follow are in {} alone\n", out.string());
+  (void)std::fflush(nullptr);
   std::vector<std::string> texts = command_line_to_go_on(invocation.arguments, out);
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
@@ -121,6 +124,15 @@ std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& pr
   return all;
 }
 
+// An op that was asked for and that no chosen network has would be left out without a word.
+void require_ops_in_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+  const auto chosen = problems_of_networks(problems, selection);
+  for (const std::string& op : selection.ops)
+    if (std::none_of(chosen.begin(), chosen.end(), [&](const auto& entry) { return entry.op->name == op; }))
+      throw InvalidInput(
+          fmt::format("--ops: the chosen networks have no {} (noisefloor list problems --ops {})", op, op));
+}
+
 std::vector<CaseId> ids_of(const std::vector<Case>& cases) {
   std::vector<CaseId> ids;
   for (const Case& one : cases) ids.push_back(one.id());
@@ -131,24 +143,40 @@ bool in_worker(const Case& test_case) {
   return test_case.implementation->in_worker;
 }
 
-// For the cases that are PyTorch's; null where there are none, or they were left out: then it has said why.
-std::unique_ptr<Worker> pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
-  if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
-  if (std::none_of(cases.begin(), cases.end(), in_worker)) return nullptr;
+struct PyTorchSide {
+  std::unique_ptr<Worker> worker;  // null where no case wants it, or it cannot be had
+  std::string why_not;
+};
+
+// Starts it where there are cases of its. Where it cannot be had they are left out; in a part of a split sweep, whose
+// parts must have the same cases, they stay and say why.
+PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
+  PyTorchSide side;
+  if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
   try {
-    return start_pytorch({device, arguments.compile_mode});
+    side.worker = start_pytorch({device, arguments.compile_mode});
   } catch (const LibraryMissing& error) {
+    side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
-    if (nothing_else || arguments.pytorch == "require") throw InvalidInput(error.what());
-    fmt::print(stderr, "PyTorch's rows are left out (NOISEFLOOR_PYTHON names a Python that has it): {}\n",
-               error.what());
-    std::erase_if(cases, in_worker);
-    return nullptr;
+    if (nothing_else || arguments.pytorch == "require") throw InvalidInput(side.why_not);
+    fmt::print(stderr, "no rows of PyTorch (NOISEFLOOR_PYTHON names a Python that has it): {}\n", side.why_not);
+    if (arguments.shard.empty()) std::erase_if(cases, in_worker);
   }
+  return side;
+}
+
+// Its rows are of one PyTorch.
+void require_same_pytorch(const RunFolder& folder, Worker& worker) {
+  const auto& rows = folder.rows();
+  if (std::none_of(rows.begin(), rows.end(), [](const auto& row) { return of_pytorch(row.second); })) return;
+  for (const auto& [name, value] : worker.facts())
+    if (const std::string before = folder.fact(name); !before.empty() && before != value)
+      throw InvalidInput(fmt::format("{}: holds rows of {} {}, this is {}; give another --out, or --fresh",
+                                     folder.path().string(), name, before, value));
 }
 
 int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
-  if (flags.format || !flags.out.empty())
+  if (!flags.format.empty() || !flags.out.empty())
     throw InvalidInput(
         "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
         "--benchmark_out; leave these out, or sweep one --device at a time");
@@ -164,20 +192,29 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   const auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
-  initialize_benchmark(invocation);
+  initialize_benchmark(invocation, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, invocation, flags);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
   const Selection selection = selection_of(arguments, problems, description.is_host);
   auto cases = select_cases(problems, selection, description.is_host);
+  require_ops_in_networks(problems, selection);
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
 
   std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
-  std::unique_ptr<Worker> pytorch;
-  if (!flags.list_tests && !description.is_host) pytorch = pytorch_for(cases, arguments, description.index);
+  if (arguments.pytorch == "require" && description.is_host)
+    throw InvalidInput("--pytorch require: PyTorch's rows need a CUDA device");
+  if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
+  if (cases.empty()) throw InvalidInput("--pytorch off: all the chosen cases are PyTorch's");
+  const GpuMonitor monitor =
+      description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
+  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1 && !flags.list_tests)
+    fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
+  PyTorchSide pytorch;
+  if (!flags.list_tests && !description.is_host) pytorch = start_pytorch_for(cases, arguments, description.index);
   std::optional<ShardRecord> shard;
   if (!arguments.shard.empty()) {
     shard = make_shard_record(parse_shard(arguments.shard), ids_of(cases));
@@ -187,19 +224,17 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
     return kDone;
   }
-  require_writable_out(flags);
-
-  const GpuMonitor monitor =
-      description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
-  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1)
-    fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
+  OutputFiles outputs;
+  outputs.add("--benchmark_out", flags.out);
 
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description.name, build_info().commit, arguments.fresh);
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor.driver_version());
-  if (pytorch)
-    for (const auto& [name, value] : pytorch->facts()) facts[name] = value;
+  if (pytorch.worker) {
+    require_same_pytorch(folder, *pytorch.worker);
+    for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;
+  }
   folder.write_environment(facts, invocation.arguments);
   merge_network_problems(folder.path(), network_problems(problems, selection));
   merge_selected_cases(folder.path(), ids_of(cases));
@@ -212,19 +247,27 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   options.counters = arguments.counters == "off"       ? CounterMode::off
                      : arguments.counters == "require" ? CounterMode::require
                                                        : CounterMode::automatic;
-  options.worker = pytorch.get();
+  options.worker = pytorch.worker.get();
+  if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
   options.do_bench = arguments.do_bench;
   CaseRunner runner(*platform, &ceilings, options);
   for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
-  Sweep session(runner, folder, {arguments.budget, flags.repetitions});
+  const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
+  const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
+  Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels, display || file});
   session.register_cases(cases);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
-  session.run(!flags.format);
-  if (session.device_lost()) start_again(invocation, folder.path(), !flags.out.empty());
-  return finish(folder, session, cases, !flags.format);
+  session.run(display.get(), file.get());
+  pytorch.worker.reset();
+  if (session.device_lost()) start_again(invocation, folder.path());
+  if (display) std::cout << display->text() << std::flush;
+  const int code = finish(folder, session, cases, !display);
+  if (file) write_atomically(outputs.partial("--benchmark_out"), file->text());
+  outputs.commit();
+  return code;
 }
 
 }  // namespace
@@ -241,8 +284,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
           "whole networks\n{}, on a GPU also "
           "{})",
           kDefaultNetworks[0], kDefaultNetworks[1],
-          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
-          listed(default_whole_networks([](const pipeline::NetworkInfo& info) { return !info.swept_on_hosts; }),
+          listed(default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
+          listed(default_whole_networks([](const networks::NetworkInfo& info) { return !info.swept_on_hosts; }),
                  "and")));
   command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
   command->add_option("--kinds", arguments->kinds,
@@ -263,7 +306,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
                       "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
   command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(why_not_finite);
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
@@ -278,11 +322,15 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
                    "graphs are captured in either")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTorchCompileModes), std::end(kTorchCompileModes))))
       ->capture_default_str();
+  command->add_flag("--no-duels", arguments->no_duels,
+                    "Without duels: the best of ours and the best baseline of each problem in turns");
   command->add_flag("--do-bench", arguments->do_bench,
                     "Also write crosscheck.csv: the cold time of PyTorch's rows beside triton.testing.do_bench's");
   command->footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
-      "--benchmark_out=FILE. Exit code: 0 all correct, 1 a case is incorrect or failed, 2 could not sweep.");
+      "--benchmark_out=FILE (written whole at the end).\n"
+      "Exit code: 0 all correct, 1 a case is incorrect or "
+      "failed, 2 could not sweep.");
   command->callback([=] { *result = [=] { return sweep(*arguments, *invocation); }; });
 }
 

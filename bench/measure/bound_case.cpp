@@ -28,14 +28,23 @@ BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Ver
     prepared_ = Buffer(platform, bytes);
     platform.synchronize();
     const auto start = std::chrono::steady_clock::now();
-    ready_->prepare(fixture.pointers(), prepared_.data(), platform.context());
-    platform.synchronize();
+    prepare();
     prepare_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   }
   if (ready_->needs_tuning()) {
     Verifier own(fixture);
     tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace_.data(), prepared_.data()});
   }
+}
+
+void BoundCase::prepare() {
+  ready_->prepare(fixture_->pointers(), prepared_.data(), fixture_->platform().context());
+  fixture_->platform().synchronize();
+}
+
+void BoundCase::use_inputs(std::size_t set) {
+  fixture_->use_inputs(set);
+  if (prepares()) prepare();
 }
 
 Launch BoundCase::launch(bool overlapping) {

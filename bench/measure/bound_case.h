@@ -28,6 +28,10 @@ class BoundCase {
   std::vector<std::pair<void*, std::size_t>> resident() const;
   // Bytes beside the tensors: the workspace, and what is the implementation's own.
   std::size_t working_bytes() const;
+  // Fills the fixture's inputs with those of a set, and prepares weights anew.
+  void use_inputs(std::size_t set);
+  // Whether launches may overlap: warm times then depend on `overlapping`.
+  bool overlaps() const { return ready_->overlaps(); }
   bool prepares() const { return prepared_.bytes() > 0; }
   double prepare_us() const { return prepare_us_; }
   std::string description() const { return ready_->description(); }
@@ -36,6 +40,7 @@ class BoundCase {
 
  private:
   static constexpr std::size_t kGuardBytes = Fixture::kGuardBytes;
+  void prepare();
   std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
 
   Fixture* fixture_;

@@ -9,6 +9,7 @@
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
+#include "bench/measure/duel.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
@@ -41,8 +42,8 @@ constexpr const char* kNotCollected = "not_collected";
 // Only `ok` rows carry times.
 void clear_times(CaseResult& result) {
   SweepRow& row = result.row;
-  for (auto* field : {&row.time_cold_us, &row.time_cold_mad_us, &row.time_warm_us, &row.gflops, &row.gbps,
-                      &row.attainable_gflops, &row.pct_of_roof})
+  for (auto* field : {&row.time_cold_us, &row.time_cold_mad_us, &row.time_warm_us, &row.time_warm_serial_us,
+                      &row.gflops, &row.gbps, &row.attainable_gflops, &row.pct_of_roof})
     field->reset();
   row.bound.clear();
 }
@@ -138,6 +139,7 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
     fixture_of_ = {};
+    kept_ = {};
     try {
       platform_->synchronize();
     } catch (const DeviceError&) {
@@ -162,10 +164,22 @@ bool take_verdict(const Verdict& verdict, CaseResult& result) {
   return false;
 }
 
-void take_last_verdict(const Verdict& verdict, CaseResult& result) {
-  if (verdict.correct) return;
+// Whether what a phase's launches left is right.
+bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& result) {
+  if (verdict.correct) return true;
   result.row.status = Outcome::incorrect;
-  result.row.reason = "after the timed launches: " + verdict.reason;
+  result.row.reason = fmt::format("after the {} launches: {}", phase, verdict.reason);
+  return false;
+}
+
+void take_samples(const Timing& timing, CaseResult& result) {
+  result.cold_us = timing.cold_us;
+  result.cold_batches = timing.cold_batches;
+  result.cold_mhz = timing.cold_mhz;
+  result.launch_mhz = timing.launch_mhz;
+  result.warm_us = timing.warm_us;
+  result.warm_serial_us = timing.warm_serial_us;
+  write_times(timing, result.row);
 }
 
 }  // namespace
@@ -174,6 +188,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
   const ProblemId id = test_case.id();
   if (id == fixture_of_) return;
   fixture_of_ = {};
+  kept_ = {};
   verifier_.reset();
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
@@ -184,8 +199,10 @@ void CaseRunner::require_fixture(const Case& test_case) {
 
 void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::optional<double> to_beat_us) {
   require_fixture(test_case);
+  fixture_->use_inputs(0);
   SweepRow& row = result.row;
-  BoundCase bound(*fixture_, *test_case.implementation, verifier_.get(), &known_);
+  auto made = std::make_unique<BoundCase>(*fixture_, *test_case.implementation, verifier_.get(), &known_);
+  BoundCase& bound = *made;
   row.workspace_bytes = static_cast<long>(bound.working_bytes());
   if (bound.prepares()) row.prepare_us = bound.prepare_us();
   result.note = bound.description();
@@ -195,100 +212,140 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
   if (options_.on_verified) options_.on_verified(test_case, *fixture_);
   if (!bound.many_kernels() && !options_.warm_only) read_resources(bound, result);
-  fixture_->reset_outputs();
   if (options_.warm_only)
     time_warm_only(bound, result, to_beat_us);
   else
     time(test_case, bound, result);
-  judge_timed_launches(bound, result);
   if (row.status == Outcome::ok && !options_.warm_only) {
     place_under_roof(test_case, row);
     count(test_case, bound, row);
   }
+  if (!options_.warm_only) keep(*test_case.implementation, result, std::move(made));
+}
+
+void CaseRunner::keep(const Implementation& implementation, const CaseResult& result,
+                      std::unique_ptr<BoundCase> bound) {
+  if (result.row.status != Outcome::ok) return;
+  Kept& kept = kept_[implementation.is(Kind::baseline)];
+  if (!kept.bound || *result.row.time_warm_us < kept.warm_us)
+    kept = {implementation.name, *result.row.time_warm_us, std::move(bound)};
+}
+
+DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
+  require_fixture(ours);
+  std::vector<std::unique_ptr<BoundCase>> bound;
+  std::unique_ptr<WorkerCase> in_worker;
+  const auto contender = [&](const Case& one) -> std::unique_ptr<Contender> {
+    if (one.implementation->in_worker) {
+      if (options_.worker == nullptr) throw LibraryMissing(options_.why_no_worker);
+      in_worker = std::make_unique<WorkerCase>(*options_.worker, one);
+      return std::make_unique<WorkerContender>(*in_worker);
+    }
+    for (Kept& kept : kept_)
+      if (kept.variant == one.implementation->name) return std::make_unique<BoundContender>(*kept.bound, *verifier_);
+    fixture_->use_inputs(0);
+    bound.push_back(std::make_unique<BoundCase>(*fixture_, *one.implementation, verifier_.get(), &known_));
+    return std::make_unique<BoundContender>(*bound.back(), *verifier_);
+  };
+  const auto a = contender(ours), b = contender(theirs);
+  return fight(*a, *b);
 }
 
 // Counters are of this process.
 void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   SweepRow& row = result.row;
   row.counter_status = kNotCollected;
-  if (options_.worker == nullptr)
-    throw LibraryMissing(test_case.implementation->name + " is in another program, which was not started");
+  if (options_.worker == nullptr) throw LibraryMissing(options_.why_no_worker);
   WorkerCase in_worker(*options_.worker, test_case);
-  result.note = in_worker.note();
   if (!take_verdict(in_worker.verdict(), result)) return;
-  row.reason = in_worker.verdict().note;
+  row.reason = in_worker.note();
+  if (const std::string& judged = in_worker.verdict().note; !judged.empty())
+    row.reason += (row.reason.empty() ? "" : "; ") + judged;
   platform_->synchronize();  // nothing of ours runs beside it
   WorkerTiming source(in_worker, *platform_, clocks_.get());
-  time_by(source, result);
-  take_last_verdict(in_worker.judge(), result);
+  TimingLoop loop(source, timing_options());
+  loop.cold();
+  if (!take_last_verdict("cold", in_worker.judge(), result)) return;
+  loop.warm();
+  if (!take_last_verdict("warm", in_worker.judge(), result)) return;
+  take_samples(loop.timing(), result);
   if (row.status == Outcome::ok) place_under_roof(test_case, row);
-  if (row.status == Outcome::ok && options_.do_bench) result.do_bench_us = in_worker.do_bench_us();
+  if (row.status != Outcome::ok || !options_.do_bench) return;
+  try {
+    result.do_bench_us = in_worker.do_bench_us();
+  } catch (const std::exception& error) {  // it costs that figure, not the row
+    result.note = fmt::format("do_bench: {}", error.what());
+  }
 }
 
-// The first launch was verified before the timing; a variant that is right once and wrong later (a counter that is not
-// reset, a race between launches back to back) shows in what the last timed launch left.
-void CaseRunner::judge_timed_launches(BoundCase& bound, CaseResult& result) {
+TimingOptions CaseRunner::timing_options() const {
+  return {.cold = options_.cold,
+          .warm = options_.warm,
+          .throttle_retry_seconds = options_.throttle_retry_seconds,
+          .host = platform_->description().is_host};
+}
+
+// The first launch was verified before the timing. A variant that is right once and wrong later (a counter that is not
+// reset, a race between launches, nothing inside a graph, a result that it kept from other inputs) shows in what the
+// last launch of a phase left: its outputs were poisoned before, and the phase before it had other inputs.
+bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bound, CaseResult& result,
+                            const Phase& phase) {
+  bound.use_inputs(inputs);
+  verifier_->expect();
+  phase();
   const auto& specs = fixture_->specs();
-  if (std::any_of(specs.begin(), specs.end(), [](const TensorSpec& spec) { return spec.role == Role::inout; })) {
-    if (const auto damage = fixture_->find_damage()) {
-      result.row.status = Outcome::incorrect;
-      result.row.reason = "after the timed launches: " + *damage;
-    }
-    return;
-  }
-  take_last_verdict(verifier_->judge(bound), result);
+  if (std::none_of(specs.begin(), specs.end(), [](const TensorSpec& spec) { return spec.role == Role::inout; }))
+    return take_last_verdict(name, verifier_->judge(bound), result);
+  const auto damage = fixture_->find_damage();  // many launches on one tensor leave nothing else that is known
+  Verdict verdict;
+  verdict.correct = !damage;
+  verdict.reason = damage.value_or("");
+  return take_last_verdict(name, verdict, result);
 }
 
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
   const auto resident = bound.resident();
-  Launch launch = bound.launch();
+  const Launch ordinary = bound.launch();
+  Launch cold = ordinary;
   // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
   // opens.
   std::unique_ptr<Recording> recording;
   if (bound.many_kernels()) {
-    recording = platform_->record(launch);
-    launch = [&recording] {
+    recording = platform_->record(bound.launch(true));
+    cold = [&recording] {
       recording->replay();
       return success();
     };
   }
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  launch = slowed_down(*platform_, launch, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
+  cold = slowed_down(*platform_, cold, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
 #endif
   const NvtxRange range(test_case.id().name());
-  PlatformTiming source(*platform_, launch, bound.launch(true), resident,
+  PlatformTiming source(*platform_, {cold, bound.launch(true), ordinary}, resident,
                         {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
-  time_by(source, result);
-}
-
-void CaseRunner::time_by(TimingSource& source, CaseResult& result) {
-  TimingLoop loop(source, {.cold = options_.cold,
-                           .warm = options_.warm,
-                           .throttle_retry_seconds = options_.throttle_retry_seconds,
-                           .host = platform_->description().is_host});
-  loop.cold();
-  loop.warm();
-  const Timing& timing = loop.timing();
-  result.cold_us = timing.cold_us;
-  result.cold_batches = timing.cold_batches;
-  result.cold_mhz = timing.cold_mhz;
-  result.launch_mhz = timing.launch_mhz;
-  result.warm_us = timing.warm_us;
-  write_times(timing, result.row);
+  TimingLoop loop(source, timing_options());
+  if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
+  if (!time_phase("warm", 1, bound, result, [&] { loop.warm(); })) return;
+  const bool overlaps = bound.overlaps() && !platform_->description().is_host;
+  if (overlaps && !time_phase("serial warm", 0, bound, result, [&] { loop.warm_serial(); })) return;
+  take_samples(loop.timing(), result);
 }
 
 void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
   const Launch launch = bound.launch(/*overlapping=*/true);
   const auto resident = bound.resident();
-  PlatformTiming source(*platform_, launch, launch, resident, {});
-  TimingLoop loop(source, {.warm = options_.warm, .host = platform_->description().is_host});
-  const double once = loop.probe_warm();
-  if (to_beat_us && once > 2 * *to_beat_us) {
-    result.warm_us = {once};
-  } else {
-    loop.warm();
-    result.warm_us = loop.timing().warm_us;
-  }
+  PlatformTiming source(*platform_, {launch, launch, launch}, resident, {});
+  TimingLoop loop(source, timing_options());
+  const auto warm = [&] {
+    const double once = loop.probe_warm();
+    if (to_beat_us && once > 2 * *to_beat_us) {
+      result.warm_us = {once};
+    } else {
+      loop.warm();
+      result.warm_us = loop.timing().warm_us;
+    }
+  };
+  if (!time_phase("warm", 0, bound, result, warm)) return;
   result.row.time_warm_us = median(result.warm_us);
   result.row.status = Outcome::ok;
 }

@@ -2,6 +2,7 @@
 // The result is a row of sweep.csv and the raw samples behind it.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,8 +19,8 @@
 namespace noisefloor {
 
 class BoundCase;
+struct DuelResult;
 class Worker;
-class WorkerCase;
 
 enum class CounterMode { off, automatic, require };
 
@@ -35,7 +36,8 @@ struct RunnerOptions {
   bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch
   bool warm_only = false;          // no cold times, resources, counters or roof: what a plan asks for
   Worker* worker = nullptr;        // for the implementations that are in one; must outlive the runner
-  bool do_bench = false;           // of the worker's cases also Triton's own time, untimed by this program
+  std::string why_no_worker = "it is in another program, which was not started";
+  bool do_bench = false;  // of the worker's cases also Triton's own time, untimed by this program
 };
 
 struct CaseResult {
@@ -46,6 +48,7 @@ struct CaseResult {
   std::string note;                         // for the log: a baseline's chosen algorithm
   std::vector<std::size_t> cold_batches{};  // samples per batch, in order
   std::vector<double> cold_mhz{};           // the SM clock behind each batch; empty on the host
+  std::vector<double> warm_serial_us{};     // empty where warm_us is of ordinary edges already
   std::vector<double> launch_mhz{};         // with clock_in_launches: the SM clock during launches
   Verdict verdict{};                        // of the launch before the timed ones
   std::optional<double> do_bench_us{};      // with do_bench
@@ -65,6 +68,9 @@ class CaseRunner {
   // twice `to_beat_us` is timed once.
   CaseResult run(const Case& test_case, std::optional<double> to_beat_us = std::nullopt);
 
+  // Of two cases of one problem, in turns. Throws what making one of them ready throws, and DeviceError.
+  DuelResult duel(const Case& ours, const Case& theirs);
+
   // What to tell the user once: why counters are missing.
   const std::string& counter_message() const { return counter_message_; }
 
@@ -73,12 +79,14 @@ class CaseRunner {
   void measure_here(const Case&, CaseResult&, std::optional<double> to_beat_us);
   void measure_in_worker(const Case&, CaseResult&);
   void require_fixture(const Case&);
+  void keep(const Implementation&, const CaseResult&, std::unique_ptr<BoundCase>);
   void time(const Case&, BoundCase&, CaseResult&);
-  void time_by(TimingSource&, CaseResult&);
+  TimingOptions timing_options() const;
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
-  void judge_timed_launches(BoundCase&, CaseResult&);
+  using Phase = std::function<void()>;
+  bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
   void place_under_roof(const Case&, SweepRow&) const;
 
   Platform* platform_;
@@ -92,6 +100,13 @@ class CaseRunner {
   ProblemId fixture_of_;
   std::unique_ptr<Fixture> fixture_;
   std::unique_ptr<Verifier> verifier_;
+  // On it, for a duel: the fastest of ours and the fastest baseline, which need not be prepared and tuned again.
+  struct Kept {
+    std::string variant;
+    double warm_us = 0;
+    std::unique_ptr<BoundCase> bound;
+  };
+  std::array<Kept, 2> kept_;
 };
 
 // The row of a case that cannot run here, without running it: unsupported_arch, not_built, unsupported_problem or

@@ -22,6 +22,7 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
       entry_(&entry),
       problem_(std::move(problem)),
       dtype_(dtype),
+      seed_(seed),
       specs_(entry.workload->tensors(problem_, dtype)) {
   std::size_t offset = kGuardBytes;
   std::vector<std::size_t> offsets;
@@ -37,14 +38,44 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
     resident_.emplace_back(pointers_.back(), specs_[i].bytes());
   }
   saved_inout_.resize(specs_.size());
-  fill_inputs(seed, given);
+  fill_inputs(given);
 }
 
-void Fixture::fill_inputs(std::uint64_t seed, const GivenTensors& given) {
+// Whether its numbers are random ones.
+bool Fixture::drawn(std::size_t tensor) const {
+  const TensorSpec& spec = specs_[tensor];
+  return spec.role == Role::in && !given_[tensor] && spec.fill.kind == Fill::Kind::normal;
+}
+
+void Fixture::draw(std::size_t tensor) {
+  constexpr std::uint64_t kSetStride = 1'000'003;  // far above the number of tensors: no stream is in both sets
+  const TensorSpec& spec = specs_[tensor];
+  platform_->fill_normal(spec.dtype, pointers_[tensor], spec.elements(), spec.fill.mean, spec.fill.stddev,
+                         seed_ + set_ * kSetStride + tensor);
+}
+
+void Fixture::use_inputs(std::size_t set) {
+  if (set == set_) return;
+  set_ = set;
+  host_data_.clear();
+  host_tensors_.clear();
+  std::vector<std::uint64_t>& checksums = input_checksums_[set];
+  const bool first = checksums.empty();
+  if (first) checksums = input_checksums_[0];
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (!drawn(i)) continue;
+    draw(i);
+    if (first) checksums[i] = platform_->checksum(pointers_[i], specs_[i].bytes());
+  }
+}
+
+void Fixture::fill_inputs(const GivenTensors& given) {
+  std::vector<std::uint64_t>& checksums = input_checksums_[0];
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     const TensorSpec& spec = specs_[i];
+    given_.push_back(given.contains(spec.name));
     if (spec.role == Role::out) {
-      input_checksums_.push_back(0);
+      checksums.push_back(0);
       continue;
     }
     if (const auto found = given.find(spec.name); found != given.end()) {
@@ -57,9 +88,9 @@ void Fixture::fill_inputs(std::uint64_t seed, const GivenTensors& given) {
       workload().fill(problem_, dtype_, i, data.data());
       platform_->upload(pointers_[i], data.data(), data.size());
     } else {
-      platform_->fill_normal(spec.dtype, pointers_[i], spec.elements(), spec.fill.mean, spec.fill.stddev, seed + i);
+      draw(i);
     }
-    input_checksums_.push_back(platform_->checksum(pointers_[i], spec.bytes()));
+    checksums.push_back(platform_->checksum(pointers_[i], spec.bytes()));
     if (spec.role == Role::inout) {
       saved_inout_[i].resize(spec.bytes());
       platform_->download(saved_inout_[i].data(), pointers_[i], spec.bytes());
@@ -91,7 +122,7 @@ bool Fixture::guards_intact(std::size_t tensor) {
 std::optional<std::string> Fixture::find_damage() {
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     if (!guards_intact(i)) return fmt::format("wrote outside tensor '{}'", specs_[i].name);
-    if (specs_[i].role == Role::in && platform_->checksum(pointers_[i], specs_[i].bytes()) != input_checksums_[i])
+    if (specs_[i].role == Role::in && platform_->checksum(pointers_[i], specs_[i].bytes()) != input_checksums_[set_][i])
       return fmt::format("changed its input '{}'", specs_[i].name);
   }
   return std::nullopt;

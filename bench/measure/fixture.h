@@ -1,7 +1,9 @@
 // A problem's tensors on a platform: random inputs, poisoned outputs, and guard bands around all of them. Every
-// implementation of the problem is verified and timed on the same one.
+// implementation of the problem is verified and timed on the same one. There are two sets of inputs, in the same place
+// one after the other, so that a result of the one is wrong for the other.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -33,29 +35,40 @@ class Fixture {
   // The tensors' byte ranges.
   const std::vector<std::pair<void*, std::size_t>>& resident() const { return resident_; }
 
+  // Fills the inputs with those of a set, 0 (as after construction) or 1. Given inputs, and those that the op fills,
+  // are the same in both.
+  void use_inputs(std::size_t set);
+  std::size_t inputs() const { return set_; }
+  static constexpr std::size_t kSets = 2;
+
   // Outputs become NaN, inout tensors what they were, guard bands whole.
   void reset_outputs();
   // The first tensor whose guard band was written, or that is an input and changed.
   std::optional<std::string> find_damage();
-  // Inputs on the host, in tensors() order, null data for outputs. Downloaded once.
+  // Inputs of this set on the host, in tensors() order, null data for outputs. Downloaded once.
   std::span<const HostTensor> host_tensors();
 
   static constexpr std::size_t kGuardBytes = 4096;  // one page: catches overruns by a whole tile row
 
  private:
-  void fill_inputs(std::uint64_t seed, const GivenTensors& given);
+  void fill_inputs(const GivenTensors& given);
+  bool drawn(std::size_t tensor) const;
+  void draw(std::size_t tensor);
   bool guards_intact(std::size_t tensor);
 
   Platform* platform_;
   const SuiteEntry* entry_;
   AnyProblem problem_;
   DType dtype_;
+  std::uint64_t seed_;
+  std::size_t set_ = 0;
   std::vector<TensorSpec> specs_;
+  std::vector<bool> given_;  // by tensor
   Buffer arena_;
   std::vector<void*> pointers_;
   std::vector<std::size_t> ends_;  // arena offsets where each tensor's trailing guard band ends
   std::vector<std::pair<void*, std::size_t>> resident_;
-  std::vector<std::uint64_t> input_checksums_;
+  std::array<std::vector<std::uint64_t>, kSets> input_checksums_;  // of a set that was used, by tensor
   std::vector<std::vector<char>> saved_inout_;
   std::vector<std::vector<char>> host_data_;
   std::vector<HostTensor> host_tensors_;

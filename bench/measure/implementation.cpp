@@ -79,6 +79,7 @@ class ReadyBaseline final : public Ready {
     return run_->launch(pointers, scratch, ordinary);
   }
   std::string description() const override { return run_->description(); }
+  bool overlaps() const override { return false; }
 
  private:
   std::unique_ptr<BaselineRun> run_;

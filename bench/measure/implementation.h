@@ -35,6 +35,8 @@ class Ready {
   virtual std::string description() const { return {}; }
   // Memory of its own, beside tensors and scratch, that launches touch.
   virtual std::vector<std::pair<void*, std::size_t>> resident() const { return {}; }
+  // Whether its kernels may use programmatic launch.
+  virtual bool overlaps() const { return true; }
   // A launch is hundreds of kernels: one alone says nothing of it, and they are timed as one CUDA graph.
   virtual bool many_kernels() const { return false; }
 };

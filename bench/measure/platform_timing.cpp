@@ -4,19 +4,19 @@
 
 namespace noisefloor {
 
-PlatformTiming::PlatformTiming(Platform& platform, Launch cold, Launch warm, Ranges resident, Options options)
-    : platform_(&platform), cold_(std::move(cold)), warm_(std::move(warm)), resident_(resident), options_(options) {}
+PlatformTiming::PlatformTiming(Platform& platform, Launches launches, Ranges resident, Options options)
+    : platform_(&platform), launches_(std::move(launches)), resident_(resident), options_(options) {}
 
 double PlatformTiming::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 std::vector<double> PlatformTiming::cold(int samples) {
-  return platform_->time_cold(cold_, samples, resident_);
+  return platform_->time_cold(launches_.cold, samples, resident_);
 }
 
-std::vector<double> PlatformTiming::warm(int samples, int repeats) {
-  return platform_->time_warm(warm_, samples, repeats);
+std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) {
+  return platform_->time_warm(edges == Edges::pipeline ? launches_.pipeline : launches_.ordinary, samples, repeats);
 }
 
 std::optional<ClockReading> PlatformTiming::clock() {
@@ -44,7 +44,7 @@ std::vector<double> PlatformTiming::clock_in_launches() {
   std::vector<int> samples;
   const auto marked = [&] {
     samples.push_back(sampler.begin(stream));
-    const Status status = cold_();
+    const Status status = launches_.cold();
     sampler.end(samples.back(), stream);
     return status;
   };

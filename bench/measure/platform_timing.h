@@ -27,13 +27,17 @@ class PlatformTiming final : public TimingSource {
   };
   using Ranges = std::span<const std::pair<void*, std::size_t>>;
 
-  // `cold` is timed alone, `warm` back to back. `resident` as in Platform::time_cold(); what it and the options point
-  // to must outlive this.
-  PlatformTiming(Platform& platform, Launch cold, Launch warm, Ranges resident, Options options);
+  struct Launches {
+    Launch cold;      // one alone
+    Launch pipeline;  // as a pipeline runs them, one behind the other
+    Launch ordinary;  // each when the one before it has ended
+  };
+  // `resident` as in Platform::time_cold(); what it and the options point to must outlive this.
+  PlatformTiming(Platform& platform, Launches launches, Ranges resident, Options options);
 
   double now() override;
   std::vector<double> cold(int samples) override;
-  std::vector<double> warm(int samples, int repeats) override;
+  std::vector<double> warm(int samples, int repeats, Edges edges) override;
   std::optional<ClockReading> clock() override;
   std::optional<std::uint64_t> clock_event_reasons() override;
 
@@ -41,7 +45,7 @@ class PlatformTiming final : public TimingSource {
   std::vector<double> clock_in_launches();
 
   Platform* platform_;
-  Launch cold_, warm_;
+  Launches launches_;
   Ranges resident_;
   Options options_;
 };

@@ -7,13 +7,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxListedElements = 4096;
-
 const char* name_of(Role role) {
   return role == Role::in ? "in" : role == Role::out ? "out" : "inout";
 }
 
-void describe_tensors(const Workload& workload, const AnyProblem& problem, Json& record) {
+void describe_tensors(const Workload& workload, const AnyProblem& problem, std::int64_t most_values, Json& record) {
   const DType dtype = workload.dtypes.front();
   const auto specs = workload.tensors(problem, dtype);
   record["tensors"] = Json::array();
@@ -25,7 +23,7 @@ void describe_tensors(const Workload& workload, const AnyProblem& problem, Json&
     if (spec.role == Role::out) continue;
     if (spec.fill.kind == Fill::Kind::normal) {
       record["normal"][spec.name] = {spec.fill.mean, spec.fill.stddev};
-    } else if (spec.elements() <= kMaxListedElements) {
+    } else if (spec.elements() <= most_values) {
       std::vector<std::byte> data(spec.bytes());
       workload.fill(problem, dtype, tensor, data.data());
       std::vector<double> values(static_cast<std::size_t>(spec.elements()));
@@ -38,7 +36,7 @@ void describe_tensors(const Workload& workload, const AnyProblem& problem, Json&
 
 }  // namespace
 
-Json problem_record(const Workload& workload, const AnyProblem& problem) {
+Json problem_record(const Workload& workload, const AnyProblem& problem, std::int64_t most_values) {
   Json record = {{"op", workload.name}, {"problem", workload.print(problem)}};
   for (const KeyValue& pair : workload.values(problem)) record["fields"][pair.key] = pair.value;
   for (const DType dtype : workload.dtypes) {
@@ -49,7 +47,7 @@ Json problem_record(const Workload& workload, const AnyProblem& problem) {
                                           {"max_error", tolerance.max_error},
                                           {"l2_error", tolerance.l2_error}};
   }
-  describe_tensors(workload, problem, record);
+  describe_tensors(workload, problem, most_values, record);
   return record;
 }
 

@@ -11,7 +11,8 @@ namespace noisefloor {
 //  "tensors": [{"name", "shape", "dtype", "role"}], "filled": {...}, "normal": {...}}
 //
 // Fields have their defaults too. Tensors are in the op's first dtype. `filled` has the values of inputs that the op
-// fills itself, up to 4096 of them (null for an infinity), `normal` the mean and standard deviation of the random ones.
-nlohmann::ordered_json problem_record(const Workload& workload, const AnyProblem& problem);
+// fills itself, of tensors of up to `most_values` (null for an infinity), `normal` the mean and standard deviation of
+// the random ones.
+nlohmann::ordered_json problem_record(const Workload& workload, const AnyProblem& problem, std::int64_t most_values);
 
 }  // namespace noisefloor

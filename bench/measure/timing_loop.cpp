@@ -54,6 +54,10 @@ bool disqualifies(std::optional<std::uint64_t> reasons) {
   return (reasons.value_or(0) & kDisqualifying) != 0;
 }
 
+double readable(const ClockReading& clock) {
+  return clock.mhz > 0 ? clock.mhz : std::numeric_limits<double>::quiet_NaN();
+}
+
 // Whether the clock went from one level to another since it was last asked.
 class ClockSteps {
  public:
@@ -74,17 +78,19 @@ bool Timing::throttled() const {
   return disqualifies(throttle);
 }
 
-std::optional<double> Timing::sm_clock_mhz() const {
-  std::vector<double> readable = cold_mhz;
-  std::erase_if(readable, [](double mhz) { return std::isnan(mhz); });
-  if (readable.empty()) return std::nullopt;
-  return median(readable);
+std::optional<double> median_clock(std::vector<double> mhz) {
+  std::erase_if(mhz, [](double one) { return std::isnan(one); });
+  if (mhz.empty()) return std::nullopt;
+  return median(mhz);
 }
 
 void write_times(const Timing& timing, SweepRow& row) {
   row.stop = timing.stop;
   row.samples = static_cast<long>(timing.cold_us.size());
-  row.sm_clock_mhz = timing.sm_clock_mhz();
+  row.sm_clock_mhz = median_clock(timing.cold_mhz);
+  row.warm_clock_mhz = median_clock(timing.warm_mhz);
+  row.warm_stop = timing.warm_stop;
+  row.warm_samples = static_cast<long>(timing.warm_us.size());
   if (timing.throttle) row.throttle = clock_events_text(*timing.throttle);
   if (timing.throttled()) {
     row.status = Outcome::throttled;
@@ -94,6 +100,7 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_cold_us = median(timing.cold_us);
   row.time_cold_mad_us = median_absolute_deviation(timing.cold_us);
   row.time_warm_us = median(timing.warm_us);
+  row.time_warm_serial_us = timing.warm_serial_us.empty() ? *row.time_warm_us : median(timing.warm_serial_us);
   row.gflops = *row.flops / *row.time_cold_us * 1e-3;
   row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   row.status = Outcome::ok;
@@ -126,7 +133,7 @@ void TimingLoop::cold() {
       continue;
     }
     if (clock) {
-      taken.cold_mhz.push_back(clock->mhz > 0 ? clock->mhz : std::numeric_limits<double>::quiet_NaN());
+      taken.cold_mhz.push_back(readable(*clock));
       taken.launch_mhz.insert(taken.launch_mhz.end(), clock->launch_mhz.begin(), clock->launch_mhz.end());
     }
     taken.cold_batches.push_back(samples.size());
@@ -146,20 +153,36 @@ int warm_repeats(double launch_us) {
 }
 
 double TimingLoop::probe_warm() {
-  probe_us_ = checked(source_->warm(1, 1)).front();
+  probe_us_ = checked(source_->warm(1, 1, TimingSource::Edges::pipeline)).front();
   return probe_us_;
 }
 
-void TimingLoop::warm() {
+TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   const int repeats = options_.host ? 1 : warm_repeats(probe_us_);
   const int batch = batch_size(probe_us_ * repeats, 1, 10);
-  std::vector<double> taken;
+  Warm taken;
   const double start = source_->now();
+  std::optional<std::string> stop;
   do {
-    const auto samples = checked(source_->warm(batch, repeats));
-    taken.insert(taken.end(), samples.begin(), samples.end());
-  } while (!options_.warm.verdict(taken, source_->now() - start));
-  timing_.warm_us = std::move(taken);
+    const auto samples = checked(source_->warm(batch, repeats, edges));
+    taken.us.insert(taken.us.end(), samples.begin(), samples.end());
+    if (const auto clock = source_->clock()) taken.mhz.push_back(readable(*clock));
+    stop = options_.warm.verdict(taken.us, source_->now() - start);
+  } while (!stop);
+  taken.stop = *stop;
+  return taken;
+}
+
+void TimingLoop::warm() {
+  Warm taken = sample_warm(TimingSource::Edges::pipeline);
+  timing_.warm_us = std::move(taken.us);
+  timing_.warm_mhz = std::move(taken.mhz);
+  timing_.warm_stop = std::move(taken.stop);
+  add(timing_.throttle, source_->clock_event_reasons());
+}
+
+void TimingLoop::warm_serial() {
+  timing_.warm_serial_us = sample_warm(TimingSource::Edges::ordinary).us;
   add(timing_.throttle, source_->clock_event_reasons());
 }
 

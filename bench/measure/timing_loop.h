@@ -15,7 +15,7 @@ namespace noisefloor {
 
 struct SweepRow;
 
-// The SM clock right behind a cold batch.
+// The SM clock right behind a batch.
 struct ClockReading {
   double mhz = 0;                       // NaN where it could not be read
   std::vector<double> launch_mhz = {};  // during some more launches, where the source takes them
@@ -28,9 +28,11 @@ class TimingSource {
   virtual double now() = 0;  // seconds that never go back
   // `samples` times of one launch each, in microseconds, with nothing of what it touches in cache.
   virtual std::vector<double> cold(int samples) = 0;
-  // `samples` times, each the mean of `repeats` launches back to back.
-  virtual std::vector<double> warm(int samples, int repeats) = 0;
-  // Asked behind each cold batch; nothing where there is no SM clock (the host).
+  // `samples` times, each the mean of `repeats` launches back to back: as a pipeline runs them, or with ordinary edges
+  // alone, where each begins when the one before it has ended.
+  enum class Edges { pipeline, ordinary };
+  virtual std::vector<double> warm(int samples, int repeats, Edges edges) = 0;
+  // Asked behind each batch; nothing where there is no SM clock (the host).
   virtual std::optional<ClockReading> clock() = 0;
   // Why clocks are held down now: a mask of ClockEvent; nothing where nobody says.
   virtual std::optional<std::uint64_t> clock_event_reasons() = 0;
@@ -50,12 +52,17 @@ struct Timing {
   std::vector<double> launch_mhz = {};
   std::string stop = {};  // why the cold phase ended
   std::vector<double> warm_us = {};
+  std::vector<double> warm_mhz = {};  // as cold_mhz
+  std::string warm_stop = {};
+  std::vector<double> warm_serial_us = {};     // empty where warm_us is of ordinary edges already
   std::optional<std::uint64_t> throttle = {};  // the reasons of kClockThrottle that were seen, where somebody says
   double discarded_seconds = 0;                // spent on throttled batches that were taken again
 
-  bool throttled() const;                      // by what disqualifies the times
-  std::optional<double> sm_clock_mhz() const;  // the median of those that could be read
+  bool throttled() const;  // by what disqualifies the times
 };
+
+// The median of the clocks that could be read.
+std::optional<double> median_clock(std::vector<double> mhz);
 
 // The row's columns that a timing fills, its flops and bytes given: `ok` with times, or `throttled` with none.
 void write_times(const Timing& timing, SweepRow& row);
@@ -71,12 +78,20 @@ class TimingLoop {
   void cold();
   // After cold() or probe_warm(), whose probe gives its batches' size.
   void warm();
+  // After warm().
+  void warm_serial();
   // The time of one warm launch, for those who want no cold times.
   double probe_warm();
   // Of the phases that ended; one that threw leaves nothing.
   const Timing& timing() const { return timing_; }
 
  private:
+  struct Warm {
+    std::vector<double> us, mhz;
+    std::string stop;
+  };
+  Warm sample_warm(TimingSource::Edges edges);
+
   TimingSource* source_;
   TimingOptions options_;
   double probe_us_ = 0;  // the first cold launch

@@ -14,11 +14,12 @@ Verifier::Verifier(Fixture& fixture, double oracle_flops)
       tolerance_(fixture.workload().tolerance(fixture.problem(), fixture.dtype())) {}
 
 void Verifier::consult_oracle() {
-  if (expectations_.empty()) expectations_ = fixture_->oracle().expect(*fixture_, oracle_flops_);
+  const double flops = fixture_->inputs() == 0 ? oracle_flops_ : oracle_flops_ / 4;
+  if (known().expectations.empty()) known().expectations = fixture_->oracle().expect(*fixture_, flops);
 }
 
 std::optional<std::string> Verifier::compare_with_oracle(Verdict& verdict) {
-  for (const Expectation& expected : expectations_) {
+  for (const Expectation& expected : known().expectations) {
     const TensorSpec& spec = fixture_->specs()[expected.tensor];
     const auto values =
         fixture_->platform().gather(spec.dtype, fixture_->pointers()[expected.tensor], expected.elements);
@@ -50,8 +51,8 @@ std::optional<std::string> Verifier::compare_with_oracle(Verdict& verdict) {
 
 // False where nothing stands in for the oracle that runs this problem and agrees with it: its own row says why.
 bool Verifier::make_stand_in_outputs() {
-  if (stand_in_tried_) return !stand_in_outputs_.empty();
-  stand_in_tried_ = true;
+  if (known().stand_in_tried) return !known().stand_in_outputs.empty();
+  known().stand_in_tried = true;
   const Implementation* stand_in = fixture_->oracle().stand_in();
   if (stand_in == nullptr || !stand_in->can_run(fixture_->problem(), fixture_->dtype())) return false;
   Platform& platform = fixture_->platform();
@@ -62,29 +63,29 @@ bool Verifier::make_stand_in_outputs() {
     platform.synchronize();
     Verdict verdict;
     if (compare_with_oracle(verdict)) return false;
-    for (const Expectation& expected : expectations_) {
+    for (const Expectation& expected : known().expectations) {
       const std::size_t bytes = fixture_->specs()[expected.tensor].bytes();
-      Buffer& copy = stand_in_outputs_[expected.tensor] = Buffer(platform, bytes);
+      Buffer& copy = known().stand_in_outputs[expected.tensor] = Buffer(platform, bytes);
       platform.copy(copy.data(), fixture_->pointers()[expected.tensor], bytes);
     }
     platform.synchronize();
     return true;
   } catch (const DeviceError& error) {
-    stand_in_outputs_.clear();
+    known().stand_in_outputs.clear();
     if (error.lost()) throw;
   } catch (const OutOfMemory&) {
-    stand_in_outputs_.clear();
+    known().stand_in_outputs.clear();
   }
   return false;
 }
 
 std::optional<std::string> Verifier::compare_with_stand_in() {
-  for (const Expectation& expected : expectations_) {
+  for (const Expectation& expected : known().expectations) {
     if (expected.complete) continue;
     const TensorSpec& spec = fixture_->specs()[expected.tensor];
-    const Difference difference =
-        fixture_->platform().compare(spec.dtype, fixture_->pointers()[expected.tensor],
-                                     stand_in_outputs_.at(expected.tensor).data(), spec.elements(), expected.rms);
+    const Difference difference = fixture_->platform().compare(spec.dtype, fixture_->pointers()[expected.tensor],
+                                                               known().stand_in_outputs.at(expected.tensor).data(),
+                                                               spec.elements(), expected.rms);
     // Two results, each within tolerance of the truth, are within twice that of each other.
     if (!difference.all_finite) return fmt::format("{}[{}] is not finite", spec.name, difference.worst);
     if (!(difference.max_error <= 2 * tolerance_.max_error))
@@ -99,7 +100,7 @@ std::optional<std::string> Verifier::compare_with_stand_in() {
 
 // Every element, also of outputs that the oracle only samples: unwritten ones are still NaN.
 std::optional<std::string> Verifier::find_not_finite() {
-  for (const Expectation& expected : expectations_) {
+  for (const Expectation& expected : known().expectations) {
     const TensorSpec& spec = fixture_->specs()[expected.tensor];
     const void* data = fixture_->pointers()[expected.tensor];
     const Difference self = fixture_->platform().compare(spec.dtype, data, data, spec.elements(), 1);
@@ -125,9 +126,9 @@ Verdict Verifier::judge_outputs() {
   std::optional<std::string> wrong = fixture_->find_damage();
   if (auto error = compare_with_oracle(verdict); !wrong) wrong = std::move(error);
   if (!wrong) wrong = find_not_finite();
-  if (!wrong && !stand_in_outputs_.empty()) wrong = compare_with_stand_in();
-  if (stand_in_outputs_.empty())
-    for (const Expectation& expected : expectations_)
+  if (!wrong && !known().stand_in_outputs.empty()) wrong = compare_with_stand_in();
+  if (known().stand_in_outputs.empty())
+    for (const Expectation& expected : known().expectations)
       if (!expected.complete)
         verdict.note += fmt::format("{}verified on {} of {} elements of {}", verdict.note.empty() ? "" : "; ",
                                     expected.elements.size(), fixture_->specs()[expected.tensor].elements(),
@@ -137,12 +138,20 @@ Verdict Verifier::judge_outputs() {
   return verdict;
 }
 
-Verdict Verifier::verify(BoundCase& bound) {
+void Verifier::prepare() {
   consult_oracle();
-  const bool sampled = std::any_of(expectations_.begin(), expectations_.end(),
+  const bool sampled = std::any_of(known().expectations.begin(), known().expectations.end(),
                                    [](const Expectation& expected) { return !expected.complete; });
   if (sampled && !fixture_->platform().description().is_host) make_stand_in_outputs();
+}
+
+void Verifier::expect() {
+  prepare();
   fixture_->reset_outputs();
+}
+
+Verdict Verifier::verify(BoundCase& bound) {
+  expect();
   throw_if_failed(bound.launch()());
   fixture_->platform().synchronize();
   return judge(bound);

@@ -4,6 +4,7 @@
 // is compared with the oracle's stand-in (an op's naive variant), itself held to the same samples.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,11 +28,14 @@ struct Verdict {
 
 class Verifier {
  public:
-  // `oracle_flops` bounds the work of the host oracle per problem.
+  // `oracle_flops` bounds the work of the host oracle per problem and set of inputs; of the second set it does a
+  // quarter of that.
   explicit Verifier(Fixture& fixture, double oracle_flops = kOracleFlops);
 
   // Launches once on poisoned outputs and judges. Device failures throw.
   Verdict verify(BoundCase& bound);
+  // Before launches that will be judged: outputs are poisoned, and what they must be is known.
+  void expect();
   // Judges what earlier launches left in the outputs, guard bands and inputs, without launching; with `bound`, also the
   // band behind its workspace.
   Verdict judge(BoundCase& bound);
@@ -42,6 +46,8 @@ class Verifier {
   static constexpr double kOracleFlops = 4e8;
 
  private:
+  // What is needed to judge the fixture's set of inputs. Overwrites the outputs.
+  void prepare();
   void consult_oracle();
   std::optional<std::string> compare_with_oracle(Verdict& verdict);
   std::optional<std::string> find_not_finite();
@@ -51,9 +57,14 @@ class Verifier {
   Fixture* fixture_;
   double oracle_flops_;
   Tolerance tolerance_;
-  std::vector<Expectation> expectations_;
-  bool stand_in_tried_ = false;
-  std::map<std::size_t, Buffer> stand_in_outputs_;  // by tensor
+  // Of a set of inputs.
+  struct Known {
+    std::vector<Expectation> expectations;
+    bool stand_in_tried = false;
+    std::map<std::size_t, Buffer> stand_in_outputs;  // by tensor
+  };
+  Known& known() { return known_[fixture_->inputs()]; }
+  std::array<Known, Fixture::kSets> known_;
 };
 
 }  // namespace noisefloor

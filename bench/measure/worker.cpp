@@ -15,6 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr std::int64_t kMostValues = 1 << 20;  // of an input that the op fills: tables of schedules, labels
+constexpr double kMostRoundings = 100;         // far above what eager does of any op
+
 [[noreturn]] void throw_failure(const Json& answer) {
   const std::string outcome = answer.at("failed"), reason = answer.at("reason");
   if (outcome == to_string(Outcome::unsupported_problem)) throw LibraryRefused(reason);
@@ -52,6 +55,7 @@ Json Worker::receive(double seconds) {
 }
 
 void Worker::start() {
+  if (failed_starts_ == kMostStarts) throw LibraryMissing(why_not_started_);
   try {
     process_ = std::make_unique<WorkerProcess>(command_);
     const Json hello = receive(options_.start_seconds);
@@ -60,8 +64,11 @@ void Worker::start() {
     for (const auto& [name, value] : hello.at("facts").items()) facts_.emplace_back(name, value);
   } catch (const std::exception& error) {
     process_.reset();
-    throw WorkerGone(fmt::format("{} cannot be started: {}", name_, error.what()));
+    ++failed_starts_;
+    why_not_started_ = fmt::format("{} cannot be started: {}", name_, error.what());
+    throw WorkerGone(why_not_started_);
   }
+  failed_starts_ = 0;
 }
 
 const Worker::Facts& Worker::facts() {
@@ -73,8 +80,11 @@ Json Worker::ask(const Json& question, double seconds) {
   if (!process_) start();
   Json answer;
   try {
-    process_->send(question.dump());
+    Json numbered = question;
+    numbered["number"] = ++number_;
+    process_->send(numbered.dump());
     answer = receive(seconds);
+    if (answer.value("number", Json()) != number_) throw WorkerGone("answered another question");
   } catch (const WorkerGone& error) {
     give_up(error.what());
   }
@@ -94,13 +104,16 @@ void Worker::give_up(const std::string& why) {
 
 WorkerCase::WorkerCase(Worker& worker, const Case& test_case)
     : worker_(&worker), tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)) {
-  const Json answer = worker.ask({{"ask", "ready"},
-                                  {"variant", test_case.implementation->name},
-                                  {"dtype", to_string(test_case.dtype)},
-                                  {"problem", problem_record(*test_case.entry->workload, test_case.problem)}},
-                                 worker.options().ready_seconds);
+  const Json answer =
+      worker.ask({{"ask", "ready"},
+                  {"variant", test_case.implementation->name},
+                  {"dtype", to_string(test_case.dtype)},
+                  {"problem", problem_record(*test_case.entry->workload, test_case.problem, kMostValues)}},
+                 worker.options().ready_seconds);
   verdict_ = understood(worker, [&] {
     roundings_ = answer.value("roundings", 1.0);
+    if (!(roundings_ >= 1 && roundings_ <= kMostRoundings))
+      worker.give_up(fmt::format("says {} roundings, not 1 to {}", roundings_, kMostRoundings));
     note_ = answer.value("note", "");
     return judged(answer);
   });
@@ -133,7 +146,9 @@ Verdict WorkerCase::judged(const Json& answer) const {
     if (!(largest <= verdict.max_rel_error)) verdict.max_rel_error = largest;  // NaN stays
     if (!(l2 <= verdict.l2_error)) verdict.l2_error = l2;
     if (!verdict.reason.empty()) continue;
-    if (!(largest <= verdict.tolerance))
+    if (!(largest >= 0 && l2 >= 0) && !std::isnan(largest) && !std::isnan(l2))
+      verdict.reason = fmt::format("output {}: errors below 0", i);
+    else if (!(largest <= verdict.tolerance))
       verdict.reason = fmt::format("output {}: error {:.3g}, allowed {:.3g}", i, largest, verdict.tolerance);
     else if (!(l2 <= verdict.l2_tolerance))
       verdict.reason = fmt::format("output {}: relative L2 error {:.3g}, allowed {:.3g}", i, l2, verdict.l2_tolerance);
@@ -147,23 +162,30 @@ Verdict WorkerCase::judge() {
   return understood(*worker_, [&] { return judged(answer); });
 }
 
-std::vector<double> WorkerCase::times(const Json& question) {
+void WorkerCase::poison() {
+  worker_->ask({{"ask", "poison"}}, worker_->options().answer_seconds);
+}
+
+std::vector<double> WorkerCase::times(const Json& question, int samples) {
   const Json answer = worker_->ask(question, worker_->options().answer_seconds);
-  return understood(*worker_, [&] { return answer.at("us").get<std::vector<double>>(); });
+  const auto times = understood(*worker_, [&] { return answer.at("us").get<std::vector<double>>(); });
+  if (static_cast<int>(times.size()) != samples)
+    worker_->give_up(fmt::format("gave {} times instead of {}", times.size(), samples));
+  return times;
 }
 
 std::vector<double> WorkerCase::cold(int samples) {
-  return times({{"ask", "cold"}, {"samples", samples}});
+  return times({{"ask", "cold"}, {"samples", samples}}, samples);
 }
 
 std::vector<double> WorkerCase::warm(int samples, int repeats) {
-  return times({{"ask", "warm"}, {"samples", samples}, {"repeats", repeats}});
+  return times({{"ask", "warm"}, {"samples", samples}, {"repeats", repeats}}, samples);
 }
 
 double WorkerCase::do_bench_us() {
-  const std::vector<double> one = times({{"ask", "do_bench"}});
-  if (one.size() != 1) worker_->give_up(fmt::format("gave {} times instead of one", one.size()));
-  return one.front();
+  const double time = times({{"ask", "do_bench"}}, 1).front();
+  if (!(time > 0)) worker_->give_up(fmt::format("gave a time of {} us", time));
+  return time;
 }
 
 }  // namespace noisefloor

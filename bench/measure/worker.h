@@ -1,14 +1,17 @@
 // Another program that makes implementations ready, verifies and times them where this one asks: PyTorch's side of a
 // sweep. This program stops, judges and writes the rows.
 //
-// One JSON object a line each way. A worker that has started says {"facts": {name: text, ...}}: its versions. Then
+// One JSON object a line each way; an answer repeats the question's "number". A worker that has started says {"facts":
+// {name: text, ...}}: its versions. Then
 //   {"ask": "ready", "variant", "dtype", "problem": problem_record.h's}  verifies one launch and keeps it
 //       -> {"errors": [{"max": E, "l2": E}, ...], "roundings": R, "note": text}, errors as Tolerance's, null for NaN;
 //          "judged": text in place of errors where the result is random and was looked at in another way;
 //          "wrong": text where it is wrong whatever the errors
 //   {"ask": "cold", "samples": n}               -> {"us": [...]}, of one launch each with nothing in cache
 //   {"ask": "warm", "samples": n, "repeats": k} -> {"us": [...]}, each the mean of k launches in one CUDA graph
-//   {"ask": "judge"}                            -> as "ready", of what the last timed launch left
+//   {"ask": "judge"}                            -> as "ready", of what the last timed launch left; the inputs of warm
+//                                                  launches are others than those of cold ones
+//   {"ask": "poison"}                           -> {}: outputs are NaN before the next launch
 //   {"ask": "do_bench"}                         -> {"us": [t]}, by Triton's own loop
 //   {"ask": "release"}                          -> {}
 // Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its device is gone for it.
@@ -43,7 +46,8 @@ class Worker {
   Worker(std::string name, WorkerCommand command, WorkerOptions options = {});
   ~Worker();
 
-  // What it says of itself; starts it where it is not running. Throws WorkerGone.
+  // What it says of itself; starts it where it is not running. Throws WorkerGone, and LibraryMissing where it could not
+  // be started twice in a row.
   const Facts& facts();
   const std::string& name() const { return name_; }
   const WorkerOptions& options() const { return options_; }
@@ -59,11 +63,15 @@ class Worker {
   nlohmann::json receive(double seconds);
   void start();
 
+  static constexpr int kMostStarts = 2;  // in vain, one after the other
   std::string name_;
   WorkerCommand command_;
   WorkerOptions options_;
   std::unique_ptr<WorkerProcess> process_;
   Facts facts_;
+  std::int64_t number_ = 0;  // of the last question
+  int failed_starts_ = 0;
+  std::string why_not_started_;
 };
 
 // A case that the worker has made ready, for as long as this lives.
@@ -75,6 +83,7 @@ class WorkerCase {
 
   const Verdict& verdict() const { return verdict_; }  // of its first launch
   Verdict judge();                                     // of what the timed launches left
+  void poison();
   const std::string& note() const { return note_; }
   std::vector<double> cold(int samples);
   std::vector<double> warm(int samples, int repeats);
@@ -82,7 +91,7 @@ class WorkerCase {
 
  private:
   Verdict judged(const nlohmann::json& answer) const;
-  std::vector<double> times(const nlohmann::json& question);
+  std::vector<double> times(const nlohmann::json& question, int samples);
 
   Worker* worker_;
   Tolerance tolerance_;
@@ -95,11 +104,12 @@ class WorkerCase {
 class WorkerTiming final : public TimingSource {
  public:
   WorkerTiming(WorkerCase& worker_case, Platform& platform, DeviceClocks* clocks)
-      : case_(&worker_case), here_(platform, {}, {}, {}, {.clocks = clocks}) {}
+      : case_(&worker_case), here_(platform, {}, {}, {.clocks = clocks}) {}
 
   double now() override { return here_.now(); }
   std::vector<double> cold(int samples) override { return case_->cold(samples); }
-  std::vector<double> warm(int samples, int repeats) override { return case_->warm(samples, repeats); }
+  // PyTorch's graphs have ordinary edges.
+  std::vector<double> warm(int samples, int repeats, Edges) override { return case_->warm(samples, repeats); }
   std::optional<ClockReading> clock() override { return here_.clock(); }
   std::optional<std::uint64_t> clock_event_reasons() override { return here_.clock_event_reasons(); }
 

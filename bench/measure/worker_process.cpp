@@ -17,16 +17,27 @@
 namespace noisefloor {
 namespace {
 
-constexpr int kNotFound = 127;                 // the shell's exit code for a program that is not there
-constexpr std::size_t kMostComplaints = 4096;  // bytes kept of standard error: its last lines say what went wrong
-constexpr std::size_t kLongestAnswer = 1 << 24;
+constexpr int kNotFound = 127;                   // the shell's exit code for a program that is not there
+constexpr std::size_t kMostComplaints = 4096;    // bytes kept of standard error: its last lines say what went wrong
+constexpr std::size_t kLongestAnswer = 1 << 24;  // bytes
 constexpr std::chrono::milliseconds kPatience{1000};  // between the end of its output and its own
+constexpr std::chrono::milliseconds kTick{500};  // between two looks whether it is there: a child may hold its output
+
+// Above those of standard input, output and error, which this process may have closed: dup2() of a descriptor to itself
+// would leave it to be closed by exec.
+void lift(std::array<int, 2>& ends) {
+  for (int& end : ends) {
+    const int above = fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(std::exchange(end, above));
+  }
+}
 
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() {
     if (pipe2(ends.data(), O_CLOEXEC) != 0)
       throw WorkerGone(fmt::format("no pipe can be made: {}", std::strerror(errno)));
+    lift(ends);
   }
   ~Pipe() {
     for (const int end : ends)
@@ -62,6 +73,7 @@ WorkerProcess::WorkerProcess(const WorkerCommand& command) {
   std::array<int, 2> input{};  // a socket: writing to a program that has ended must not raise SIGPIPE
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input.data()) != 0)
     throw WorkerGone(fmt::format("no socket can be made: {}", std::strerror(errno)));
+  lift(input);
   input_ = input[0];
   std::vector<std::string> arguments = command.arguments, variables = environment_with(command.environment);
   const std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
@@ -80,6 +92,7 @@ WorkerProcess::WorkerProcess(const WorkerCommand& command) {
     (void)dup2(input[1], STDIN_FILENO);
     (void)dup2(output.ends[1], STDOUT_FILENO);
     (void)dup2(errors.ends[1], STDERR_FILENO);
+    if (!command.folder.empty() && chdir(command.folder.c_str()) != 0) _exit(kNotFound);
     execvpe(argv.front(), argv.data(), envp.data());
     constexpr const char* kWhy = "the program cannot be run\n";
     (void)!write(STDERR_FILENO, kWhy, std::strlen(kWhy));
@@ -97,16 +110,16 @@ WorkerProcess::~WorkerProcess() {
 // Waits for the process, and kills it after `patience` with all that it started (compilers, an endless loop).
 std::string WorkerProcess::end(std::chrono::milliseconds patience) {
   if (pid_ < 0) return {};
-  constexpr std::chrono::milliseconds kTick{10};
+  constexpr std::chrono::milliseconds kStep{10};
   int status = 0;
   bool ended = false;
   for (auto waited = kTick * 0; !(ended = waitpid(pid_, &status, WNOHANG) == pid_) && waited < patience;
        waited += kTick)
-    read_some(kTick);
+    read_some(kStep);
   (void)kill(-pid_, SIGKILL);
   while (!ended && waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
-  read_some(kTick * 0);
+  read_some(kStep * 0);
   pid_ = -1;
   for (int* descriptor : {&input_, &output_, &errors_}) {
     if (*descriptor >= 0) close(*descriptor);
@@ -116,6 +129,11 @@ std::string WorkerProcess::end(std::chrono::milliseconds patience) {
   if (WIFSIGNALED(status))
     return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+bool WorkerProcess::has_ended() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
 }
 
 // With the last line that it wrote to standard error.
@@ -163,14 +181,18 @@ std::string WorkerProcess::receive(double seconds) {
       answers_.erase(0, line_end + 1);
       return line;
     }
-    if (output_ < 0) fail(end(kPatience));
+    if (output_ < 0 || has_ended()) {
+      read_some(std::chrono::milliseconds(0));
+      if (answers_.find('\n') == std::string::npos) fail(end(kPatience));
+      continue;
+    }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     const bool endless = answers_.size() > kLongestAnswer;
     if (left.count() <= 0 || endless) {
       (void)end(std::chrono::milliseconds(0));
       fail(endless ? "gave an answer without an end" : fmt::format("gave no answer within {:g} s", seconds));
     }
-    read_some(std::min(left, std::chrono::milliseconds(1000)));
+    read_some(std::min(left, kTick));
   }
 }
 

@@ -20,6 +20,7 @@ class WorkerGone : public std::runtime_error {
 struct WorkerCommand {
   std::vector<std::string> arguments;                                 // the program first, looked for on PATH
   std::vector<std::pair<std::string, std::string>> environment = {};  // beside this process's own
+  std::string folder = {};                                            // to run in; empty: where this process does
 };
 
 class WorkerProcess {
@@ -36,6 +37,7 @@ class WorkerProcess {
  private:
   void read_some(std::chrono::milliseconds patience);
   std::string end(std::chrono::milliseconds patience);  // how it ended, in words
+  bool has_ended() const;
   [[noreturn]] void fail(const std::string& how);
 
   pid_t pid_ = -1;

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor::pipeline {
 namespace {

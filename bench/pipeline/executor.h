@@ -13,6 +13,8 @@
 
 namespace noisefloor::pipeline {
 
+using namespace networks;
+
 class Executor {
  public:
   // Allocates everything that a run needs, loads and prepares the weights. Throws OutOfMemory that says how many bytes

@@ -11,6 +11,8 @@
 
 namespace noisefloor::pipeline {
 
+using namespace networks;
+
 // What a plan's measurement of a problem allocates at once: tensors between guard bands, and outputs once more for the
 // comparison. Without workspaces.
 std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype);

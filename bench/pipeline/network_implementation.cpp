@@ -23,13 +23,12 @@ class ReadyNetwork final : public Ready {
               {.source = std::string(plan), .strict = false, .known = &known}),
         executor_(platform, network_, RandomWeights(), plan_) {}
 
-  void set_programmatic(bool on) { executor_.set_programmatic(on); }
-
   std::size_t workspace_bytes() const override { return 0; }
   bool many_kernels() const override { return true; }
 
   // Tensors in the order of network_workload().
-  Status launch(std::span<void* const> pointers, const Scratch&, const LaunchContext&) override {
+  Status launch(std::span<void* const> pointers, const Scratch&, const LaunchContext& context) override {
+    executor_.set_programmatic(context.programmatic_launch);
     std::size_t next = 0;
     for (const auto* tensors : {&network_.inputs, &network_.outputs})
       for (const NetworkTensor& tensor : *tensors) executor_.bind(tensor.value, pointers[next++]);
@@ -109,7 +108,6 @@ class NetworkOracle final : public Oracle {
     Platform& platform = fixture.platform();
     KnownTimes nothing;
     ReadyNetwork network(*nodes_, platform, fixture.problem(), DType::fp32, "naive", nothing);
-    network.set_programmatic(false);  // what another launch order could spoil is not to be in both
     const auto exact = fixture.workload().tensors(fixture.problem(), DType::fp32);
     std::vector<Buffer> buffers(exact.size());
     std::vector<void*> pointers(fixture.pointers().begin(), fixture.pointers().end());

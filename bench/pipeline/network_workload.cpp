@@ -1,5 +1,7 @@
 #include "bench/pipeline/network_workload.h"
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "networks/inputs.h"
@@ -12,7 +14,7 @@ constexpr std::int64_t kMaximumBatch = 4096;
 std::span<const char* const> names() {
   static const std::vector<const char*> all = [] {
     std::vector<const char*> list;
-    for (const NetworkInfo& info : networks()) list.push_back(info.name);
+    for (const NetworkInfo& info : all_networks()) list.push_back(info.name);
     return list;
   }();
   return all;
@@ -21,22 +23,36 @@ std::span<const char* const> names() {
 struct Definition {
   static constexpr const char* name = "network";
   struct Problem {
-    int name = 0;  // index into networks()
+    int name = 0;  // index into all_networks()
     std::int64_t batch = 1;
+    Sizes sizes;
   };
 
   static std::span<const DType> dtypes() {
     static constexpr DType kDTypes[] = {DType::bf16, DType::fp16, DType::fp32};
     return kDTypes;
   }
+  static const NetworkInfo& info(const Problem& problem) {
+    return all_networks()[static_cast<std::size_t>(problem.name)];
+  }
+  // The network's own sizes are the defaults, so that its problems stay `name=adm64,batch=1`.
   static void fields(Problem& problem, FieldVisitor& visitor) {
     visitor.choice("name", problem.name, names());
     visitor.integer("batch", problem.batch, 1, kMaximumBatch);
+    const Sizes own = info(problem).own_sizes();
+    for (const auto& [name, size, most] : size_fields())
+      visitor.integer(name, problem.sizes.*size, std::min<std::int64_t>(1, own.*size), most, own.*size);
   }
-  static void check(const Problem&) {}
+  static void check(const Problem& problem) {
+    try {
+      (void)info(problem).resolved(problem.sizes);
+    } catch (const InvalidInput& error) {
+      throw InvalidInput(std::string("problem: ") + error.what());
+    }
+  }
 
   static Network build(const Problem& problem, DType dtype) {
-    return networks()[static_cast<std::size_t>(problem.name)].build({.batch = problem.batch, .dtype = dtype});
+    return info(problem).build({.batch = problem.batch, .dtype = dtype, .sizes = problem.sizes});
   }
 
   static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype) {

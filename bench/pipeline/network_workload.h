@@ -1,5 +1,6 @@
 // Whole networks as a workload of the sweep: `name=adm64,batch=32` takes images, noise levels and labels, and gives
-// what one denoising call gives. Files and commands call it the op `network`.
+// what one denoising call gives; `height=96,width=64` makes them of another size. Files and commands call it the op
+// `network`.
 #pragma once
 
 #include <vector>
@@ -8,6 +9,8 @@
 #include "networks/network.h"
 
 namespace noisefloor::pipeline {
+
+using namespace networks;
 
 // Its cost is the sum of the nodes' FLOPs; of bytes, what no fusion saves: weights, inputs and output once.
 const Workload& network_workload();

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STBI_WRITE_NO_STDIO

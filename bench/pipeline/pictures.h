@@ -10,6 +10,8 @@
 
 namespace noisefloor::pipeline {
 
+using namespace networks;
+
 struct Picture {
   std::int64_t width = 0, height = 0, channels = 1;  // 1 grey, 3 RGB
   std::vector<std::uint8_t> pixels;                  // [height, width, channels]

@@ -151,6 +151,9 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
     if (chosen == nullptr)
       wrong.push_back(
           fmt::format("{} {}: this build has no variant {}", problem.op->name, problem.text, entry->second));
+    else if (chosen->in_worker)
+      wrong.push_back(fmt::format("{} {}: {} runs in a program of its own and cannot be launched here",
+                                  problem.op->name, problem.text, chosen->name));
     else if (const auto row = why_not(platform, case_of(nodes, problem, chosen)))
       wrong.push_back(
           fmt::format("{} {}: {} cannot run here: {}", problem.op->name, problem.text, chosen->name, row->reason));

@@ -12,6 +12,8 @@
 
 namespace noisefloor::pipeline {
 
+using namespace networks;
+
 ProblemId problem_id(const Node& node);
 ProblemId problem_id(const CountedProblem& problem);
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "kernels/catalogue.h"
 #include "kernels/core/fields.h"
 #include "reports/run/csv.h"
 #include "reports/run/run_files.h"
@@ -14,8 +17,20 @@ PlanEntries read_plan(const std::filesystem::path& file) {
     const CsvFile csv = read_csv(file);
     const std::size_t op = csv.column("op"), dtype = csv.column("dtype"), problem = csv.column("problem"),
                       variant = csv.column("variant");
-    for (const CsvLine& line : csv.lines)
-      entries[{line.fields[op], line.fields[problem], line.fields[dtype]}] = line.fields[variant];
+    for (const CsvLine& line : csv.lines) {
+      const auto refuse = [&](const std::string& what) {
+        throw std::runtime_error(fmt::format("line {}: {}", line.number, what));
+      };
+      std::vector<std::string> ops;
+      for (const Op& one : catalogue()) ops.push_back(one.name);
+      const std::string& name = line.fields[op];
+      if (std::find(ops.begin(), ops.end(), name) == ops.end())
+        refuse(fmt::format("unknown op '{}'{}", name, did_you_mean(name, ops)));
+      if (!parse_dtype(line.fields[dtype])) refuse(fmt::format("unknown dtype '{}'", line.fields[dtype]));
+      const ProblemId id{name, line.fields[problem], line.fields[dtype]};
+      if (const auto [there, is_new] = entries.try_emplace(id, line.fields[variant]); !is_new)
+        refuse(fmt::format("{} is there twice, first with '{}'", id.name(), there->second));
+    }
   } catch (const std::runtime_error& error) {
     throw InvalidInput(fmt::format(
         "{} is not a plan (own, baseline, fastest, naive, or a file with the columns op,dtype,problem,variant): {}",

@@ -283,14 +283,13 @@ void Sampler::choose(const Op& op, const std::string& choice, const AnyProblem& 
 
 void Sampler::launch(const Op& op, const std::string& choice, const AnyProblem& problem,
                      std::span<void* const> pointers) {
-  const std::string text = op.print(problem);
+  const ProblemId id{op.name, op.print(problem), to_string(DType::fp32)};
   const auto& [implementation, warm_us] = choices_.at(choice);
-  auto& runner = runners_[choice + "/" + text];
+  auto& runner = runners_[id];
   KnownTimes nothing;
   if (!runner) runner = implementation->make(*platform_, problem, DType::fp32, nothing);
   LaunchListener* listener = executor_->listener();
-  if (listener != nullptr)
-    listener->before({{{op.name, text, to_string(DType::fp32)}, implementation->name}, "sampler." + choice, warm_us});
+  if (listener != nullptr) listener->before({{id, implementation->name}, "sampler." + choice, warm_us});
   LaunchContext context = platform_->context();
   context.programmatic_launch = executor_->programmatic();
   throw_if_failed(runner->launch(pointers, {}, context));

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "kernels/q_sample/q_sample.h"
 #include "kernels/sampler_step/coefficients.h"
 #include "kernels/sampler_step/sampler_step.h"
+#include "reports/run/case_id.h"
 
 namespace noisefloor::pipeline {
 
@@ -102,9 +105,9 @@ class Sampler {
     ImplementationPtr implementation;
     std::optional<double> warm_us;
   };
-  std::map<std::string, Choice> choices_;  // of solver halves and churn
-  std::map<std::string, std::unique_ptr<Ready>> runners_;
-  std::vector<std::unique_ptr<Recording>> recordings_;  // of the whole loop, in order
+  std::map<std::string, Choice> choices_;                // of solver halves and churn
+  std::map<ProblemId, std::unique_ptr<Ready>> runners_;  // each problem is of one choice: its half is a field
+  std::vector<std::unique_ptr<Recording>> recordings_;   // of the whole loop, in order
   bool recorded_programmatic_ = false;
   Buffer latents_[2], history_[2], rows_, second_rows_, churn_levels_, sigmas_, timesteps_;
   int current_ = 0, newest_history_ = 0;  // of the two buffers

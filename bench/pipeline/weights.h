@@ -6,6 +6,8 @@
 
 namespace noisefloor::pipeline {
 
+using namespace networks;
+
 class Weights {
  public:
   virtual ~Weights() = default;

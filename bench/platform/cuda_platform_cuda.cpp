@@ -1,76 +1,37 @@
-// A CUDA device: memory, random inputs, comparison, and timing with events behind a gate.
+// A CUDA device: memory, random inputs, comparison; what is timed and recorded is cuda_timing.h's.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
+#include "bench/platform/cuda_check.h"
 #include "bench/platform/cuda_kernels.h"
+#include "bench/platform/cuda_timing.h"
 #include "bench/platform/platform.h"
 
 namespace noisefloor {
 namespace {
 
 constexpr std::size_t kVector = 16;  // bytes that a thread of the flush reads at once
-constexpr unsigned long long kGateTimeoutNs = 5'000'000'000ull;
-// Samples queued behind one gate. In longer queues all but the last few come out longer, and by an amount that differs
-// from process to process (reports/README.md has the numbers).
-constexpr int kQueued = 4;
-
-// After one of these every later call of the process fails too.
-bool context_is_lost(cudaError_t error) {
-  switch (error) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorHardwareStackError:
-    case cudaErrorLaunchFailure:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorECCUncorrectable:
-      return true;
-    default:
-      return false;
-  }
-}
-
-void check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  (void)cudaGetLastError();
-  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(fmt::format("{}: out of device memory", call));
-  throw DeviceError(fmt::format("{}: {}", call, cuda_error_text(error)), context_is_lost(error));
-}
-#define CHECK(call) check((call), #call)
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-class Event {
- public:
-  Event() { CHECK(cudaEventCreate(&event_)); }
-  ~Event() { (void)cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  operator cudaEvent_t() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 class CudaPlatform final : public Platform {
  public:
   explicit CudaPlatform(int device) {
-    CHECK(cudaSetDevice(device));
+    CUDA_CHECK(cudaSetDevice(device));
     // A stream that can be captured, yet ordered with the synchronous copies of the default stream.
-    CHECK(cudaStreamCreate(&stream_));
+    CUDA_CHECK(cudaStreamCreate(&stream_));
     cudaDeviceProp properties{};
-    CHECK(cudaGetDeviceProperties(&properties, device));
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
     int driver = 0, runtime = 0;
-    CHECK(cudaDriverGetVersion(&driver));
-    CHECK(cudaRuntimeGetVersion(&runtime));
+    CUDA_CHECK(cudaDriverGetVersion(&driver));
+    CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
     if (driver / 1000 < runtime / 1000)
       throw DeviceError(
           fmt::format("the driver supports CUDA {}, this program needs {}: install a newer driver, or build with "
@@ -78,7 +39,7 @@ class CudaPlatform final : public Platform {
                       version_text(driver), version_text(runtime)),
           false);
     std::array<char, 32> bus_id{};
-    CHECK(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device));
+    CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device));
     description_.index = device;
     description_.name = properties.name;
     description_.driver = version_text(driver);
@@ -92,9 +53,9 @@ class CudaPlatform final : public Platform {
 
     // 2.5 times L2: what the replacement policy keeps of older lines is gone after two passes over its size.
     flush_bytes_ = description_.info.l2_bytes * 5 / 2 / kVector * kVector;
-    CHECK(cudaMalloc(&flush_, flush_bytes_));
-    CHECK(cudaMalloc(reinterpret_cast<void**>(&scalar_), sizeof(unsigned long long)));
-    CHECK(cudaMallocHost(reinterpret_cast<void**>(&gate_), 2 * sizeof(int)));
+    CUDA_CHECK(cudaMalloc(&flush_, flush_bytes_));
+    CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&scalar_), sizeof(unsigned long long)));
+    timer_.emplace();
     fill_normal(DType::fp32, flush_, static_cast<std::int64_t>(flush_bytes_ / 4), 0, 1, 1);
     synchronize();
   }
@@ -102,7 +63,6 @@ class CudaPlatform final : public Platform {
     (void)cudaStreamDestroy(stream_);
     (void)cudaFree(flush_);
     (void)cudaFree(scalar_);
-    (void)cudaFreeHost(gate_);
   }
 
   std::string arch_text() const override { return fmt::format("sm_{}", description_.info.compute_capability); }
@@ -115,37 +75,37 @@ class CudaPlatform final : public Platform {
       throw OutOfMemory(fmt::format("needs {:.2f} GiB of device memory, {:.2f} GiB are free",
                                     static_cast<double>(bytes) / 0x1p30, static_cast<double>(free_bytes()) / 0x1p30));
     }
-    check(error, "cudaMalloc");
+    check_cuda(error, "cudaMalloc");
     return data;
   }
   void release(void* data) noexcept override { (void)cudaFree(data); }
   std::size_t free_bytes() override {
     std::size_t free = 0, total = 0;
-    CHECK(cudaMemGetInfo(&free, &total));
+    CUDA_CHECK(cudaMemGetInfo(&free, &total));
     return free;
   }
   void upload(void* device, const void* host, std::size_t bytes) override {
-    CHECK(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
   }
   void download(void* host, const void* device, std::size_t bytes) override {
-    CHECK(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
-    CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
+    CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
   }
   void fill_bytes(void* data, unsigned char value, std::size_t bytes) override {
-    CHECK(cudaMemsetAsync(data, value, bytes, stream_));
+    CUDA_CHECK(cudaMemsetAsync(data, value, bytes, stream_));
   }
 
   void fill_normal(DType dtype, void* data, std::int64_t count, double mean, double stddev,
                    std::uint64_t seed) override {
-    CHECK(
+    CUDA_CHECK(
         harness::fill_normal(dtype, data, count, static_cast<float>(mean), static_cast<float>(stddev), seed, stream_));
   }
 
   std::uint64_t checksum(const void* data, std::size_t bytes) override {
-    CHECK(cudaMemsetAsync(scalar_, 0, sizeof(unsigned long long), stream_));
-    CHECK(harness::checksum(data, bytes, scalar_, stream_));
+    CUDA_CHECK(cudaMemsetAsync(scalar_, 0, sizeof(unsigned long long), stream_));
+    CUDA_CHECK(harness::checksum(data, bytes, scalar_, stream_));
     std::uint64_t sum = 0;
     download(&sum, scalar_, sizeof sum);
     return sum;
@@ -157,8 +117,8 @@ class CudaPlatform final : public Platform {
     Buffer indices(*this, elements.size_bytes());
     Buffer values(*this, elements.size() * sizeof(double));
     upload(indices.data(), elements.data(), elements.size_bytes());
-    CHECK(harness::gather(dtype, data, static_cast<const std::int64_t*>(indices.data()),
-                          static_cast<double*>(values.data()), count, stream_));
+    CUDA_CHECK(harness::gather(dtype, data, static_cast<const std::int64_t*>(indices.data()),
+                               static_cast<double*>(values.data()), count, stream_));
     std::vector<double> out(elements.size());
     download(out.data(), values.data(), out.size() * sizeof(double));
     return out;
@@ -166,7 +126,7 @@ class CudaPlatform final : public Platform {
 
   Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) override {
     Buffer parts(*this, harness::kBlocks * sizeof(harness::ComparePart));
-    CHECK(harness::compare(dtype, a, b, count, rms, static_cast<harness::ComparePart*>(parts.data()), stream_));
+    CUDA_CHECK(harness::compare(dtype, a, b, count, rms, static_cast<harness::ComparePart*>(parts.data()), stream_));
     std::vector<harness::ComparePart> merged(harness::kBlocks);
     download(merged.data(), parts.data(), parts.bytes());
     Difference difference;
@@ -185,8 +145,8 @@ class CudaPlatform final : public Platform {
   }
 
   void synchronize() override {
-    CHECK(cudaDeviceSynchronize());
-    CHECK(cudaGetLastError());
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CUDA_CHECK(cudaGetLastError());
   }
 
   bool try_launch(const Launch& launch) override {
@@ -198,119 +158,40 @@ class CudaPlatform final : public Platform {
 
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>>) override {
-    return timed(
-        samples, 1, [&] { throw_if_failed(launch()); }, /*flush=*/true);
+    return timer_->time(
+        stream_, samples, 1, [&] { throw_if_failed(launch()); }, [&] { flush_cache(); });
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
-    const Graph graph(stream_, launch, repeats);
-    CHECK(cudaGraphLaunch(graph.executable, stream_));
-    return timed(
-        samples, repeats, [&] { CHECK(cudaGraphLaunch(graph.executable, stream_)); }, /*flush=*/false);
+    const CudaGraph graph(stream_, launch, repeats);
+    graph.enqueue(stream_);
+    return timer_->time(
+        stream_, samples, repeats, [&] { graph.enqueue(stream_); }, [] {});
   }
 
   std::unique_ptr<Recording> record(const Launch& launch) override {
     struct GraphRecording final : Recording {
       GraphRecording(cudaStream_t stream_, const Launch& launch) : stream(stream_), graph(stream_, launch, 1) {}
-      void replay() override { CHECK(cudaGraphLaunch(graph.executable, stream)); }
+      void replay() override { graph.enqueue(stream); }
       cudaStream_t stream;
-      Graph graph;
+      CudaGraph graph;
     };
     return std::make_unique<GraphRecording>(stream_, launch);
   }
 
   void flush_cache() override {
-    CHECK(harness::flush_l2(flush_, flush_bytes_, reinterpret_cast<unsigned*>(scalar_), description_.info.sm_count,
-                            stream_));
+    CUDA_CHECK(harness::flush_l2(flush_, flush_bytes_, reinterpret_cast<unsigned*>(scalar_), description_.info.sm_count,
+                                 stream_));
   }
 
  private:
-  // `repeats` launches, captured from the stream.
-  struct Graph {
-    Graph(cudaStream_t stream, const Launch& launch, int repeats) {
-      CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-      Status status = success();
-      try {
-        for (int i = 0; i < repeats && status.ok(); ++i) status = launch();
-      } catch (...) {  // a stream that is still captured would spoil all that follows
-        (void)cudaStreamEndCapture(stream, &graph);
-        (void)cudaGetLastError();
-        destroy();
-        throw;
-      }
-      const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-      try {
-        throw_if_failed(status);
-        CHECK(ended);
-        CHECK(cudaGraphInstantiate(&executable, graph, 0));
-      } catch (...) {
-        (void)cudaGetLastError();
-        destroy();
-        throw;
-      }
-    }
-    ~Graph() { destroy(); }
-    Graph(const Graph&) = delete;
-    void destroy() noexcept {
-      if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
-      if (graph != nullptr) (void)cudaGraphDestroy(graph);
-      executable = nullptr;
-      graph = nullptr;
-    }
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-  };
-
-  template <class Enqueue>
-  std::vector<double> timed(int samples, int repeats, const Enqueue& enqueue, bool flush) {
-    std::vector<double> times;
-    for (int done = 0; done < samples; done += kQueued)
-      timed_group(std::min(kQueued, samples - done), repeats, enqueue, flush, times);
-    return times;
-  }
-
-  template <class Enqueue>
-  void timed_group(int samples, int repeats, const Enqueue& enqueue, bool flush, std::vector<double>& times) {
-    volatile int* gate = gate_;
-    gate[0] = 0;
-    gate[1] = 0;
-    std::vector<Event> begin(static_cast<std::size_t>(samples)), end(static_cast<std::size_t>(samples));
-    CHECK(harness::wait_for_host(gate_, gate_ + 1, kGateTimeoutNs, stream_));
-    try {
-      for (std::size_t i = 0; i < begin.size(); ++i) {
-        if (flush) flush_cache();
-        CHECK(cudaEventRecord(begin[i], stream_));
-        enqueue();
-        CHECK(cudaEventRecord(end[i], stream_));
-      }
-    } catch (...) {
-      gate[0] = 1;
-      (void)cudaDeviceSynchronize();
-      throw;
-    }
-    gate[0] = 1;
-    synchronize();
-    if (gate[1] != 0)
-      throw DeviceError("the queue did not fill within 5 s of the gate closing: a launch waits for the device", false);
-    for (std::size_t i = 0; i < begin.size(); ++i) {
-      float milliseconds = 0;
-      CHECK(cudaEventElapsedTime(&milliseconds, begin[i], end[i]));
-      times.push_back(1e3 * static_cast<double>(milliseconds) / repeats);
-    }
-  }
-
   void* flush_ = nullptr;
   std::size_t flush_bytes_ = 0;
   unsigned long long* scalar_ = nullptr;
-  int* gate_ = nullptr;
+  std::optional<GatedTimer> timer_;  // made once the device is the current one
 };
 
 }  // namespace
-
-std::string cuda_error_text(int error) {
-  const auto code = static_cast<cudaError_t>(error);
-  return fmt::format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code));
-}
 
 std::unique_ptr<Platform> make_cuda_platform(int device) {
   std::string why;

@@ -7,6 +7,7 @@
 
 #include "bench/sweep/cpu_sets.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/run_folder.h"
 

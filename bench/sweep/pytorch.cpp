@@ -22,7 +22,8 @@ fs::path package_root() {
 }
 
 std::vector<std::string> pythons(const fs::path& root) {
-  if (const char* named = std::getenv("NOISEFLOOR_PYTHON"); named != nullptr && *named != '\0') return {named};
+  if (const char* named = std::getenv("NOISEFLOOR_PYTHON"); named != nullptr && *named != '\0')
+    return {std::string(named).find('/') == std::string::npos ? named : fs::absolute(named).string()};
   std::vector<std::string> found = {"python3"};
   if (const fs::path own = root / ".venv" / "bin" / "python3"; fs::exists(own)) found.push_back(own.string());
   return found;
@@ -47,8 +48,11 @@ std::unique_ptr<Worker> start_pytorch(const PyTorchOptions& options) {
   for (const std::string& python : pythons(root)) {
     WorkerCommand command{{python, "-m", "baselines.pytorch.worker", "--device", std::to_string(options.device),
                            "--compile-mode", options.compile_mode},
-                          {{"PYTHONPATH", python_path}}};
-    auto worker = std::make_unique<Worker>("PyTorch's worker", std::move(command));
+                          {{"PYTHONPATH", python_path}},
+                          root.string()};  // python -m looks there first, whatever the user's folder has
+    WorkerOptions limits;
+    if (options.compile_mode != kTorchCompileModes[0]) limits.ready_seconds *= 4;  // hundreds of kernels, each searched
+    auto worker = std::make_unique<Worker>("PyTorch's worker", std::move(command), limits);
     try {
       (void)worker->facts();
       return worker;

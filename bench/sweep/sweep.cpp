@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/measure/duel.h"
 #include "bench/sweep/selection.h"
 #include "reports/run/columns.h"
 
@@ -14,6 +15,22 @@ namespace {
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+void write_duel(const Ratio& cold, const Ratio& warm, const std::string& rival, SweepRow& row) {
+  row.rival = rival;
+  row.duel_cold = cold.value;
+  row.duel_cold_low = cold.low;
+  row.duel_cold_high = cold.high;
+  row.duel_warm = warm.value;
+  row.duel_warm_low = warm.low;
+  row.duel_warm_high = warm.high;
+}
+
+std::string text_of(const Ratio& ratio) {
+  return fmt::format("{:.3f} ({:.3f} to {:.3f}) {}", ratio.value, ratio.low, ratio.high, to_string(verdict_of(ratio)));
+}
+
+constexpr const char* kMixedPlan = "plan_fastest";  // of both sides
 
 // Google Benchmark wants a reporter; ours is the progress line of each case.
 class SilentReporter final : public benchmark::BenchmarkReporter {
@@ -34,18 +51,34 @@ Sweep::Sweep(CaseRunner& runner, RunFolder& folder, Options options)
 
 void Sweep::register_cases(const std::vector<Case>& cases) {
   for (const Case& test_case : cases) {
-    if (folder_->rows().contains(test_case.id())) {
-      ++already_done_;
-      continue;
-    }
-    ++total_;
+    const CaseId id = test_case.id();
+    cases_[id].push_back(test_case);
+    const bool known = folder_->rows().contains(id);
+    ++(known ? already_done_ : total_);
+    if (!known) ++left_[id];
+    if (known && !options_.report_all) continue;
+    ++registered_;
     // One call a case: how often it runs inside is the stopping rule's business. The time is given, not taken.
-    benchmark::RegisterBenchmark(test_case.id().name().c_str(),
-                                 [this, test_case](benchmark::State& state) { run_case(test_case, state); })
+    benchmark::RegisterBenchmark(id.name().c_str(),
+                                 [this, test_case, id, known](benchmark::State& state) {
+                                   if (known)
+                                     report_known(id, state);
+                                   else
+                                     run_case(test_case, state);
+                                 })
         ->Iterations(1)
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   }
+}
+
+void Sweep::report_known(const CaseId& id, benchmark::State& state) {
+  if (!reported_.insert(id).second) {
+    state.SkipWithError("measured before: the run folder keeps one repetition");
+    return;
+  }
+  const SweepRow& row = folder_->rows().at(id);
+  report(row, static_cast<std::size_t>(row.samples.value_or(1)), state);
 }
 
 void Sweep::run_case(const Case& test_case, benchmark::State& state) {
@@ -61,26 +94,71 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   const CaseResult result = runner_->run(test_case);
   // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
   if (!folder_->rows().contains(result.row)) {
-    folder_->append(result.row, {0, result.cold_us, result.warm_us, result.cold_batches, result.cold_mhz});
+    folder_->append(result.row,
+                    {0, result.cold_us, result.warm_us, result.cold_batches, result.cold_mhz, result.warm_serial_us});
     if (result.do_bench_us) folder_->append_crosscheck(result.row, *result.do_bench_us);
     ++done_;
+    --left_[result.row];
   } else if (result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error) {
     ++failed_repetitions_;
   }
   device_lost_ = result.device_lost;
   report_progress(result.row);
-  if (result.row.status != Outcome::ok) {
-    const std::string reason = fmt::format("{}: {}", to_string(result.row.status), result.row.reason);
+  duel(result.row);
+  report(result.row, result.cold_us.size(), state);
+}
+
+void Sweep::report(const SweepRow& row, std::size_t samples, benchmark::State& state) const {
+  if (row.status != Outcome::ok) {
+    const std::string reason = fmt::format("{}: {}", to_string(row.status), row.reason);
     state.SkipWithError(reason.c_str());
     return;
   }
   // Google Benchmark keeps no counters of those with an error.
-  for (const auto& [name, value] : counters_of(result.row)) state.counters[name] = value;
+  for (const auto& [name, value] : counters_of(row)) state.counters[name] = value;
   // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in
   // iterations, and the stopping rule takes as many samples as it needs: each is then one measurement.
-  const auto samples = options_.repetitions ? 1 : static_cast<benchmark::IterationCount>(result.cold_us.size());
-  while (state.KeepRunningBatch(samples))
-    state.SetIterationTime(*result.row.time_cold_us * 1e-6 * static_cast<double>(samples));
+  const auto iterations = options_.repetitions
+                              ? 1
+                              : std::max<benchmark::IterationCount>(1, static_cast<benchmark::IterationCount>(samples));
+  while (state.KeepRunningBatch(iterations))
+    state.SetIterationTime(*row.time_cold_us * 1e-6 * static_cast<double>(iterations));
+}
+
+const Case* Sweep::best_of(const std::vector<Case>& cases, bool baselines) const {
+  const Case* best = nullptr;
+  double fastest = 0;
+  for (const Case& one : cases) {
+    const auto row = folder_->rows().find(one.id());
+    if (row == folder_->rows().end() || row->second.status != Outcome::ok || !row->second.time_warm_us) continue;
+    if (one.implementation->is(Kind::baseline) != baselines) continue;
+    if (one.entry->whole_networks && one.implementation->name == kMixedPlan) continue;
+    if (best == nullptr || *row->second.time_warm_us < fastest) best = &one, fastest = *row->second.time_warm_us;
+  }
+  return best;
+}
+
+void Sweep::duel(const ProblemId& problem) {
+  if (!options_.duels || device_lost_ || left_[problem] > 0) return;
+  const Case *const ours = best_of(cases_[problem], false), *const theirs = best_of(cases_[problem], true);
+  if (ours == nullptr || theirs == nullptr) return;
+  const std::string who =
+      fmt::format("{}: {} against {}", problem.name(), ours->implementation->name, theirs->implementation->name);
+  try {
+    const DuelResult result = runner_->duel(*ours, *theirs);
+    if (!result.wrong.empty()) throw std::runtime_error(result.wrong);
+    SweepRow own = folder_->rows().at(ours->id()), baseline = folder_->rows().at(theirs->id());
+    write_duel(result.cold, result.warm, baseline.variant, own);
+    write_duel(result.cold.inverse(), result.warm.inverse(), own.variant, baseline);
+    folder_->amend({own, baseline});
+    fmt::print(stderr, "{}: cold {}, warm {}, {} rounds\n", who, text_of(result.cold), text_of(result.warm),
+               result.rounds);
+  } catch (const DeviceError& error) {
+    fmt::print(stderr, "{}: {}\n", who, error.what());
+    device_lost_ = error.lost();
+  } catch (const std::runtime_error& error) {
+    fmt::print(stderr, "{}: no duel: {}\n", who, error.what());
+  }
 }
 
 void Sweep::report_progress(const SweepRow& row) {
@@ -96,15 +174,12 @@ void Sweep::report_progress(const SweepRow& row) {
              row.op, row.problem, row.dtype, row.variant, outcome, duration_text(left));
 }
 
-void Sweep::run(bool own_display) {
-  if (total_ == 0) return;  // Google Benchmark would complain
+void Sweep::run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file) {
+  if (registered_ == 0) return;  // Google Benchmark would complain
   const std::string everything =
       ".";  // the cases were chosen before; --benchmark_filter would match against more than names
   SilentReporter silent;
-  if (own_display)
-    benchmark::RunSpecifiedBenchmarks(&silent, everything);
-  else
-    benchmark::RunSpecifiedBenchmarks(everything);
+  benchmark::RunSpecifiedBenchmarks(display != nullptr ? display : &silent, file, everything);
 }
 
 }  // namespace noisefloor

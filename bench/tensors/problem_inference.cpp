@@ -49,7 +49,7 @@ class Search {
   }
 
  private:
-  // The search tries every extent for every field: a whole checkpoint would keep it busy for hours, and is no op's
+  // The search tries every extent for every field: a whole checkpoint would keep it busy for hours, and is not an op's
   // input.
   void require_tractable() const {
     constexpr std::size_t kMostTensors = 16, kHighestRank = 8;  // no op has more than half of either

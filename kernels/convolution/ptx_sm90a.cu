@@ -1,6 +1,6 @@
 // The launcher of ptx_sm90a (its kernel: ptx_sm90a.cuh), and what it does before the launch where the input's channels
-// are no multiple of 8: TMA moves 16 bytes, so the product's rows (taps times channels, 27 for a 3x3 of RGB) are laid
-// out in the workspace, padded to a multiple of 8, and the convolution becomes a 1x1 over them. `prepare` pads the
+// are not a multiple of 8: TMA moves 16 bytes, so the product's rows (taps times channels, 27 for a 3x3 of RGB) are
+// laid out in the workspace, padded to a multiple of 8, and the convolution becomes a 1x1 over them. `prepare` pads the
 // weights once. Costs a pass over rows x k values, of which the first layers have few.
 //
 // Source: original.

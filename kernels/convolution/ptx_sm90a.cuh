@@ -7,8 +7,8 @@
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load, computes an address or tests a border.
 //
-// Requires: bf16 or fp16; 16-byte aligned tensors; at most 128 taps of padding. Input channels that are no multiple of
-// 8 are gathered into rows of the product by a kernel before (ptx_sm90a.cu). Honours programmatic dependent launch.
+// Requires: bf16 or fp16; 16-byte aligned tensors; at most 128 taps of padding. Input channels that are not a multiple
+// of 8 are gathered into rows of the product by a kernel before (ptx_sm90a.cu). Honours programmatic dependent launch.
 // Bound: products at 32x64x64x192 -> 192. At batch 1: the latency of the first loads, and partly filled waves.
 // Numerics: fp32 accumulation in wgmma; partial sums added in block order; fp32 epilogue, one rounding.
 // Source: PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg".

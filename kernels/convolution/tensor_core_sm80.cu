@@ -6,7 +6,7 @@
 // tap of one pixel; zeros where the tap lies outside), 16-bit tiles halve the traffic, and tensor cores multiply.
 //
 // Requires: bf16 or fp16, at most 32 taps in a phase, summed weights for an upsample. Statistics are a second launch.
-// Where cin is no multiple of 8, elements are gathered one by one through registers, in 128x64 tiles.
+// Where cin is not a multiple of 8, elements are gathered one by one through registers, in 128x64 tiles.
 // Bound: tensor pipe; expected limiter: mma.sync's issue rate on sm_90.
 // Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
 // Source: PTX ISA (mma, ldmatrix, cp.async); otherwise original.

@@ -112,9 +112,12 @@ void FieldReader::choice(const char* name, int& value, std::span<const char* con
 }
 
 void FieldReader::require_all_used() const {
-  for (std::size_t i = 0; i < pairs_.size(); ++i)
-    if (!used_[i])
-      throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" + did_you_mean(pairs_[i].key, known_));
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    if (used_[i]) continue;
+    const std::string near = did_you_mean(pairs_[i].key, known_);
+    throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" +
+                       (near.empty() ? "; known: " + join(known_) : near));
+  }
 }
 
 void FieldWriter::integer(const char* name, std::int64_t& value, std::int64_t, std::int64_t,
@@ -208,7 +211,12 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
 }
 
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
-  const auto nearest = nearest_name(name, candidates);
+  auto nearest = nearest_name(name, candidates);
+  // What lacks its end, as a network without its batch.
+  const auto begins = [&](const std::string& candidate) { return candidate.starts_with(name); };
+  if (const auto whole = std::ranges::find_if(candidates, begins);
+      !nearest && !name.empty() && whole != candidates.end())
+    nearest = *whole;
   return nearest ? "; did you mean '" + *nearest + "'?" : "";
 }
 

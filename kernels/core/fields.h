@@ -57,7 +57,7 @@ std::vector<KeyValue> split_problem_text(std::string_view text);
 std::string join_problem_text(std::span<const KeyValue> pairs);
 
 // Fills the fields from pairs. Throws InvalidInput on an unknown key (with the nearest known one), a missing field
-// without a default, a value that is no number, and a value out of range.
+// without a default, a value that is not a number, and a value out of range.
 class FieldReader final : public FieldVisitor {
  public:
   explicit FieldReader(std::vector<KeyValue> pairs) : pairs_(std::move(pairs)), used_(pairs_.size(), false) {}
@@ -103,7 +103,7 @@ struct FieldInfo {
 };
 const char* to_string(FieldInfo::Type type);
 
-// What a default is made of is that of a blank problem (conv2d's pad follows its kernel).
+// What a default is made of is that of a blank problem (conv2d's pad follows its kernel, a network's sizes its name).
 class FieldCollector final : public FieldVisitor {
  public:
   void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,

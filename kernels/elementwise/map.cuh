@@ -1,4 +1,4 @@
-// The streams of elementwise (kernels/device/stream.cuh), one Map per operation that is no change of layout.
+// The streams of elementwise (kernels/device/stream.cuh), one Map per operation that keeps the layout.
 #pragma once
 
 #include "kernels/device/activations.cuh"
@@ -152,7 +152,7 @@ struct CastMap : FlatInputs<1> {
   }
 };
 
-// Calls run(Map) with the map of the problem, which is no change of layout.
+// Calls run(Map) with the map of the problem, which keeps the layout.
 template <class Run>
 Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run) {
   return with_type(dtype, [&](auto zero) {
@@ -171,7 +171,7 @@ Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run)
       case Operation::cast:
         return with_type(p.output_dtype(dtype), [&](auto to) { return run(CastMap<T, decltype(to)>(p, t)); });
       default:
-        return failure(StatusCode::unsupported_problem, "elementwise: a change of layout is no stream");
+        return failure(StatusCode::unsupported_problem, "elementwise: a change of layout is not a stream");
     }
   });
 }

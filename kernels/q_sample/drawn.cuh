@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kDrawnThreads, 4) drawn_kernel(const __grid_co
     if (first + u * kDrawnThreads < a.vectors) bits[u] = load_16_bytes(a.x0 + (base + first + u * kDrawnThreads) * 16);
   const float2 level = __ldg(a.levels + image);
   const ImageNoise noise(a.noise, image);
-  // sigma goes in with the numbers' own factor where z itself is no output.
+  // sigma goes in with the numbers' own factor where z itself is not an output.
   const float scale = kKeep ? kRootTwoLn2 : level.y * kRootTwoLn2;
 #pragma unroll
   for (int u = 0; u < kU; ++u) {

@@ -4,7 +4,7 @@
 // What differs from tiled: the multiply-adds. README.md: why it does not win.
 //
 // Tile: warps of 32 vectors, in a loop over their image, so that coefficients are split once per warp. Drawn noise is
-// added after the product, in fp32, since its rounding to 16 bits is no part of the op.
+// added after the product, in fp32, since its rounding to 16 bits is not part of the op.
 //
 // Bound: memory traffic; 1/8 of the products is wanted.
 //

@@ -4,7 +4,7 @@
 // used.
 //
 // Tile: 256 threads x 16 bytes (2048 elements of 16 bits, or 1024) per block. Vectors never cross images, so that a
-// vector of drawn noise has one image; where an image's length or offset is no multiple of 16 bytes, its vectors are
+// vector of drawn noise has one image; where an image's length or offset is not a multiple of 16 bytes, its vectors are
 // loaded by element. Shared memory: none. Registers: at most 64, four blocks per SM.
 //
 // Bound: memory traffic; limited by loads in flight (one vector per thread and tensor) and by blocks that load, compute

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 #define CSV_IO_NO_THREAD  // a file of ten lines
 #pragma GCC diagnostic push
@@ -40,8 +41,10 @@ void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceili
 
 CeilingTable read_ceilings(const std::filesystem::path& file) {
   CeilingTable ceilings;
+  const std::string text = read_whole_file(file);
   try {
-    io::CSVReader<8, io::trim_chars<>, io::double_quote_escape<',', '"'>> reader(file.string());
+    io::CSVReader<8, io::trim_chars<>, io::double_quote_escape<',', '"'>> reader(file.string(), text.data(),
+                                                                                 text.data() + text.size());
     reader.read_header(io::ignore_missing_column | io::ignore_extra_column, "name", "value", "unit", "datasheet",
                        "device", "driver", "sm_clock_mhz", "commit");
     for (const char* needed : {"name", "value", "unit"})

@@ -67,6 +67,8 @@ void read(const SweepColumn& column, SweepRow& row, const std::string& text) {
   take(row.*Member, text);
   if (column.above_zero && number_of<Member>(row) && !(*number_of<Member>(row) > 0))
     throw std::runtime_error(fmt::format("'{}' is not a time above 0", text));
+  if (number_of<Member>(row) && *number_of<Member>(row) < 0)  // nothing that is measured or counted here
+    throw std::runtime_error(fmt::format("'{}' is negative", text));
 }
 template <>
 void read<&SweepRow::networks>(const SweepColumn&, SweepRow& row, const std::string& text) {

@@ -27,8 +27,8 @@ struct SweepColumn {
 
 const std::vector<SweepColumn>& sweep_columns();
 
-// Every benchmark has every counter, so that no reader of Google Benchmark's JSON meets one with fewer: NaN is "not
-// measured".
+// Every benchmark has every counter, because Google Benchmark adds repetitions up counter by counter: NaN is "not
+// measured", and left out of what is written (bench/sweep/benchmark_output.h).
 std::vector<std::pair<std::string, double>> counters_of(const SweepRow& row);
 
 // docs/columns.md between its markers.

@@ -1,14 +1,13 @@
 #include "reports/run/csv.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <system_error>
+
+#include "reports/run/files.h"
 
 namespace noisefloor {
 
@@ -54,19 +53,6 @@ std::string quote_csv(const std::string& field) {
     quoted += c;
   }
   return quoted + '"';
-}
-
-void write_atomically(const std::filesystem::path& file, std::string_view text) {
-  const std::filesystem::path partial = file.string() + fmt::format(".{}.partial", getpid());
-  std::ofstream stream(partial, std::ios::binary | std::ios::trunc);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream) std::filesystem::rename(partial, file, error);
-  if (stream && !error) return;
-  const std::string why = stream ? error.message() : "folder missing or not writable, or disk full";
-  std::filesystem::remove(partial, error);
-  throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), why));
 }
 
 std::size_t CsvFile::column(std::string_view name) const {
@@ -122,11 +108,7 @@ void merge_csv_file(const std::filesystem::path& file, const CsvFile& added,
 }
 
 CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream || std::filesystem::is_directory(file))
-    throw std::runtime_error(fmt::format("{}: cannot be read{}", file.string(),
-                                         std::filesystem::is_directory(file) ? ": it is a folder" : ""));
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  std::string text = read_whole_file(file);
   if (drop_incomplete && !text.empty() && text.back() != '\n') text.resize(text.rfind('\n') + 1);
 
   CsvFile csv{file, {}, {}};

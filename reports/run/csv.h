@@ -16,10 +16,6 @@ inline constexpr std::size_t kMaxCsvColumns = 256;  // far above any file of our
 std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_columns = kMaxCsvColumns);
 std::string quote_csv(const std::string& field);
 
-// Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be
-// written it is left as it was. Throws std::runtime_error with the file's name.
-void write_atomically(const std::filesystem::path& file, std::string_view text);
-
 struct CsvLine {
   std::size_t number;  // in the file, from 1
   std::vector<std::string> fields;

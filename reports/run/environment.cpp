@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "reports/run/json_file.h"
 #include "reports/run/run_files.h"
 
 namespace noisefloor {
@@ -24,8 +24,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool start_object(std::size_t) override {
     if (depth_ > 0) refuse_if_known();
-    ++depth_;
-    return true;
+    return deeper();
   }
   bool end_object() override {
     --depth_;
@@ -40,8 +39,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
         throw std::runtime_error(fmt::format("field 'command_lines' has over {} lines", kMaxCommandLines));
       environment.command_lines.emplace_back();
     }
-    ++depth_;
-    return true;
+    return deeper();
   }
   bool end_array() override {
     --depth_;
@@ -88,6 +86,10 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
   std::size_t error_place = 0;
 
  private:
+  bool deeper() {
+    if (++depth_ > kDeepestJson) throw std::runtime_error(fmt::format("is nested deeper than {} levels", kDeepestJson));
+    return true;
+  }
   bool is_command_lines() const { return field_ == "command_lines"; }
   bool other() {
     refuse_if_known();
@@ -127,7 +129,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 RunEnvironment read_environment(const std::filesystem::path& file) {
-  const std::string text = read_whole_file(file);
+  const std::string text = read_whole_file(file, kMostJsonBytes);
   const auto refuse = [&](const std::string& what) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
   };

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "reports/run/files.h"
+
 namespace noisefloor {
 namespace {
 
@@ -83,7 +85,10 @@ FolderLock::FolderLock(std::filesystem::path folder, Mode mode) {
   const auto file = folder / ".lock";
   const bool writing = mode == Mode::writing;
   while (true) {
-    descriptor_ = open(file.c_str(), (writing ? O_CREAT | O_RDWR : O_RDONLY) | O_CLOEXEC, 0644);
+    // Neither through a link, whose target would be overwritten, nor waiting at a pipe.
+    constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    if (writing) require_regular_or_absent(file);
+    descriptor_ = open(file.c_str(), (writing ? O_CREAT | O_RDWR : O_RDONLY) | kFlags, 0644);
     if (descriptor_ < 0 && !writing) return;
     if (descriptor_ < 0)
       throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));

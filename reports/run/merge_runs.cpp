@@ -5,17 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "reports/run/ceilings_csv.h"
-#include "reports/run/csv.h"
 #include "reports/run/folder_lock.h"
+#include "reports/run/json_file.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 #include "reports/run/samples_line.h"
@@ -43,28 +43,17 @@ struct Part {
   throw std::runtime_error(fmt::format("{}: {}", place.string(), what));
 }
 
-Json read_json(const fs::path& file) {
-  std::ifstream stream(file);
-  if (!stream) fail(file, "cannot be read");
-  try {
-    Json json = Json::parse(stream);
-    if (!json.is_object()) fail(file, "not a JSON object");
-    return json;
-  } catch (const Json::exception& error) {
-    fail(file, error.what());
-  }
-}
-
 std::string text_of(const Part& part, const char* name) {
   const auto found = part.environment.find(name);
   if (found == part.environment.end() || !found->is_string())
-    fail(part.folder / "env.json", fmt::format("'{}' is missing or no text", name));
+    fail(part.folder / "env.json", fmt::format("'{}' is missing or not a text", name));
   return found->get<std::string>();
 }
 
 std::map<CaseId, std::string> read_sample_lines(const fs::path& file) {
   std::map<CaseId, std::string> lines;
-  std::ifstream stream(file);
+  if (!fs::exists(file)) return lines;
+  std::istringstream stream(read_whole_file(file));
   for (std::string line; std::getline(stream, line);)
     if (!line.empty()) lines.emplace(parse_samples_line(line).id, line);
   return lines;
@@ -77,7 +66,7 @@ Part read_part(const fs::path& folder) {
   part.rows = std::move(run.rows);
   part.samples = read_sample_lines(folder / "samples.jsonl");
   part.ceilings = read_ceilings(folder / "ceilings.csv");
-  part.environment = read_json(folder / "env.json");
+  part.environment = read_json_object(folder / "env.json");
   part.shard = read_shard_record(folder);
   for (const SweepRow& row : part.rows)
     if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
@@ -93,7 +82,7 @@ void require_same(const Part& part, const char* what, const std::string& value, 
 // PyTorch's versions, and of what it brings; empty where it did not run.
 std::string pytorch_of(const Part& part) {
   std::string versions;
-  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"})
+  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton", "torch_compile_mode"})
     if (part.environment.contains(name))
       versions += fmt::format("{}{} {}", versions.empty() ? "" : ", ", name, text_of(part, name));
   return versions;
@@ -123,7 +112,14 @@ void require_one_origin(const std::vector<Part>& parts) {
 std::vector<std::string> missing_of(const std::vector<Part>& parts) {
   std::vector<std::string> missing;
   const auto split = std::count_if(parts.begin(), parts.end(), [](const Part& part) { return part.shard.has_value(); });
-  if (split == 0) return missing;
+  if (split == 0) {
+    for (const Part& part : parts) {
+      const auto chosen = read_selected_cases(part.folder);
+      if (const auto lacking = cases_without_row(chosen, part.rows); !lacking.empty())
+        missing.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), part.folder.string()));
+    }
+    return missing;
+  }
   const ShardRecord* first = nullptr;
   std::set<int> seen;
   for (const Part& part : parts) {
@@ -240,7 +236,8 @@ void write_run(const fs::path& folder, const std::vector<Part>& parts, const std
     merge_network_problems(folder, part.folder, part.rows);
     merge_selected_cases(folder, part.folder);
   }
-  write_atomically(folder / "env.json", merged_environment(parts).dump(2) + "\n");
+  write_atomically(folder / "env.json",
+                   merged_environment(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   write_atomically(folder / "sweep.csv", sweep);
 }
 
@@ -252,7 +249,7 @@ void carry_over(const fs::path& old, const fs::path& target) {
 
 void require_free(const fs::path& out, bool replace) {
   if (!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out))) return;
-  const bool merged = fs::exists(out / "env.json") && read_json(out / "env.json").contains("merged_from");
+  const bool merged = fs::exists(out / "env.json") && read_json_object(out / "env.json").contains("merged_from");
   if (!merged) fail(out, "is there already, and not from a merge; give another --out");
   if (!replace) fail(out, "is there already; give another --out, or --replace");
 }
@@ -287,12 +284,14 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   result.missing = missing;
   const auto rows = place_rows(parts);
   result.rows = rows.size();
+  if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows)
     result.failed += placed.row->status == Outcome::incorrect || placed.row->status == Outcome::cuda_error;
 
   // Beside its place, then renamed: a reader never meets half of it.
   const fs::path target = out.has_filename() ? out : out.parent_path();
-  const fs::path partial = target.string() + fmt::format(".{}.partial", getpid());
+  remove_left_partials(target);
+  const fs::path partial = partial_of(target);
   const fs::path old = target.string() + fmt::format(".{}.old", getpid());
   std::error_code ignored;
   try {

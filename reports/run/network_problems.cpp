@@ -21,7 +21,14 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
                     count_column = csv.column("count");
   const auto set = std::find(csv.header.begin(), csv.header.end(), kSet);  // older files lack it
   std::vector<NetworkProblem> problems;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> seen;
   for (const CsvLine& line : csv.lines) {
+    const auto [first, is_new] =
+        seen.try_emplace({line.fields[network], line.fields[op], line.fields[problem]}, line.number);
+    if (!is_new)
+      throw std::runtime_error(fmt::format("{}:{}: {} of {} in '{}' is there twice, first in line {}", file.string(),
+                                           line.number, line.fields[problem], line.fields[op], line.fields[network],
+                                           first->second));
     long count = 0;
     const std::string& text = line.fields[count_column];
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <stdexcept>
 
+#include "reports/run/files.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -21,24 +21,26 @@ void require_whole(const std::filesystem::path& file, const std::string& text) {
                   file.string(), line));
 }
 
-// What the rows say of themselves, beyond what read_sweep_csv() checks line by line.
-void check_rows(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
-                const std::vector<std::size_t>& lines) {
-  std::map<CaseId, std::size_t> seen;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const SweepRow& row = rows[i];
-    const auto refuse = [&](const std::string& what) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), lines[i], what));
-    };
-    const std::pair<const char*, const std::string*> names[] = {
-        {"op", &row.op}, {"variant", &row.variant}, {"dtype", &row.dtype}, {"problem", &row.problem}};
-    for (const auto& [name, value] : names)
-      if (value->empty()) refuse(fmt::format("column '{}' is blank", name));
-    if (row.time_cold_mad_us && *row.time_cold_mad_us < 0) refuse("column 'time_cold_mad_us' is negative");
-    if (row.samples && *row.samples < 0) refuse("column 'samples' is negative");
-    const auto [found, is_new] = seen.try_emplace(row.case_id(), lines[i]);
-    if (!is_new) refuse(fmt::format("the row of {} is there twice, first in line {}", row.name(), found->second));
-  }
+// A row's time is the median of its samples, of an even number any time between the two in the middle. All were rounded
+// when they were written.
+void require_median(const char* column, double time, const char* field, std::vector<double> samples) {
+  constexpr double kRounding = 1e-3, kRelative = 1e-5;
+  std::ranges::sort(samples);
+  const double low = samples[(samples.size() - 1) / 2], high = samples[samples.size() / 2];
+  if (time < low * (1 - kRelative) - kRounding || time > high * (1 + kRelative) + kRounding)
+    throw std::runtime_error(
+        fmt::format("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2));
+}
+
+// Throws what is wrong.
+void check_against_samples(const SweepRow& row, const RowSamples& taken) {
+  if (row.status != Outcome::ok) return;
+  if (row.samples && static_cast<std::size_t>(*row.samples) != taken.cold_us.size())
+    throw std::runtime_error(
+        fmt::format("column 'samples' is {}, but there are {} cold samples", *row.samples, taken.cold_us.size()));
+  if (!taken.cold_us.empty()) require_median("time_cold_us", *row.time_cold_us, "cold_us", taken.cold_us);
+  if (row.time_warm_us && !taken.warm_us.empty())
+    require_median("time_warm_us", *row.time_warm_us, "warm_us", taken.warm_us);
 }
 
 }  // namespace
@@ -48,20 +50,12 @@ bool is_run_file(const std::string& name) {
   return name == ".lock" || std::ranges::any_of(kRunFiles, is_it) || std::ranges::any_of(kMadeFiles, is_it);
 }
 
-std::string read_whole_file(const std::filesystem::path& file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error))
-    throw std::runtime_error(fmt::format("{}: cannot be read: it is a folder", file.string()));
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read", file.string()));
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (stream.bad()) throw std::runtime_error(fmt::format("{}: reading failed", file.string()));
-  return text;
-}
-
-std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file) {
-  const std::string text = read_whole_file(file);
-  require_whole(file, text);
+std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end_of_run) {
+  std::string text = read_whole_file(file);
+  if (end_of_run == RunEnd::required)
+    require_whole(file, text);
+  else
+    text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
   std::map<CaseId, RowSamples> all;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -92,35 +86,41 @@ const RowSamples& RunFiles::samples_of(const SweepRow& row) const {
   return found->second;
 }
 
-RunFiles read_run(const std::filesystem::path& folder) {
+RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     throw std::runtime_error(
         fmt::format("{}: {}; give the folder of a run", folder.string(),
                     std::filesystem::exists(folder, error) ? "is not a folder" : "no such folder"));
-  const auto sweep = folder / "sweep.csv", samples = folder / "samples.jsonl";
+  const auto sweep = folder / "sweep.csv", samples = folder / "samples.jsonl", environment = folder / "env.json";
   if (!std::filesystem::exists(sweep, error))
     throw std::runtime_error(fmt::format("{}: no sweep.csv there; give the folder of a run", folder.string()));
   RunFiles run;
   run.folder = folder;
-  run.environment = read_environment(folder / "env.json");
-  require_whole(sweep, read_whole_file(sweep));
+  const bool whole = end == RunEnd::required;
+  const bool has_environment = whole || std::filesystem::exists(environment, error);
+  if (has_environment) run.environment = read_environment(environment);
+  if (whole) require_whole(sweep, read_whole_file(sweep));
   std::vector<std::size_t> lines;
   run.rows = read_sweep_csv(sweep, &lines);
-  check_rows(sweep, run.rows, lines);
-  if (std::filesystem::exists(samples, error)) {
-    auto read = read_samples(samples);
-    for (std::size_t i = 0; i < run.rows.size(); ++i) {
-      const SweepRow& row = run.rows[i];
-      auto node = read.extract(row.case_id());
-      if (node.empty()) continue;
-      const RowSamples& taken = node.mapped();
-      if (row.status == Outcome::ok && row.samples && static_cast<std::size_t>(*row.samples) != taken.cold_us.size())
-        throw std::runtime_error(fmt::format("{}:{}: column 'samples' is {}, but {}:{} has {} cold samples",
-                                             sweep.string(), lines[i], *row.samples, samples.string(), taken.line,
-                                             taken.cold_us.size()));
-      run.samples.insert(std::move(node));
+  std::map<CaseId, RowSamples> read;
+  if (std::filesystem::exists(samples, error)) read = read_samples(samples, end);
+  for (std::size_t i = 0; i < run.rows.size(); ++i) {
+    const SweepRow& row = run.rows[i];
+    const auto refuse = [&](const std::string& what) {
+      throw std::runtime_error(fmt::format("{}:{}: {}", sweep.string(), lines[i], what));
+    };
+    if (has_environment && row.device != run.environment.device)
+      refuse(fmt::format("the row of {} is of device '{}', but {} says '{}'", row.name(), row.device,
+                         environment.string(), run.environment.device));
+    auto node = read.extract(row.case_id());
+    if (node.empty()) continue;
+    try {
+      check_against_samples(row, node.mapped());
+    } catch (const std::runtime_error& problem) {
+      refuse(fmt::format("{} ({}:{})", problem.what(), samples.string(), node.mapped().line));
     }
+    run.samples.insert(std::move(node));
   }
   return run;
 }

@@ -38,6 +38,7 @@ struct RowSamples {
   std::vector<double> cold_us, warm_us;   // each above 0
   std::vector<std::size_t> cold_batches;  // samples per batch; their sum is cold_us.size(); empty in schema 1
   std::vector<double> cold_mhz;           // SM clock behind each batch; NaN where it could not be read; empty: no clock
+  std::vector<double> warm_serial_us;     // empty where warm_us is of ordinary edges already
 };
 
 struct RunFiles {
@@ -50,13 +51,15 @@ struct RunFiles {
   const RowSamples& samples_of(const SweepRow& row) const;
 };
 
+// A sweep that was killed leaves a last line without its end, and perhaps no env.json.
+enum class RunEnd { required, may_lack };
+
 // Each throws std::runtime_error naming file, line and field for what is missing, cut off, of a newer schema, twice
 // there, or no time (NaN, 0, negative, infinite).
 RunEnvironment read_environment(const std::filesystem::path& file);
-std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file);
-// Throws std::runtime_error naming the file.
-std::string read_whole_file(const std::filesystem::path& file);
-// All of a folder. Samples without a row (of a case that a killed sweep was about to write) are left out.
-RunFiles read_run(const std::filesystem::path& folder);
+std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end = RunEnd::required);
+// All of a folder, held against each other: rows are of env.json's device, and each time is the median of its samples.
+// Samples without a row (of a case that a killed sweep was about to write) are left out.
+RunFiles read_run(const std::filesystem::path& folder, RunEnd end = RunEnd::required);
 
 }  // namespace noisefloor

@@ -3,16 +3,18 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
+#include "reports/run/json_file.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -26,16 +28,11 @@ std::runtime_error foreign_file(const std::string& place) {
   return std::runtime_error(place + ": not written by a sweep of this version; give another --out, or --fresh");
 }
 
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {(std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>()};
-}
-
 // Cuts off a last line that a killed sweep left without its end. A file that is not `ours` is not ours to cut.
 template <class Ours>
 void drop_incomplete_line(const std::filesystem::path& file, const Ours& ours) {
   if (!std::filesystem::is_regular_file(file)) return;
-  const std::string text = read_text(file);
+  const std::string text = read_whole_file(file);
   const std::size_t complete = text.rfind('\n') + 1;  // npos + 1 is 0
   if (complete == text.size()) return;
   if (!ours(text)) throw foreign_file(file.string());
@@ -76,6 +73,8 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   open_files(fresh);
   require_ours(device, commit);
   take_columns();
+  remember(folder_ / "sweep.csv");
+  remember(folder_ / "samples.jsonl");
 }
 
 void RunFolder::require_ours(const std::string& device, const std::string& commit) const {
@@ -94,6 +93,7 @@ void RunFolder::open_files(bool fresh) {
     for (const char* name : kRunFiles) std::filesystem::remove(folder_ / name);
     for (const char* name : kMadeFiles) std::filesystem::remove(folder_ / name);
   }
+  for (const char* name : kRunFiles) require_regular_or_absent(folder_ / name);
   const auto sweep = folder_ / "sweep.csv";
   drop_incomplete_line(sweep, begins_as_sweep);
   drop_incomplete_line(folder_ / "samples.jsonl", begins_as_samples);
@@ -111,7 +111,7 @@ void RunFolder::take_columns() {
   const auto rows = read_sweep_csv(file);
   others_ = other_columns(file);
   std::string text = sweep_csv_header(others_);
-  if (read_text(file).starts_with(text)) return;
+  if (read_whole_file(file).starts_with(text)) return;
   for (const SweepRow& row : rows) text += to_csv(row, others_);
   write_atomically(file, text);
 }
@@ -119,7 +119,8 @@ void RunFolder::take_columns() {
 // Samples are written before their row: those of a sweep that was killed in between will be taken again.
 void RunFolder::drop_samples_without_row() {
   const auto file = folder_ / "samples.jsonl";
-  std::ifstream stream(file);
+  if (!std::filesystem::exists(file)) return;
+  std::istringstream stream(read_whole_file(file));
   std::string kept;
   bool dropped = false;
   std::size_t number = 0;
@@ -137,9 +138,54 @@ void RunFolder::drop_samples_without_row() {
   if (dropped) write_atomically(file, kept);
 }
 
+void RunFolder::remember(const std::filesystem::path& file) {
+  struct stat status {};
+  if (lstat(file.c_str(), &status) == 0) known_[file] = {status.st_dev, status.st_ino};
+}
+
+// A row appended to another file, or to a new one without a header, would be lost, and those before it too.
+void RunFolder::require_still_there(const std::filesystem::path& file, int descriptor) const {
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0) throw file_error(file, "cannot be written");
+  if (!S_ISREG(status.st_mode)) throw std::runtime_error(fmt::format("{}: is not a regular file", file.string()));
+  const auto known = known_.find(file);
+  if (known != known_.end() && known->second != std::pair(status.st_dev, status.st_ino))
+    throw std::runtime_error(fmt::format(
+        "{}: another file was put in its place during the sweep; nothing was written to it", file.string()));
+}
+
+// The rows outlive their file here; the samples of a samples.jsonl do not. A row whose case is being appended has no
+// samples yet, and its case is measured again.
+void RunFolder::require_sweep_still_there() const {
+  const auto file = folder_ / "sweep.csv";
+  struct stat status {};
+  if (lstat(file.c_str(), &status) == 0 || errno != ENOENT) return;
+  std::string text = sweep_csv_header(others_);
+  for (const auto& [id, row] : rows_) text += to_csv(row, others_);
+  std::string outcome = fmt::format("its {} rows are written again, and the same command resumes", rows_.size());
+  if (!std::filesystem::exists(folder_ / "samples.jsonl")) outcome += "; samples.jsonl is gone";
+  try {
+    write_atomically(file, text);
+  } catch (const std::runtime_error& error) {
+    outcome = fmt::format("its {} rows could not be written again ({})", rows_.size(), error.what());
+  }
+  throw std::runtime_error(fmt::format("{}: was removed during the sweep; {}", file.string(), outcome));
+}
+
 void RunFolder::append_line(const std::filesystem::path& file, const std::string& line) {
-  const int descriptor = open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
+  const int make = known_.contains(file) ? 0 : O_CREAT;
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  const int descriptor = open(file.c_str(), make | kFlags, 0644);
+  const bool gone = descriptor < 0 && errno == ENOENT && make == 0;
+  if (gone) require_sweep_still_there();
+  if (gone) throw std::runtime_error(fmt::format("{}: was removed during the sweep", file.string()));
   if (descriptor < 0) throw file_error(file, "cannot be written");
+  try {
+    require_still_there(file, descriptor);
+  } catch (...) {
+    close(descriptor);
+    throw;
+  }
   const off_t before = lseek(descriptor, 0, SEEK_END);
   std::size_t done = 0;
   while (done < line.size()) {
@@ -160,9 +206,11 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
     throw failure;
   }
   if (close(descriptor) != 0) throw file_error(file, "closing failed");
+  remember(file);
 }
 
 void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
+  require_sweep_still_there();
   if (row.status == Outcome::ok || row.status == Outcome::throttled) {
     nlohmann::ordered_json line = {{"op", row.op},
                                    {"dtype", row.dtype},
@@ -172,10 +220,23 @@ void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
                                    {"warm_us", rounded(samples.warm_us)},
                                    {"cold_batches", samples.cold_batches}};
     if (!samples.cold_mhz.empty()) line["cold_mhz"] = rounded(samples.cold_mhz);  // NaN is written as null
+    if (!samples.warm_serial_us.empty()) line["warm_serial_us"] = rounded(samples.warm_serial_us);
     append_line(folder_ / "samples.jsonl", line.dump() + "\n");
   }
   append_line(folder_ / "sweep.csv", to_csv(row, others_));
   rows_.insert_or_assign(row, row);
+}
+
+void RunFolder::amend(const std::vector<SweepRow>& rows) {
+  const auto file = folder_ / "sweep.csv";
+  std::vector<SweepRow> all = read_sweep_csv(file);
+  for (const SweepRow& row : rows)
+    for (SweepRow& there : all)
+      if (there.case_id() == row.case_id()) there = row;
+  std::string text = sweep_csv_header(others_);
+  for (const SweepRow& row : all) text += to_csv(row, others_);
+  write_atomically(file, text);
+  for (const SweepRow& row : rows) rows_.insert_or_assign(row, row);
 }
 
 void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
@@ -184,6 +245,14 @@ void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
   append_line(file,
               fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}\n", row.op, row.variant, row.dtype, quote_csv(row.problem),
                           *row.time_cold_us, do_bench_us, *row.time_cold_us / do_bench_us));
+}
+
+std::string RunFolder::fact(const std::string& name) const {
+  const auto file = folder_ / "env.json";
+  if (!std::filesystem::exists(file)) return {};
+  const auto json = nlohmann::json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains(name) || !json[name].is_string()) return {};
+  return json[name];
 }
 
 void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line) {
@@ -196,7 +265,7 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
     } catch (const std::runtime_error&) {
       throw foreign_file(file.string());
     }
-    before = nlohmann::ordered_json::parse(read_text(file));
+    before = read_json_object(file);
     for (const char* of_a_merge : {"merged_from", "hosts"}) before.erase(of_a_merge);  // it is more than a merge now
   }
   if (command_lines.size() >= kMaxCommandLines) command_lines.erase(command_lines.begin());
@@ -210,7 +279,8 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
                       {"time_utc", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}});
   for (const auto& [name, value] : before.items())
     if (!environment.contains(name)) environment[name] = value;
-  write_atomically(file, environment.dump(2) + "\n");
+  // A file's name may be any bytes, and JSON is UTF-8.
+  write_atomically(file, environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 std::string device_slug(const std::string& device) {

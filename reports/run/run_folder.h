@@ -2,11 +2,14 @@
 // in flight, and env.json.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/run/folder_lock.h"
@@ -27,8 +30,14 @@ class RunFolder {
   // Rows already there.
   const std::map<CaseId, SweepRow>& rows() const { return rows_; }
 
-  // Writes through to the disk; of rows with a time the samples too. Throws std::runtime_error when it is full or gone.
+  // Writes through to the disk; of rows with a time the samples too. Throws std::runtime_error when it is full, or
+  // where somebody removed or replaced a file meanwhile: a sweep.csv that is gone is written anew, with all of its
+  // rows.
   void append(const SweepRow& row, const RowSamples& samples);
+  // Writes rows that are there already anew. Throws as append() does; the file is then as it was.
+  void amend(const std::vector<SweepRow>& rows);
+  // A text of env.json; empty where it has none of that name.
+  std::string fact(const std::string& name) const;
   // crosscheck.csv: a row's cold time beside triton.testing.do_bench's.
   void append_crosscheck(const SweepRow& row, double do_bench_us);
   // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of
@@ -41,9 +50,14 @@ class RunFolder {
   void take_columns();
   void drop_samples_without_row();
   void append_line(const std::filesystem::path& file, const std::string& line);
+  void remember(const std::filesystem::path& file);
+  void require_still_there(const std::filesystem::path& file, int descriptor) const;
+  void require_sweep_still_there() const;
 
   std::filesystem::path folder_;
   std::map<CaseId, SweepRow> rows_;
+  // Device and inode of the files that are appended to, once they are there.
+  std::map<std::filesystem::path, std::pair<dev_t, ino_t>> known_;
   std::vector<std::string> others_;  // columns of the folder's sweep.csv that are not known
   std::optional<FolderLock> lock_;
 };

@@ -45,6 +45,7 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
     if (field_ == "warm_us") samples.warm_us = values_;
     if (field_ == "cold_batches") samples.cold_batches.assign(values_.begin(), values_.end());
     if (field_ == "cold_mhz") samples.cold_mhz = values_;
+    if (field_ == "warm_serial_us") samples.warm_serial_us = values_;
     return true;
   }
   bool string(string_t& text) override {
@@ -80,7 +81,7 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool known() {
     return text_field() != nullptr || field_ == "cold_us" || field_ == "warm_us" || field_ == "cold_batches" ||
-           field_ == "cold_mhz";
+           field_ == "cold_mhz" || field_ == "warm_serial_us";
   }
   [[noreturn]] bool refuse(const std::string& what) {
     throw std::runtime_error(fmt::format("field '{}' {}", field_, what));

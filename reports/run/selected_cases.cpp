@@ -1,5 +1,8 @@
 #include "reports/run/selected_cases.h"
 
+#include <fmt/format.h>
+
+#include <stdexcept>
 #include <unordered_set>
 
 #include "reports/run/csv.h"
@@ -29,8 +32,13 @@ std::vector<CaseId> read_selected_cases(const std::filesystem::path& folder) {
   const CsvFile csv = read_csv(file);
   const std::size_t op = csv.column("op"), dtype = csv.column("dtype"), problem = csv.column("problem"),
                     variant = csv.column("variant");
-  for (const CsvLine& line : csv.lines)
+  std::unordered_set<CaseId> seen;
+  for (const CsvLine& line : csv.lines) {
     cases.push_back({{line.fields[op], line.fields[problem], line.fields[dtype]}, line.fields[variant]});
+    if (!seen.insert(cases.back()).second)
+      throw std::runtime_error(
+          fmt::format("{}:{}: {} is there twice", file.string(), line.number, cases.back().name()));
+  }
   return cases;
 }
 

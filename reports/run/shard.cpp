@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 
-#include "reports/run/csv.h"
+#include "reports/run/json_file.h"
 
 namespace noisefloor {
 namespace {
@@ -62,9 +60,8 @@ ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all
 std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder) {
   const auto file = folder / kShardFile;
   if (!std::filesystem::exists(file)) return std::nullopt;
-  std::ifstream stream(file);
   try {
-    const auto json = nlohmann::json::parse(stream);
+    const auto json = read_json_object(file, kMostFileBytes);
     ShardRecord record;
     record.shard = parse_shard(json.at("shard").get<std::string>());
     record.selection = json.at("selection").get<std::string>();

@@ -126,6 +126,7 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
       throw std::runtime_error(fmt::format("{}:1: the name of column {} has a line end", file.string(), place + 1));
   std::vector<SweepRow> rows;
   rows.reserve(csv.lines.size());
+  std::map<CaseId, std::size_t> seen;
   for (const CsvLine& line : csv.lines) {
     SweepRow row;
     for (const auto& [column, place] : known) {
@@ -138,13 +139,19 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
     }
     for (const std::size_t place : others)
       if (!line.fields[place].empty()) row.others[csv.header[place]] = line.fields[place];
-    for (const std::string* text : {&row.op, &row.variant, &row.dtype, &row.problem})
-      if (text->size() > kLongestName)
-        throw std::runtime_error(fmt::format("{}:{}: op, variant, dtype or problem of {} characters; at most {}",
-                                             file.string(), line.number, text->size(), kLongestName));
-    if (row.status == Outcome::ok && !row.time_cold_us)
-      throw std::runtime_error(
-          fmt::format("{}:{}: column 'time_cold_us': blank, but status is ok", file.string(), line.number));
+    const auto refuse = [&](const std::string& what) {
+      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), line.number, what));
+    };
+    const std::pair<const char*, const std::string*> names[] = {
+        {"op", &row.op}, {"variant", &row.variant}, {"dtype", &row.dtype}, {"problem", &row.problem}};
+    for (const auto& [name, value] : names) {
+      if (value->empty()) refuse(fmt::format("column '{}' is blank", name));
+      if (value->size() > kLongestName)
+        refuse(fmt::format("column '{}' has {} characters; at most {}", name, value->size(), kLongestName));
+    }
+    if (row.status == Outcome::ok && !row.time_cold_us) refuse("column 'time_cold_us': blank, but status is ok");
+    const auto [found, is_new] = seen.try_emplace(row.case_id(), line.number);
+    if (!is_new) refuse(fmt::format("the row of {} is there twice, first in line {}", row.name(), found->second));
     rows.push_back(std::move(row));
     if (lines != nullptr) lines->push_back(line.number);
   }

@@ -49,8 +49,8 @@ bool is_sweep_csv_header(std::string_view line);
 
 // Reads a whole sweep.csv. Columns are found by name, in any order: what is missing is blank, what is not known is kept
 // in SweepRow::others. A last line without its line end (the sweep was killed while writing it) is left out. Throws
-// std::runtime_error naming file, line, column and value for anything else that is not a sweep row. `lines`, where
-// given, gets each row's line.
+// std::runtime_error naming file, line, column and value for anything else that is not a sweep row, and for a second
+// row of a case. `lines`, where given, gets each row's line.
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines = nullptr);
 
 // "adm64-b32:10;sd15-b2:2" -> how often the problem occurs in a forward pass of each network. Throws on malformed text.

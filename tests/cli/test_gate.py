@@ -122,7 +122,7 @@ def replaced(folder, name, old, new):
 @pytest.mark.parametrize(
     "damage, says",
     [
-        (lambda b: replaced(b, "sweep.csv", "Test GPU", "Other GPU"), "rows of more than one device"),
+        (lambda b: replaced(b, "sweep.csv", "Test GPU", "Other GPU"), "is of device 'Other GPU', but "),
         (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [NaN, '), "samples.jsonl:1: not JSON at column"),
         (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [-1, '), "field 'cold_us' holds -1, not a time above 0"),
         (lambda b: replaced(b, "env.json", '"schema": 2', '"schema": 9'), "env.json: schema 9 is newer than this program"),
@@ -163,7 +163,7 @@ def test_bad_arguments_exit_2(baseline, tmp_path):
         (["gate", "--baseline", baseline, "--candidate", baseline / "sweep.csv"], "is not a folder"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "("], "is not a regular expression"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--filter", "conv"], "matches the filter"),
-        (["gate", "--baseline", baseline, "--candidate", baseline, "--markdown", tmp_path / "no" / "x.md"], "cannot be written"),
+        (["gate", "--baseline", baseline, "--candidate", baseline, "--markdown", tmp_path / "no" / "x.md"], "there is no folder"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--acept"], "did you mean '--accept'"),
         (["compare", baseline, baseline, "--variant-a", "ptx"], "--variant-a and --variant-b go together"),
         (["compare", baseline, baseline, "--variant-a", "ptx", "--variant-b", "none"], "no row of a variant 'none'"),
@@ -189,7 +189,7 @@ def test_accept_makes_the_candidate_the_baseline(baseline, tmp_path):
     assert gate(tmp_path / "new" / "place", slower).returncode == 0
 
 
-def test_accept_refuses_what_is_no_baseline(baseline, tmp_path):
+def test_accept_refuses_what_is_not_a_baseline(baseline, tmp_path):
     good = write_run(tmp_path / "b", [50.0] * 20)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
@@ -227,7 +227,7 @@ def test_gate_over_5000_rows(tmp_path):
     assert len((tmp_path / "gate.md").read_text()) < 65536, "GitHub cuts longer comments"
 
 
-def test_a_copy_is_no_noise(baseline, tmp_path):
+def test_a_copy_is_not_noise(baseline, tmp_path):
     other = write_run(tmp_path / "b", [50.0] * 20, seed=1)
     copy = tmp_path / "copy"
     shutil.copytree(baseline, copy)

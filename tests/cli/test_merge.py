@@ -167,7 +167,7 @@ def test_more_parts_than_cases(split):
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "/3", "a/b", "1/0", "-1/3", "1/10001", "1/3/4", " 1/3"])
-def test_what_is_no_part(text, swept):
+def test_what_is_not_a_part(text, swept):
     result = swept.sweep(swept.folder / "none", "--shard", text)
     assert result.returncode == 2 and "--shard is '" in result.stderr
     assert not (swept.folder / "none").exists()
@@ -199,8 +199,9 @@ def duplicate(split):
         (lambda split: (split.folder / "part2" / "sweep.csv").unlink(), "part2: no sweep.csv there"),
         (lambda split: edit_json(split.folder / "part2" / "env.json", commit="abc"), "part2: is of commit 'abc', the folders before it of"),
         (lambda split: edit_json(split.folder / "part2" / "env.json", driver="1.2"), "part2: is of driver '1.2'"),
-        (lambda split: edit_json(split.folder / "part2" / "env.json", device="Another"), "part2: is of device 'Another'"),
-        (spoil_device, "part2: is of rows of device 'Another'"),
+        (lambda split: (edit_json(split.folder / "part2" / "env.json", device="Another"), spoil_device(split)), "part2: is of device 'Another'"),
+        (lambda split: edit_json(split.folder / "part2" / "env.json", device="Another"), "part2/env.json says 'Another'"),
+        (spoil_device, "part2/sweep.csv:2: the row of gemm/m=2,n=8,k=8/bf16/host is of device 'Another'"),
         (drop_line("sweep.csv"), "missing: 1 of the 2 cases of part 2/3"),
         (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm/m=5"),
         (drop_line("ceilings.csv"), "ceilings.csv"),

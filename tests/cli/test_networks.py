@@ -31,15 +31,15 @@ def random_network(name):
     return network
 
 
-def inputs_of(name):
+def inputs_of(name, height, width):
     if name == "adm64":
-        return {"x": torch.randn(2, 3, 64, 64), "timesteps": torch.tensor([17.0, 800.0]), "labels": torch.tensor([3, 999])}
-    return {"x": torch.randn(2, 3, 32, 32) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
+        return {"x": torch.randn(2, 3, height, width), "timesteps": torch.tensor([17.0, 800.0]), "labels": torch.tensor([3, 999])}
+    return {"x": torch.randn(2, 3, height, width) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
 
 
-@pytest.mark.parametrize("name", ["edm-cifar", "adm64"])
-def test_forward_is_what_pytorch_computes(tmp_path, name):
-    network, inputs = random_network(name), inputs_of(name)
+@pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24)])
+def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
+    network, inputs = random_network(name), inputs_of(name, height, width)
     with torch.no_grad():
         x, level, labels = inputs.values()
         expected = network(x, level, torch.eye(network.configuration.classes)[labels] if network.one_hot else labels)

@@ -1,24 +1,16 @@
-"""Networks from the command line, on the host: pictures, tensors, and what is refused."""
+"""Pictures from the command line, on the host: what is drawn, and what is refused."""
 
-import csv
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-ROOT = Path(__file__).resolve().parents[2]
-WEIGHTS = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+from tests.cli.program import ROOT, WEIGHTS, breakdown_rows, needs_program, run
 
-
-def run(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=500)
+pytestmark = needs_program
 
 
 def sample(folder, *arguments, name="grid"):
@@ -68,52 +60,23 @@ def test_every_sampler_ends_at_a_picture(tmp_path, sampler, schedule):
     assert np.isfinite(images).all() and np.abs(images).max() < 3
 
 
+def test_pictures_are_of_the_size_asked_for(tmp_path):
+    # Neither square nor powers of two; of 2 x 14, the coarser level has a single row.
+    for height, width in ((6, 10), (2, 14)):
+        images = sample(tmp_path, "--count", 3, "--batch", 2, "--steps", 2, "--height", height, "--width", width, "--zoom", 1, "--columns", 2)["images"]
+        assert images.shape == (3, height, width, 1) and np.isfinite(images).all()
+        png = [int.from_bytes((tmp_path / "grid.png").read_bytes()[at : at + 4], "big") for at in (16, 20)]
+        assert png == [2 * (width + 1) - 1, 2 * (height + 1) - 1]
+    # The network's own size, given or not, is the same picture.
+    same = [sample(tmp_path, "--steps", 2, *sizes)["images"] for sizes in ((), ("--width", 8))]
+    np.testing.assert_array_equal(*same)
+
+
 def test_guidance_of_one_is_no_guidance(tmp_path):
     arguments = ("--count", 2, "--steps", 2)
     guided = sample(tmp_path, *arguments, "--guidance", 1, name="guided")["images"]
     plain = sample(tmp_path, *arguments, name="plain")["images"]
     np.testing.assert_allclose(guided, plain, rtol=0, atol=1e-4)
-
-
-def forward_input(folder, **replaced):
-    generator = np.random.default_rng(0)
-    tensors = {"x": generator.standard_normal((2, 1, 8, 8)).astype(np.float32), "sigma": np.array([0.5, 2], np.float32),
-               "labels": np.array([3, 9], np.int64)}
-    tensors.update(replaced)
-    save_file({name: value for name, value in tensors.items() if value is not None}, folder / "in.safetensors")
-    return folder / "in.safetensors"
-
-
-def forward(folder, *arguments):
-    return run("forward", "digits", "--device", "host", "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *arguments)
-
-
-def test_forward_in_bf16_is_near_fp32(tmp_path):
-    forward_input(tmp_path)
-    outputs = []
-    for dtype in ("fp32", "bf16", "fp16"):
-        assert forward(tmp_path, "--dtype", dtype).returncode == 0
-        outputs.append(load_file(tmp_path / "out.safetensors")["output"])
-    assert outputs[0].shape == (2, 1, 8, 8)
-    for output in outputs[1:]:
-        assert np.linalg.norm(output - outputs[0]) < 2e-2 * np.linalg.norm(outputs[0])
-
-
-def breakdown_rows(file):
-    with open(file, newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
-def test_forward_says_where_the_time_goes(tmp_path):
-    forward_input(tmp_path)
-    result = forward(tmp_path, "--breakdown", "--breakdown-csv", tmp_path / "breakdown.csv")
-    assert result.returncode == 0, result.stderr
-    assert "digits, one call of 2 images: medians of 3 calls" in result.stdout and "gaps" in result.stdout
-    rows = breakdown_rows(tmp_path / "breakdown.csv")
-    assert list(rows[0]) == ["op", "node", "problem", "variant", "kernels", "time_us", "gap_before_us"]
-    assert {"conv2d", "groupnorm", "gemm"} <= {row["op"] for row in rows} and {row["variant"] for row in rows} == {"host"}
-    assert all(float(row["time_us"]) > 0 and row["kernels"] == "0" for row in rows)
-    assert (tmp_path / "out.safetensors").is_file()
 
 
 def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path):
@@ -126,51 +89,6 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
     assert [row["node"] for row in rows if row["op"] == "sampler_step"] == ["sampler.first", "sampler.second"]
     assert len(rows) % 2 == 0  # two calls of the network, and two updates
     np.testing.assert_array_equal(load_file(tmp_path / "grid.safetensors")["images"], plain)
-
-
-@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"),
-                                                 ("--breakdown-rows", "none", "is not a run folder, it has no sweep.csv")])
-def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
-    forward_input(tmp_path)
-    result = forward(tmp_path, option, tmp_path / value)
-    assert result.returncode == 2 and says in result.stderr, result.stderr
-    assert not (tmp_path / "out.safetensors").exists()
-
-
-def test_forward_is_what_pytorch_computes(tmp_path):
-    """tests/cli/digits_forward.safetensors: inputs, and the output of baselines/pytorch/networks/edm.py in fp32 on the CPU."""
-    golden = load_file(Path(__file__).with_name("digits_forward.safetensors"))
-    save_file({name: golden[name] for name in ("x", "sigma", "labels")}, tmp_path / "in.safetensors")
-    assert forward(tmp_path, "--dtype", "fp32").returncode == 0
-    output = load_file(tmp_path / "out.safetensors")["output"]
-    assert np.linalg.norm(output - golden["output"]) < 1e-5 * np.linalg.norm(golden["output"])
-
-
-@pytest.mark.parametrize(
-    "replaced, says",
-    [
-        ({"x": None}, "no tensor 'x'"),
-        ({"x": np.zeros((2, 1, 8, 9), np.float32)}, "tensor x is [2, 1, 8, 9], not [2, 1, 8, 8]"),
-        ({"x": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not finite"),
-        ({"sigma": np.array([0.5, 0], np.float32)}, "sigma 0 is out of range"),
-        ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
-        ({"labels": np.array([3, 10], np.int64)}, "label 10: digits has classes 0 to 9"),
-        ({"labels": None}, "no tensor 'labels'"),
-        ({"labels": np.array([3, 2.7], np.float32)}, "label 2.7"),
-        ({"labels": np.array([3, -1], np.float32)}, "label -1: digits has classes 0 to 9"),
-        ({"labels": np.array([3, 1e300])}, "tensor labels has numbers that fp32 cannot hold: 1e+300"),
-        ({"labels": np.array([3, 2**62])}, "digits has classes 0 to 9"),
-        ({"x": np.full((2, 1, 8, 8), -1e39)}, "tensor x has numbers that fp32 cannot hold"),
-        ({"sigma": np.array([0.5, 1e-60])}, "sigma 1e-60 is out of range"),
-        ({"x": np.full((2, 1, 8, 8), 3e38, np.float32)}, "of 128 elements of the result are not finite"),
-    ],
-)
-def test_forward_refuses(tmp_path, replaced, says):
-    forward_input(tmp_path, **replaced)
-    (tmp_path / "out.safetensors").write_text("mine")
-    result = forward(tmp_path)
-    assert result.returncode == 2 and says in result.stderr, result.stderr
-    assert (tmp_path / "out.safetensors").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -186,6 +104,12 @@ def test_forward_refuses(tmp_path, replaced, says):
         (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
         (["sample", "digits", "--labels", "one"], "'one' is not a whole number"),
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
+        (["sample", "digits", "--height", "9"], "height 9: digits takes multiples of 2; the nearest are 8 and 10"),
+        (["sample", "adm64", "--width", "4"], "width 4: adm64 takes multiples of 8; the nearest is 8"),
+        (["sample", "digits", "--width", "0"], "--width"),
+        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: none"),
+        (["sample", "digits", "--tokens", "77"], "tokens 77: digits takes no text; networks with tokens: none"),
+        (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
         (["sample", "digits", "--tensor", "nowhere/x"], "there is no folder nowhere"),
@@ -263,14 +187,6 @@ def test_outputs_are_looked_at_first_and_written_together(tmp_path):
     assert "is the same file as --plan" in refused("--out", plan)
     assert "--labels 10" in refused(*grid, "--labels", 10)
     assert "a PNG of ours" in refused(*grid, "--count", 13001, "--columns", 1000, "--zoom", 64)
-
-
-def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
-    forward_input(tmp_path, labels=np.array([3, 10], np.int64))
-    (tmp_path / "plan.csv").write_text("op,dtype,problem,variant\n")
-    result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
-    assert result.returncode == 2 and "label 10" in result.stderr
-    assert (tmp_path / "plan.csv").read_text().count("\n") == 1
 
 
 # The shipped weights were trained without labels too: nothing is to be said of them, and 1 is the network's own prediction.

@@ -107,7 +107,7 @@ def test_another_sampler_is_not_within_the_limits(tmp_path):
     assert (images - expected).norm() > 2 * LIMITS["fp32"] * expected.norm()
 
 
-# No clamp with random weights: what they predict is no noise, so x0 is far outside the clamp early on, where a rounding flips whole pixels
+# No clamp with random weights: what they predict is not noise, so x0 is far outside the clamp early on, where a rounding flips whole pixels
 # (rounding adm64's weights to bf16 moves its pictures by 1.5e-3 along this loop, by 3.1e-2 along ddim, cosine, clamp 1).
 @pytest.mark.parametrize("name, sampler, schedule, clamp",
                          [("edm-cifar", "edm_heun", "karras", 0), ("edm-cifar", "ddim", "linear", 0), ("adm64", "ddim", "linear", 0)])

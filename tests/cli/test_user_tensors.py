@@ -1,4 +1,4 @@
-"""`noisefloor run` on files of Python's safetensors package: inputs in, outputs out, and files that are none."""
+"""`noisefloor run` on files of Python's safetensors package: inputs in, outputs out, and files that are not safetensors."""
 
 import json
 import os

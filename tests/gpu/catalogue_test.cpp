@@ -1,11 +1,14 @@
 // Every variant and baseline of every op on every test problem and dtype: verified as the sweep verifies, on a device.
 // Also repeatable, and caught where they are made wrong. NOISEFLOOR_TEST_PROBLEMS=tiny,ragged keeps to problems of
 // those kinds, NOISEFLOOR_TEST_DTYPES=bf16 to those dtypes: under a sanitizer all of them take hours.
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "bench/commands/commands.h"
 #include "tests/support/catalogue_cases.h"
+#include "tests/support/late_variants.h"
 
 namespace noisefloor {
 namespace {
@@ -98,6 +101,23 @@ TEST_P(Own, WrongOnPurposeIsCaught) {
   // An oracle so small that the larger problems are sampled.
   for_each_problem(one, [&](const ProblemEntry& problem, DType dtype) {
     expect_wrong_is_caught(device(), one, problem, dtype, /*oracle_flops=*/1e7);
+  });
+}
+
+bool recording(const LaunchContext& context) {
+  cudaStreamCaptureStatus status{};
+  EXPECT_EQ(cudaStreamIsCapturing(context.stream, &status), cudaSuccess);
+  return status != cudaStreamCaptureStatusNone;
+}
+
+class Cheapest : public testing::TestWithParam<CatalogueCase> {};
+INSTANTIATE_TEST_SUITE_P(Gpu, Cheapest, testing::ValuesIn(cheapest(own_device_cases(problems(), dtype_chosen))),
+                         case_name);
+
+TEST_P(Cheapest, WrongInTimedLaunchesIsCaught) {
+  if (const std::string why = left_out(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
+    expect_late_is_caught(device(), GetParam(), problem, dtype, recording);
   });
 }
 

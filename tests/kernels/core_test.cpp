@@ -83,6 +83,9 @@ TEST(Fields, RefusalsNameFieldAndRange) {
   EXPECT_EQ(message_of("gemm", "m=1,n=2,k=99999999999999999999"),
             "problem: field 'k' is '99999999999999999999', not a whole number from 1 to 16777216");
   EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,acct=silu"), "problem: unknown field 'acct'; did you mean 'act'?");
+  EXPECT_EQ(message_of("layernorm", "rows=1,channels=2,colour=3")
+                .rfind("problem: unknown field 'colour'; known: rows, channels, ", 0),
+            0u);
   EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,act=silo"),
             "problem: field 'act' is 'silo', not one of none, silu, gelu, gelu_tanh, geglu; did you mean 'silu'?");
   EXPECT_EQ(message_of("gemm", "m=1,m=2,k=3"), "problem: field 'm' is given twice");

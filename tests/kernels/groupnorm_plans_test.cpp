@@ -182,7 +182,7 @@ TEST(groupnorm_plans, ChoicesArePlansOfTheirProblemWithTheEstimatesFirst) {
   EXPECT_TRUE(cluster_choices(network_problem(2, 129024, 320), DType::bf16, kDevice).empty());
 }
 
-TEST(groupnorm_plans, TextThatIsNoChoiceOfTheProblemIsRefused) {
+TEST(groupnorm_plans, TextThatIsNotAChoiceOfTheProblemIsRefused) {
   const Problem p = network_problem(32, 4096, 192);
   EXPECT_TRUE(parse_cluster_choice(p, "bundle=4,blocks=8,threads=192,held=4"));
   for (const char* text :

@@ -9,7 +9,7 @@
 
 #include "networks/network.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
@@ -42,7 +42,7 @@ RC_GTEST_PROP(Arena, ValuesAliveTogetherDoNotOverlap, ()) {
 }
 
 TEST(Arena, NetworksNeedLittleMoreThanWhatIsAliveAtOnce) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     const Network network = info.build({.batch = 4});
     const auto lives = activation_lifetimes(network.graph, network.output_values());
     std::size_t most = 0;
@@ -58,7 +58,7 @@ TEST(Arena, NetworksNeedLittleMoreThanWhatIsAliveAtOnce) {
 }
 
 TEST(Arena, AValueLivesFromItsWriterToItsLastReader) {
-  const Network network = networks().front().build({.batch = 2});
+  const Network network = all_networks().front().build({.batch = 2});
   const auto& nodes = network.graph.nodes();
   const auto lives = activation_lifetimes(network.graph, network.output_values());
   for (ValueId id = 0; id < lives.size(); ++id) {
@@ -79,4 +79,4 @@ TEST(Arena, AValueLivesFromItsWriterToItsLastReader) {
 }
 
 }  // namespace
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -7,7 +7,7 @@
 
 #include "kernels/core/fields.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 constexpr const char* kGemm = "m=2,n=4,k=8,bias=0";
@@ -83,4 +83,4 @@ TEST(Graph, CountsItsProblems) {
 }
 
 }  // namespace
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

@@ -8,7 +8,7 @@
 
 #include "kernels/core/fields.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 using Kind = NetworkTensor::Kind;
@@ -24,7 +24,7 @@ std::vector<double> filled(const NetworkTensor& input, DType dtype) {
 }
 
 TEST(Inputs, EveryNetworkHasNumbersForAllThatIsNotDrawn) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     const Network network = info.build({.batch = 4});
     for (const NetworkTensor& input : network.inputs) {
       if (drawn(input.kind)) continue;
@@ -71,4 +71,4 @@ TEST(Inputs, GuidedLabelsStandBehindAHalfWithout) {
 }
 
 }  // namespace
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

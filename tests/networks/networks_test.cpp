@@ -9,7 +9,7 @@
 
 #include "networks/layers.h"
 
-namespace noisefloor::pipeline {
+namespace noisefloor::networks {
 namespace {
 
 using Kind = NetworkTensor::Kind;
@@ -38,7 +38,7 @@ std::string refusal(const NetworkInfo& info, const BuildOptions& options) {
 }
 
 TEST(Networks, HaveTheParametersOfTheOriginals) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     std::int64_t parameters = 0;
     for (const auto& [name, shape] : weights_of(info.build({.batch = 1, .dtype = DType::fp32}))) {
       std::int64_t product = 1;
@@ -50,7 +50,7 @@ TEST(Networks, HaveTheParametersOfTheOriginals) {
 }
 
 TEST(Networks, AreConditionalByTheWeightThatTheirRowNames) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     if (info.classes == 0) continue;
     EXPECT_TRUE(weights_of(info.build({})).contains(info.label_weight)) << info.name;
     const Network without = info.build({.conditional = false});
@@ -61,7 +61,7 @@ TEST(Networks, AreConditionalByTheWeightThatTheirRowNames) {
 }
 
 TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     for (const std::int64_t batch : {1, 3, 5}) {
       for (const bool guided : {false, true}) {
         const Network network = info.build({.batch = batch, .sampling = guided, .guided = guided});
@@ -91,10 +91,11 @@ TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
 
 // A convolutional network has the same weights at every size, and its work grows with the pixels.
 TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     if (info.divisor == 0) continue;
     const Network native = info.build({});
-    const Network other = info.build({.height = info.image.height + info.divisor, .width = 2 * info.image.width});
+    const Network other =
+        info.build({.sizes = {.height = info.image.height + info.divisor, .width = 2 * info.image.width}});
     EXPECT_EQ(weights_of(other), weights_of(native)) << info.name;
     EXPECT_EQ(other.graph.nodes().size(), native.graph.nodes().size()) << info.name;
     EXPECT_EQ(other.x(), native.x());
@@ -106,15 +107,46 @@ TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
   }
 }
 
+// Down to one element at the coarsest level, and up to sizes whose last rows and columns fill no tile.
+TEST(Networks, AreBuiltForAnyMultipleOfWhatTheyDownsample) {
+  for (const NetworkInfo& info : all_networks()) {
+    if (info.divisor == 0) continue;
+    for (const auto& [rows, columns] : {std::pair{1, 1}, std::pair{1, 13}, std::pair{7, 3}}) {
+      const Sizes sizes{.height = rows * info.divisor, .width = columns * info.divisor};
+      for (const bool guided : {false, true}) {
+        const Network network = info.build({.batch = 2, .sampling = guided, .guided = guided, .sizes = sizes});
+        const std::int64_t n = guided ? 4 : 2;
+        const NetworkTensor& output = network.outputs.front();
+        EXPECT_EQ(network.image.elements(), sizes.height * sizes.width * info.image.channels) << info.name;
+        EXPECT_EQ(output.shape, (std::vector<std::int64_t>{n, sizes.height, sizes.width, output.shape.back()}));
+      }
+    }
+  }
+}
+
+TEST(Networks, OfTheirOwnSizesAreThoseOfNoSizes) {
+  for (const NetworkInfo& info : all_networks()) {
+    const Network given = info.build({.sizes = info.own_sizes()});
+    const auto asked = count_problems(info.build({}).graph), same = count_problems(given.graph);
+    ASSERT_EQ(asked.size(), same.size()) << info.name;
+    for (std::size_t i = 0; i < asked.size(); ++i) EXPECT_EQ(asked[i].text, same[i].text) << info.name;
+  }
+}
+
 TEST(Networks, SayWhichSizesTheyTake) {
   const NetworkInfo& info = require_network("adm64");
-  EXPECT_EQ(refusal(info, {.height = 64, .width = 60}),
-            "adm64 takes images whose height and width are multiples of 8, not 64 x 60");
-  EXPECT_NE(refusal(info, {.height = -8}), "");
-  EXPECT_EQ(refusal(info, {.frames = 2}), "adm64 takes 1 to 1 frames, not 2");
-  EXPECT_EQ(refusal(info, {.tokens = 7}), "adm64 takes no text");
+  EXPECT_EQ(refusal(info, {.sizes = {.height = 64, .width = 60}}),
+            "width 60: adm64 takes multiples of 8; the nearest are 56 and 64");
+  EXPECT_EQ(refusal(info, {.sizes = {.height = 7}}), "height 7: adm64 takes multiples of 8; the nearest is 8");
+  EXPECT_EQ(refusal(info, {.sizes = {.height = -8}}), "height -8: adm64 takes multiples of 8; the nearest is 8");
+  EXPECT_EQ(refusal(require_network("digits"), {.sizes = {.height = 9}}),
+            "height 9: digits takes multiples of 2; the nearest are 8 and 10");
+  EXPECT_EQ(refusal(info, {.sizes = {.frames = 2}}), "frames 2: adm64 makes single images; networks with frames: none");
+  EXPECT_EQ(refusal(info, {.sizes = {.tokens = 7}}), "tokens 7: adm64 takes no text; networks with tokens: none");
+  EXPECT_EQ(refusal(info, {.sizes = {.frames = 1}}), "");
+  EXPECT_NE(refusal(info, {.sizes = {.height = 65536, .width = 65536}}).find("node "), std::string::npos);
   try {
-    build_or_say_limit(info, {.batch = 4, .width = 60});
+    build_or_say_limit(info, {.batch = 4, .sizes = {.width = 60}});
     FAIL();
   } catch (const InvalidInput& error) {
     EXPECT_EQ(std::string(error.what()).find("images at a time"), std::string::npos) << error.what();
@@ -122,7 +154,7 @@ TEST(Networks, SayWhichSizesTheyTake) {
 }
 
 TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     for (const bool sampling : {false, true}) {
       const Network network = info.build({.batch = 2, .sampling = sampling, .guided = sampling});
       std::set<ValueId> written;
@@ -143,7 +175,7 @@ TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
 }
 
 TEST(Networks, AreBuiltGuidedForWholeBatches) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     for (const std::int64_t batch : {6, 64, 1024}) {
       const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
       EXPECT_EQ(network.graph[network.output()].elements(), 2 * batch * network.image.elements()) << info.name;
@@ -163,7 +195,7 @@ TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
 }
 
 TEST(Networks, SayHowManyImagesTheyTake) {
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     try {
       build_or_say_limit(info, {.batch = 1 << 20, .sampling = true, .guided = true});
       FAIL() << info.name;
@@ -186,7 +218,7 @@ void build_video(const BuildOptions& options, Network& network) {
   const auto& [height, width, channels, frames] = network.image;
   const ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
   network.take("sigma", Kind::sigma, {network.calls}, DType::fp32);
-  network.take("words", Kind::tokens, {network.calls, options.tokens}, DType::int32, kWords);
+  network.take("words", Kind::tokens, {network.calls, options.sizes.tokens}, DType::int32, kWords);
   const ValueId context = network.take("context", Kind::conditioning, {network.calls, kContext}, options.dtype);
   Layers layers(network.graph, network.batch * frames, options.dtype);
   const Image in{layers.cast("in", x, DType::fp32, options.dtype), height, width, channels};
@@ -214,7 +246,7 @@ NetworkInfo video() {
 
 TEST(ANewNetwork, IsOfAnyShape) {
   const NetworkInfo info = video();
-  const Network network = info.build({.batch = 2, .height = 4, .width = 14, .frames = 7, .tokens = 11});
+  const Network network = info.build({.batch = 2, .sizes = {.height = 4, .width = 14, .frames = 7, .tokens = 11}});
   EXPECT_STREQ(network.name(), "video");
   EXPECT_EQ(network.image.elements(), 7 * 4 * 14 * 4);
   EXPECT_EQ(network.require(Kind::image).shape, (std::vector<std::int64_t>{2, 7, 4, 14, 4}));
@@ -229,14 +261,14 @@ TEST(ANewNetwork, IsOfAnyShape) {
 
 TEST(ANewNetwork, SaysWhatItTakes) {
   const NetworkInfo info = video();
-  EXPECT_EQ(refusal(info, {.frames = 26}), "video takes 1 to 25 frames, not 26");
-  EXPECT_EQ(refusal(info, {.tokens = 78}), "video takes 1 to 77 tokens, not 78");
-  EXPECT_NE(refusal(info, {.height = 5}), "");
+  EXPECT_EQ(refusal(info, {.sizes = {.frames = 26}}), "frames 26: video takes 1 to 25");
+  EXPECT_EQ(refusal(info, {.sizes = {.tokens = 78}}), "tokens 78: video takes 1 to 77");
+  EXPECT_EQ(refusal(info, {.sizes = {.height = 5}}), "height 5: video takes multiples of 2; the nearest are 4 and 6");
   NetworkInfo fixed = info;
   fixed.divisor = 0;
-  EXPECT_EQ(refusal(fixed, {.height = 6, .width = 12}), "video takes images of 6 x 10, not 6 x 12");
-  EXPECT_EQ(refusal(fixed, {.height = 6, .width = 10}), "");
+  EXPECT_EQ(refusal(fixed, {.sizes = {.height = 6, .width = 12}}), "width 12: video takes images of 6 x 10 only");
+  EXPECT_EQ(refusal(fixed, {.sizes = {.height = 6, .width = 10}}), "");
 }
 
 }  // namespace
-}  // namespace noisefloor::pipeline
+}  // namespace noisefloor::networks

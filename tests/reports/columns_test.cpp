@@ -13,6 +13,7 @@
 #include "reports/history.h"
 #include "reports/roofline.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run_report.h"
 #include "tests/support/temporary_folder.h"
 

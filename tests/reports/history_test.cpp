@@ -8,7 +8,7 @@
 
 #include "reports/change_points.h"
 #include "reports/history.h"
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/statistics.h"
 #include "tests/support/temporary_folder.h"
 
@@ -142,7 +142,7 @@ void write_run(const std::filesystem::path& folder, const std::string& device, c
     text += to_csv(row);
     if (!(us > 0)) continue;
     std::string values;
-    for (int i = 0; i < 20; ++i) values += (i == 0 ? "" : ",") + std::to_string(us * (1 + 1e-4 * i));
+    for (int i = 0; i < 20; ++i) values += (i == 0 ? "" : ",") + std::to_string(us * (1 + 1e-4 * (i - 9.5)));
     samples += R"({"op":"gemm","dtype":"bf16","problem":")" + row.problem + R"(","variant":"ptx","cold_us":[)" +
                values + R"(],"warm_us":[]})" + "\n";
   }

@@ -65,7 +65,8 @@ TEST(KernelUsage, RecordsRoundTrip) {
   const KernelRecord read = read_kernel_record(folder / "kernels.csv");
   EXPECT_EQ(to_csv(read), to_csv(record));
   const std::pair<const char*, const char*> wrong[] = {
-      {"a,b\n", "kernels.csv:1: the columns should be"},
+      {"a,b\n", "kernels.csv:1: no column 'toolkit'"},
+      {"toolkit,arch,file,kernel,shared_bytes,stack_bytes\n13,sm_80,f,k,0,0\n", "kernels.csv:1: no column 'registers'"},
       {"toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes\n", "no kernels in it"},
       {"toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes\n13,sm_80,f,k,-1,0,0\n",
        "kernels.csv:2: column 'registers': '-1' is not a whole number from 0"},
@@ -81,6 +82,15 @@ TEST(KernelUsage, RecordsRoundTrip) {
       EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   }
+}
+
+// What a newer program adds, and an order of its own, leave a record readable.
+TEST(KernelUsage, ColumnsAreTakenByName) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "kernels.csv") << "stack_bytes,kernel,spills,registers,toolkit,file,arch,shared_bytes\n"
+                                           "3,\"f<1, 2>(int)\",many,1,13.0.88,kernels/gemm/naive.cu,sm_90a,2\n";
+  const KernelRecord read = read_kernel_record(folder / "kernels.csv");
+  EXPECT_EQ(to_csv(read), to_csv({"13.0.88", {kernel("f<1, 2>(int)", 1, 2, 3)}}));
 }
 
 TEST(KernelUsage, TellsWorseFromBetter) {

@@ -7,6 +7,7 @@
 
 #include "reports/roofline.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run/sweep_csv.h"
 #include "reports/statistics.h"
 #include "tests/support/temporary_folder.h"
@@ -120,10 +121,13 @@ TEST(SweepCsv, HeaderIsTheDocumentedOne) {
   EXPECT_EQ(
       sweep_csv_header(),
       "op,variant,kind,dtype,problem,networks,status,reason,device,arch,"
-      "time_cold_us,time_cold_mad_us,time_warm_us,samples,stop,flops,bytes,gflops,gbps,ai,attainable_gflops,pct_of_"
+      "time_cold_us,time_cold_mad_us,time_warm_us,time_warm_serial_us,rival,duel_cold,duel_cold_low,duel_cold_high,"
+      "duel_warm,duel_warm_low,duel_warm_high,samples,stop,warm_samples,warm_stop,flops,bytes,"
+      "gflops,gbps,ai,attainable_gflops,pct_of_"
       "roof,bound,"
       "dram_read_bytes,dram_write_bytes,l2_bytes,occupancy_pct,occupancy_limit_pct,tensor_pipe_pct,counter_status,"
-      "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,throttle,max_rel_error,tolerance,"
+      "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,warm_clock_mhz,throttle,max_rel_error,"
+      "tolerance,"
       "commit\n");
 }
 

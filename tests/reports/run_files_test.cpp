@@ -94,7 +94,7 @@ TEST_F(RunFilesTest, LeavesOutSamplesWithoutARow) {
 
 TEST_F(RunFilesTest, NamesFilesThatAreNotThere) {
   std::filesystem::remove(folder_ / "env.json");
-  EXPECT_EQ(message(), "env.json: cannot be read");
+  EXPECT_EQ(message(), "env.json: cannot be read: No such file or directory");
   std::filesystem::remove(folder_ / "sweep.csv");
   EXPECT_NE(message().find(": no sweep.csv there; give the folder of a run"), std::string::npos);
   EXPECT_THROW((void)read_run(folder_ / "none"), std::runtime_error);
@@ -145,6 +145,64 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheRows) {
   EXPECT_EQ(message(), "sweep.csv:1: the column 'op' is there twice");
   write("sweep.csv", "");
   EXPECT_EQ(message(), "sweep.csv: empty, no header line");
+}
+
+// Files that are well formed, and contradict each other.
+TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
+  const std::string header = sweep_csv_header();
+  for (const double time : {1e308, 39.0, 2.01, 1.5}) {
+    SweepRow wrong = ok_row("naive");
+    wrong.time_cold_us = time;
+    write("sweep.csv", header + to_csv(wrong));
+    EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_cold_us' is ")) << message();
+    EXPECT_NE(message().find("but the median of its cold_us is 2 ("), std::string::npos) << message();
+    wrong.status = Outcome::throttled;  // has no time to compare
+    write("sweep.csv", header + to_csv(wrong));
+    EXPECT_EQ(message(), "");
+  }
+  SweepRow warm = ok_row("naive");
+  warm.time_warm_us = 1;
+  write("sweep.csv", header + to_csv(warm));
+  EXPECT_EQ(message(), "");
+  warm.time_warm_us = 1.1;
+  write("sweep.csv", header + to_csv(warm));
+  EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is 1.1, but the median of its warm_us is 1"))
+      << message();
+}
+
+TEST_F(RunFilesTest, NamesRowsOfAnotherDevice) {
+  SweepRow other = ok_row("naive");
+  other.device = "Other GPU";
+  write("sweep.csv", sweep_csv_header() + to_csv(other));
+  EXPECT_TRUE(message().starts_with("sweep.csv:2: the row of gemm/m=1,n=2,k=3/bf16/naive is of device 'Other GPU'"))
+      << message();
+}
+
+TEST_F(RunFilesTest, RefusesNegativeNumbers) {
+  const auto refused = [&](const char* column, auto change) {
+    SweepRow row = ok_row("naive");
+    change(row);
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    EXPECT_TRUE(message().starts_with(std::string("sweep.csv:2: column '") + column + "': ")) << message();
+    EXPECT_TRUE(message().ends_with(" is negative")) << message();
+  };
+  refused("gflops", [](SweepRow& row) { row.gflops = -1; });
+  refused("bytes", [](SweepRow& row) { row.bytes = -1e9; });
+  refused("sm_clock_mhz", [](SweepRow& row) { row.sm_clock_mhz = -1980; });
+  refused("registers", [](SweepRow& row) { row.registers = -1; });
+  refused("samples", [](SweepRow& row) { row.samples = -3; });
+  refused("time_cold_mad_us", [](SweepRow& row) { row.time_cold_mad_us = -0.1; });
+}
+
+TEST_F(RunFilesTest, ReadsWhatAKilledSweepLeft) {
+  const std::string row = to_csv(ok_row("naive"));
+  write("sweep.csv", sweep_csv_header() + row + to_csv(ok_row("tiled")).substr(0, 40));
+  std::ofstream(folder_ / "samples.jsonl", std::ios::app) << line("\"cold_us\":[1").substr(0, 40);
+  std::filesystem::remove(folder_ / "env.json");
+  EXPECT_NE(message(), "");
+  const RunFiles run = read_run(folder_.path(), RunEnd::may_lack);
+  EXPECT_EQ(run.rows.size(), 1u);
+  EXPECT_EQ(run.samples.size(), 1u);
 }
 
 TEST_F(RunFilesTest, NamesWhatIsWrongInTheSamples) {

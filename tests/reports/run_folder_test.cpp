@@ -65,6 +65,61 @@ TEST(RunFolder, GoesOnWhereItStopped) {
   EXPECT_EQ(lines, 3);
 }
 
+std::string append_message(RunFolder& folder, const std::string& variant) {
+  try {
+    folder.append(row(variant), kSamples);
+    return "";
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+TEST(RunFolder, RowsOutliveAFileThatWasRemoved) {
+  const TemporaryFolder temporary;
+  const auto sweep = temporary / "run" / "sweep.csv";
+  {
+    RunFolder folder(temporary / "run", kDevice, "abc", false);
+    folder.append(row("naive"), kSamples);
+    folder.append(row("tiled"), kSamples);
+    std::filesystem::remove(sweep);
+    EXPECT_NE(
+        append_message(folder, "ptx").find("sweep.csv: was removed during the sweep; its 2 rows are written again"),
+        std::string::npos);
+  }
+  EXPECT_EQ(read_sweep_csv(sweep).size(), 2u);
+  RunFolder folder(temporary / "run", kDevice, "abc", false);
+  EXPECT_EQ(folder.rows().size(), 2u);
+  std::filesystem::remove_all(temporary / "run");
+  EXPECT_NE(append_message(folder, "ptx").find("its 2 rows could not be written again"), std::string::npos);
+}
+
+TEST(RunFolder, WritesIntoNoFileThatTookAPlace) {
+  const TemporaryFolder temporary;
+  for (const char* name : {"sweep.csv", "samples.jsonl"}) {
+    RunFolder folder(temporary / "run", kDevice, "abc", true);
+    folder.append(row("naive"), kSamples);
+    const auto file = temporary / "run" / name;
+    std::filesystem::copy_file(file, temporary / "copy", std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::rename(temporary / "copy", file);
+    const std::string before = slurp(file);
+    EXPECT_NE(append_message(folder, "tiled").find(std::string(name) + ": another file was put in its place"),
+              std::string::npos);
+    EXPECT_EQ(slurp(file), before);
+  }
+}
+
+TEST(RunFolder, FollowsNoLinks) {
+  const TemporaryFolder temporary;
+  for (const char* name : {"sweep.csv", "samples.jsonl", "env.json", "cases.csv"}) {
+    std::filesystem::create_directory(temporary / "run");
+    std::ofstream(temporary / "precious") << "{\"op\":\"half a line";
+    std::filesystem::create_symlink(temporary / "precious", temporary / "run" / name);
+    EXPECT_THROW(RunFolder(temporary / "run", kDevice, "abc", false), std::runtime_error) << name;
+    EXPECT_EQ(slurp(temporary / "precious"), "{\"op\":\"half a line");
+    std::filesystem::remove_all(temporary / "run");
+  }
+}
+
 TEST(RunFolder, RefusesForeignRowsAndLeavesThem) {
   const TemporaryFolder temporary;
   { RunFolder(temporary / "run", kDevice, "abc", false).append(row("naive"), kSamples); }

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/html_page.h"
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run_report.h"
 #include "tests/support/temporary_folder.h"

@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = "reports/run/columns.def"
-FILES = ["reports/column_json.cpp", "reports/run/case_id.cpp", "reports/run/columns.cpp", "reports/run/csv.cpp", "reports/run/sweep_csv.cpp"]
+FILES = ["reports/column_json.cpp", "reports/run/case_id.cpp", "reports/run/columns.cpp", "reports/run/csv.cpp", "reports/run/files.cpp",
+         "reports/run/sweep_csv.cpp"]
 LINE = re.search(rf"<!-- example: column, in {TABLE}, .*? -->\n```\w*\n(.*?)```", (ROOT / "docs" / "adding.md").read_text(), re.S)[1]
 DRIVER = """
 #include <iostream>

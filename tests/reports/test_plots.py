@@ -99,6 +99,33 @@ def test_plots_refuse(arguments, says):
     assert result.returncode == 2 and says in result.stderr
 
 
+def damaged(folder, file, change):
+    for name in ("sweep.csv", "ceilings.csv"):
+        (folder / name).write_text((RECORDED / name).read_text())
+    change(folder / file)
+    return folder
+
+
+@pytest.mark.parametrize("file, change, says", [
+    ("sweep.csv", lambda file: file.write_text(""), "sweep.csv: cannot be read: No columns"),
+    ("sweep.csv", lambda file: file.write_text('op,"variant\n1,2,3\n'), "sweep.csv: "),
+    ("sweep.csv", lambda file: file.write_text(re.sub(r"memory:[a-z0-9_]+", "memory:tensor_x", file.read_text())), "no ceiling tensor_x"),
+    ("sweep.csv", lambda file: file.write_text(file.read_text().replace(",ptx,", ",witchcraft,")), "no kind of"),
+    ("sweep.csv", lambda file: (file.unlink(), os.mkfifo(file)), "sweep.csv: not there"),
+    ("ceilings.csv", lambda file: file.write_text(re.sub(r"dram_copy,[^,]*", "dram_copy,-1", file.read_text())), "is not a number above 0"),
+])
+def test_plots_refuse_damaged_runs_in_a_line(file, change, says, tmp_path):
+    result = plot(damaged(tmp_path, file, change))
+    assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr and not (tmp_path / "roofline.png").exists()
+
+
+def test_plots_say_where_they_cannot_write(tmp_path):
+    result = plot(RECORDED, "--out", tmp_path / "nowhere" / "p.png")
+    assert result.returncode == 2 and "cannot be written" in result.stderr and "Traceback" not in result.stderr
+
+
+
 @pytest.mark.parametrize(
     "out, says",
     [

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "reports/roofline.h"
+#include "reports/run/files.h"
 #include "reports/run/run_files.h"
 #include "tests/support/temporary_folder.h"
 
@@ -101,6 +102,15 @@ TEST(Totals, SetsAreInTheRunFolderAndOlderFoldersStayReadable) {
   ASSERT_EQ(problems.size(), 3u);
   for (const NetworkProblem& one : problems) EXPECT_EQ(one.set, one.network == "stream") << one.network;
   EXPECT_EQ(problems[0].count, 3);
+  std::ofstream(folder / "networks.csv", std::ios::app) << "old,gemm,p,4,\n";
+  try {
+    (void)read_network_problems(folder.path(), {});
+    ADD_FAILURE() << "a doubled line";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("networks.csv:5: p of gemm in 'old' is there twice, first in line 2"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 // The recorded run, added up in the plainest way.

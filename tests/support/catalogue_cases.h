@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <functional>
 #include <map>
@@ -115,6 +116,20 @@ inline std::vector<CatalogueCase> cheapest_of_each_kind(std::vector<CatalogueCas
     }
     one.on.clear();
     for (const auto& [kind, on] : cheapest) one.on.push_back(on);
+  }
+  return cases;
+}
+
+// The same cases, each on its cheapest problem alone.
+inline std::vector<CatalogueCase> cheapest(std::vector<CatalogueCase> cases) {
+  for (CatalogueCase& one : cases) {
+    const auto work = [&](const auto& on) {
+      const Cost cost = one.entry->workload->cost(on.first->problem, on.second);
+      return cost.flops + cost.bytes;
+    };
+    const auto least = std::min_element(one.on.begin(), one.on.end(),
+                                        [&](const auto& a, const auto& b) { return work(a) < work(b); });
+    if (least != one.on.end()) one.on = {*least};
   }
   return cases;
 }

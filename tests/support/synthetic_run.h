@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run/run_files.h"
 #include "reports/statistics.h"
 

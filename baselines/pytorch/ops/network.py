@@ -52,7 +52,7 @@ def make_inputs(problem, dtype, device, generator):
     x = torch.randn(batch, c.image_size, c.image_size, c.image_channels, device=device, generator=generator)
     level = next((problem.filled[key] for key in ("timesteps", "sigma") if key in problem.filled), None)
     if level is None or len(level) != batch:
-        raise Unsupported("the problem's record has no noise levels: `noisefloor list` leaves out tables above 4096 numbers")
+        raise Unsupported("the problem's record has no noise levels")
     labels = 7 * torch.arange(batch, device=device) % c.classes
     if network.one_hot:
         labels = torch.nn.functional.one_hot(labels, c.classes).to(dtype)

@@ -11,7 +11,7 @@ from baselines.pytorch.errors import Unsupported
 def _levels(problem, device=None):
     values = problem.filled.get("levels", [])
     if len(values) != 2 * problem.integer("batch"):
-        raise Unsupported("the problem's record has no levels: `noisefloor list` leaves out tables above 4096 numbers")
+        raise Unsupported("the problem's record has no levels")
     return torch.tensor(values, dtype=torch.float64, device=device).view(-1, 2)
 
 

@@ -23,7 +23,7 @@ def coefficients(problem):
     length, step = len(Coefficients._fields), problem.integer("step")
     row = problem.filled.get("coefficients", [])[step * length : (step + 1) * length]
     if len(row) != length:
-        raise Unsupported("the problem's record has no coefficients: `noisefloor list` leaves out tables above 4096 numbers")
+        raise Unsupported("the problem's record has no coefficients")
     return Coefficients(*row)
 
 

@@ -79,7 +79,7 @@ TEST(CounterConfig, ABadNameIsNamed) {
   }
 }
 
-// Counter data that is none has no values, and no made-up ones.
+// Bytes that are not counter data have no values, and no made-up ones.
 TEST(CounterConfig, EmptyCounterDataIsRefused) {
   std::string why;
   const auto config = configure(row_metrics(), why);

@@ -37,7 +37,7 @@ TEST(Metrics, RowMetricsAreTheColumnsOfASweep) {
       EXPECT_TRUE(column.counter) << column.name;
       filled.insert(column.name);
     }
-  EXPECT_EQ(filled.size(), row_metrics().size()) << "a metric of rows is no column";
+  EXPECT_EQ(filled.size(), row_metrics().size()) << "a metric of rows is not a column";
   for (const char* name : {"dram_read_bytes", "dram_write_bytes", "l2_bytes", "occupancy_pct", "tensor_pipe_pct"})
     EXPECT_TRUE(filled.contains(name)) << name;
 }

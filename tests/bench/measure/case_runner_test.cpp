@@ -90,7 +90,7 @@ TEST_F(WarmOnly, WrongOutputsAreNotTimed) {
 TEST_F(WarmOnly, WrongOutputsOfATimedLaunchLeaveNoTime) {
   const CaseResult result = run_wrong_from(5);
   EXPECT_EQ(result.row.status, Outcome::incorrect);
-  EXPECT_EQ(result.row.reason.rfind("after the timed launches: d[3] is", 0), 0u) << result.row.reason;
+  EXPECT_EQ(result.row.reason.rfind("after the warm launches: d[3] is", 0), 0u) << result.row.reason;
   EXPECT_FALSE(result.row.time_warm_us.has_value());
 }
 

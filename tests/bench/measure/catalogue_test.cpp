@@ -1,6 +1,7 @@
 // Every host variant of every op on every test problem and element type: verified as the sweep verifies, repeatable,
 // and caught where it is made wrong. tests/gpu/catalogue_test.cpp asks the same of what runs on a device.
 #include "tests/support/catalogue_cases.h"
+#include "tests/support/late_variants.h"
 
 namespace noisefloor {
 namespace {
@@ -46,6 +47,15 @@ TEST_P(OfEachKind, IsDeterministic) {
 TEST_P(OfEachKind, WrongOnPurposeIsCaught) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
     expect_wrong_is_caught(host(), GetParam(), problem, dtype, Verifier::kOracleFlops);
+  });
+}
+
+class Cheapest : public testing::TestWithParam<CatalogueCase> {};
+INSTANTIATE_TEST_SUITE_P(Catalogue, Cheapest, testing::ValuesIn(cheapest(host_variants(kOfEachKind))), case_name);
+
+TEST_P(Cheapest, WrongInTimedLaunchesIsCaught) {
+  for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
+    expect_late_is_caught(host(), GetParam(), problem, dtype, nullptr);
   });
 }
 

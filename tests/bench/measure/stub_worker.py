@@ -21,7 +21,11 @@ def misbehave():
     if behaviour == "hang":
         time.sleep(60)
     if behaviour == "loop":  # deaf to SIGTERM, and with a child
-        os.system("trap '' TERM; sleep 60")
+        os.system(f"trap '' TERM; echo child $$ >>{os.environ['STUB_LOG']}; sleep 60")
+    if behaviour == "orphan":  # its child holds its output
+        if os.fork():
+            os._exit(7)
+        time.sleep(60)
     if behaviour == "garbage":
         return "gar\tbage"
     return behaviour  # the answer itself
@@ -37,9 +41,17 @@ def answer(asked, number):
     return json.dumps(RIGHT if asked in ("ready", "judge") else {"us": [4.5]} if asked == "do_bench" else {})
 
 
+def numbered(text, number):
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return text
+    return json.dumps({"number": number, **answer}) if isinstance(answer, dict) else text
+
+
 print(answer("start", 0), flush=True)
 for line in sys.stdin:
     question = json.loads(line)
     asked = question["ask"]
     print(asked, question.get("variant", ""), question.get("problem", {}).get("problem", ""), file=log, flush=True)
-    print(answer(asked, question.get("samples", 0)), flush=True)
+    print(numbered(answer(asked, question.get("samples", 0)), question["number"]), flush=True)

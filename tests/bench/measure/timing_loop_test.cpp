@@ -29,6 +29,8 @@ class Script final : public TimingSource {
   double time = 0;
   std::vector<int> cold_calls;
   std::vector<std::pair<int, int>> warm_calls;  // samples, repeats
+  int serial_calls = 0;
+  double serial_us = 0;  // that a launch with ordinary edges takes longer
 
   double now() override { return time; }
 
@@ -37,10 +39,13 @@ class Script final : public TimingSource {
     cold_calls.push_back(samples);
     return launch(samples, 1);
   }
-  std::vector<double> warm(int samples, int repeats) override {
+  std::vector<double> warm(int samples, int repeats, Edges edges) override {
     if (static_cast<int>(warm_calls.size()) == lost_in_warm) throw DeviceError("the device fell off the bus", true);
     warm_calls.emplace_back(samples, repeats);
-    return launch(samples, repeats);
+    std::vector<double> times = launch(samples, repeats);
+    if (edges == Edges::ordinary)
+      for (double& time : times) ++serial_calls, time += serial_us;
+    return times;
   }
   std::optional<ClockReading> clock() override {
     if (!mhz) return std::nullopt;
@@ -128,7 +133,7 @@ TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {
   EXPECT_EQ(timing.cold_us, std::vector<double>(80, 1000.0)) << "the probe is not among them";
   EXPECT_EQ(timing.warm_us, std::vector<double>(10, 1000.0));
   EXPECT_TRUE(timing.cold_mhz.empty());
-  EXPECT_FALSE(timing.sm_clock_mhz());
+  EXPECT_FALSE(median_clock(timing.cold_mhz));
   EXPECT_FALSE(timing.throttle);
   const SweepRow row = row_of(timing);
   EXPECT_EQ(row.status, Outcome::ok);
@@ -240,7 +245,38 @@ TEST(TimingLoop, SamplesBeforeAClockStepAreDropped) {
   EXPECT_EQ(timing.cold_us, std::vector<double>(timing.cold_us.size(), 1000.0));
   EXPECT_EQ(timing.cold_mhz, std::vector<double>(timing.cold_batches.size(), 1755.0));
   EXPECT_EQ(timing.launch_mhz, std::vector<double>(timing.cold_batches.size(), 1754.0));
-  EXPECT_EQ(timing.sm_clock_mhz(), 1755);
+  EXPECT_EQ(median_clock(timing.cold_mhz), 1755);
+}
+
+TEST(TimingLoop, WarmLaunchesHaveTheirClockAndTheirReason) {
+  Script script;
+  script.mhz = [&](double) { return script.warm_calls.empty() ? 1980.0 : 1700.0; };
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.warm_mhz, std::vector<double>(1, 1700.0)) << "one a batch";
+  EXPECT_EQ(timing.warm_stop, "converged");
+  const SweepRow row = row_of(timing);
+  EXPECT_EQ(row.sm_clock_mhz, 1980);
+  EXPECT_EQ(row.warm_clock_mhz, 1700);
+  EXPECT_EQ(row.warm_samples, 10);
+  EXPECT_EQ(row.warm_stop, "converged");
+}
+
+TEST(TimingLoop, OrdinaryEdgesAreTimedApartWhereAskedFor) {
+  Script script;
+  script.serial_us = 7;
+  const Timing without = measured(script);
+  EXPECT_EQ(script.serial_calls, 0);
+  EXPECT_TRUE(without.warm_serial_us.empty());
+  EXPECT_EQ(row_of(without).time_warm_serial_us, 1000) << "what has no other edges";
+
+  TimingLoop loop(script, {});
+  loop.cold();
+  loop.warm();
+  loop.warm_serial();
+  EXPECT_EQ(loop.timing().warm_us, std::vector<double>(10, 1000.0));
+  EXPECT_EQ(loop.timing().warm_serial_us, std::vector<double>(10, 1007.0));
+  EXPECT_EQ(row_of(loop.timing()).time_warm_us, 1000);
+  EXPECT_EQ(row_of(loop.timing()).time_warm_serial_us, 1007);
 }
 
 TEST(TimingLoop, ASmallStepIsNone) {
@@ -256,7 +292,7 @@ TEST(TimingLoop, AClockThatNeverSettlesIsTakenAsItIs) {
   const Timing timing = measured(script);
   EXPECT_EQ(timing.stop, "converged");
   EXPECT_EQ(timing.cold_batches.size(), 4u);
-  EXPECT_EQ(timing.sm_clock_mhz(), 1840);
+  EXPECT_EQ(median_clock(timing.cold_mhz), 1840);
   EXPECT_GE(script.time, 0.5);
   EXPECT_LT(script.time, 0.8);
 }
@@ -275,16 +311,16 @@ TEST(TimingLoop, UnreadableClocksAreLeftOut) {
   const Timing none = measured(script);
   ASSERT_EQ(none.cold_mhz.size(), 4u) << "one a batch, read or not";
   EXPECT_TRUE(std::isnan(none.cold_mhz.front()));
-  EXPECT_FALSE(none.sm_clock_mhz());
+  EXPECT_FALSE(median_clock(none.cold_mhz));
   EXPECT_FALSE(row_of(none).sm_clock_mhz);
 
   Script some;
   some.mhz = [&](double) { return some.cold_calls.size() % 2 == 0 ? 1980 : kNaN; };
-  EXPECT_EQ(measured(some).sm_clock_mhz(), 1980);
+  EXPECT_EQ(median_clock(measured(some).cold_mhz), 1980);
 
   Script zero;
   zero.mhz = [](double) { return 0.0; };
-  EXPECT_FALSE(measured(zero).sm_clock_mhz());
+  EXPECT_FALSE(median_clock(measured(zero).cold_mhz));
 }
 
 TEST(TimingLoop, AStepBehindAnUnreadableClockIsSeen) {

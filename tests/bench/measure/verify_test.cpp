@@ -46,7 +46,7 @@ TEST(Verification, LaunchesThatGoWrongLaterAreCaught) {
   const CaseResult result =
       runner.run({&gemm(), implementation_of(wrong), gemm().workload->parse(text), DType::fp32, text});
   EXPECT_EQ(result.row.status, Outcome::incorrect);
-  EXPECT_EQ(result.row.reason.rfind("after the timed launches: d[3] is", 0), 0u) << result.row.reason;
+  EXPECT_EQ(result.row.reason.rfind("after the cold launches: d[3] is", 0), 0u) << result.row.reason;
   EXPECT_FALSE(result.row.time_cold_us.has_value());
   EXPECT_FALSE(result.row.gflops.has_value());
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -125,7 +126,7 @@ TEST_F(InAWorker, RandomResultsAreJudgedThereAndHaveNoError) {
 TEST_F(InAWorker, WhatTheTimedLaunchesLeftIsJudged) {
   start("judge", R"({"errors": [{"max": 9, "l2": 0}]})");
   const CaseResult result = run();
-  EXPECT_TRUE(result.row.reason.starts_with("after the timed launches: output 0: error 9")) << result.row.reason;
+  EXPECT_TRUE(result.row.reason.starts_with("after the cold launches: output 0: error 9")) << result.row.reason;
   expect(result, Outcome::incorrect, result.row.reason);
 }
 
@@ -158,8 +159,48 @@ TEST_F(InAWorker, AHungOneIsEndedWithItsChildren) {
   start("warm", "hang", {20, 20, 0.2});
   expect(run(), Outcome::cuda_error, "the stub gave no answer within 0.2 s");
   EXPECT_FALSE(worker->running());
-  start("ready", "loop", {20, 0.2, 20});
-  expect(run(), Outcome::cuda_error, "the stub gave no answer within 0.2 s");
+  start("ready", "loop", {20, 1, 20});
+  expect(run(), Outcome::cuda_error, "the stub gave no answer within 1 s");
+  const std::string log = asked();
+  const int child = std::stoi(log.substr(log.rfind("child ") + 6));
+  EXPECT_EQ(kill(child, 0), -1) << "its child is there";
+}
+
+TEST_F(InAWorker, OneWhoseChildHoldsItsOutputIsDeadAllTheSame) {
+  start("cold", "orphan");
+  expect(run(), Outcome::cuda_error, "the stub ended with exit code 7");
+}
+
+TEST_F(InAWorker, AnAnswerToAnotherQuestionIsNone) {
+  start("cold", R"({"number": 1, "us": [5]})");
+  expect(run(), Outcome::cuda_error, "the stub answered another question");
+  EXPECT_FALSE(worker->running());
+}
+
+TEST_F(InAWorker, WhatItSaysOfItselfIsBounded) {
+  for (const char* roundings : {"0.5", "1e9", "-1"}) {
+    start("ready", fmt::format(R"({{"errors": [{{"max": 0, "l2": 0}}], "roundings": {}}})", roundings));
+    const CaseResult result = run();
+    EXPECT_EQ(result.row.status, Outcome::cuda_error);
+    EXPECT_NE(result.row.reason.find("roundings, not 1 to 100"), std::string::npos) << result.row.reason;
+  }
+  start("ready", R"({"errors": [{"max": -1, "l2": 0}]})");
+  expect(run(), Outcome::incorrect, "output 0: errors below 0");
+  start("cold", R"({"us": [5, 5, 5]})");
+  expect(run(), Outcome::cuda_error, "the stub gave 3 times instead of 1");
+}
+
+TEST_F(InAWorker, ADoBenchThatFailsCostsItsFigureAlone) {
+  options.do_bench = true;
+  for (const char* answer :
+       {R"({"failed": "cuda_error", "reason": "No module named 'triton'"})", R"({"us": [-4.5]})"}) {
+    start("do_bench", answer);
+    const CaseResult result = run();
+    EXPECT_EQ(result.row.status, Outcome::ok);
+    EXPECT_EQ(result.row.time_cold_us, 5);
+    EXPECT_FALSE(result.do_bench_us);
+    EXPECT_TRUE(result.note.starts_with("do_bench: ")) << result.note;
+  }
 }
 
 TEST_F(InAWorker, BabbleIsNotAnAnswer) {
@@ -193,6 +234,7 @@ TEST_F(InAWorker, OneThatCannotStartSaysWhy) {
   start("start", "die");
   EXPECT_EQ(why(*worker), "the stub cannot be started: ended with exit code 7: last words");
   expect(run(), Outcome::cuda_error, "the stub cannot be started: ended with exit code 7: last words");
+  expect(run(), Outcome::not_built, "the stub cannot be started: ended with exit code 7: last words");  // no third try
   start("start", R"({"failed": "not_built", "reason": "no library"})");
   EXPECT_EQ(why(*worker), "the stub cannot be started: no library");
   start("start", "hang", {0.2, 20, 20});
@@ -202,7 +244,7 @@ TEST_F(InAWorker, OneThatCannotStartSaysWhy) {
 }
 
 TEST_F(InAWorker, WithoutOneItsCasesAreNotBuilt) {
-  expect(run(), Outcome::not_built, "stub_eager is in another program, which was not started");
+  expect(run(), Outcome::not_built, "it is in another program, which was not started");
 }
 
 TEST_F(InAWorker, NothingElseLaunchesItsRows) {

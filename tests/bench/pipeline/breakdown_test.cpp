@@ -9,6 +9,7 @@
 
 #include "bench/pipeline/breakdown_run.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run/sweep_csv.h"
 #include "tests/support/temporary_folder.h"
 

@@ -6,9 +6,9 @@ namespace noisefloor {
 namespace {
 
 TEST(GuidanceNote, IsGivenForCheckpointsThatNeverSawAMissingLabel) {
-  EXPECT_NE(guidance_note(pipeline::require_network("adm64")).find("OpenAI's checkpoints of adm64 were never trained"),
+  EXPECT_NE(guidance_note(networks::require_network("adm64")).find("OpenAI's checkpoints of adm64 were never trained"),
             std::string::npos);
-  EXPECT_EQ(guidance_note(pipeline::require_network("digits")), "");
+  EXPECT_EQ(guidance_note(networks::require_network("digits")), "");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 namespace noisefloor {
 namespace {
 
+using namespace networks;
 using namespace pipeline;
 
 constexpr std::size_t kMemory = std::size_t{96} << 20;

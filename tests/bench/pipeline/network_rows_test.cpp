@@ -46,7 +46,8 @@ TEST(NetworkWorkload, IsTheLastThatASweepHas) {
 TEST(NetworkWorkload, PrintsWhatItParses) {
   const Workload& op = network_workload();
   EXPECT_EQ(op.print(op.parse("batch=32,name=adm64")), "name=adm64,batch=32");
-  for (const char* wrong : {"name=adm64", "batch=1", "name=adm64,batch=0", "name=adm64,batch=1,h=2"})
+  for (const char* wrong : {"name=adm64", "batch=1", "name=adm64,batch=0", "name=adm64,batch=1,h=2",
+                            "name=adm64,batch=1,height=0", "name=adm64,batch=1,width=65544"})
     EXPECT_THROW(op.parse(wrong), InvalidInput) << wrong;
   try {
     op.parse("name=adm46,batch=1");
@@ -55,6 +56,44 @@ TEST(NetworkWorkload, PrintsWhatItParses) {
     for (const char* part : {"name", "adm46", "adm64", "edm-cifar", "digits"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
   }
+}
+
+// Folders and plans that were recorded before there were sizes keep their keys.
+TEST(NetworkWorkload, PrintsOnlySizesThatAreNotTheNetworksOwn) {
+  const Workload& op = network_workload();
+  const auto canonical = [&](const char* text) { return op.print(op.parse(text)); };
+  EXPECT_EQ(canonical("name=adm64,batch=1,height=64,width=64,frames=1,tokens=0"), "name=adm64,batch=1");
+  EXPECT_EQ(canonical("name=digits,batch=1,width=64,height=8"), "name=digits,batch=1,width=64");
+  EXPECT_EQ(canonical("height=96,name=adm64,batch=2,width=40"), "name=adm64,batch=2,height=96,width=40");
+  EXPECT_EQ(op.values(op.parse("name=edm-cifar,batch=1,width=64")).size(), 6u);
+  std::string all;
+  for (const KeyValue& pair : op.values(op.parse("name=edm-cifar,batch=1,width=64")))
+    all += pair.key + pair.value + " ";
+  EXPECT_EQ(all, "nameedm-cifar batch1 height32 width64 frames1 tokens0 ");
+}
+
+TEST(NetworkWorkload, RefusesSizesThatANetworkDoesNotTake) {
+  const std::pair<const char*, const char*> kWrong[] = {
+      {"name=adm64,batch=1,height=60", "problem: height 60: adm64 takes multiples of 8; the nearest are 56 and 64"},
+      {"name=digits,batch=1,width=1", "problem: width 1: digits takes multiples of 2; the nearest is 2"},
+      {"name=adm64,batch=1,frames=2", "problem: frames 2: adm64 makes single images; networks with frames: none"},
+      {"name=digits,batch=1,tokens=77", "problem: tokens 77: digits takes no text; networks with tokens: none"}};
+  for (const auto& [text, says] : kWrong) {
+    try {
+      network_workload().parse(text);
+      ADD_FAILURE() << text;
+    } catch (const InvalidInput& error) {
+      EXPECT_STREQ(error.what(), says);
+    }
+  }
+}
+
+TEST(NetworkWorkload, OfOtherSizesTakesAndGivesThem) {
+  const AnyProblem problem = network_workload().parse("name=adm64,batch=2,height=24,width=40");
+  const auto specs = network_workload().tensors(problem, DType::bf16);
+  EXPECT_EQ(specs[0].shape, (std::vector<std::int64_t>{2, 24, 40, 3}));
+  EXPECT_EQ(specs[1].shape, (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(specs[3].shape, (std::vector<std::int64_t>{2, 24, 40, 6}));
 }
 
 TEST(NetworkWorkload, TakesImagesLevelsAndLabels) {
@@ -109,12 +148,12 @@ TEST(NetworkWorkload, CostsItsNodesAndItsCompulsoryBytes) {
 
 TEST(RandomWeights, AreNeverZeroAndTheSameInEveryDtype) {
   const pipeline::RandomWeights weights;
-  const auto network = pipeline::require_network("digits").build({.batch = 1, .dtype = DType::fp32});
-  for (const pipeline::Value& value : network.graph.values()) {
+  const auto network = networks::require_network("digits").build({.batch = 1, .dtype = DType::fp32});
+  for (const networks::Value& value : network.graph.values()) {
     if (!value.source) continue;
     std::vector<float> exact(static_cast<std::size_t>(value.elements()));
     weights.fill(host(), value, exact.data());
-    pipeline::Value rounded = value;
+    networks::Value rounded = value;
     rounded.dtype = DType::bf16;
     std::vector<std::uint16_t> bits(exact.size());
     weights.fill(host(), rounded, bits.data());
@@ -219,6 +258,14 @@ TEST(NetworkRows, AreMeasuredAsAnyOther) {
   EXPECT_FALSE(result.cold_us.empty());
 }
 
+TEST(NetworkRows, OfOtherSizesAreVerifiedToo) {
+  CaseRunner runner(host(), nullptr, hasty());
+  const char* const text = "name=digits,batch=2,height=6,width=10";
+  const SweepRow row = runner.run(digits_case("plan_own", DType::bf16, text)).row;
+  ASSERT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(row.problem, text);
+}
+
 // Naive variants and the plan's are the same there: that such a row is ok says nothing of them.
 TEST(NetworkRows, OfAHostInFp32SayThatTheyAreComparedWithThemselves) {
   CaseRunner runner(host(), nullptr, hasty());
@@ -275,8 +322,8 @@ TEST(NetworkRows, HaveNoPlaceInAPlan) {
 
 // ---- plans take known times
 
-const std::vector<pipeline::CountedProblem>& one_problem() {
-  static const std::vector<pipeline::CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
+const std::vector<networks::CountedProblem>& one_problem() {
+  static const std::vector<networks::CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
   return problems;
 }
 

@@ -36,7 +36,7 @@ TEST(Networks, AskForTheProblemsOfTheProblemFiles) {
     for (const auto& use : entry.uses)
       if (!not_of_a_call.contains(entry.op->name)) names.insert(use.network);
   int compared = 0;
-  for (const NetworkInfo& info : networks()) {
+  for (const NetworkInfo& info : all_networks()) {
     for (const std::string& name : names) {
       const std::string prefix = std::string(info.name) + "-b";
       if (!name.starts_with(prefix)) continue;

@@ -18,7 +18,17 @@ TEST(Sweep, ResumesBehindALostDevice) {
       "noisefloor", "sweep", "--fresh", "--out", "a", "--benchmark_out=x.json", "--benchmark_out_format=csv",
       "--ops",      "gemm",  "--out=b"};
   EXPECT_EQ(command_line_to_go_on(arguments, "runs/c"),
-            (std::vector<std::string>{"noisefloor", "sweep", "--ops", "gemm", "--out", "runs/c"}));
+            (std::vector<std::string>{"noisefloor", "sweep", "--benchmark_out=x.json", "--benchmark_out_format=csv",
+                                      "--ops", "gemm", "--out", "runs/c"}))
+      << "the rows before it are reported from the folder";
+}
+
+TEST(Sweep, TheLibraryWritesNoFileItself) {
+  const std::vector<std::string> arguments = {"--benchmark_out=x.json", "--benchmark_out_format=csv",
+                                              "--benchmark_color=no"};
+  EXPECT_EQ(flags_of_library(arguments, parse_benchmark_flags(arguments)),
+            (std::vector<std::string>{"--benchmark_color=no", "--benchmark_out=/dev/null"}));
+  EXPECT_EQ(flags_of_library({}, {}), std::vector<std::string>{});
 }
 
 TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {

@@ -152,9 +152,13 @@ TEST(AllDevices, AreListed) {
   std::ofstream sweep(temporary / "gpu0-nvidia-h200" / "sweep.csv");
   sweep << sweep_csv_header();
   SweepRow row;
+  row.op = "gemm";
+  row.problem = "m=1";
+  row.dtype = "bf16";
   row.time_cold_us = 1;
   for (const Outcome status : {Outcome::ok, Outcome::ok, Outcome::incorrect, Outcome::unsupported_arch}) {
     row.status = status;
+    row.variant += "x";
     sweep << to_csv(row);
   }
   sweep.close();

@@ -1,0 +1,1 @@
+"""Not a namespace package: nobody else's `baselines` comes before it."""

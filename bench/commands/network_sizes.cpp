@@ -1,0 +1,92 @@
+#include "bench/commands/network_sizes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/core/listed.h"
+
+namespace noisefloor {
+namespace {
+
+using namespace networks;
+
+using Kind = NetworkTensor::Kind;
+
+// "multiples of 8 (adm64), of 2 (digits)"; "its own alone" where a network has no other.
+std::string sides() {
+  std::map<std::int64_t, std::vector<std::string>> who;
+  for (const NetworkInfo& info : all_networks()) who[info.divisor].emplace_back(info.name);
+  std::vector<std::string> parts;
+  for (const auto& [divisor, names] : who)
+    parts.push_back(fmt::format("{} ({})", divisor == 0 ? "its own alone" : fmt::format("a multiple of {}", divisor),
+                                fmt::join(names, ", ")));
+  return listed(parts, "or");
+}
+
+std::string having(bool (*has)(const NetworkInfo&)) {
+  const std::vector<std::string> names = networks_where(has);
+  return names.empty() ? "no network has them yet" : "for " + listed(names, "and");
+}
+
+// The dimensions of an input that are sizes, counted from the last.
+std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info, Kind kind) {
+  const auto field = [](std::int64_t Sizes::*size) {
+    const auto fields = size_fields();
+    return *std::find_if(fields.begin(), fields.end(), [&](const SizeField& one) { return one.size == size; });
+  };
+  if (kind == Kind::tokens) return {{field(&Sizes::tokens), 1}};
+  if (kind != Kind::image) return {};
+  std::vector<std::pair<SizeField, std::size_t>> all{{field(&Sizes::height), 2}, {field(&Sizes::width), 1}};
+  if (info.most_frames > 1) all.push_back({field(&Sizes::frames), 4});
+  return all;
+}
+
+}  // namespace
+
+void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise) {
+  const std::map<std::string_view, std::string> described{
+      {"height", "Of an image: " + sides()},
+      {"width", "Of an image, as --height"},
+      {"frames", "Of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
+      {"tokens", "Of text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
+  for (const auto& [name, size, most] : size_fields())
+    command
+        .add_option(fmt::format("--{}", name), sizes.*size,
+                    fmt::format("{} (default: {})", described.at(name), otherwise))
+        ->check(CLI::Range(std::int64_t{1}, most));
+}
+
+Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<const FileTensor> tensors,
+                      const std::string& path) {
+  (void)info.resolved(asked);
+  Sizes sizes = asked;
+  for (const NetworkTensor& input : info.build({}).inputs) {
+    const auto tensor =
+        std::find_if(tensors.begin(), tensors.end(), [&](const FileTensor& one) { return one.name == input.name; });
+    if (tensor == tensors.end() || tensor->shape.size() != input.shape.size()) continue;
+    for (const auto& [field, from_last] : sizes_in(info, input.kind)) {
+      const std::int64_t there = tensor->shape[tensor->shape.size() - from_last];
+      const std::string where = fmt::format("{}: tensor {} is [{}]", path, input.name, fmt::join(tensor->shape, ", "));
+      if (asked.*field.size != 0 && asked.*field.size != there)
+        throw InvalidInput(fmt::format("{}, of {} {}, which contradicts --{} {}", where, field.name, there, field.name,
+                                       asked.*field.size));
+      if (there < 1 || there > field.most)
+        throw InvalidInput(fmt::format("{}: {} {} is out of range (1 to {})", where, field.name, there, field.most));
+      Sizes one;
+      one.*field.size = sizes.*field.size = there;
+      try {
+        (void)info.resolved(one);
+      } catch (const InvalidInput& error) {
+        throw InvalidInput(fmt::format("{}: {}", where, error.what()));
+      }
+    }
+  }
+  return sizes;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,23 @@
+// The sizes that a network is run at: --height, --width, --frames and --tokens, and what the tensors of a file say.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <span>
+#include <string>
+
+#include "bench/tensors/safetensors.h"
+#include "networks/network.h"
+
+namespace noisefloor {
+
+// `otherwise`: what holds where an option is not given, for help.
+void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own");
+
+// The sizes of a call on a user's tensors: those asked for, and where none is (0), those of the tensors: images [n,
+// channels, height, width], of videos [n, frames, channels, height, width], and text [n, tokens]. A tensor that is not
+// in the file, or has another number of dimensions, is for the caller to complain of. Throws InvalidInput, with file
+// and tensor, where the two contradict each other, or the network does not take such sizes.
+networks::Sizes sizes_of_inputs(const networks::NetworkInfo& info, const networks::Sizes& asked,
+                                std::span<const FileTensor> tensors, const std::string& path);
+
+}  // namespace noisefloor

@@ -1,0 +1,114 @@
+#include "bench/measure/duel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "bench/measure/timing_loop.h"
+#include "reports/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+// One side's blocks of a round: medians, cold and warm.
+struct Block {
+  double cold = 0, warm = 0;
+};
+
+class Fight {
+ public:
+  Fight(Contender& ours, Contender& theirs, const DuelOptions& options) : sides_{&ours, &theirs}, options_(options) {}
+
+  DuelResult run() {
+    for (std::size_t side : {0u, 1u}) repeats_[side] = warm_repeats(median(sides_[side]->warm(1, 1)));
+    std::vector<double> cold, warm;
+    DuelResult times;
+    for (int round = 0; round < options_.most_rounds; ++round) {
+      // A B B A, then B A A B: a drift within a round falls on both alike.
+      const std::size_t first = round % 2 == 0 ? 0 : 1, second = 1 - first;
+      std::array<Block, 2> sums{};
+      for (const std::size_t side : {first, second, second, first}) {
+        const Block one = block(side);
+        if (!wrong_.empty()) return {{}, {}, round, wrong_};
+        sums[side].cold += one.cold;
+        sums[side].warm += one.warm;
+      }
+      cold.push_back(sums[1].cold / sums[0].cold);
+      warm.push_back(sums[1].warm / sums[0].warm);
+      times.rounds = round + 1;
+      if (times.rounds < options_.fewest_rounds) continue;
+      const EqualSpread equal = equal_spread(sums[0].cold / 2);
+      times.cold = ratio_of_rounds(cold, equal.cold);
+      times.warm = ratio_of_rounds(warm, equal.warm);
+      if (known(times.cold) && known(times.warm)) break;
+    }
+    return times;
+  }
+
+ private:
+  bool known(const Ratio& ratio) const { return (ratio.high - ratio.low) / 2 <= options_.known_to * ratio.value; }
+
+  Block block(std::size_t side) {
+    Contender& one = *sides_[side];
+    one.poison();
+    Block times;
+    times.cold = median(one.cold(options_.cold_samples));
+    judge(side, "cold");
+    one.poison();
+    std::vector<double> warm = one.warm(options_.warm_samples + 1, repeats_[side]);
+    warm.erase(warm.begin());  // it finds the other's lines in L2
+    times.warm = median(warm);
+    judge(side, "warm");
+    return times;
+  }
+
+  void judge(std::size_t side, const char* phase) {
+    if (!wrong_.empty()) return;
+    const Verdict verdict = sides_[side]->judge();
+    if (!verdict.correct)
+      wrong_ = fmt::format("{} after a {} block: {}", side == 0 ? "ours" : "theirs", phase, verdict.reason);
+  }
+
+  std::array<Contender*, 2> sides_;
+  std::array<int, 2> repeats_{};
+  DuelOptions options_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+EqualSpread equal_spread(double) {
+  return {0, 0};
+}
+
+BoundContender::BoundContender(BoundCase& bound, Verifier& verifier)
+    : platform_(&verifier.fixture().platform()),
+      bound_(&bound),
+      verifier_(&verifier),
+      resident_(bound.resident()),
+      cold_(bound.launch()),
+      warm_(bound.launch(/*overlapping=*/true)) {
+  bound.use_inputs(0);
+  if (!bound.many_kernels()) return;
+  recording_ = platform_->record(warm_);
+  cold_ = [this] {
+    recording_->replay();
+    return success();
+  };
+}
+
+std::vector<double> BoundContender::cold(int samples) {
+  return platform_->time_cold(cold_, samples, resident_);
+}
+
+std::vector<double> BoundContender::warm(int samples, int repeats) {
+  return platform_->time_warm(warm_, samples, repeats);
+}
+
+DuelResult fight(Contender& ours, Contender& theirs, const DuelOptions& options) {
+  return Fight(ours, theirs, options).run();
+}
+
+}  // namespace noisefloor

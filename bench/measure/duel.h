@@ -1,0 +1,79 @@
+// Two implementations of a problem in turns, so that clock, heat and neighbours fall on both alike.
+//
+// Each is timed alone before; a duel gives the ratio of their times, with an interval, from blocks of launches in the
+// order A B B A, B A A B, ... Every block begins on poisoned outputs and is judged.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/measure/bound_case.h"
+#include "bench/measure/verify.h"
+#include "bench/measure/worker.h"
+#include "reports/run/duel_ratio.h"
+
+namespace noisefloor {
+
+class Contender {
+ public:
+  virtual ~Contender() = default;
+  // As TimingSource: `samples` times of one launch each with nothing in cache, and of launches as a pipeline runs them.
+  virtual std::vector<double> cold(int samples) = 0;
+  virtual std::vector<double> warm(int samples, int repeats) = 0;
+  virtual void poison() = 0;    // the outputs, before a block
+  virtual Verdict judge() = 0;  // what the block's launches left
+};
+
+// Of this process. What it is given must outlive it.
+class BoundContender final : public Contender {
+ public:
+  BoundContender(BoundCase& bound, Verifier& verifier);
+  std::vector<double> cold(int samples) override;
+  std::vector<double> warm(int samples, int repeats) override;
+  void poison() override { verifier_->expect(); }
+  Verdict judge() override { return verifier_->judge(*bound_); }
+
+ private:
+  Platform* platform_;
+  BoundCase* bound_;
+  Verifier* verifier_;
+  std::vector<std::pair<void*, std::size_t>> resident_;
+  std::unique_ptr<Recording> recording_;  // of many kernels
+  Launch cold_, warm_;
+};
+
+class WorkerContender final : public Contender {
+ public:
+  explicit WorkerContender(WorkerCase& worker_case) : case_(&worker_case) {}
+  std::vector<double> cold(int samples) override { return case_->cold(samples); }
+  std::vector<double> warm(int samples, int repeats) override { return case_->warm(samples, repeats); }
+  void poison() override { case_->poison(); }
+  Verdict judge() override { return case_->judge(); }
+
+ private:
+  WorkerCase* case_;
+};
+
+// Of two equal sides: the standard deviation, relative, of the ratios of duels of an implementation with itself on an
+// H200 (docs/log/measuring).
+struct EqualSpread {
+  double cold = 0, warm = 0;
+};
+EqualSpread equal_spread(double cold_us);
+
+struct DuelOptions {
+  int fewest_rounds = 12, most_rounds = 24;
+  double known_to = 0.005;  // half of the interval of either ratio, relative, at which no more rounds are fought
+  int cold_samples = 4, warm_samples = 3;
+};
+
+struct DuelResult {
+  Ratio cold, warm;  // theirs over ours: above 1 ours is faster
+  int rounds = 0;
+  std::string wrong;  // why there are none: whose result was wrong after which block
+};
+
+DuelResult fight(Contender& ours, Contender& theirs, const DuelOptions& options = {});
+
+}  // namespace noisefloor

@@ -1,0 +1,135 @@
+#include "bench/platform/console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+namespace noisefloor {
+namespace {
+
+struct Stream {
+  int descriptor;
+  bool carriage_return;  // may begin what is written
+  bool dropped = false;  // closed from the start: nobody wants it
+  int error = 0;         // of the first text that could not be written
+  std::FILE* before = nullptr;
+  PlainText plain;
+};
+
+Stream output{STDOUT_FILENO, false, false, 0, nullptr, {}};
+Stream errors{STDERR_FILENO, true, false, 0, nullptr, {}};
+
+// All of it counts as written: fmt::print() would throw, and a stream in error would keep it for the next try.
+ssize_t write_text(void* cookie, const char* text, size_t size) {
+  Stream& stream = *static_cast<Stream*>(cookie);
+  std::string_view piece(text, size);
+  std::string plain;
+  if (stream.carriage_return && piece.starts_with('\r')) {
+    plain = "\r";
+    piece.remove_prefix(1);
+  }
+  plain += stream.plain.of(piece);
+  if (stream.error != 0) return static_cast<ssize_t>(size);
+  if (stream.dropped) {
+    stream.error = EBADF;
+    return static_cast<ssize_t>(size);
+  }
+  for (std::size_t done = 0; done < plain.size();) {
+    const ssize_t count = write(stream.descriptor, plain.data() + done, plain.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      stream.error = count < 0 ? errno : EIO;
+      break;
+    }
+    done += static_cast<std::size_t>(count);
+  }
+  return static_cast<ssize_t>(size);
+}
+
+void guard(Stream& stream, std::FILE*& file, int buffering) {
+  std::FILE* const ours = fopencookie(&stream, "w", {nullptr, write_text, nullptr, nullptr});
+  if (ours == nullptr) return;
+  (void)std::setvbuf(ours, nullptr, buffering, buffering == _IONBF ? 0 : BUFSIZ);
+  stream.before = file;
+  file = ours;
+}
+
+// How many bytes a character has that begins with `first`; 0: none does.
+std::size_t length_of(unsigned char first) {
+  if (first >= 0xC2 && first <= 0xDF) return 2;
+  if (first >= 0xE0 && first <= 0xEF) return 3;
+  if (first >= 0xF0 && first <= 0xF4) return 4;
+  return 0;
+}
+
+}  // namespace
+
+void PlainText::escape_pending(std::string& out) {
+  for (const char c : pending_) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  pending_.clear();
+}
+
+void PlainText::take(unsigned char byte, std::string& out) {
+  const bool continues = (byte & 0xC0) == 0x80;
+  if (!pending_.empty() && !continues) escape_pending(out);
+  if (!pending_.empty()) {
+    pending_ += static_cast<char>(byte);
+    if (pending_.size() < length_of(static_cast<unsigned char>(pending_.front()))) return;
+    // U+0080 to U+009F are controls too: the second byte of C2 xx.
+    const auto second = static_cast<unsigned char>(pending_[1]);
+    const auto first = static_cast<unsigned char>(pending_[0]);
+    const bool control = first == 0xC2 && second < 0xA0;
+    const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+    const bool beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+    if (control || overlong || beyond) return escape_pending(out);
+    out += pending_;
+    pending_.clear();
+    return;
+  }
+  if (length_of(byte) > 0) {
+    pending_ = static_cast<char>(byte);
+  } else if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte < 0x7F)) {
+    out += static_cast<char>(byte);
+  } else {
+    out += fmt::format("\\x{:02x}", byte);
+  }
+}
+
+std::string PlainText::of(std::string_view piece) {
+  std::string out;
+  out.reserve(piece.size());
+  for (const char c : piece) take(static_cast<unsigned char>(c), out);
+  return out;
+}
+
+void guard_console() {
+  output.dropped = fcntl(STDOUT_FILENO, F_GETFD) < 0;
+  errors.dropped = fcntl(STDERR_FILENO, F_GETFD) < 0;
+  int descriptor = open("/dev/null", O_RDWR);
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
+  if (descriptor >= 0) (void)close(descriptor);
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  (void)std::signal(SIGXFSZ, SIG_IGN);
+  guard(output, stdout, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
+  guard(errors, stderr, _IONBF);
+}
+
+int finish_console(int code) {
+  (void)std::fflush(stdout);
+  (void)std::cout.flush();
+  if (output.before != nullptr && (std::fflush(output.before) != 0 || !std::cout) && output.error == 0)
+    output.error = errno != 0 ? errno : EIO;
+  if (output.error != 0 && output.error != EPIPE)
+    fmt::print(stderr, "noisefloor: stdout could not be written: {}\n", std::strerror(output.error));
+  // Nobody asked for what goes to a stderr that is closed.
+  const bool failed = output.error != 0 || (errors.error != 0 && !errors.dropped);
+  return failed && code == 0 ? 2 : code;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,50 @@
+// What a CUDA device times and records: graphs of launches, and events behind a gate.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <vector>
+
+#include "bench/platform/platform.h"
+
+namespace noisefloor {
+
+// `repeats` launches, captured from the stream. Throws what the launch does, and DeviceError; the stream is then free
+// again.
+class CudaGraph {
+ public:
+  CudaGraph(cudaStream_t stream, const Launch& launch, int repeats);
+  ~CudaGraph() { destroy(); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  void enqueue(cudaStream_t stream) const;
+
+ private:
+  void destroy() noexcept;
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+// Times with events. The stream waits at a gate until everything behind it is queued, so that no time of the host's is
+// measured. Made while the device is the current one.
+class GatedTimer {
+ public:
+  GatedTimer();
+  ~GatedTimer();
+  GatedTimer(const GatedTimer&) = delete;
+  GatedTimer& operator=(const GatedTimer&) = delete;
+
+  // `samples` times of `enqueue`, which is `repeats` launches, in microseconds a launch; before each, untimed,
+  // `before`. Blocks. Throws DeviceError, also where a launch waits for the device, and what the two do.
+  using Enqueue = std::function<void()>;
+  std::vector<double> time(cudaStream_t stream, int samples, int repeats, const Enqueue& enqueue,
+                           const Enqueue& before);
+
+ private:
+  void time_group(cudaStream_t stream, int samples, int repeats, const Enqueue& enqueue, const Enqueue& before,
+                  std::vector<double>& times);
+  int* gate_ = nullptr;  // open, timed out
+};
+
+}  // namespace noisefloor

@@ -1,0 +1,129 @@
+#include "bench/platform/cuda_timing.h"
+
+#include <algorithm>
+
+#include "bench/platform/cuda_check.h"
+#include "bench/platform/cuda_kernels.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr unsigned long long kGateTimeoutNs = 5'000'000'000ull;
+// Samples queued behind one gate. In longer queues all but the last few come out longer, and by an amount that differs
+// from process to process (docs/log/measuring/2026-11-21-gate-tried.md).
+constexpr int kQueued = 4;
+
+// A kernel, or a copy: what a launch that does nothing has not.
+bool has_work(cudaGraph_t graph) {
+  std::size_t count = 0;
+  CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+    if (type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy) return true;
+    if (type != cudaGraphNodeTypeGraph) continue;
+    cudaGraph_t child = nullptr;
+    CUDA_CHECK(cudaGraphChildGraphNodeGetGraph(node, &child));
+    if (has_work(child)) return true;
+  }
+  return false;
+}
+
+class Event {
+ public:
+  Event() { CUDA_CHECK(cudaEventCreate(&event_)); }
+  ~Event() { (void)cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace
+
+CudaGraph::CudaGraph(cudaStream_t stream, const Launch& launch, int repeats) {
+  CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  Status status = success();
+  try {
+    for (int i = 0; i < repeats && status.ok(); ++i) status = launch();
+  } catch (...) {  // a stream that is still captured would spoil all that follows
+    (void)cudaStreamEndCapture(stream, &graph_);
+    (void)cudaGetLastError();
+    destroy();
+    throw;
+  }
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph_);
+  try {
+    throw_if_failed(status);
+    check_cuda(ended, "cudaStreamEndCapture");
+    if (!has_work(graph_)) throw std::runtime_error("its launch records no kernel in a CUDA graph");
+    CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_, 0));
+  } catch (...) {
+    (void)cudaGetLastError();
+    destroy();
+    throw;
+  }
+}
+
+void CudaGraph::enqueue(cudaStream_t stream) const {
+  CUDA_CHECK(cudaGraphLaunch(executable_, stream));
+}
+
+void CudaGraph::destroy() noexcept {
+  if (executable_ != nullptr) (void)cudaGraphExecDestroy(executable_);
+  if (graph_ != nullptr) (void)cudaGraphDestroy(graph_);
+  executable_ = nullptr;
+  graph_ = nullptr;
+}
+
+GatedTimer::GatedTimer() {
+  CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&gate_), 2 * sizeof(int)));
+}
+
+GatedTimer::~GatedTimer() {
+  (void)cudaFreeHost(gate_);
+}
+
+std::vector<double> GatedTimer::time(cudaStream_t stream, int samples, int repeats, const Enqueue& enqueue,
+                                     const Enqueue& before) {
+  std::vector<double> times;
+  for (int done = 0; done < samples; done += kQueued)
+    time_group(stream, std::min(kQueued, samples - done), repeats, enqueue, before, times);
+  return times;
+}
+
+void GatedTimer::time_group(cudaStream_t stream, int samples, int repeats, const Enqueue& enqueue,
+                            const Enqueue& before, std::vector<double>& times) {
+  volatile int* gate = gate_;
+  gate[0] = 0;
+  gate[1] = 0;
+  std::vector<Event> begin(static_cast<std::size_t>(samples)), end(static_cast<std::size_t>(samples));
+  CUDA_CHECK(harness::wait_for_host(gate_, gate_ + 1, kGateTimeoutNs, stream));
+  try {
+    for (std::size_t i = 0; i < begin.size(); ++i) {
+      before();
+      CUDA_CHECK(cudaEventRecord(begin[i], stream));
+      enqueue();
+      CUDA_CHECK(cudaEventRecord(end[i], stream));
+    }
+  } catch (...) {
+    gate[0] = 1;
+    (void)cudaDeviceSynchronize();
+    throw;
+  }
+  gate[0] = 1;
+  CUDA_CHECK(cudaDeviceSynchronize());
+  CUDA_CHECK(cudaGetLastError());
+  if (gate[1] != 0)
+    throw DeviceError("the queue did not fill within 5 s of the gate closing: a launch waits for the device", false);
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    float milliseconds = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin[i], end[i]));
+    times.push_back(1e3 * static_cast<double>(milliseconds) / repeats);
+  }
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,25 @@
+// What a duel (bench/measure/duel.h) says: a ratio of times with its interval.
+#pragma once
+
+#include <span>
+
+namespace noisefloor {
+
+// Of the rival's time over this one's: above 1 this one is faster. The interval (19 in 20) holds what two equal sides
+// differ by as well.
+struct Ratio {
+  double value = 0, low = 0, high = 0;
+
+  Ratio inverse() const { return {1 / value, 1 / high, 1 / low}; }  // as the rival sees it
+};
+
+// From one ratio of each round, and the relative spread that duels of an implementation with itself show. At least two
+// rounds, each above 0.
+Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread);
+
+enum class DuelVerdict { faster, slower, equal, unresolved };
+// Faster or slower where the interval leaves 1, equal where it holds 1 and lies within 3 %, else unresolved.
+DuelVerdict verdict_of(const Ratio& ratio);
+const char* to_string(DuelVerdict verdict);
+
+}  // namespace noisefloor

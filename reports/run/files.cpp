@@ -1,0 +1,154 @@
+#include "reports/run/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPartial = ".partial", kOld = ".old";
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
+  throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
+}
+
+// Empty: a regular file.
+const char* why_not_regular(mode_t mode) {
+  if (S_ISREG(mode)) return "";
+  if (S_ISDIR(mode)) return "it is a folder";
+  if (S_ISLNK(mode)) return "it is a symbolic link";
+  if (S_ISFIFO(mode)) return "it is a pipe, not a regular file";
+  return "it is a device or a socket, not a regular file";
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) (void)close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return value_; }
+  int release() {
+    const int value = value_;
+    value_ = -1;
+    return value;
+  }
+
+ private:
+  int value_;
+};
+
+// The process of such a name: TARGET.<pid>.partial, TARGET.<pid>.old or TARGET.<pid>.partial.old.
+std::optional<pid_t> writer_of(std::string_view name) {
+  const std::size_t length = name.size();
+  for (const std::string_view ending : {kOld, kPartial})
+    if (name.ends_with(ending)) name.remove_suffix(ending.size());
+  if (name.size() == length) return std::nullopt;
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  pid_t pid = 0;
+  const auto parsed = std::from_chars(name.data() + dot + 1, name.data() + name.size(), pid);
+  if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size() || pid <= 0) return std::nullopt;
+  return pid;
+}
+
+}  // namespace
+
+std::string read_whole_file(const fs::path& file, std::size_t most_bytes) {
+  struct stat status {};
+  const auto check = [&] {
+    if (const char* why = why_not_regular(status.st_mode); *why != '\0')
+      refuse(file, fmt::format("cannot be read: {}", why));
+    if (status.st_size > 0 && static_cast<std::size_t>(status.st_size) > most_bytes)
+      refuse(file, fmt::format("has {} bytes, and at most {} are read", status.st_size, most_bytes));
+  };
+  const auto failed = [&] { refuse(file, fmt::format("cannot be read: {}", std::strerror(errno))); };
+  if (stat(file.c_str(), &status) != 0) failed();  // first: opening some devices does something
+  check();
+  const Descriptor descriptor(open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (descriptor < 0 || fstat(descriptor, &status) != 0) failed();
+  check();
+  std::string text;
+  std::size_t done = 0;
+  text.resize(static_cast<std::size_t>(status.st_size) + 1);  // one more, to see its end
+  while (true) {
+    const ssize_t count = read(descriptor, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) failed();
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+    if (done > most_bytes) refuse(file, fmt::format("grew beyond the {} bytes that are read", most_bytes));
+    if (done == text.size()) text.resize(std::min(2 * done, most_bytes + 1));
+  }
+  text.resize(done);
+  return text;
+}
+
+void write_atomically(const fs::path& file, std::string_view text) {
+  const fs::path partial = partial_of(file);
+  const auto fail = [&](int why) {
+    (void)unlink(partial.c_str());
+    refuse(file, fmt::format("cannot be written: {}", std::strerror(why)));
+  };
+  if (unlink(partial.c_str()) != 0 && errno != ENOENT) fail(errno);  // of a process of the same number, long ago
+  // Neither through a link nor into a file of somebody else that took the name.
+  Descriptor descriptor(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (descriptor < 0) refuse(file, fmt::format("cannot be written: {}", std::strerror(errno)));
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = write(descriptor, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) fail(count < 0 ? errno : ENOSPC);
+    done += static_cast<std::size_t>(count);
+  }
+  if (close(descriptor.release()) != 0) fail(errno);  // where some disks say that they are full
+  if (rename(partial.c_str(), file.c_str()) != 0) fail(errno);
+}
+
+void require_regular_or_absent(const fs::path& file) {
+  struct stat status {};
+  if (lstat(file.c_str(), &status) != 0) return;
+  if (const char* why = why_not_regular(status.st_mode); *why != '\0')
+    refuse(file, fmt::format("cannot be written: {}", why));
+}
+
+fs::path partial_of(const fs::path& target) {
+  return target.string() + fmt::format(".{}{}", getpid(), kPartial);
+}
+
+bool is_partial(const fs::path& path) {
+  return writer_of(path.filename().string()).has_value();
+}
+
+void remove_left_partials(const fs::path& target) {
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const std::string beginning = target.filename().string() + ".";
+  std::error_code error;
+  const bool stands = fs::exists(target, error);
+  std::vector<fs::path> left;
+  for (fs::directory_iterator entries(folder, error), end; !error && entries != end; entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    const auto writer = name.starts_with(beginning) ? writer_of(name) : std::nullopt;
+    if (!writer || name.substr(beginning.size()).find('.') != std::to_string(*writer).size()) continue;  // of another
+    if (name.find(kPartial) == std::string::npos) continue;  // TARGET.<pid>.old may hold files of others
+    if (!stands && name.ends_with(kOld)) continue;           // killed between two renames: all that there is
+    if (kill(*writer, 0) != 0 && errno == ESRCH) left.push_back(entries->path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,34 @@
+// Whole files, read and written with care: what lies in a folder may come from anywhere.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace noisefloor {
+
+inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far above any file of a run
+
+// The text of a regular file. A pipe could block for ever and a device has no end, so both are refused, as are folders
+// and files of more than `most_bytes`. Throws std::runtime_error with the file's name.
+std::string read_whole_file(const std::filesystem::path& file, std::size_t most_bytes = kMostFileBytes);
+
+// Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be
+// written it is left as it was. A symbolic link is replaced, not followed. Throws std::runtime_error with the file's
+// name.
+void write_atomically(const std::filesystem::path& file, std::string_view text);
+
+// Throws std::runtime_error where `file` is there and is not a regular file: what a program appends to or cuts must
+// not be a link to somebody's file elsewhere, a pipe or a device.
+void require_regular_or_absent(const std::filesystem::path& file);
+
+// Where this process writes what will be renamed to `target`: TARGET.<pid>.partial.
+std::filesystem::path partial_of(const std::filesystem::path& target);
+// Whether a name is that of a partial file or folder, or of what was to be replaced by one (TARGET.<pid>.old).
+bool is_partial(const std::filesystem::path& path);
+// Removes what killed processes left of `target` beside it: TARGET.<pid>.partial where no process <pid> runs on this
+// machine, and TARGET.<pid>.partial.old where `target` itself is there.
+void remove_left_partials(const std::filesystem::path& target);
+
+}  // namespace noisefloor

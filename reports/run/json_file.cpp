@@ -1,0 +1,27 @@
+#include "reports/run/json_file.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace noisefloor {
+
+nlohmann::ordered_json read_json_object(const std::filesystem::path& file, std::size_t most_bytes) {
+  using Json = nlohmann::ordered_json;
+  const auto refuse = [&](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
+  };
+  const std::string text = read_whole_file(file, most_bytes);
+  try {
+    Json json = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
+      if (depth > kDeepestJson) refuse(fmt::format("is nested deeper than {} levels", kDeepestJson));
+      return true;
+    });
+    if (!json.is_object()) refuse("is not a JSON object");
+    return json;
+  } catch (const Json::exception& error) {
+    throw std::runtime_error(fmt::format("{}: is not JSON: {}", file.string(), error.what()));
+  }
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,164 @@
+"""Run folders damaged at random and on purpose, under every command that reads them: read or refused in a sentence, in bounded time and memory."""
+
+import json
+import os
+import shutil
+
+import pytest
+from battery import Battery, rows, run, sweep_arguments
+
+FILES = ["sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "networks.csv", "cases.csv"]
+HOSTILE = [b"nan", b"inf", b"-1", b"1e308", b"1e999", b"0", b"", b"\x00", b"\xff\xfe", b"\x1b[2J", b'"', b",", b"[" * 1000, b"9" * 400, b"../../etc"]
+
+
+def readers(folder, swept, out):
+    """Each command that reads a run, with this one in it."""
+    return {
+        "roofline": ["roofline", folder],
+        "gate, as candidate": ["gate", "--baseline", swept / "a", "--candidate", folder],
+        "gate, as baseline": ["gate", "--baseline", folder, "--candidate", swept / "a"],
+        "compare": ["compare", folder, swept / "b"],
+        "history": ["history", folder, swept / "b", "--case", "."],
+        "merge": ["merge", folder, "--out", out / "merged"],
+        "accept": ["gate", "--baseline", out / "new", "--candidate", folder, "--accept"],
+    }
+
+
+def damage(battery, file):
+    """One small change; says what it was."""
+    text = file.read_bytes()
+    choose = battery.random
+    kind = choose.choice(["flip", "cut", "remove", "double", "insert", "number", "line twice", "shuffle", "empty"])
+    at = choose.randrange(len(text) + 1)
+    end = min(len(text), at + choose.randrange(1, 60))
+    if kind == "flip" and at < len(text):
+        text = text[:at] + bytes([text[at] ^ 1 << choose.randrange(8)]) + text[at + 1:]
+    elif kind == "cut":
+        text = text[:at]
+    elif kind == "remove":
+        text = text[:at] + text[end:]
+    elif kind == "double":
+        text = text[:end] + text[at:]
+    elif kind == "insert":
+        text = text[:at] + choose.choice(HOSTILE) + text[at:]
+    elif kind == "number":
+        fields = text.split(b",")
+        fields[choose.randrange(len(fields))] = choose.choice(HOSTILE)
+        text = b",".join(fields)
+    elif kind == "line twice":
+        lines = text.splitlines(keepends=True)
+        lines.insert(choose.randrange(len(lines) + 1), choose.choice(lines))
+        text = b"".join(lines)
+    elif kind == "shuffle":
+        lines = text.splitlines(keepends=True)
+        choose.shuffle(lines)
+        text = b"".join(lines)
+    else:
+        text = b""
+    file.write_bytes(text)
+    return f"{file.name}: {kind} at {at}"
+
+
+def test_random_damage(swept, tmp_path, capsys):
+    battery = Battery("damaged folders")
+    while battery.time_left():
+        folder, out = tmp_path / "run", tmp_path / "out"
+        for path in (folder, out):
+            shutil.rmtree(path, ignore_errors=True)
+        out.mkdir()
+        shutil.copytree(swept / "a", folder)
+        what = damage(battery, folder / battery.random.choice(FILES))
+        name, arguments = battery.random.choice(list(readers(folder, swept, out).items()))
+        before = (folder / "sweep.csv").read_bytes()
+        battery.judge(f"{what}, under {name}", run(*arguments))
+        assert (folder / "sweep.csv").read_bytes() == before, f"{name} changed the run that it reads"
+        assert not list(tmp_path.glob("**/*.partial")), what
+    battery.report(capsys)
+    assert battery.counts["refused"] > 10
+
+
+def replace_time(folder, text):
+    lines = (folder / "sweep.csv").read_text().splitlines(keepends=True)
+    time = rows(folder)[0]["time_cold_us"]
+    (folder / "sweep.csv").write_text("".join([lines[0], lines[1].replace(f",{time},", f",{text},", 1), *lines[2:]]))
+
+
+def twice(name, line):
+    def change(folder):
+        lines = (folder / name).read_text().splitlines(keepends=True)
+        (folder / name).write_text("".join(lines + [lines[line]]))
+    return change
+
+
+def special(name, make):
+    def change(folder):
+        (folder / name).unlink()
+        make(folder / name)
+    return change
+
+
+def json_field(name, value):
+    def change(folder):
+        text = json.loads((folder / "env.json").read_text())
+        text[name] = value
+        (folder / "env.json").write_text(json.dumps(text))
+    return change
+
+
+def endless(file):
+    with open(file, "wb") as stream:
+        stream.truncate(1 << 41)
+
+
+ALL = {"roofline", "gate, as candidate", "gate, as baseline", "compare", "history", "merge", "accept"}
+# What is wrong: how it is made, and the commands that must refuse it.
+WRONG = {
+    "a time of 1e308": (lambda folder: replace_time(folder, "1e308"), ALL),
+    "a time twice that of its samples": (lambda folder: replace_time(folder, str(2 * float(rows(folder)[0]["time_cold_us"]))), ALL),
+    "a time that is negative": (lambda folder: replace_time(folder, "-5"), ALL),
+    "a doubled row": (twice("sweep.csv", 2), ALL),
+    "doubled samples": (twice("samples.jsonl", 0), ALL),
+    "a doubled line of networks.csv": (twice("networks.csv", 1), {"roofline", "history"}),
+    "another device in env.json": (json_field("device", "Another CPU"), ALL),
+    "schema 99": (json_field("schema", 99), ALL),
+    "a list as env.json": (lambda folder: (folder / "env.json").write_text("[]"), ALL),
+    "a number as env.json": (lambda folder: (folder / "env.json").write_text("5"), ALL),
+    "brackets as env.json": (lambda folder: (folder / "env.json").write_bytes(b"[" * (100 << 20)), ALL),
+    "deep nesting in env.json": (json_field("x", json.loads("[" * 200 + "]" * 200)), ALL),
+    **{f"a pipe as {name}": (special(name, os.mkfifo), ALL) for name in ("sweep.csv", "samples.jsonl", "env.json")},
+    **{f"a link to /dev/zero as {name}": (special(name, lambda file: os.symlink("/dev/zero", file)), ALL) for name in ("sweep.csv", "samples.jsonl", "env.json")},
+    **{f"a folder as {name}": (special(name, os.mkdir), ALL) for name in ("sweep.csv", "samples.jsonl", "env.json")},
+    **{f"2 TB as {name}": (special(name, endless), ALL) for name in ("sweep.csv", "samples.jsonl", "env.json")},
+    **{f"a pipe as {name}": (special(name, os.mkfifo), {"roofline", "merge"}) for name in ("ceilings.csv", "cases.csv")},
+    "a pipe as networks.csv": (special("networks.csv", os.mkfifo), {"roofline", "history", "merge"}),
+    "a pipe as shard.json": (lambda folder: os.mkfifo(folder / "shard.json"), {"merge"}),
+    "a pipe as .lock": (special(".lock", os.mkfifo), set()),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_refused(what, swept, tmp_path, capsys):
+    change, refusing = WRONG[what]
+    battery = Battery(what)
+    folder = tmp_path / "run"
+    shutil.copytree(swept / "a", folder)
+    change(folder)
+    for name, arguments in readers(folder, swept, tmp_path).items():
+        battery.judge(f"{what}, under {name}", run(*arguments), (2,) if name in refusing else (0, 1, 2))
+    if what != "a pipe as .lock":
+        return
+    battery.judge("a pipe as .lock, under sweep", run(*sweep_arguments(swept, folder)), (2,))
+
+
+@pytest.mark.parametrize("name", ["sweep.csv", "samples.jsonl", ".lock", "env.json"])
+def test_a_sweep_writes_through_no_link(name, swept, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(swept / "a", folder)
+    precious = tmp_path / "precious"
+    shutil.copy(folder / name, precious)
+    precious.write_bytes(precious.read_bytes() + b"precious")
+    (folder / name).unlink()
+    (folder / name).symlink_to(precious)
+    before = precious.read_bytes()
+    assert run(*sweep_arguments(swept, folder)).returncode == 2
+    assert precious.read_bytes() == before

@@ -1,0 +1,70 @@
+// Which Python becomes PyTorch's worker; by stubs.
+#include "bench/sweep/pytorch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "kernels/catalogue.h"
+#include "kernels/core/dynamic_library.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+class StartPyTorch : public testing::Test {
+ protected:
+  TemporaryFolder folder;
+
+  // NOISEFLOOR_PYTHON: a script that writes its folder and arguments, and answers as the stub worker does.
+  StartPyTorch() {
+    const auto script = folder / "python";
+    const auto here = std::filesystem::current_path().string();
+    std::ofstream(script) << "#!/bin/sh\necho \"$PWD $*\" >" << (folder / "called").string()
+                          << "\nSTUB_LOG=" << (folder / "log").string() << " exec python3 " << here
+                          << "/tests/bench/measure/stub_worker.py\n";
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    setenv("NOISEFLOOR_PYTHON", script.c_str(), 1);
+  }
+  ~StartPyTorch() override { unsetenv("NOISEFLOOR_PYTHON"); }
+  std::string called() const {
+    std::string line;
+    std::getline(std::ifstream(folder / "called") >> std::ws, line);
+    return line;
+  }
+};
+
+TEST_F(StartPyTorch, ItRunsTheWorkerOfThisProgram) {
+  const auto worker = start_pytorch({.device = 3, .compile_mode = "max-autotune-no-cudagraphs"});
+  EXPECT_EQ(worker->facts(), (Worker::Facts{{"stub", "1.0"}}));
+  const std::string root = std::filesystem::canonical(".").string();
+  EXPECT_EQ(called(), root + " -m baselines.pytorch.worker --device 3 --compile-mode max-autotune-no-cudagraphs");
+  EXPECT_GT(worker->options().ready_seconds, WorkerOptions{}.ready_seconds);
+}
+
+TEST_F(StartPyTorch, WithoutOneItSaysWhy) {
+  setenv("NOISEFLOOR_PYTHON", "/nowhere/python", 1);
+  try {
+    (void)start_pytorch({});
+    FAIL() << "it started";
+  } catch (const LibraryMissing& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "/nowhere/python: PyTorch's worker cannot be started: ended with exit code 127: the program cannot be run");
+  }
+}
+
+TEST(PyTorch, EveryOpHasItsRowsAndTheyAreNobodysKernels) {
+  for (const Op& op : catalogue()) {
+    const auto rows = pytorch_implementations(op.name);
+    EXPECT_GE(rows.size(), 2u);
+    for (const ImplementationPtr& row : rows) {
+      EXPECT_TRUE(row->in_worker && row->is(Kind::baseline) && !row->own() && !row->on_host) << row->name;
+      EXPECT_TRUE(row->name.starts_with("torch_")) << "reports tell PyTorch's rows by it";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor

@@ -1,0 +1,41 @@
+"""The program under test, and what the tests of several commands do with it."""
+
+import csv
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WEIGHTS = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+needs_program = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+
+SMALL = "network,m,n,k,count\nmini,8,16,24,3\nmini,16,16,8,1\nother,4,8,8,1\n"  # a problem file of gemm
+
+
+def run(*arguments, **kwargs):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=500, **kwargs)
+
+
+def sweep(problems, out, *more, **kwargs):
+    return run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out, *more, **kwargs)
+
+
+def strict(text):
+    """JSON as it is defined: NaN and Infinity are not numbers there."""
+    def refuse(name):
+        raise AssertionError(f"{name} in JSON")
+    return json.loads(text, parse_constant=refuse)
+
+
+def rows(folder):
+    with open(folder / "sweep.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def breakdown_rows(file):
+    with open(file, newline="") as stream:
+        return list(csv.DictReader(stream))

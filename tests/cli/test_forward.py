@@ -1,0 +1,124 @@
+"""One call of a network on a user's tensors, on the host."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests.cli.program import breakdown_rows, needs_program, run
+
+pytestmark = needs_program
+
+
+def forward_input(folder, **replaced):
+    generator = np.random.default_rng(0)
+    tensors = {"x": generator.standard_normal((2, 1, 8, 8)).astype(np.float32), "sigma": np.array([0.5, 2], np.float32),
+               "labels": np.array([3, 9], np.int64)}
+    tensors.update(replaced)
+    save_file({name: value for name, value in tensors.items() if value is not None}, folder / "in.safetensors")
+    return folder / "in.safetensors"
+
+
+def forward(folder, *arguments):
+    return run("forward", "digits", "--device", "host", "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *arguments)
+
+
+@pytest.mark.parametrize("file", ["digits_forward.safetensors", "digits_forward_6x10.safetensors"])
+def test_forward_is_what_pytorch_computes(tmp_path, file):
+    """Inputs, and the output of baselines/pytorch/networks/edm.py in fp32 on the CPU."""
+    golden = load_file(Path(__file__).with_name(file))
+    save_file({name: golden[name] for name in ("x", "sigma", "labels")}, tmp_path / "in.safetensors")
+    assert forward(tmp_path, "--dtype", "fp32").returncode == 0
+    output = load_file(tmp_path / "out.safetensors")["output"]
+    assert np.linalg.norm(output - golden["output"]) < 1e-5 * np.linalg.norm(golden["output"])
+
+
+def test_forward_in_bf16_is_near_fp32(tmp_path):
+    forward_input(tmp_path)
+    outputs = []
+    for dtype in ("fp32", "bf16", "fp16"):
+        assert forward(tmp_path, "--dtype", dtype).returncode == 0
+        outputs.append(load_file(tmp_path / "out.safetensors")["output"])
+    assert outputs[0].shape == (2, 1, 8, 8)
+    for output in outputs[1:]:
+        assert np.linalg.norm(output - outputs[0]) < 2e-2 * np.linalg.norm(outputs[0])
+
+
+def test_forward_takes_its_sizes_from_the_input(tmp_path):
+    x = np.random.default_rng(1).standard_normal((2, 1, 6, 10)).astype(np.float32)
+    forward_input(tmp_path, x=x)
+    outputs = []
+    for sizes in ((), ("--height", 6), ("--height", 6, "--width", 10, "--frames", 1)):
+        result = forward(tmp_path, *sizes)
+        assert result.returncode == 0, result.stderr
+        outputs.append(load_file(tmp_path / "out.safetensors")["output"])
+        assert outputs[-1].shape == x.shape
+        np.testing.assert_array_equal(outputs[-1], outputs[0])
+    for sizes, says in ((("--height", 10), "in.safetensors: tensor x is [2, 1, 6, 10], of height 6, which contradicts --height 10"),
+                        (("--width", 9), "width 9: digits takes multiples of 2; the nearest are 8 and 10"),
+                        (("--tokens", 77), "tokens 77: digits takes no text; networks with tokens: none")):
+        (tmp_path / "out.safetensors").write_text("mine")
+        result = forward(tmp_path, *sizes)
+        assert result.returncode == 2 and says in result.stderr, result.stderr
+        assert (tmp_path / "out.safetensors").read_text() == "mine"
+
+
+def test_forward_says_where_the_time_goes(tmp_path):
+    forward_input(tmp_path)
+    result = forward(tmp_path, "--breakdown", "--breakdown-csv", tmp_path / "breakdown.csv")
+    assert result.returncode == 0, result.stderr
+    assert "digits, one call of 2 images: medians of 3 calls" in result.stdout and "gaps" in result.stdout
+    rows = breakdown_rows(tmp_path / "breakdown.csv")
+    assert list(rows[0]) == ["op", "node", "problem", "variant", "kernels", "time_us", "gap_before_us"]
+    assert {"conv2d", "groupnorm", "gemm"} <= {row["op"] for row in rows} and {row["variant"] for row in rows} == {"host"}
+    assert all(float(row["time_us"]) > 0 and row["kernels"] == "0" for row in rows)
+    assert (tmp_path / "out.safetensors").is_file()
+
+
+@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"),
+                                                 ("--breakdown-rows", "none", "is not a run folder, it has no sweep.csv")])
+def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
+    forward_input(tmp_path)
+    result = forward(tmp_path, option, tmp_path / value)
+    assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "replaced, says",
+    [
+        ({"x": None}, "no tensor 'x'"),
+        ({"x": np.zeros((2, 1, 8, 9), np.float32)}, "tensor x is [2, 1, 8, 9]: width 9: digits takes multiples of 2; the nearest are 8 and 10"),
+        ({"x": np.zeros((2, 1, 1, 8), np.float32)}, "tensor x is [2, 1, 1, 8]: height 1: digits takes multiples of 2; the nearest is 2"),
+        ({"x": np.zeros((2, 1, 0, 8), np.float32)}, "tensor x is [2, 1, 0, 8]: height 0 is out of range (1 to 65536)"),
+        ({"x": np.zeros((2, 3, 8, 8), np.float32)}, "tensor x is [2, 3, 8, 8], not [2, 1, 8, 8]"),
+        ({"x": np.zeros((2, 8, 8), np.float32)}, "tensor x is [2, 8, 8], not images [n, channels, height, width]"),
+        ({"x": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not finite"),
+        ({"sigma": np.array([0.5, 0], np.float32)}, "sigma 0 is out of range"),
+        ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
+        ({"labels": np.array([3, 10], np.int64)}, "label 10: digits has classes 0 to 9"),
+        ({"labels": None}, "no tensor 'labels'"),
+        ({"labels": np.array([3, 2.7], np.float32)}, "label 2.7"),
+        ({"labels": np.array([3, -1], np.float32)}, "label -1: digits has classes 0 to 9"),
+        ({"labels": np.array([3, 1e300])}, "tensor labels has numbers that fp32 cannot hold: 1e+300"),
+        ({"labels": np.array([3, 2**62])}, "digits has classes 0 to 9"),
+        ({"x": np.full((2, 1, 8, 8), -1e39)}, "tensor x has numbers that fp32 cannot hold"),
+        ({"sigma": np.array([0.5, 1e-60])}, "sigma 1e-60 is out of range"),
+        ({"x": np.full((2, 1, 8, 8), 3e38, np.float32)}, "of 128 elements of the result are not finite"),
+    ],
+)
+def test_forward_refuses(tmp_path, replaced, says):
+    forward_input(tmp_path, **replaced)
+    (tmp_path / "out.safetensors").write_text("mine")
+    result = forward(tmp_path)
+    assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert (tmp_path / "out.safetensors").read_text() == "mine"
+
+
+def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
+    forward_input(tmp_path, labels=np.array([3, 10], np.int64))
+    (tmp_path / "plan.csv").write_text("op,dtype,problem,variant\n")
+    result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
+    assert result.returncode == 2 and "label 10" in result.stderr
+    assert (tmp_path / "plan.csv").read_text().count("\n") == 1

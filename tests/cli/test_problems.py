@@ -1,0 +1,26 @@
+"""The problems of one call of a network."""
+
+import csv
+import re
+
+from tests.cli.program import needs_program, run
+
+pytestmark = needs_program
+
+
+def test_problems_are_those_of_the_size():
+    def problems(*arguments):
+        result = run("problems", *arguments)
+        assert result.returncode == 0, result.stderr
+        return list(csv.DictReader(result.stdout.splitlines()))
+
+    assert problems("adm64") == problems("adm64", "--height", 64, "--width", 64)
+    ragged = problems("adm64", "--height", 24, "--width", 40, "--batch", 2)
+    assert len(problems("adm64")) == len(ragged)
+    sides = {re.search(r"h=(\d+),w=(\d+)", row["problem"]).groups() for row in ragged if row["op"] == "conv2d"}
+    assert sides == {("24", "40"), ("12", "20"), ("6", "10"), ("3", "5")}
+    for sizes, says in ((("--height", 60), "height 60: adm64 takes multiples of 8; the nearest are 56 and 64"),
+                        (("--frames", 2), "frames 2: adm64 makes single images"), (("--tokens", 1), "tokens 1: adm64 takes no text"),
+                        (("--height", 65536, "--width", 65536), "node ")):
+        result = run("problems", "adm64", *sizes)
+        assert result.returncode == 2 and says in result.stderr and result.stdout == "", result

@@ -1,0 +1,270 @@
+"""A sweep on the host: its run folder, Google Benchmark's flags, and what is killed, full or in the way."""
+
+import csv
+import json
+import re
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import PROGRAM, SMALL, needs_program, rows, run, strict, sweep
+
+pytestmark = needs_program
+
+
+def test_host_sweep_end_to_end(problems, tmp_path):
+    out = tmp_path / "run"
+    result = sweep(problems, out)
+    assert result.returncode == 0, result.stderr
+    assert "run folder:" in result.stdout and "mini" in result.stdout
+    table = rows(out)
+    assert len(table) == 3
+    for row in table:
+        assert row["status"] == "ok" and row["kind"] == "host"
+        assert float(row["time_cold_us"]) > 0 and float(row["pct_of_roof"]) > 0
+        assert float(row["max_rel_error"]) <= float(row["tolerance"])
+    assert {row["networks"] for row in table} == {"mini:3", "mini:1", "other:1"}
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    assert len(samples) == 3 and all(len(s["cold_us"]) >= 5 for s in samples)
+    environment = json.loads((out / "env.json").read_text())
+    assert environment["command_lines"][0][1] == "sweep" and environment["commit"]
+
+    result = run("roofline", out)
+    assert result.returncode == 0, result.stderr
+    assert (out / "plan.csv").read_text().splitlines()[0] == "op,dtype,problem,variant"
+    assert len((out / "roofline.csv").read_text().splitlines()) == 4
+
+    again = sweep(problems, out)
+    assert again.returncode == 0 and "3 cases are already in" in again.stderr
+    assert len(rows(out)) == 3
+    assert len(json.loads((out / "env.json").read_text())["command_lines"]) == 2
+
+
+def test_google_benchmark_flags(problems, tmp_path):
+    listed = sweep(problems, tmp_path / "a", "--benchmark_list_tests")
+    assert listed.returncode == 0
+    assert listed.stdout.splitlines()[0] == "gemm/m=8,n=16,k=24/bf16/host"
+    assert not (tmp_path / "a").exists()
+
+    filtered = sweep(problems, tmp_path / "b", "--benchmark_filter=k=24", "--benchmark_format=json")
+    assert filtered.returncode == 0
+    report = strict(filtered.stdout)["benchmarks"]
+    assert len(report) == 1 and report[0]["time_unit"] == "us"
+    row = rows(tmp_path / "b")[0]
+    assert report[0]["real_time"] == pytest.approx(float(row["time_cold_us"]), rel=1e-3)
+    assert report[0]["iterations"] == int(row["samples"])
+    assert report[0]["pct_of_roof"] == pytest.approx(float(row["pct_of_roof"]), rel=1e-3)
+    numbers = [name for name, text in row.items() if name not in ("samples", "problem") and text.replace(".", "").isdigit()]
+    assert {"flops", "bytes", "attainable_gflops", "tolerance"} <= set(numbers)
+    for name in numbers:
+        assert report[0][name] == pytest.approx(float(row[name]), rel=1e-3), name
+    assert "dram_read_bytes" not in report[0], "not measured on a host: no number stands for it"
+
+
+@pytest.mark.parametrize(
+    "filter, count",
+    [("k=24", 1), ("host$", 3), ("^gemm/m=16", 1), ("-m=16", 2), ("all", 3), ("", 3), ("k=(8|24)/", 3), ("-host$", 0)],
+)
+def test_filter_means_the_same_to_list_and_run(filter, count, problems, tmp_path):
+    flag = f"--benchmark_filter={filter}"
+    listed = sweep(problems, tmp_path / "a", flag, "--benchmark_list_tests=true")
+    ran = sweep(problems, tmp_path / "b", flag, "--benchmark_list_tests=false")
+    if count == 0:
+        assert listed.returncode == ran.returncode == 2
+        assert "no case matches --benchmark_filter" in listed.stderr and not (tmp_path / "b").exists()
+        return
+    assert listed.returncode == ran.returncode == 0, ran.stderr
+    names = ["/".join(row[column] for column in ("op", "problem", "dtype", "variant")) for row in rows(tmp_path / "b")]
+    assert listed.stdout.splitlines() == names and len(names) == count
+
+
+def test_rows_that_are_not_ok_are_errors_in_the_json(problems, tmp_path):
+    result = sweep(problems, tmp_path / "a", "--variants", "naive", "--benchmark_format=json")
+    entries = json.loads(result.stdout)["benchmarks"]
+    assert len(entries) == 3
+    for entry in entries:
+        assert entry["error_occurred"] and entry["error_message"].startswith("no_device: ")
+        assert "gflops" not in entry
+
+
+def test_repetitions_and_output_file(problems, tmp_path):
+    report = tmp_path / "report.json"
+    result = sweep(problems, tmp_path / "a", "--benchmark_repetitions=2", f"--benchmark_out={report}")
+    assert result.returncode == 0, result.stderr
+    assert len(rows(tmp_path / "a")) == 3  # the run folder has each case once
+    runs = [b for b in strict(report.read_text())["benchmarks"] if b["run_type"] == "iteration"]
+    assert len(runs) == 6
+
+    # Measured before, so there is one repetition of each case to report.
+    again = sweep(problems, tmp_path / "a", "--benchmark_repetitions=2", f"--benchmark_out={report}")
+    assert again.returncode == 0, again.stderr
+    runs = [b for b in strict(report.read_text())["benchmarks"] if b["run_type"] == "iteration"]
+    assert sum("error_occurred" not in b for b in runs) == 3
+    assert all("measured before" in b["error_message"] for b in runs if "error_occurred" in b)
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "console"])
+def test_the_output_file_has_all_cases_however_often_the_sweep_was_resumed(format, problems, tmp_path):
+    """Rows of the folder are reported as they were when they were measured."""
+    def report(name, *more):
+        out = tmp_path / name
+        result = sweep(problems, tmp_path / "a", f"--benchmark_out={out}", f"--benchmark_out_format={format}", *more)
+        assert result.returncode == 0, result.stderr
+        assert "run folder:" in result.stdout, "our own table is still printed"
+        return out.read_text()
+
+    report("first", "--benchmark_filter=k=24")
+    (tmp_path / "stale").write_text("of long ago")
+    measured, again = report("stale"), report("again")  # two measured now, one before; then none
+    assert "Wrote" not in measured and "of long ago" not in measured
+    displayed = sweep(problems, tmp_path / "a", f"--benchmark_format={format}")
+    assert displayed.returncode == 0
+    if format == "console":
+        assert [again.count(f"k={k}/bf16/host") for k in (24, 16, 8)] == [1, 0, 2]
+        return
+    if format == "json":
+        cases = [[{k: v for k, v in b.items() if k != "cpu_time"} for b in strict(text)["benchmarks"]] for text in (measured, again, displayed.stdout)]
+        assert [b["iterations"] for b in cases[0]] == [int(row["samples"]) for row in rows(tmp_path / "a")]
+    else:
+        cases = [[{k: v for k, v in line.items() if k != "cpu_time"} for line in csv.DictReader(text.splitlines())] for text in (measured, again, displayed.stdout)]
+    assert len(cases[0]) == 3
+    for one, other in zip(cases[0], cases[1]):  # the row in the folder is rounded
+        assert one.keys() == other.keys() and one["name"] == other["name"] and one["iterations"] == other["iterations"]
+        for name in ("real_time", "gflops", "flops"):
+            assert float(one[name]) == pytest.approx(float(other[name]), rel=1e-4)
+    assert cases[1] == cases[2]
+
+
+def test_an_output_file_that_cannot_be_written_whole_is_an_error(problems, tmp_path):
+    """A disk that fills up, played by the limit on the size of a file."""
+    report = tmp_path / "report.json"
+    assert sweep(problems, tmp_path / "a", f"--benchmark_out={report}").returncode == 0
+    most = report.stat().st_size - 1
+    report.write_text("of before")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    result = sweep(problems, tmp_path / "a", f"--benchmark_out={report}", preexec_fn=limit)
+    assert result.returncode == 2 and "report.json.partial: cannot be written: File too large" in re.sub(r"\.\d+\.", ".", result.stderr), result.stderr
+    assert report.read_text() == "of before"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_killed_sweep_loses_at_most_the_case_in_flight(tmp_path):
+    problems = tmp_path / "problems"
+    problems.mkdir()
+    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
+    (problems / "gemm.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "run"
+    process = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out],
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    reported = 0
+    for line in process.stderr:
+        reported += line.startswith("[")
+        if reported == 5:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.wait()
+    time.sleep(0.1)
+    finished = rows(out)
+    assert len(finished) >= reported
+    result = sweep(problems, out)
+    assert result.returncode == 0, result.stderr
+    assert f"{len(finished)} cases are already in" in result.stderr
+    table = rows(out)
+    assert len(table) == 40 and len({row["problem"] for row in table}) == 40
+
+
+@pytest.mark.parametrize("more", [[], ["--fresh"]])
+def test_two_sweeps_in_one_folder_at_once(more, tmp_path):
+    problems = tmp_path / "problems"
+    problems.mkdir()
+    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
+    (problems / "gemm.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "run"
+    first = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out],
+                             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        while not first.stderr.readline().startswith("["):
+            assert first.poll() is None
+        first.send_signal(signal.SIGSTOP)  # so that what is there can be compared byte for byte
+        before = {file.name: file.read_bytes() for file in out.iterdir()}
+        second = sweep(problems, out, *more)
+        assert second.returncode == 2
+        assert re.search(rf"run: another sweep is writing there \(host \S+, process {first.pid}\)", second.stderr), second.stderr
+        assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    finally:
+        first.send_signal(signal.SIGCONT)
+    first.communicate()
+    assert first.returncode == 0 and len(rows(out)) == 40
+
+
+def test_broken_problem_file_is_refused_before_anything_runs(problems, tmp_path):
+    (problems / "gemm.csv").write_text(SMALL + "mini,8,16,many,1\n")
+    result = sweep(problems, tmp_path / "run")
+    assert result.returncode == 2
+    assert "gemm.csv:5: problem: field 'k' is 'many'" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_run_folder_of_another_build_is_left_alone(problems, tmp_path):
+    out = tmp_path / "run"
+    assert sweep(problems, out).returncode == 0
+    text = (out / "sweep.csv").read_text()
+    commit = json.loads((out / "env.json").read_text())["commit"]
+    (out / "sweep.csv").write_text(text.replace(f",{commit}\n", ",0123456789ab\n"))
+    before = (out / "sweep.csv").read_text()
+    result = sweep(problems, out)
+    assert result.returncode == 2 and "holds rows of commit 0123456789ab" in result.stderr
+    assert (out / "sweep.csv").read_text() == before
+    assert sweep(problems, out, "--fresh").returncode == 0
+
+
+def test_a_folder_of_several_gpus_is_not_a_run_folder(problems, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "gpus.csv").write_text("folder\n")
+    result = sweep(problems, tmp_path / "run")
+    assert result.returncode == 2 and "holds the run folders of several GPUs" in result.stderr
+
+
+def test_all_gpus_of_a_machine_without_one(tmp_path):
+    if "no GPU" not in run("devices").stdout:
+        pytest.skip("there is a GPU")
+    result = run("sweep", "--device", "all", cwd=tmp_path)
+    assert result.returncode == 2 and "--device all: " in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_unwritable_place(problems, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = sweep(problems, tmp_path / "file" / "run")
+    assert result.returncode == 2 and "cannot be made" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk(problems, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "sweep.csv").symlink_to("/dev/full")
+    result = sweep(problems, out)
+    assert result.returncode == 2 and "sweep.csv: cannot be written: it is a symbolic link" in result.stderr
+
+
+def test_networks_are_rows_of_a_sweep(tmp_path):
+    out = tmp_path / "run"
+    command = ["sweep", "--device", "host", "--ops", "network", "--networks", "digits-b1", "--out", out]
+    result = run(*command)
+    assert result.returncode == 0, result.stderr
+    [row] = rows(out)
+    assert (row["op"], row["problem"], row["variant"], row["kind"], row["status"]) == ("network", "name=digits,batch=1", "plan_own", "network", "ok")
+    assert row["networks"] == "digits-b1:1" and row["reason"].startswith("nodes:")
+    assert float(row["time_cold_us"]) > 0 and float(row["time_warm_us"]) > 0 and float(row["pct_of_roof"]) > 0
+    assert 0 < float(row["max_rel_error"]) <= float(row["tolerance"])
+    assert "1 cases are already in" in run(*command).stderr
+    assert run("roofline", out).returncode == 0
+    assert (out / "plan.csv").read_text() == "op,dtype,problem,variant\n"
+    gate = run("gate", "--baseline", out, "--candidate", out)
+    assert gate.returncode == 0, gate.stderr
+    assert "1" in gate.stdout and "network" in gate.stdout + (out / "sweep.csv").read_text()

@@ -1,0 +1,168 @@
+// Files that come from anywhere: pipes, devices, links and endless ones are refused by name, and what a killed process
+// left is removed by the next.
+#include "reports/run/files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+
+#include "reports/run/ceilings_csv.h"
+#include "reports/run/csv.h"
+#include "reports/run/folder_lock.h"
+#include "reports/run/json_file.h"
+#include "reports/run/run_files.h"
+#include "reports/run/shard.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string message_of(const std::function<void()>& what) {
+  try {
+    what();
+    return "";
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+void write(const fs::path& file, const std::string& text) {
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+// Of a process that has ended, so that nobody has it.
+pid_t dead_process() {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  (void)waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(Files, AreReadWhole) {
+  const TemporaryFolder folder;
+  const std::string text = std::string(100'000, 'a') + '\0' + "\xff\n";
+  write(folder / "file", text);
+  EXPECT_EQ(read_whole_file(folder / "file"), text);
+  EXPECT_EQ(read_whole_file(folder / "file", text.size()), text);
+  write(folder / "empty", "");
+  EXPECT_EQ(read_whole_file(folder / "empty"), "");
+  fs::create_symlink(folder / "file", folder / "link");  // a run may be a folder of links
+  EXPECT_EQ(read_whole_file(folder / "link").size(), text.size());
+}
+
+TEST(Files, OfOtherKindsAreRefusedByEveryReader) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  fs::create_directory(folder / "folder");
+  fs::create_symlink("/dev/zero", folder / "endless");
+  const std::pair<const char*, const char*> files[] = {{"pipe", "pipe: cannot be read: it is a pipe"},
+                                                       {"folder", "folder: cannot be read: it is a folder"},
+                                                       {"endless", "endless: cannot be read: it is a device"},
+                                                       {"none", "none: cannot be read: No such file"}};
+  const std::function<void(const fs::path&)> readers[] = {
+      [](const fs::path& file) { (void)read_whole_file(file); },
+      [](const fs::path& file) { (void)read_csv(file); },
+      [](const fs::path& file) { (void)read_sweep_csv(file); },
+      [](const fs::path& file) { (void)read_samples(file); },
+      [](const fs::path& file) { (void)read_environment(file); },
+      [](const fs::path& file) { (void)read_json_object(file); },
+      [](const fs::path& file) { (void)read_ceilings(file); },
+  };
+  for (const auto& [name, says] : files)
+    for (const auto& read : readers) {
+      const std::string message = message_of([&] { read(folder / name); });
+      EXPECT_NE(message.find(says), std::string::npos) << name << ": " << message;
+    }
+}
+
+TEST(Files, OfMoreBytesThanABoundAreNotRead) {
+  const TemporaryFolder folder;
+  write(folder / "file", "12345");
+  EXPECT_NE(message_of([&] { (void)read_whole_file(folder / "file", 4); }).find("has 5 bytes, and at most 4 are read"),
+            std::string::npos);
+  write(folder / "env.json", "");
+  fs::resize_file(folder / "env.json", std::uintmax_t{1} << 40);  // nothing on the disk
+  EXPECT_NE(message_of([&] { (void)read_environment(folder / "env.json"); }).find("at most"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)read_sweep_csv(folder / "env.json"); }).find("at most"), std::string::npos);
+}
+
+TEST(Files, OfDeepJsonAreRefused) {
+  const TemporaryFolder folder;
+  const auto nested = [&](std::size_t depth) {
+    return R"({"device":"d","commit":"c","x":)" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  write(folder / "env.json", nested(20));
+  EXPECT_TRUE(read_json_object(folder / "env.json").is_object());
+  EXPECT_EQ(read_environment(folder / "env.json").device, "d");
+  for (const std::string& text : {nested(1000), std::string(1'000'000, '[')}) {
+    write(folder / "env.json", text);
+    for (const auto& read : {std::function<void()>([&] { (void)read_json_object(folder / "env.json"); }),
+                             std::function<void()>([&] { (void)read_environment(folder / "env.json"); })})
+      EXPECT_NE(message_of(read).find("env.json: is n"), std::string::npos) << message_of(read);
+  }
+  for (const char* text : {"5", "[]", "null", "\"a\""}) {
+    write(folder / "env.json", text);
+    EXPECT_NE(message_of([&] { (void)read_json_object(folder / "env.json"); }).find("is not a JSON object"),
+              std::string::npos);
+  }
+}
+
+TEST(Files, AreNotWrittenThroughLinks) {
+  const TemporaryFolder folder;
+  write(folder / "precious", "precious");
+  fs::create_symlink(folder / "precious", partial_of(folder / "file"));
+  write_atomically(folder / "file", "text");
+  EXPECT_EQ(read_whole_file(folder / "file"), "text");
+  fs::create_symlink(folder / "precious", folder / "link");
+  write_atomically(folder / "link", "text");
+  EXPECT_FALSE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read_whole_file(folder / "precious"), "precious");
+
+  fs::create_directory(folder / "run");
+  fs::create_symlink(folder / "precious", folder / "run" / ".lock");
+  EXPECT_NE(
+      message_of([&] { const FolderLock lock(folder / "run"); }).find(".lock: cannot be written: it is a symbolic"),
+      std::string::npos);
+  EXPECT_EQ(read_whole_file(folder / "precious"), "precious");
+  fs::remove(folder / "run" / ".lock");
+  ASSERT_EQ(mkfifo((folder / "run" / ".lock").c_str(), 0600), 0);
+  EXPECT_NE(message_of([&] { const FolderLock lock(folder / "run"); }).find("it is a pipe"), std::string::npos);
+  const FolderLock reading(folder / "run", FolderLock::Mode::reading);  // and does not wait
+}
+
+TEST(Files, OfKilledWritersAreRemoved) {
+  const TemporaryFolder folder;
+  const std::string dead = std::to_string(dead_process()), alive = std::to_string(getppid());
+  const auto make = [&](const std::string& name) {
+    fs::create_directory(folder / name);
+    write(folder.path() / name / "sweep.csv", "op\n");
+  };
+  for (const char* name : {"base", "other"}) make(name);
+  const std::vector<std::string> left = {"base." + dead + ".partial", "base." + dead + ".partial.old"};
+  const std::vector<std::string> kept = {"base." + alive + ".partial", "other." + dead + ".partial",
+                                         "base.1." + dead + ".partial", "base." + dead + ".old", "base.x.partial"};
+  for (const std::string& name : left) make(name);
+  for (const std::string& name : kept) make(name);
+  EXPECT_TRUE(is_partial(folder / left[0]) && is_partial(folder / left[1]) && is_partial(folder / kept[3]));
+  EXPECT_FALSE(is_partial(folder / "base") || is_partial(folder / "base.x.partial") ||
+               is_partial(folder / "a.partial"));
+  remove_left_partials(folder / "base");
+  for (const std::string& name : left) EXPECT_FALSE(fs::exists(folder / name)) << name;
+  for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder / name)) << name;
+
+  // Killed between two renames: the aside is the only copy.
+  make(left[1]);
+  fs::remove_all(folder / "base");
+  remove_left_partials(folder / "base");
+  EXPECT_TRUE(fs::exists(folder / left[1]));
+}
+
+}  // namespace
+}  // namespace noisefloor
