@@ -50,7 +50,7 @@ std::string device_table(const std::vector<HistoryRun>& runs, const History& his
   for (const HistorySeries& one : history.series)
     if (one.device == device) series.push_back(&one);
   if (series.empty()) return "(no series)\n";
-  const std::size_t count = series.front()->runs.size(), first = count > kColumns ? count - kRunColumns : 0;
+  const std::size_t count = series.front()->runs.size(), first = count > kColumns ? count - kColumns : 0;
   text += fmt::format("{:<{}}", "us", kNameWidth);
   for (std::size_t i = first; i < count; ++i) text += fmt::format(" {:>9}", fmt::format("#{}", i + 1));
   text += fmt::format(" {:>9}\n", "first-last");
