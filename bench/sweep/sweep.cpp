@@ -26,10 +26,6 @@ void write_duel(const Ratio& cold, const Ratio& warm, const std::string& rival, 
   row.duel_warm_high = warm.high;
 }
 
-std::string text_of(const Ratio& ratio) {
-  return fmt::format("{:.3f} ({:.3f} to {:.3f}) {}", ratio.value, ratio.low, ratio.high, to_string(verdict_of(ratio)));
-}
-
 constexpr const char* kMixedPlan = "plan_fastest";  // of both sides
 
 // Google Benchmark wants a reporter; ours is the progress line of each case.

@@ -1,5 +1,7 @@
 #include "reports/run/duel_ratio.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -39,6 +41,11 @@ DuelVerdict verdict_of(const Ratio& ratio) {
 const char* to_string(DuelVerdict verdict) {
   static constexpr const char* kNames[] = {"faster", "slower", "equal", "unresolved"};
   return kNames[static_cast<int>(verdict)];
+}
+
+std::string text_of(const Ratio& ratio) {
+  return fmt::format("{:.3f} ({:.3f} to {:.3f}) {}", ratio.value, ratio.low, ratio.high,
+                     to_string(verdict_of(ratio)));
 }
 
 }  // namespace noisefloor

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 namespace noisefloor {
 
@@ -21,5 +22,6 @@ enum class DuelVerdict { faster, slower, equal, unresolved };
 // Faster or slower where the interval leaves 1, equal where it holds 1 and lies within 3 %, else unresolved.
 DuelVerdict verdict_of(const Ratio& ratio);
 const char* to_string(DuelVerdict verdict);
+std::string text_of(const Ratio& ratio);  // "1.021 (1.013 to 1.029) faster"
 
 }  // namespace noisefloor

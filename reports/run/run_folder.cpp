@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
 #include "reports/run/samples_line.h"
@@ -228,6 +229,7 @@ void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
 }
 
 void RunFolder::amend(const std::vector<SweepRow>& rows) {
+  require_sweep_still_there();
   const auto file = folder_ / "sweep.csv";
   std::vector<SweepRow> all = read_sweep_csv(file);
   for (const SweepRow& row : rows)
@@ -236,6 +238,7 @@ void RunFolder::amend(const std::vector<SweepRow>& rows) {
   std::string text = sweep_csv_header(others_);
   for (const SweepRow& row : all) text += to_csv(row, others_);
   write_atomically(file, text);
+  remember(file);
   for (const SweepRow& row : rows) rows_.insert_or_assign(row, row);
 }
 
@@ -250,7 +253,7 @@ void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
 std::string RunFolder::fact(const std::string& name) const {
   const auto file = folder_ / "env.json";
   if (!std::filesystem::exists(file)) return {};
-  const auto json = nlohmann::json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(read_whole_file(file), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains(name) || !json[name].is_string()) return {};
   return json[name];
 }

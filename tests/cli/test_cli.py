@@ -46,6 +46,9 @@ pytestmark = needs_program
         (["roofline", "no-such-folder"], "no-such-folder: no such folder; give the folder of a run"),
         (["list", "opps"], "opps"),
         (["tune", "groupnorm"], "--out is required"),
+        (["duel", "gemm", "host", "host"], "give --problem, or --networks"),
+        (["duel", "gemm", "host", "hots", "--problem", "m=1,n=1,k=1"], "did you mean 'host'"),
+        (["duel", "gemm", "host", "host", "--networks", "digits-b1", "--problem", "m=1,n=1,k=1"], "give --problem, or --networks"),
         (["tune", "gem", "--out", "times.csv"], "unknown op 'gem'; did you mean 'gemm'"),
         (["tune", "gemm", "--out", "times.csv"], "gemm offers no choices to tune; these do: groupnorm ptx_sm90a"),
         (["tune", "groupnorm", "--variant", "tiled", "--out", "times.csv"], "groupnorm tiled offers no choices to tune; these do: groupnorm ptx_sm90a"),
@@ -69,7 +72,7 @@ def test_bad_input_is_named_and_exits_2(arguments, says, tmp_path):
         assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge", "tune"])
+@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge", "tune", "duel"])
 def test_help(command):
     result = run(command, "--help")
     assert result.returncode == 0

@@ -1,8 +1,22 @@
-"""One problem with all of its variants."""
+"""One problem with all of its variants, or two of them in turns."""
+
+import csv
+import re
 
 from tests.cli.program import needs_program, run
 
 pytestmark = needs_program
+
+
+def test_a_duel_of_equals_on_the_host(tmp_path):
+    out = tmp_path / "duels.csv"
+    result = run("duel", "gemm", "host", "host", "--device", "host", "--problem", "m=64,n=64,k=64", "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert re.match(r"m=64,n=64,k=64: cold [0-9.]+ \([0-9.]+ to [0-9.]+\) \w+, warm ", result.stdout), result.stdout
+    [row] = csv.DictReader(out.read_text().splitlines())
+    assert row["first"] == row["second"] == "host" and float(row["cold"]) > 0 and int(row["rounds"]) >= 12
+    refused = run("duel", "gemm", "host", "naive", "--device", "host", "--problem", "m=64,n=64,k=64")
+    assert refused.returncode == 2 and "no duel: naive: needs a CUDA device" in refused.stdout
 
 
 def test_run_compares_variants():

@@ -65,6 +65,35 @@ TEST(RunFolder, GoesOnWhereItStopped) {
   EXPECT_EQ(lines, 3);
 }
 
+TEST(RunFolder, ARowIsAmendedInItsPlaceAndMoreFollow) {
+  const TemporaryFolder temporary;
+  const auto sweep = temporary / "run" / "sweep.csv";
+  RunFolder folder(temporary / "run", kDevice, "abc", false);
+  for (const char* variant : {"naive", "tiled"}) folder.append(row(variant), kSamples);
+  SweepRow met = row("naive");
+  met.rival = "cudnn";
+  met.duel_warm = 1.25;
+  folder.amend({met});
+  EXPECT_EQ(folder.rows().at(met).rival, "cudnn");
+  folder.append(row("ptx"), kSamples);
+  const auto rows = read_sweep_csv(sweep);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].variant, "naive");
+  EXPECT_EQ(rows[0].duel_warm, 1.25);
+  EXPECT_EQ(rows[1].rival, "");
+  EXPECT_EQ(rows[2].variant, "ptx");
+}
+
+TEST(RunFolder, FactsAreTextsOfTheEnvironment) {
+  const TemporaryFolder temporary;
+  RunFolder folder(temporary / "run", kDevice, "abc", false);
+  EXPECT_EQ(folder.fact("pytorch"), "");
+  folder.write_environment({{"device", kDevice}, {"commit", "abc"}, {"pytorch", "2.11"}, {"cores", 3}}, {"sweep"});
+  EXPECT_EQ(folder.fact("pytorch"), "2.11");
+  EXPECT_EQ(folder.fact("cores"), "");
+  EXPECT_EQ(folder.fact("triton"), "");
+}
+
 std::string append_message(RunFolder& folder, const std::string& variant) {
   try {
     folder.append(row(variant), kSamples);

@@ -1,0 +1,110 @@
+// noisefloor duel: two implementations of an op in turns, problem by problem.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "bench/commands/commands.h"
+#include "bench/measure/case_runner.h"
+#include "bench/measure/duel.h"
+#include "bench/sweep/problem_files.h"
+#include "bench/sweep/pytorch.h"
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+struct DuelArguments {
+  std::string op, first, second, problem, problems, networks, dtype = "bf16", device, out;
+};
+
+// Of one problem, or of all that networks have.
+std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& entry, const DuelArguments& arguments) {
+  if (arguments.problem.empty() == arguments.networks.empty())
+    throw InvalidInput("give --problem, or --networks whose problems are fought over");
+  std::vector<std::pair<AnyProblem, std::string>> chosen;
+  if (!arguments.problem.empty()) {
+    const AnyProblem problem = entry.workload->parse(arguments.problem);
+    return {{problem, entry.workload->print(problem)}};
+  }
+  const auto folder = arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems);
+  for (const ProblemEntry& one : in_networks(load_problems(folder), split_list(arguments.networks)))
+    if (one.entry == &entry) chosen.emplace_back(one.problem, one.text);
+  if (chosen.empty()) throw InvalidInput(fmt::format("these networks have no {}", entry.name()));
+  return chosen;
+}
+
+std::string csv_line(const std::string& problem, const DuelArguments& arguments, const DuelResult& result) {
+  std::string line = fmt::format("{},{},{},{},{}", arguments.op, quote_csv(problem), arguments.dtype, arguments.first,
+                                 arguments.second);
+  for (const Ratio& ratio : {result.cold, result.warm})
+    line += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
+  return line + fmt::format(",{}\n", result.rounds);
+}
+
+int duel(const DuelArguments& arguments) {
+  const SuiteEntry& entry = require_op(arguments.op);
+  const ImplementationPtr first = require_implementation(entry, arguments.first),
+                          second = require_implementation(entry, arguments.second);
+  const DType dtype = require_dtype(*entry.workload, arguments.dtype);
+  const auto problems = problems_of(entry, arguments);
+  const auto platform = open_platform(arguments.device);
+  std::unique_ptr<Worker> pytorch;
+  if (first->in_worker && second->in_worker)
+    throw InvalidInput("PyTorch's worker has one case at a time: one side must be another's");
+  if (first->in_worker || second->in_worker) pytorch = start_pytorch({platform->description().index});
+  RunnerOptions options;
+  options.counters = CounterMode::off;
+  options.worker = pytorch.get();
+  CaseRunner runner(*platform, nullptr, options);
+
+  std::string csv = "op,problem,dtype,first,second,cold,cold_low,cold_high,warm,warm_low,warm_high,rounds\n";
+  int fought = 0, wrong = 0;
+  for (const auto& [problem, text] : problems) {
+    std::string why_not;
+    for (const ImplementationPtr& one : {first, second})
+      if (const auto row = refused({&entry, one, problem, dtype, text}, platform->description(), platform->arch_text()))
+        why_not = fmt::format("{}: {}", one->name, row->reason);
+    DuelResult result;
+    try {
+      if (why_not.empty())
+        result = runner.duel({&entry, first, problem, dtype, text}, {&entry, second, problem, dtype, text});
+    } catch (const DeviceError&) {
+      throw;
+    } catch (const std::runtime_error& error) {  // a library that is missing or refuses, or memory
+      why_not = error.what();
+    }
+    if (!result.wrong.empty()) ++wrong;
+    if (!why_not.empty() || !result.wrong.empty()) {
+      fmt::print("{}: no duel: {}\n", text, why_not.empty() ? result.wrong : why_not);
+      continue;
+    }
+    ++fought;
+    csv += csv_line(text, arguments, result);
+    fmt::print("{}: cold {}, warm {}, {} rounds\n", text, text_of(result.cold), text_of(result.warm), result.rounds);
+  }
+  if (!arguments.out.empty()) write_atomically(arguments.out, csv);
+  return wrong > 0 ? kNotSo : fought > 0 ? kDone : kCouldNot;
+}
+
+}  // namespace
+
+void add_duel_command(CLI::App& app, CommandResult result) {
+  CLI::App* command =
+      app.add_subcommand("duel", "Two implementations of an op in turns, so that clock and heat fall on both alike");
+  auto arguments = std::make_shared<DuelArguments>();
+  command->add_option("op", arguments->op, "An op (noisefloor list ops)")->required();
+  command->add_option("first", arguments->first, "A variant or baseline of it (noisefloor list variants)")->required();
+  command->add_option("second", arguments->second, "Its rival; the same name shows how far equals differ")->required();
+  command->add_option("--problem", arguments->problem, "One problem, as text");
+  command->add_option("--networks", arguments->networks, "Or all problems of these networks, comma-separated");
+  command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
+  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
+  command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
+  command->add_option("--out", arguments->out, "CSV file to write");
+  command->footer(
+      "Printed is the second's time over the first's, with its interval (19 in 20): above 1 the first is faster.\n"
+      "Exit code: 0 fought, 1 a result was wrong, 2 nothing could be fought over.");
+  command->callback([=] { *result = [=] { return duel(*arguments); }; });
+}
+
+}  // namespace noisefloor
