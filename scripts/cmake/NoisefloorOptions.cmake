@@ -39,7 +39,7 @@ int main() {
   endif()
 endif()
 
-# For targets whose files spend their compile time on the headers that all of them include: compiles up to six files of a folder as one.
+# For targets whose files spend their compile time on the headers that all of them include: compiles up to eight files of a folder as one.
 # Names in unnamed namespaces must differ within a room. A class may have members of a type of its own file's unnamed namespace, which
 # GCC takes for a mistake behind an #include.
 function(noisefloor_unity target)
@@ -51,12 +51,12 @@ function(noisefloor_unity target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
   foreach(source IN LISTS sources)
-    get_filename_component(folder ${source} DIRECTORY)
-    get_filename_component(room ${folder} NAME)
+    get_filename_component(folder "${source}" DIRECTORY)
+    get_filename_component(room "${folder}" NAME)
     if(NOT DEFINED files_of_${room})
       set(files_of_${room} 0)
     endif()
-    math(EXPR group "${files_of_${room}} / 6")
+    math(EXPR group "${files_of_${room}} / 8")
     math(EXPR files_of_${room} "${files_of_${room}} + 1")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${room}_${group})
   endforeach()
