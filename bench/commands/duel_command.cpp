@@ -9,6 +9,7 @@
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/pytorch.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {

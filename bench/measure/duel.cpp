@@ -39,7 +39,7 @@ class Fight {
       warm.push_back(sums[1].warm / sums[0].warm);
       times.rounds = round + 1;
       if (times.rounds < options_.fewest_rounds) continue;
-      const EqualSpread equal = equal_spread(sums[0].cold / 2);
+      const EqualSpread equal = equal_spread();
       times.cold = ratio_of_rounds(cold, equal.cold);
       times.warm = ratio_of_rounds(warm, equal.warm);
       if (known(times.cold) && known(times.warm)) break;
@@ -79,8 +79,8 @@ class Fight {
 
 }  // namespace
 
-EqualSpread equal_spread(double) {
-  return {0, 0};
+EqualSpread equal_spread() {
+  return {0.002, 0.0015};
 }
 
 BoundContender::BoundContender(BoundCase& bound, Verifier& verifier)

@@ -20,7 +20,8 @@ namespace {
 constexpr int kNotFound = 127;                   // the shell's exit code for a program that is not there
 constexpr std::size_t kMostComplaints = 4096;    // bytes kept of standard error: its last lines say what went wrong
 constexpr std::size_t kLongestAnswer = 1 << 24;  // bytes
-constexpr std::chrono::milliseconds kPatience{1000};  // between the end of its output and its own
+constexpr std::chrono::milliseconds kPatience{
+    10000};                                      // between the end of its output and its own: a context is torn down
 constexpr std::chrono::milliseconds kTick{500};  // between two looks whether it is there: a child may hold its output
 
 // Above those of standard input, output and error, which this process may have closed: dup2() of a descriptor to itself

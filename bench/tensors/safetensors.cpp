@@ -98,6 +98,10 @@ void write_safetensors(const std::filesystem::path& path, std::span<const FileTe
   const std::uint64_t length = text.size();
 
   const std::filesystem::path partial = path.string() + fmt::format(".{}.partial", getpid());
+  // Neither into a file of a process that is gone, nor through a link.
+  (void)unlink(partial.c_str());
+  const int made = open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (made >= 0) close(made);
   std::ofstream stream(partial, std::ios::binary | std::ios::trunc);
   stream.write(reinterpret_cast<const char*>(&length), sizeof length);
   stream << text;

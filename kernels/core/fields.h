@@ -120,7 +120,7 @@ class FieldCollector final : public FieldVisitor {
 // The candidate nearest to `name` by edit distance, when near enough to be a slip (at most a third of its length, at
 // least 1).
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
-// "; did you mean 'x'?" or "".
+// "; did you mean 'x'?" or "": the nearest, else the first that begins with `name`.
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace noisefloor

@@ -52,7 +52,7 @@ def record(op="gemm", /, text="m=3,n=4,k=5", **fields):
                                "final_silu": 0},
         "q_sample": {"batch": 2, "elements": 1000, "noise": "given", "keep": 0},
         "edm_precondition": {"side": "input", "batch": 2, "elements": 100, "sigma_data": 0.5},
-        "network": {"name": "digits", "batch": 2},
+        "network": {"name": "digits", "batch": 2, "height": 8, "width": 8},
     }[op]
     fields = {**base, **fields}
     extra = 4 if "attention" in op or op == "timestep_embedding" else 1  # these ops' own tolerances foresee more than one rounding

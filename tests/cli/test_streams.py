@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from test_cli import PROGRAM, problems, rows, sweep  # noqa: F401
+from tests.cli.program import PROGRAM, needs_program, rows, sweep
 
-pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
-              pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")]
+pytestmark = [needs_program, pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")]
 
 
 def shell(line, *arguments):

@@ -49,7 +49,7 @@ def make_inputs(problem, dtype, device, generator):
     torch.backends.cudnn.benchmark = True
     network = build_network(name, device, dtype)
     c = network.configuration
-    x = torch.randn(batch, c.image_size, c.image_size, c.image_channels, device=device, generator=generator)
+    x = torch.randn(batch, problem.integer("height"), problem.integer("width"), c.image_channels, device=device, generator=generator)
     level = next((problem.filled[key] for key in ("timesteps", "sigma") if key in problem.filled), None)
     if level is None or len(level) != batch:
         raise Unsupported("the problem's record has no noise levels")

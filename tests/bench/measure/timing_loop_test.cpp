@@ -44,7 +44,7 @@ class Script final : public TimingSource {
     warm_calls.emplace_back(samples, repeats);
     std::vector<double> times = launch(samples, repeats);
     if (edges == Edges::ordinary)
-      for (double& time : times) ++serial_calls, time += serial_us;
+      for (double& one : times) ++serial_calls, one += serial_us;
     return times;
   }
   std::optional<ClockReading> clock() override {
@@ -363,7 +363,7 @@ TEST(TimingLoop, AnAnswerThatIsNoTimeIsRefused) {
   struct Silent final : TimingSource {
     double now() override { return 0; }
     std::vector<double> cold(int) override { return {}; }
-    std::vector<double> warm(int, int) override { return {}; }
+    std::vector<double> warm(int, int, Edges) override { return {}; }
     std::optional<ClockReading> clock() override { return std::nullopt; }
     std::optional<std::uint64_t> clock_event_reasons() override { return std::nullopt; }
   } silent;
