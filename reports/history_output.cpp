@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kColumns = 8;  // the last runs of each device, in the terminal
 constexpr std::size_t kNameWidth = 60;
 
-std::string clipped(const std::string& text) {
+std::string clipped_name(const std::string& text) {
   return text.size() <= kNameWidth ? text : text.substr(0, kNameWidth - 3) + "...";
 }
 
@@ -55,7 +55,7 @@ std::string device_table(const std::vector<HistoryRun>& runs, const History& his
   for (std::size_t i = first; i < count; ++i) text += fmt::format(" {:>9}", fmt::format("#{}", i + 1));
   text += fmt::format(" {:>9}\n", "first-last");
   for (const HistorySeries* one : series) {
-    text += fmt::format("{:<{}}", clipped(one->name), kNameWidth);
+    text += fmt::format("{:<{}}", clipped_name(one->name), kNameWidth);
     for (std::size_t i = first; i < count; ++i) {
       const std::string mark = change_at(*one, i) != nullptr ? "*" : "";
       text += fmt::format(" {:>9}", one->values[i] ? mark + value_text(*one->values[i]) : "-");

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kShowAll = 80;  // rows that still read as one table
 constexpr std::size_t kProblemWidth = 64;
 
-std::string clipped(const std::string& text) {
+std::string clipped_problem(const std::string& text) {
   return text.size() <= kProblemWidth ? text : text.substr(0, kProblemWidth - 3) + "...";
 }
 
@@ -47,10 +47,11 @@ std::string row_table(const std::vector<SweepRow>& rows) {
     const auto reference = best_baseline.find(row);
     std::optional<double> ratio;  // above 1: faster than the best baseline
     if (row.time_cold_us && reference != best_baseline.end()) ratio = reference->second / *row.time_cold_us;
-    text += fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}{}\n", row.op, clipped(row.problem),
-                        kProblemWidth, row.dtype, row.variant, cell(row.time_cold_us, "{:.2f}"),
-                        cell(row.time_warm_us, "{:.2f}"), cell(row.pct_of_roof, "{:.1f}"), cell(ratio, "{:.2f}"),
-                        to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")");
+    text +=
+        fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}{}\n", row.op,
+                    clipped_problem(row.problem), kProblemWidth, row.dtype, row.variant,
+                    cell(row.time_cold_us, "{:.2f}"), cell(row.time_warm_us, "{:.2f}"), cell(row.pct_of_roof, "{:.1f}"),
+                    cell(ratio, "{:.2f}"), to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")");
   }
   if (left_out > 0)
     text +=

@@ -27,11 +27,11 @@ help_from_header() { sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$1"; }
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Runs scripts/setup; without its Python packages the caller goes on.
+# setup [--sweep]: runs scripts/setup; without its Python packages the caller goes on.
 setup() {
   local code=0
   step="setting up"
-  "$root/scripts/setup" </dev/null || code=$?
+  "$root/scripts/setup" "$@" </dev/null || code=$?
   [ $code -eq 0 ] || [ $code -eq 3 ] || exit $code
 }
 

@@ -24,7 +24,7 @@ struct ListArguments {
   std::string what, filter, ops, networks, problems, format = "text";
 };
 
-struct Selection {
+struct Wanted {
   std::regex filter;
   std::vector<std::string> ops;  // none: all
   bool json = false;             // one object a line
@@ -65,11 +65,11 @@ std::vector<std::string> dtype_names(const Workload& op) {
   return names;
 }
 
-void list_ops(const Selection& selection) {
+void list_ops(const Wanted& wanted) {
   for (const SuiteEntry& entry : suite().entries()) {
     const Workload& op = *entry.workload;
-    if (!selection.has(op, op.name)) continue;
-    if (selection.json) {
+    if (!wanted.has(op, op.name)) continue;
+    if (wanted.json) {
       Json fields = Json::array(), variants = Json::array();
       for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
       for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
@@ -83,13 +83,13 @@ void list_ops(const Selection& selection) {
   }
 }
 
-void list_variants(const Selection& selection) {
+void list_variants(const Wanted& wanted) {
   constexpr const char* kLine = "{:<14} {:<22} {:<12} {:<8} {}\n";
-  if (!selection.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built");
+  if (!wanted.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built");
   for (const SuiteEntry& entry : suite().entries())
     for (const ImplementationPtr& one : entry.implementations) {
-      if (!selection.has(*entry.workload, entry.name() + "/" + one->name)) continue;
-      if (selection.json) {
+      if (!wanted.has(*entry.workload, entry.name() + "/" + one->name)) continue;
+      if (wanted.json) {
         print_line(json_of(entry, *one));
         continue;
       }
@@ -101,29 +101,29 @@ void list_variants(const Selection& selection) {
     }
 }
 
-void list_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+void list_networks(const std::vector<ProblemEntry>& problems, const Wanted& wanted) {
   for (const std::string& name : network_names(problems)) {
-    if (!std::regex_search(name, selection.filter)) continue;
+    if (!std::regex_search(name, wanted.filter)) continue;
     std::size_t distinct = 0;
     long launches = 0;
     bool set = false;
     for (const ProblemEntry& entry : problems)
       for (const auto& use : entry.uses)
         if (use.network == name) ++distinct, launches += use.count, set = use.set;
-    if (selection.json)
+    if (wanted.json)
       print_line({{"network", name}, {"set", set}, {"problems", distinct}, {"launches", launches}});
     else
       fmt::print("{}{}\n", name, set ? "  (a set of problems)" : "");
   }
 }
 
-void list_solvers(const Selection& selection) {
+void list_solvers(const Wanted& wanted) {
   using sampler_step::SolverRow;
   static constexpr const char *kLatents[] = {"preserving", "exploding", "either"},
                               *kNoise[] = {"never", "always", "with_eta"},
                               *kHistory[] = {"none", "first_half", "step_before"};
   for (const SolverRow& row : sampler_step::solvers()) {
-    if (!std::regex_search(row.name, selection.filter)) continue;
+    if (!std::regex_search(row.name, wanted.filter)) continue;
     const Json line = {{"solver", row.name},
                        {"order", row.order},
                        {"calls", row.calls},
@@ -133,7 +133,7 @@ void list_solvers(const Selection& selection) {
                        {"churn", row.churns},
                        {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
                        {"source", row.source}};
-    if (selection.json)
+    if (wanted.json)
       print_line(line);
     else
       fmt::print("{:<10} order {}, {} a step; {}\n", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
@@ -141,13 +141,13 @@ void list_solvers(const Selection& selection) {
   }
 }
 
-void list_columns(const Selection& selection) {
-  if (!selection.json) {
+void list_columns(const Wanted& wanted) {
+  if (!wanted.json) {
     fmt::print("{}", columns_markdown());
     return;
   }
   for (const SweepColumn& column : sweep_columns())
-    if (std::regex_search(column.name, selection.filter))
+    if (std::regex_search(column.name, wanted.filter))
       print_line({{"column", column.name},
                   {"unit", column.unit},
                   {"text", column.text},
@@ -158,10 +158,10 @@ void list_columns(const Selection& selection) {
 
 constexpr std::int64_t kMostValues = 4096;  // of a tensor, in a line that people may read
 
-void list_problems(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+void list_problems(const std::vector<ProblemEntry>& problems, const Wanted& wanted) {
   for (const ProblemEntry& entry : problems) {
-    if (!std::regex_search(entry.op->name + "/" + entry.text, selection.filter)) continue;
-    if (!selection.json) {
+    if (!std::regex_search(entry.op->name + "/" + entry.text, wanted.filter)) continue;
+    if (!wanted.json) {
       fmt::print("{} {}  [{}]\n", entry.op->name, entry.text, entry.networks());
       continue;
     }
@@ -176,30 +176,30 @@ void list_problems(const std::vector<ProblemEntry>& problems, const Selection& s
 }
 
 int list(const ListArguments& arguments) {
-  Selection selection{{}, split_list(arguments.ops), arguments.format == "json"};
+  Wanted wanted{{}, split_list(arguments.ops), arguments.format == "json"};
   try {
-    selection.filter = std::regex(arguments.filter.empty() ? "." : arguments.filter, std::regex::extended);
+    wanted.filter = std::regex(arguments.filter.empty() ? "." : arguments.filter, std::regex::extended);
   } catch (const std::regex_error&) {
     throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression", arguments.filter));
   }
-  for (const std::string& op : selection.ops) (void)require_op(op);
+  for (const std::string& op : wanted.ops) (void)require_op(op);
   if (arguments.what == "ops" || arguments.what == "variants") {
-    (arguments.what == "ops" ? list_ops : list_variants)(selection);
+    (arguments.what == "ops" ? list_ops : list_variants)(wanted);
     return kDone;
   }
   if (arguments.what == "solvers") {
-    list_solvers(selection);
+    list_solvers(wanted);
     return kDone;
   }
   if (arguments.what == "columns") {
-    list_columns(selection);
+    list_columns(wanted);
     return kDone;
   }
   auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
-  std::erase_if(problems, [&](const ProblemEntry& entry) { return !selection.has(*entry.op); });
-  (arguments.what == "networks" ? list_networks : list_problems)(problems, selection);
+  std::erase_if(problems, [&](const ProblemEntry& entry) { return !wanted.has(*entry.op); });
+  (arguments.what == "networks" ? list_networks : list_problems)(problems, wanted);
   return kDone;
 }
 

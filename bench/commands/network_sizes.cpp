@@ -15,7 +15,7 @@ namespace {
 
 using namespace networks;
 
-using Kind = NetworkTensor::Kind;
+using InputKind = NetworkTensor::Kind;
 
 // "multiples of 8 (adm64), of 2 (digits)"; "its own alone" where a network has no other.
 std::string sides() {
@@ -34,13 +34,13 @@ std::string having(bool (*has)(const NetworkInfo&)) {
 }
 
 // The dimensions of an input that are sizes, counted from the last.
-std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info, Kind kind) {
+std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info, InputKind kind) {
   const auto field = [](std::int64_t Sizes::*size) {
     const auto fields = size_fields();
     return *std::find_if(fields.begin(), fields.end(), [&](const SizeField& one) { return one.size == size; });
   };
-  if (kind == Kind::tokens) return {{field(&Sizes::tokens), 1}};
-  if (kind != Kind::image) return {};
+  if (kind == InputKind::tokens) return {{field(&Sizes::tokens), 1}};
+  if (kind != InputKind::image) return {};
   std::vector<std::pair<SizeField, std::size_t>> all{{field(&Sizes::height), 2}, {field(&Sizes::width), 1}};
   if (info.most_frames > 1) all.push_back({field(&Sizes::frames), 4});
   return all;

@@ -33,9 +33,9 @@ std::runtime_error failed(const char* what) {
   return std::runtime_error(fmt::format("{} failed: {}", what, std::strerror(errno)));
 }
 
-struct Pipe {
+struct PipeEnds {
   int read_end = -1, write_end = -1;
-  Pipe() {
+  PipeEnds() {
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) throw failed("pipe");
     read_end = ends[0];
@@ -73,7 +73,7 @@ class SignalCatcher {
 
  private:
   static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-  Pipe pipe_;
+  PipeEnds pipe_;
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
@@ -84,7 +84,7 @@ struct Process {
 };
 
 Process start(const Lane& lane, const SignalCatcher& signals) {
-  const Pipe output, errors;
+  const PipeEnds output, errors;
   std::vector<char*> arguments;
   for (const std::string& argument : lane.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);

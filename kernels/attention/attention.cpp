@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/attention/launchers.h"
+#include "kernels/core/fields.h"
+#include "kernels/core/op.h"
+#include "kernels/core/tensor.h"
+
 namespace noisefloor::attention {
 namespace {
 
@@ -75,5 +80,9 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
 }
 
 constinit const Definition definition{"attention", fields, check, visit_tensors, cost, tolerance, reference, variants};
+
+Status check_pointers(const Problem& problem, const Tensors& tensors) {
+  return definition.check_pointers(problem, tensors);
+}
 
 }  // namespace noisefloor::attention

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "kernels/attention/strided.h"
-#include "kernels/core/op.h"
+#include "kernels/core/definition.h"
 
 namespace noisefloor::attention {
 

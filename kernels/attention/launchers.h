@@ -7,9 +7,7 @@
 namespace noisefloor::attention {
 
 // Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
-inline Status check_pointers(const Problem& problem, const Tensors& tensors) {
-  return definition.check_pointers(problem, tensors);
-}
+Status check_pointers(const Problem& problem, const Tensors& tensors);
 
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a,
     launch_ptx_short_sm90a;

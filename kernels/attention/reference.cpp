@@ -5,6 +5,7 @@
 
 #include "kernels/attention/strided.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 
 namespace noisefloor::attention {
 namespace {

@@ -11,9 +11,11 @@
 #include <span>
 
 #include "kernels/core/dtype.h"
-#include "kernels/core/fields.h"
-#include "kernels/core/tensor.h"
 #include "kernels/core/variant.h"
+
+namespace noisefloor {
+struct HostTensor;
+}
 
 namespace noisefloor::attention {
 

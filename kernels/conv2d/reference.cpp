@@ -6,6 +6,7 @@
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 
 namespace noisefloor::conv2d {
 namespace {

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/core/fields.h"
+#include "kernels/core/tensor.h"
+
 namespace noisefloor::conv3d_temporal {
 namespace {
 

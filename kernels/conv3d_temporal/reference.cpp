@@ -4,6 +4,7 @@
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 
 namespace noisefloor::conv3d_temporal {
 

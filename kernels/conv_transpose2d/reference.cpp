@@ -5,6 +5,7 @@
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
 #include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 
 namespace noisefloor::conv_transpose2d {
 namespace {

@@ -1,7 +1,7 @@
-// The contract of an op, and its type-erased form, generated here once from the typed one.
+// Ops as benches, tests and reports loop over them: the contract of kernels/core/definition.h without its types.
 //
-// A room has one `definition` (OpDefinition below): its fields, its tensors, what it costs, how exact it must be, its
-// oracle and its ladder. `make_op(definition)` turns it into an `Op`, which benches, tests and reports loop over.
+// A room has one `definition` (OpDefinition): its fields, its tensors, what it costs, how exact it must be, its oracle
+// and its ladder. `make_op(definition)` turns it into an `Op`.
 #pragma once
 
 #include <functional>
@@ -13,28 +13,13 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/core/choice.h"
+#include "kernels/core/definition.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
 #include "kernels/core/variant.h"
 
 namespace noisefloor {
-
-// The unit that bounds an op's arithmetic, for the roofline.
-enum class Pipe { fma, tensor };
-
-// FLOPs (a multiply-add is two) and compulsory bytes (each input read once, each output written once).
-struct Cost {
-  double flops = 0;
-  double bytes = 0;
-  Pipe pipe = Pipe::fma;
-};
-
-// An output element may differ from the reference by at most max_error * (|reference| + rms(reference)), and the whole
-// output by a relative L2 norm of at most l2_error.
-struct Tolerance {
-  double max_error = 0;
-  double l2_error = 0;
-};
 
 // A problem of some op, immutable and cheap to copy.
 class AnyProblem {
@@ -101,83 +86,43 @@ struct Op : Workload {
       reference;
 };
 
-inline constexpr DType kFloatTypes[] = {DType::bf16, DType::fp16, DType::fp32};
-
-// The unit that products of such matrices run on.
-constexpr Pipe product_pipe(DType dtype) {
-  return dtype == DType::fp32 ? Pipe::fma : Pipe::tensor;
-}
-
-// What an output may be off by that is rounded once, by u(dtype), where it is a sum of `k` products in fp32 behind an
-// epilogue: a tensor core truncates its partial sum once per 16 products (2^-23 of its size), and an fp32 FMA chain of
-// length k drifts by less than that. The epilogue (scale, bias, activation, residual) adds a few units, which the
-// constant covers, with room for single outputs that cancel to near 0.
-constexpr double product_sums_error(std::int64_t k) {
-  constexpr double kEpilogueUnits = 32;
-  return (static_cast<double>((k + 15) / 16) + kEpilogueUnits) * 0x1p-23;
-}
-constexpr Tolerance product_tolerance(DType dtype, std::int64_t k) {
-  const double both = unit_roundoff(dtype) + product_sums_error(k);
-  return {both, both};
-}
-
-// An op, typed. Rooms declare `extern const OpDefinition<Problem, Tensors> definition;` and fill it in <op>.cpp.
 template <class P, class T>
-struct OpDefinition {
-  using Problem = P;
-  using Tensors = T;
-  using Way = noisefloor::Way<P, T>;
-  using Choices = noisefloor::Choices<P, T>;
-  using Variant = noisefloor::Variant<P, T>;
-  using Launcher = typename Way::Launcher;
-  // Values of some elements of the output of that name in double; the tensors lie in host memory, outputs are null.
-  using Reference = void(const P&, DType, const T&, std::string_view output, std::span<const std::int64_t> elements,
-                         std::span<double> values);
-  using Ladder = std::span<const Variant>();
-  using FillTensor = void(const P&, DType, std::size_t tensor, void* data);
+std::vector<TensorSpec> OpDefinition<P, T>::tensors(const P& problem, DType dtype) const {
+  std::vector<TensorSpec> specs;
+  TensorVisitor visitor(dtype, specs);
+  T unused;
+  visit_tensors(problem, unused, visitor);
+  return specs;
+}
 
-  const char* name;
-  void (*fields)(P&, FieldVisitor&);
-  void (*check)(const P&);  // throws InvalidInput on fields that clash
-  void (*visit_tensors)(const P&, T&, TensorVisitor&);
-  Cost (*cost_of)(const P&, DType, double tensor_bytes);  // all tensors' bytes are the compulsory ones of most ops
-  Tolerance (*tolerance)(const P&, DType);
-  Reference* reference;
-  Ladder* variants;  // best last
-  FillTensor* fill_tensor = nullptr;
+template <class P, class T>
+T OpDefinition<P, T>::bind(const P& problem, std::span<void* const> pointers) const {
+  T bound;
+  TensorVisitor visitor(pointers);
+  visit_tensors(problem, bound, visitor);
+  return bound;
+}
 
-  std::span<const DType> dtypes() const { return kFloatTypes; }
-  std::vector<TensorSpec> tensors(const P& problem, DType dtype) const {
-    std::vector<TensorSpec> specs;
-    TensorVisitor visitor(dtype, specs);
-    T unused;
-    visit_tensors(problem, unused, visitor);
-    return specs;
-  }
-  // `pointers` in the order of tensors().
-  T bind(const P& problem, std::span<void* const> pointers) const {
-    T bound;
-    TensorVisitor visitor(pointers);
-    visit_tensors(problem, bound, visitor);
-    return bound;
-  }
-  // For launchers whose loads are vectors: a tensor that the problem has must not be null, and lies at 16 bytes.
-  Status check_pointers(const P& problem, T bound) const {
-    TensorVisitor visitor = TensorVisitor::checking();
-    visit_tensors(problem, bound, visitor);
-    if (visitor.all_aligned()) return success();
-    return failure(StatusCode::invalid_argument, "a tensor is null or not 16-byte aligned");
-  }
-  Cost cost(const P& problem, DType dtype) const {
-    double bytes = 0;
-    for (const TensorSpec& spec : tensors(problem, dtype)) bytes += static_cast<double>(spec.bytes());
-    return cost_of(problem, dtype, bytes);
-  }
-  void fill(const P& problem, DType dtype, std::size_t tensor, void* data) const {
-    if (fill_tensor == nullptr) throw std::logic_error("op declares Fill::Kind::op without a fill function");
-    fill_tensor(problem, dtype, tensor, data);
-  }
-};
+template <class P, class T>
+Status OpDefinition<P, T>::check_pointers(const P& problem, T bound) const {
+  TensorVisitor visitor = TensorVisitor::checking();
+  visit_tensors(problem, bound, visitor);
+  if (visitor.all_aligned()) return success();
+  return failure(StatusCode::invalid_argument, "a tensor is null or not 16-byte aligned");
+}
+
+template <class P, class T>
+Cost OpDefinition<P, T>::cost(const P& problem, DType dtype) const {
+  double bytes = 0;
+  for (const TensorSpec& spec : tensors(problem, dtype)) bytes += static_cast<double>(spec.bytes());
+  return cost_of(problem, dtype, bytes);
+}
+
+template <class P, class T>
+void OpDefinition<P, T>::fill(const P& problem, DType dtype, std::size_t tensor, void* data) const {
+  if (fill_tensor == nullptr) throw std::logic_error("op declares Fill::Kind::op without a fill function");
+  fill_tensor(problem, dtype, tensor, data);
+}
 
 // Of an op's definition, or of whatever has its name, fields and dtypes, check, tensors, cost, tolerance and fill, as a
 // whole network has. The definition must outlive the workload.

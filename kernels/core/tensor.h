@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "kernels/core/dtype.h"

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "kernels/core/fields.h"
+#include "kernels/core/tensor.h"
 #include "kernels/sampler_step/schedule.h"
 
 namespace noisefloor::edm_precondition {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/core/op.h"
+#include "kernels/core/definition.h"
 
 namespace noisefloor::edm_precondition {
 

@@ -1,6 +1,7 @@
 // The oracle: the formulas in double, one element at a time.
 #include <cmath>
 
+#include "kernels/core/tensor.h"
 #include "kernels/edm_precondition/edm_precondition.h"
 
 namespace noisefloor::edm_precondition {

@@ -1,5 +1,6 @@
 // The oracle: each formula in double, one element at a time.
 #include "kernels/core/exact.h"
+#include "kernels/core/tensor.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace noisefloor::elementwise {

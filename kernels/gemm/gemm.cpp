@@ -3,6 +3,11 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/core/fields.h"
+#include "kernels/core/op.h"
+#include "kernels/core/tensor.h"
+#include "kernels/gemm/launchers.h"
+
 namespace noisefloor::gemm {
 namespace {
 
@@ -55,5 +60,9 @@ Tolerance tolerance(const Problem& p, DType dtype) {
 }  // namespace
 
 constinit const Definition definition{"gemm", fields, check, visit_tensors, cost, tolerance, reference, variants};
+
+Status check_pointers(const Problem& problem, const Tensors& tensors) {
+  return definition.check_pointers(problem, tensors);
+}
 
 }  // namespace noisefloor::gemm

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/core/op.h"
+#include "kernels/core/definition.h"
 
 namespace noisefloor::gemm {
 

@@ -12,9 +12,8 @@ constexpr std::int64_t tile_count(const Problem& problem, std::int64_t rows, std
   return ((problem.m + rows - 1) / rows) * ((problem.n + columns - 1) / columns);
 }
 
-inline Status check_pointers(const Problem& problem, const Tensors& tensors) {
-  return definition.check_pointers(problem, tensors);
-}
+// Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
+Status check_pointers(const Problem& problem, const Tensors& tensors);
 
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm75, launch_tensor_core_sm80,
     launch_ptx_sm90a, launch_ptx_small_m_sm90a;

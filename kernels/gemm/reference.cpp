@@ -5,6 +5,7 @@
 
 #include "kernels/core/exact.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::gemm {

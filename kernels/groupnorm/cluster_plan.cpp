@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "kernels/core/choice.h"
 #include "kernels/groupnorm/measured_plans.h"
 
 namespace noisefloor::groupnorm {

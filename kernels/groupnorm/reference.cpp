@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 #include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {

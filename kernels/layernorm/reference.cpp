@@ -1,6 +1,7 @@
 // The oracle: two passes in double over each row that a wanted element lies in.
 #include <cmath>
 
+#include "kernels/core/tensor.h"
 #include "kernels/layernorm/layernorm.h"
 
 namespace noisefloor::layernorm {

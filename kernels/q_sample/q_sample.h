@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "kernels/core/op.h"
+#include "kernels/core/definition.h"
 #include "kernels/sampler_step/schedule.h"
 
 namespace noisefloor::q_sample {

@@ -1,5 +1,6 @@
 // The oracle: the formula in double, one element at a time, from the levels as the tensor holds them.
 #include "kernels/core/noise_stream.h"
+#include "kernels/core/tensor.h"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {

@@ -1,4 +1,5 @@
 // The oracle: each element of y from its place, in double.
+#include "kernels/core/tensor.h"
 #include "kernels/resample/resample.h"
 
 namespace noisefloor::resample {

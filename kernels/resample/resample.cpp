@@ -2,6 +2,9 @@
 
 #include <string>
 
+#include "kernels/core/fields.h"
+#include "kernels/core/tensor.h"
+
 namespace noisefloor::resample {
 namespace {
 

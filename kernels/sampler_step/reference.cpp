@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/core/noise_stream.h"
+#include "kernels/core/tensor.h"
 #include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {

@@ -5,8 +5,10 @@
 #include <limits>
 #include <string>
 
+#include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 #include "kernels/core/philox.h"
+#include "kernels/core/tensor.h"
 
 namespace noisefloor::sampler_step {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/core/op.h"
+#include "kernels/core/definition.h"
 #include "kernels/sampler_step/solvers.h"
 
 namespace noisefloor::sampler_step {

@@ -7,9 +7,7 @@
 namespace noisefloor::temporal_attention {
 
 // Vector accesses need 16-byte aligned tensors.
-inline Status check_pointers(const Tensors& tensors) {
-  return definition.check_pointers({}, tensors);  // of every layout all four must be there
-}
+Status check_pointers(const Tensors& tensors);
 
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 inline constexpr std::int64_t kNaiveRows = 8;   // queries of a block of `naive`

@@ -1,5 +1,8 @@
 #include "kernels/temporal_attention/temporal_attention.h"
 
+#include "kernels/core/fields.h"
+#include "kernels/core/op.h"
+#include "kernels/core/tensor.h"
 #include "kernels/temporal_attention/launchers.h"
 
 namespace noisefloor::temporal_attention {
@@ -74,6 +77,10 @@ constinit const Definition definition{
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext&) {
   attention::compute_on_host(p.shape(), dtype, t.q, t.k, t.v, t.out, nullptr);
   return success();
+}
+
+Status check_pointers(const Tensors& tensors) {
+  return definition.check_pointers({}, tensors);  // of every layout all four must be there
 }
 
 }  // namespace noisefloor::temporal_attention

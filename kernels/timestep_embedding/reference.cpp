@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/core/exact.h"
+#include "kernels/core/tensor.h"
 #include "kernels/timestep_embedding/timestep_embedding.h"
 
 namespace noisefloor::timestep_embedding {

@@ -2,6 +2,10 @@
 
 #include <cmath>
 #include <numbers>
+#include <string>
+
+#include "kernels/core/fields.h"
+#include "kernels/core/tensor.h"
 
 namespace noisefloor::timestep_embedding {
 namespace {

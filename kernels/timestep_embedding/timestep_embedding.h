@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "kernels/core/op.h"
+#include "kernels/core/definition.h"
 
 namespace noisefloor::timestep_embedding {
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxArguments = 1024;  // of one command line
 
-class Reader final : public nlohmann::json_sax<nlohmann::json> {
+class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   RunEnvironment environment;
 
@@ -133,7 +133,7 @@ RunEnvironment read_environment(const std::filesystem::path& file) {
   const auto refuse = [&](const std::string& what) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
   };
-  Reader reader;
+  EnvironmentReader reader;
   try {
     if (nlohmann::json::sax_parse(text, &reader)) {
       reader.require_all();

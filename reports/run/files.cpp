@@ -80,14 +80,14 @@ std::string read_whole_file(const fs::path& file, std::size_t most_bytes) {
   const auto failed = [&] { refuse(file, fmt::format("cannot be read: {}", std::strerror(errno))); };
   if (stat(file.c_str(), &status) != 0) failed();  // first: opening some devices does something
   check();
-  const Descriptor descriptor(open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (descriptor < 0 || fstat(descriptor, &status) != 0) failed();
   check();
   std::string text;
   std::size_t done = 0;
   text.resize(static_cast<std::size_t>(status.st_size) + 1);  // one more, to see its end
   while (true) {
-    const ssize_t count = read(descriptor, text.data() + done, text.size() - done);
+    const ssize_t count = ::read(descriptor, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) failed();
     if (count == 0) break;

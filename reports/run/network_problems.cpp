@@ -13,7 +13,7 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char *kFile = "networks.csv", *kSet = "set", *kYes = "yes";
+constexpr const char *kNetworksFile = "networks.csv", *kSet = "set", *kYes = "yes";
 
 std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
@@ -45,16 +45,16 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
 }  // namespace
 
 void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems) {
-  CsvFile added{kFile, {"network", "op", "problem", "count", kSet}, {}};
+  CsvFile added{kNetworksFile, {"network", "op", "problem", "count", kSet}, {}};
   for (const NetworkProblem& p : problems)
     added.lines.push_back({0, {p.network, p.op, p.problem, std::to_string(p.count), p.set ? kYes : ""}});
-  merge_csv_file(folder / kFile, added, {"network", "op", "problem"});
+  merge_csv_file(folder / kNetworksFile, added, {"network", "op", "problem"});
 }
 
 void merge_network_problems(const std::filesystem::path& folder, const std::filesystem::path& from,
                             const std::vector<SweepRow>& rows) {
-  if (std::filesystem::exists(from / kFile))
-    merge_csv_file(folder / kFile, read_csv(from / kFile), {"network", "op", "problem"});
+  if (std::filesystem::exists(from / kNetworksFile))
+    merge_csv_file(folder / kNetworksFile, read_csv(from / kNetworksFile), {"network", "op", "problem"});
   else
     merge_network_problems(folder, network_problems_of(rows));
 }
@@ -73,7 +73,7 @@ std::vector<NetworkProblem> network_problems_of(const std::vector<SweepRow>& row
 
 std::vector<NetworkProblem> read_network_problems(const std::filesystem::path& folder,
                                                   const std::vector<SweepRow>& rows) {
-  const auto file = folder / kFile;
+  const auto file = folder / kNetworksFile;
   return std::filesystem::exists(file) ? read_file(file) : network_problems_of(rows);
 }
 

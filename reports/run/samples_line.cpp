@@ -14,9 +14,9 @@ namespace {
 
 // Takes the values of the line's object as the parser meets them. Whatever is nested deeper belongs to a field that
 // nobody here knows.
-class Reader final : public nlohmann::json_sax<nlohmann::json> {
+class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Reader(std::size_t most_values) { values_.reserve(most_values); }
+  explicit SamplesReader(std::size_t most_values) { values_.reserve(most_values); }
 
   bool key(string_t& name) override {
     if (depth_ == 1) field_ = std::move(name);
@@ -118,7 +118,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 SamplesLine parse_samples_line(std::string_view line) {
   // Values have a comma between them, so there are no more than half as many as characters.
   const auto commas = static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
-  Reader reader(std::min(commas + 1, line.size() / 2));
+  SamplesReader reader(std::min(commas + 1, line.size() / 2));
   nlohmann::json::sax_parse(line, &reader);  // parse_error() throws
   const std::pair<const char*, const std::string*> names[] = {{"op", &reader.id.op},
                                                               {"problem", &reader.id.problem},

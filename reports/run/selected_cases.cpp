@@ -10,23 +10,23 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kFile = "cases.csv";
+constexpr const char* kCasesFile = "cases.csv";
 
 }  // namespace
 
 void merge_selected_cases(const std::filesystem::path& folder, const std::vector<CaseId>& cases) {
-  CsvFile added{kFile, {"op", "dtype", "problem", "variant"}, {}};
+  CsvFile added{kCasesFile, {"op", "dtype", "problem", "variant"}, {}};
   for (const CaseId& one : cases) added.lines.push_back({0, {one.op, one.dtype, one.problem, one.variant}});
-  merge_csv_file(folder / kFile, added, {"op", "dtype", "problem", "variant"});
+  merge_csv_file(folder / kCasesFile, added, {"op", "dtype", "problem", "variant"});
 }
 
 void merge_selected_cases(const std::filesystem::path& folder, const std::filesystem::path& from) {
-  if (std::filesystem::exists(from / kFile))
-    merge_csv_file(folder / kFile, read_csv(from / kFile), {"op", "dtype", "problem", "variant"});
+  if (std::filesystem::exists(from / kCasesFile))
+    merge_csv_file(folder / kCasesFile, read_csv(from / kCasesFile), {"op", "dtype", "problem", "variant"});
 }
 
 std::vector<CaseId> read_selected_cases(const std::filesystem::path& folder) {
-  const auto file = folder / kFile;
+  const auto file = folder / kCasesFile;
   std::vector<CaseId> cases;
   if (!std::filesystem::exists(file)) return cases;
   const CsvFile csv = read_csv(file);

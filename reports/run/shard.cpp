@@ -13,7 +13,7 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kFile = "shard.json";
+constexpr const char* kShardFile = "shard.json";
 
 // FNV-1a, 64 bits.
 std::string hash_of(const std::vector<CaseId>& cases) {
@@ -58,7 +58,7 @@ ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all
 }
 
 std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder) {
-  const auto file = folder / kFile;
+  const auto file = folder / kShardFile;
   if (!std::filesystem::exists(file)) return std::nullopt;
   try {
     const auto json = read_json_object(file, kMostFileBytes);
@@ -91,7 +91,7 @@ void claim_shard(const std::filesystem::path& folder, const std::optional<ShardR
   for (const CaseId& one : record->cases) names.push_back(one.name());
   const nlohmann::ordered_json json = {
       {"shard", record->shard.text()}, {"selection", record->selection}, {"cases", names}};
-  write_atomically(folder / kFile, json.dump(1) + "\n");
+  write_atomically(folder / kShardFile, json.dump(1) + "\n");
 }
 
 }  // namespace noisefloor

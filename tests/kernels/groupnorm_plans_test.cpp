@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "kernels/core/op.h"
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/grid_plan.h"
 #include "kernels/groupnorm/measured_plans.h"

@@ -10,7 +10,7 @@
 namespace noisefloor::sampler_step {
 namespace {
 
-constexpr double kExact = 1e-12;
+constexpr double kRounding = 1e-12;
 
 // The product of the paper's betas, summed as logarithms in long double.
 double alpha_bar(int t, long double (*beta)(int)) {
@@ -24,8 +24,8 @@ TEST(Schedule, LinearIsThatOfHo2020) {
   ASSERT_EQ(alphas.size(), 1000u);
   const auto beta = [](int t) -> long double { return 1e-4L + (0.02L - 1e-4L) * static_cast<long double>(t) / 999; };
   for (const int t : {0, 1, 10, 250, 500, 998, 999})
-    EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], alpha_bar(t, beta), kExact) << t;
-  EXPECT_NEAR(alphas[0], 0.9999, kExact);
+    EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], alpha_bar(t, beta), kRounding) << t;
+  EXPECT_NEAR(alphas[0], 0.9999, kRounding);
 }
 
 TEST(Schedule, ScaledLinearIsThatOfLatentDiffusion) {
@@ -36,7 +36,7 @@ TEST(Schedule, ScaledLinearIsThatOfLatentDiffusion) {
     return root * root;
   };
   for (const int t : {0, 1, 10, 250, 500, 998, 999})
-    EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], alpha_bar(t, beta), kExact) << t;
+    EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], alpha_bar(t, beta), kRounding) << t;
   EXPECT_NEAR(alphas[999], 0.00466009, 1e-7);  // the figure that Stable Diffusion's users know
 }
 
@@ -44,8 +44,8 @@ TEST(Schedule, ScaledLinearIsThatOfLatentDiffusion) {
 TEST(Schedule, CosineIsThatOfNicholAndDhariwal2021) {
   const auto alphas = cumulative_alphas(Schedule::cosine);
   const auto f = [](double t) { return std::pow(std::cos((t / 1000 + 0.008) / 1.008 * std::numbers::pi / 2), 2); };
-  for (int t = 0; t < 990; ++t) EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], f(t + 1) / f(0), kExact) << t;
-  EXPECT_NEAR(1 - alphas[999] / alphas[998], 0.999, kExact);
+  for (int t = 0; t < 990; ++t) EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], f(t + 1) / f(0), kRounding) << t;
+  EXPECT_NEAR(1 - alphas[999] / alphas[998], 0.999, kRounding);
 }
 
 TEST(Schedule, KarrasIsEquation5) {
@@ -54,12 +54,12 @@ TEST(Schedule, KarrasIsEquation5) {
   for (int i = 0; i < 18; ++i) {
     const double high = std::pow(80.0, 1.0 / 7), low = std::pow(0.002, 1.0 / 7);
     const double expected = std::pow(high + i / 17.0 * (low - high), 7);
-    EXPECT_NEAR(sigmas[static_cast<std::size_t>(i)], expected, kExact * expected) << i;
+    EXPECT_NEAR(sigmas[static_cast<std::size_t>(i)], expected, kRounding * expected) << i;
   }
-  EXPECT_NEAR(sigmas[0], 80, 80 * kExact);
-  EXPECT_NEAR(sigmas[17], 0.002, kExact);
+  EXPECT_NEAR(sigmas[0], 80, 80 * kRounding);
+  EXPECT_NEAR(sigmas[17], 0.002, kRounding);
   EXPECT_EQ(sigmas[18], 0);
-  EXPECT_NEAR(karras_sigmas(1)[0], 80, 80 * kExact);
+  EXPECT_NEAR(karras_sigmas(1)[0], 80, 80 * kRounding);
 }
 
 RC_GTEST_PROP(Schedule, TimestepsFallFrom999To0, ()) {
@@ -86,8 +86,8 @@ RC_GTEST_PROP(Schedule, LevelsLoseNoiseAndEndClean, ()) {
   const auto preserving = noise_levels(schedule, steps, Scaling::variance_preserving);
   for (std::size_t i = 0; i < preserving.size(); ++i) {
     const NoiseLevel level = preserving[i];
-    RC_ASSERT(std::fabs(level.alpha * level.alpha + level.sigma * level.sigma - 1) < kExact);
-    RC_ASSERT(std::fabs(exploding[i].sigma - level.sigma / level.alpha) <= kExact * exploding[i].sigma);
+    RC_ASSERT(std::fabs(level.alpha * level.alpha + level.sigma * level.sigma - 1) < kRounding);
+    RC_ASSERT(std::fabs(exploding[i].sigma - level.sigma / level.alpha) <= kRounding * exploding[i].sigma);
     RC_ASSERT(exploding[i].alpha == 1);
   }
 }

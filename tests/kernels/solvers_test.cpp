@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/core/op.h"
 #include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {

@@ -6,7 +6,7 @@
 namespace noisefloor {
 namespace {
 
-Platform& host() {
+Platform& this_host() {
   static const std::unique_ptr<Platform> platform = make_host_platform();
   return *platform;
 }
@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Verified, testing::ValuesIn(one_by_one(host_
 
 TEST_P(Verified, MatchesTheOracle) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    Fixture fixture(host(), *GetParam().entry, problem.problem, dtype, 5);
+    Fixture fixture(this_host(), *GetParam().entry, problem.problem, dtype, 5);
     BoundCase bound(fixture, *GetParam().implementation);
     const Verdict verdict = Verifier(fixture, 5e7).verify(bound);
     EXPECT_TRUE(verdict.correct) << verdict.reason;
@@ -40,13 +40,13 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, OfEachKind, testing::ValuesIn(cheapest_of_ea
 // Threads take chunks in any order, and none adds to what another one sums.
 TEST_P(OfEachKind, IsDeterministic) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    expect_repeatable(host(), GetParam(), problem, dtype);
+    expect_repeatable(this_host(), GetParam(), problem, dtype);
   });
 }
 
 TEST_P(OfEachKind, WrongOnPurposeIsCaught) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    expect_wrong_is_caught(host(), GetParam(), problem, dtype, Verifier::kOracleFlops);
+    expect_wrong_is_caught(this_host(), GetParam(), problem, dtype, Verifier::kOracleFlops);
   });
 }
 
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Cheapest, testing::ValuesIn(cheapest(host_va
 
 TEST_P(Cheapest, WrongInTimedLaunchesIsCaught) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    expect_late_is_caught(host(), GetParam(), problem, dtype, nullptr);
+    expect_late_is_caught(this_host(), GetParam(), problem, dtype, nullptr);
   });
 }
 

@@ -11,13 +11,13 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kProblem = "m=8,n=8,k=8";
+constexpr const char* kChoiceProblem = "m=8,n=8,k=8";
 using Names = std::vector<std::string>;
 
 // The host, where a launch takes the time that it says.
-class ScriptedPlatform final : public LimitedPlatform {
+class ChoicePlatform final : public LimitedPlatform {
  public:
-  ScriptedPlatform() : LimitedPlatform(std::size_t{1} << 30) {}
+  ChoicePlatform() : LimitedPlatform(std::size_t{1} << 30) {}
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>>) override {
     auto times = time_warm(launch, samples, 1);
@@ -53,7 +53,7 @@ struct Tuned {
 // "refused" refuses, and "lucky" takes no time until it was verified, probed and timed once.
 Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
   constexpr int kLuckyLaunches = 3;
-  ScriptedPlatform platform;
+  ChoicePlatform platform;
   int lucky = 0;
   const SuiteEntry& gemm = *suite().find("gemm");
   AnyVariant variant = *gemm.find("host")->variant();
@@ -78,7 +78,7 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
   variant.launch = [](const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&) {
     return failure(StatusCode::invalid_argument, "no choice was named");
   };
-  const Case test_case{&gemm, implementation_of(variant), gemm.workload->parse(kProblem), DType::fp32, kProblem};
+  const Case test_case{&gemm, implementation_of(variant), gemm.workload->parse(kChoiceProblem), DType::fp32, kChoiceProblem};
   Tuned tuned;
   tuned.choices = tune_choices(platform, test_case, [&](const std::string& line) { tuned.messages.push_back(line); });
   tuned.cold = platform.cold;
@@ -110,15 +110,15 @@ TEST(TuneChoices, TheFastOneWins) {
 
 TEST(TuneChoices, AWrongOneIsAnErrorThatNamesProblemAndChoice) {
   const std::string error = error_of({{"slow", 50}, {"fast", 10}, {"wrong", 5}});
-  EXPECT_EQ(error.rfind(std::string(kProblem) + ", wrong: wrong: d[3] is 1000", 0), 0u) << error;
-  EXPECT_EQ(error_of({{"wrong", 50}, {"fast", 10}}).rfind(std::string(kProblem) + ", wrong: wrong: ", 0), 0u);
+  EXPECT_EQ(error.rfind(std::string(kChoiceProblem) + ", wrong: wrong: d[3] is 1000", 0), 0u) << error;
+  EXPECT_EQ(error_of({{"wrong", 50}, {"fast", 10}}).rfind(std::string(kChoiceProblem) + ", wrong: wrong: ", 0), 0u);
 }
 
 TEST(TuneChoices, ARefusedOneIsLeftOutWithAMessage) {
   const Tuned tuned = tune({{"slow", 50}, {"refused", 1}, {"fast", 10}});
   EXPECT_EQ(tuned.names(), (Names{"fast", "slow"}));
   EXPECT_EQ(tuned.messages,
-            (Names{std::string(kProblem) + ", refused: left out: unsupported_problem: too large a tile"}));
+            (Names{std::string(kChoiceProblem) + ", refused: left out: unsupported_problem: too large a tile"}));
   // Without the estimate's there is nothing to compare with.
   EXPECT_NE(error_of({{"refused", 1}, {"fast", 10}}).find("too large a tile"), std::string::npos);
 }
