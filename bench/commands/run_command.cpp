@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <limits>
 #include <optional>
 
 #include "bench/ceilings/store.h"
@@ -80,16 +81,19 @@ int profile(Platform& platform, const Task& task) {
   return wrong ? kNotSo : launched > 0 ? kDone : kCouldNot;
 }
 
-// The outputs that --output writes: those of the best rung that is right (the ladder has it last), or of the last
-// baseline where none of ours is.
+// The outputs that --output writes: those of the fastest rung that is right, or of the fastest baseline where none of
+// ours is.
 class Outputs {
  public:
   void take(Fixture& fixture) { latest_ = download_outputs(fixture, latest_bytes_); }
   void settle(const Case& test_case, const CaseResult& result) {
     const bool right = result.row.status == Outcome::ok || result.row.status == Outcome::throttled;
     const bool own = !test_case.implementation->is(Kind::baseline);
-    if (!right || latest_.empty() || (has_own_ && !own)) return;
+    // What is throttled has no time: it is taken where there is nothing else.
+    const double us = result.row.time_cold_us.value_or(std::numeric_limits<double>::infinity());
+    if (!right || latest_.empty() || (has_own_ && !own) || (kept_ && has_own_ == own && us >= kept_us_)) return;
     has_own_ = own;
+    kept_us_ = us;
     kept_ = test_case;
     tensors_ = std::move(latest_);
     bytes_ = std::move(latest_bytes_);  // the tensors' spans stay: moving a vector moves no bytes
@@ -116,6 +120,7 @@ class Outputs {
   std::vector<FileTensor> latest_, tensors_;
   std::vector<std::vector<std::byte>> latest_bytes_, bytes_;
   std::optional<Case> kept_;
+  double kept_us_ = 0;
   bool has_own_ = false;
 };
 
