@@ -278,10 +278,13 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   }
 }
 
+// A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.
+constexpr double kPlanRetrySeconds = 0.3;
+
 TimingOptions CaseRunner::timing_options() const {
   return {.cold = options_.cold,
           .warm = options_.warm,
-          .throttle_retry_seconds = options_.throttle_retry_seconds,
+          .throttle_retry_seconds = options_.warm_only ? kPlanRetrySeconds : options_.throttle_retry_seconds,
           .host = platform_->description().is_host};
 }
 
@@ -325,9 +328,12 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
                         {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
+  if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);
   if (!time_phase("warm", 1, bound, result, [&] { loop.warm(); })) return;
   const bool overlaps = bound.overlaps() && !platform_->description().is_host;
-  if (overlaps && !time_phase("serial warm", 0, bound, result, [&] { loop.warm_serial(); })) return;
+  if (overlaps && !loop.timing().others.in_the_way &&
+      !time_phase("serial warm", 0, bound, result, [&] { loop.warm_serial(); }))
+    return;
   take_samples(loop.timing(), result);
 }
 
@@ -342,7 +348,7 @@ void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optio
       result.warm_us = {once};
     } else {
       loop.warm();
-      result.warm_us = loop.timing().warm_us;
+      result.warm_us = loop.timing().others.in_the_way ? std::vector{once} : loop.timing().warm_us;
     }
   };
   if (!time_phase("warm", 0, bound, result, warm)) return;
@@ -397,10 +403,7 @@ void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
   if (ceilings_ == nullptr) return;
   const Ceiling& compute =
       ceilings_->compute(test_case.entry->workload->cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
-  const double memory_bound_gflops = *row.ai * ceilings_->memory().value;
-  row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
-  row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
-  row.bound = (memory_bound_gflops < compute.value ? "memory:" : "compute:") + compute.name;
+  noisefloor::place_under_roof(row, *ceilings_, compute);
 }
 
 }  // namespace noisefloor

@@ -11,10 +11,13 @@
 #include <fstream>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <vector>
 
+#include "bench/platform/pinned_threads.h"
 #include "bench/platform/platform.h"
 #include "bench/platform/random.h"
+#include "bench/platform/run_queue.h"
 #include "kernels/core/alignment.h"
 #include "kernels/core/parallel.h"
 
@@ -47,6 +50,15 @@ void evict(const void* data, std::size_t bytes) {
   (void)data;
   (void)bytes;
 #endif
+}
+
+// Every thread of OpenMP runs when this returns, and spins for a while (openmp_waiting.h): a launch then begins on all
+// cores, as it does behind another one.
+void wake_threads() {
+#pragma omp parallel
+  {
+#pragma omp barrier
+  }
 }
 
 class HostPlatform final : public Platform {
@@ -163,28 +175,22 @@ class HostPlatform final : public Platform {
 
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>> resident) override {
-    std::vector<double> times;
-    for (int i = 0; i < samples; ++i) {
+    const auto evict_all = [&] {
       for (const auto& [data, bytes] : resident) evict(data, bytes);
 #if !defined(__x86_64__)
       flush_cache();
 #endif
-      const double start = now_us();
-      throw_if_failed(launch());
-      times.push_back(now_us() - start);
-    }
-    return times;
+    };
+    return timed(launch, samples, 1, evict_all);
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
-    std::vector<double> times;
     throw_if_failed(launch());
-    for (int i = 0; i < samples; ++i) {
-      const double start = now_us();
-      for (int j = 0; j < repeats; ++j) throw_if_failed(launch());
-      times.push_back((now_us() - start) / repeats);
-    }
-    return times;
+    return timed(launch, samples, repeats, [] {});
+  }
+
+  std::span<const double> waits_us() const override {
+    return waits_us_;
   }
 
   std::unique_ptr<Recording> record(const Launch& launch) override {
@@ -204,6 +210,58 @@ class HostPlatform final : public Platform {
   }
 
  private:
+  // `prepare` is called before each sample, untimed.
+  template <class Prepare>
+  std::vector<double> timed(const Launch& launch, int samples, int repeats, const Prepare& prepare) {
+    std::vector<double> times;
+    waits_us_.clear();
+    const PinnedThreads pinned;
+    wake_threads();  // the first call makes them
+    run_queue_.list_threads();
+    const double stolen_before = stolen_us();
+    double seen = run_queue_.waited_us();
+    for (int i = 0; i < samples; ++i) {
+      seen = come_back(launch, seen);
+      prepare();
+      wake_threads();
+      const double waited_before = run_queue_.waited_us();
+      const double start = now_us();
+      for (int j = 0; j < repeats; ++j) throw_if_failed(launch());
+      times.push_back((now_us() - start) / repeats);
+      seen = run_queue_.waited_us();
+      waits_us_.push_back((seen - waited_before) / repeats);
+      rests_ = waits_us_.back() > kWaitThatRests * times.back();
+    }
+    // A hypervisor says how much it took, in ticks, and not from which sample.
+    const double stolen = (stolen_us() - stolen_before) / (samples * repeats);
+    for (double& wait : waits_us_) wait += stolen;
+    return times;
+  }
+
+  // Where a thread had to wait, its time slice was over: threads that slept for a while get their cores for a whole
+  // one. And who had the core meanwhile left its caches to himself: a launch, untimed, takes them back.
+  double come_back(const Launch& launch, double seen) {
+    constexpr std::chrono::milliseconds kRest{2};
+    constexpr double kGoneUs = 20;
+    constexpr int kTries = 3;
+    if (rests_) {
+      std::this_thread::sleep_for(kRest);
+      wake_threads();
+    }
+    for (int i = 0; i < kTries; ++i) {
+      const double now = run_queue_.waited_us();
+      const bool was_gone = now - seen > kGoneUs || (i == 0 && rests_);
+      seen = now;
+      if (!was_gone) break;
+      throw_if_failed(launch());
+    }
+    return seen;
+  }
+
+  static constexpr double kWaitThatRests = 0.01;
+  bool rests_ = false;
+  RunQueueWatch run_queue_;
+  std::vector<double> waits_us_;
   std::vector<char> flush_;
 };
 
