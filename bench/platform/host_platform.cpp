@@ -181,12 +181,12 @@ class HostPlatform final : public Platform {
       flush_cache();
 #endif
     };
-    return timed(launch, samples, 1, evict_all);
+    return timed(launch, samples, 1, Caches::cold, evict_all);
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
     throw_if_failed(launch());
-    return timed(launch, samples, repeats, [] {});
+    return timed(launch, samples, repeats, Caches::warm, [] {});
   }
 
   std::span<const double> waits_us() const override {
@@ -210,26 +210,26 @@ class HostPlatform final : public Platform {
   }
 
  private:
+  enum class Caches { cold, warm };
+
   // `prepare` is called before each sample, untimed.
   template <class Prepare>
-  std::vector<double> timed(const Launch& launch, int samples, int repeats, const Prepare& prepare) {
+  std::vector<double> timed(const Launch& launch, int samples, int repeats, Caches caches, const Prepare& prepare) {
     std::vector<double> times;
     waits_us_.clear();
     const PinnedThreads pinned;
     wake_threads();  // the first call makes them
     run_queue_.list_threads();
     const double stolen_before = stolen_us();
-    double seen = run_queue_.waited_us();
     for (int i = 0; i < samples; ++i) {
-      seen = come_back(launch, seen);
+      const bool is_back = come_back(launch, caches);
       prepare();
       wake_threads();
       const double waited_before = run_queue_.waited_us();
-      const double start = now_us();
-      for (int j = 0; j < repeats; ++j) throw_if_failed(launch());
-      times.push_back((now_us() - start) / repeats);
-      seen = run_queue_.waited_us();
-      waits_us_.push_back((seen - waited_before) / repeats);
+      times.push_back(time_of(launch, repeats));
+      seen_waited_us_ = run_queue_.waited_us();
+      const double waited = (seen_waited_us_ - waited_before) / repeats;
+      waits_us_.push_back(is_back ? waited : times.back());
       rests_ = waits_us_.back() > kWaitThatRests * times.back();
     }
     // A hypervisor says how much it took, in ticks, and not from which sample.
@@ -238,27 +238,53 @@ class HostPlatform final : public Platform {
     return times;
   }
 
+  static double time_of(const Launch& launch, int repeats) {
+    const double start = now_us();
+    for (int i = 0; i < repeats; ++i) throw_if_failed(launch());
+    return (now_us() - start) / repeats;
+  }
+
   // Where a thread had to wait, its time slice was over: threads that slept for a while get their cores for a whole
-  // one. And who had the core meanwhile left its caches to himself: a launch, untimed, takes them back.
-  double come_back(const Launch& launch, double seen) {
+  // one. And who had the core meanwhile left its caches to himself: untimed launches take them back. False where they
+  // were interrupted again and again.
+  bool come_back(const Launch& launch, Caches caches) {
     constexpr std::chrono::milliseconds kRest{2};
     constexpr double kGoneUs = 20;
     constexpr int kTries = 3;
+    bool gone = rests_;
     if (rests_) {
       std::this_thread::sleep_for(kRest);
       wake_threads();
     }
     for (int i = 0; i < kTries; ++i) {
       const double now = run_queue_.waited_us();
-      const bool was_gone = now - seen > kGoneUs || (i == 0 && rests_);
-      seen = now;
-      if (!was_gone) break;
-      throw_if_failed(launch());
+      gone = gone || now - seen_waited_us_ > kGoneUs;
+      seen_waited_us_ = now;
+      if (!gone) return true;
+      if (caches == Caches::warm)
+        gone = !settle(launch);
+      else
+        gone = false, time_of(launch, 1);
     }
-    return seen;
+    return !gone && run_queue_.waited_us() - seen_waited_us_ <= kGoneUs;
+  }
+
+  // Launches until they become no faster: each finds more of what it reads in the caches.
+  static bool settle(const Launch& launch) {
+    constexpr int kMost = 12, kSteady = 2;
+    constexpr double kFaster = 0.98;
+    double fastest = time_of(launch, 1);
+    for (int i = 1, steady = 0; i < kMost; ++i) {
+      const double next = time_of(launch, 1);
+      steady = next < kFaster * fastest ? 0 : steady + 1;
+      if (steady == kSteady) return true;
+      fastest = std::min(fastest, next);
+    }
+    return false;
   }
 
   static constexpr double kWaitThatRests = 0.01;
+  double seen_waited_us_ = 0;  // behind the last launch
   bool rests_ = false;
   RunQueueWatch run_queue_;
   std::vector<double> waits_us_;
