@@ -31,8 +31,8 @@ struct Task {
   AnyProblem problem;
   DType dtype = DType::bf16;
   std::vector<ImplementationPtr> implementations;
-  std::unique_ptr<SafetensorsFile> file;  // holds the bytes of `given`
   GivenTensors given;
+  std::vector<std::vector<std::byte>> bytes;  // of `given`
   std::uint64_t seed = 1;
 
   Case case_of(const ImplementationPtr& implementation) const {
@@ -110,6 +110,7 @@ class Outputs {
                        {"problem", kept_->text},
                        {"dtype", to_string(kept_->dtype)},
                        {"variant", kept_->implementation->name},
+                       {kLayoutKey, kChannelsLast},
                        {"noisefloor", fmt::format("{} {}", build_info().version, build_info().commit)}});
     fmt::print("{}: the output of {}", path, kept_->implementation->name);
     for (const FileTensor& tensor : tensors_) fmt::print(", {} {}", tensor.name, tensor.text());
@@ -175,13 +176,13 @@ Task task_of(const RunArguments& arguments) {
     task.dtype = dtype.value_or(workload.dtypes.front());
     return task;
   }
-  task.file = std::make_unique<SafetensorsFile>(arguments.input);
-  const UserTensors user =
-      bind_user_tensors(workload, *task.file, arguments.input, split_problem_text(arguments.problem), dtype,
-                        split_list(arguments.random));
+  const SafetensorsFile file(arguments.input);
+  UserTensors user = bind_user_tensors(workload, file, arguments.input, split_problem_text(arguments.problem), dtype,
+                                       split_list(arguments.random));
   task.problem = user.problem;
   task.dtype = user.dtype;
-  task.given = user.given;
+  task.given = std::move(user.given);
+  task.bytes = std::move(user.bytes);
   fmt::print(stderr, "{}: {} {}, {}\n", arguments.input, workload.name, workload.print(task.problem),
              to_string(task.dtype));
   return task;
@@ -274,11 +275,11 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all' but PyTorch's (default: all)");
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32 (default: bf16, or that of --input)");
   command->add_option("--input", arguments->input,
-                      "A safetensors file with the op's inputs; problem and dtype are found from it");
+                      "A safetensors file with the op's inputs, channels-last; problem and dtype are found from it");
   command->add_option("--random", arguments->random,
                       "Inputs that are not in --input, comma-separated: made as without --input");
   command->add_option("--output", arguments->output,
-                      "A safetensors file for the outputs: of the last right variant of the ladder");
+                      "A safetensors file for the outputs, channels-last: of the fastest right variant of the ladder");
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_option("--seed", arguments->seed, "Of the random inputs")
       ->check(CLI::NonNegativeNumber)  // its own parser would take -1 for 2^64 - 1
