@@ -28,6 +28,7 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   row.kind = test_case.implementation->kind;
   row.networks = test_case.networks;
   row.device = description.name;
+  row.gpu_uuid = description.uuid;
   row.arch = arch;
   const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
   row.flops = cost.flops;
