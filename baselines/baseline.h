@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/core/dynamic_library.h"
@@ -74,5 +75,8 @@ struct Baseline {
 
 // The vendor baselines in this build; empty without CUDA.
 std::span<const Baseline> baselines();
+
+// The libraries behind them, as they are opened here: {"cublaslt", "13.1.0"}. One that cannot be opened is left out.
+std::vector<std::pair<std::string, std::string>> library_versions();
 
 }  // namespace noisefloor

@@ -5,10 +5,12 @@
 #include "baselines/baseline.h"
 
 namespace noisefloor::cublaslt {
+long version();  // throws LibraryMissing
 Baseline gemm_baseline();
 }  // namespace noisefloor::cublaslt
 
 namespace noisefloor::cudnn {
+long version();
 Baseline attention_baseline();
 Baseline conv2d_baseline();
 Baseline conv_transpose2d_baseline();
@@ -38,6 +40,22 @@ std::span<const Baseline> baselines() {
   static const std::vector<Baseline> rows;
 #endif
   return rows;
+}
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  std::vector<std::pair<std::string, std::string>> versions;
+#if defined(NOISEFLOOR_HAS_CUDA)
+  const std::pair<const char*, long (*)()> libraries[] = {{"cublaslt", cublaslt::version}, {"cudnn", cudnn::version}};
+  for (const auto& [name, version_of] : libraries) {
+    try {
+      const long version = version_of();  // both count as 10,000 x major + 100 x minor + patch
+      versions.emplace_back(name, std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+                                      std::to_string(version % 100));
+    } catch (const LibraryMissing&) {  // its rows say so
+    }
+  }
+#endif
+  return versions;
 }
 
 }  // namespace noisefloor

@@ -43,6 +43,10 @@ const Api& api() {
   return loaded;
 }
 
+long version() {
+  return static_cast<long>(api().version());
+}
+
 void require(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw LibraryRefused(std::string(call) + ": " + api().status_string(status));

@@ -28,6 +28,7 @@ struct Api {
 };
 
 const Api& api();                                       // throws LibraryMissing
+long version();                                         // throws LibraryMissing
 void require(cublasStatus_t status, const char* call);  // throws LibraryRefused with cuBLASLt's words
 
 }  // namespace noisefloor::cublaslt

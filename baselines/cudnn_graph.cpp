@@ -78,6 +78,11 @@ void load_libraries() {
 
 }  // namespace
 
+long version() {
+  load_libraries();
+  return static_cast<long>(fe::detail::get_backend_version());
+}
+
 // One copy of the graph with a handle of its own: what a thread needs to build plans beside others.
 struct Graph::Replica {
   fe::graph::Graph graph;

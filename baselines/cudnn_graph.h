@@ -17,6 +17,8 @@ namespace noisefloor::cudnn {
 
 enum class Pointwise { identity, add, multiply, minimum, maximum, relu, swish };
 
+long version();  // throws LibraryMissing
+
 // Extents and strides in elements, outermost first.
 struct Layout {
   std::vector<std::int64_t> extents;

@@ -12,6 +12,10 @@ namespace {
 }
 }  // namespace
 
+long version() {
+  missing();
+}
+
 Graph::Graph() {
   missing();
 }

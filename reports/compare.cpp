@@ -1,9 +1,11 @@
 #include "reports/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <stdexcept>
 #include <tuple>
 #include <unordered_map>
@@ -36,6 +38,18 @@ std::vector<NetworkTotal> totals_of(const RunFiles& run, const std::string& choi
   auto totals = network_totals(run.rows, read_network_problems(run.folder, run.rows));
   std::erase_if(totals, [&](const NetworkTotal& total) { return total.choice != choice || total.op == kAllOps; });
   return totals;
+}
+
+// The GPUs of a run's rows; a merged folder has several.
+std::string gpus_of(const RunFiles& run) {
+  std::set<std::string> uuids;
+  for (const SweepRow& row : run.rows)
+    if (!row.gpu_uuid.empty()) uuids.insert(row.gpu_uuid);
+  return fmt::format("{}", fmt::join(uuids, ", "));
+}
+
+std::string watts_of(const RunFiles& run) {
+  return run.environment.power_limit_w ? fmt::format("{:g} W", *run.environment.power_limit_w) : "";
 }
 
 }  // namespace
@@ -115,10 +129,20 @@ std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, con
 
 std::vector<std::string> environment_differences(const RunFiles& a, const RunFiles& b) {
   const RunEnvironment &x = a.environment, &y = b.environment;
+  const std::string gpus_a = gpus_of(a), gpus_b = gpus_of(b), watts_a = watts_of(a), watts_b = watts_of(b);
   const std::tuple<const char*, const std::string*, const std::string*> fields[] = {
       {"device", &x.device, &y.device},
+      {"GPU", &gpus_a, &gpus_b},
+      {"power limit", &watts_a, &watts_b},
+      {"ECC", &x.ecc, &y.ecc},
+      {"MIG", &x.mig, &y.mig},
       {"commit", &x.commit, &y.commit},
       {"driver", &x.driver, &y.driver},
+      {"cuBLASLt", &x.cublaslt, &y.cublaslt},
+      {"cuDNN", &x.cudnn, &y.cudnn},
+      {"PyTorch", &x.pytorch, &y.pytorch},
+      {"CUPTI", &x.cupti, &y.cupti},
+      {"CPU governor", &x.cpu_governor, &y.cpu_governor},
       {"CUDA toolkit", &x.cuda_toolkit, &y.cuda_toolkit},
       {"compiler", &x.compiler, &y.compiler},
       {"host architecture", &x.host_arch, &y.host_arch},

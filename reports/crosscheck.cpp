@@ -108,7 +108,7 @@ std::vector<CrosscheckLine> crosscheck(const SweepRow& row, const std::vector<Nc
   sum.occupancy_pct /= sum.time_us;
 
   constexpr double kMega = 1e6;
-  const std::string no_counters = "the row has no counters: " + row.counter_status;
+  const std::string no_counters = "the row has none: " + row.counter_status;
   std::vector<CrosscheckLine> lines;
   const double ncu_mhz = mean_clock_mhz(launches, sum.time_us);
   lines.push_back(time_line(row, sum.time_us, launch_mhz, ncu_mhz, limits));

@@ -25,6 +25,9 @@ void print_gpu(int index) {
     const auto text = [](const auto& value, const char* unit) {
       return value ? fmt::format("{} {}", *value, unit) : std::string("?");
     };
+    const GpuDescription setup = monitor.describe();
+    fmt::print("  {}, power limit {}, SM up to {}, memory up to {}\n", gpu.uuid, text(setup.power_limit_w, "W"),
+               text(setup.sm_clock_max_mhz, "MHz"), text(setup.memory_clock_max_mhz, "MHz"));
     fmt::print("  now: SM {}, memory {}, {}, {}, throttle: {}\n", text(state.sm_clock_mhz, "MHz"),
                text(state.memory_clock_mhz, "MHz"), text(state.temperature_c, "C"), text(state.power_w, "W"),
                state.clock_event_reasons ? clock_events_text(*state.clock_event_reasons & kClockThrottle) : "?");

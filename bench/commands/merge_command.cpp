@@ -25,6 +25,7 @@ void add_merge_command(CLI::App& app, CommandResult result) {
       const MergeResult merged =
           merge_runs({arguments->folders.begin(), arguments->folders.end()}, arguments->out, arguments->options);
       for (const std::string& what : merged.missing) fmt::print(stderr, "missing: {}\n", what);
+      for (const std::string& note : merged.notes) fmt::print(stderr, "note: {}\n", note);
       fmt::print("{} rows of {} folders in {}\n", merged.rows, arguments->folders.size(), arguments->out);
       if (merged.failed > 0) fmt::print(stderr, "{} cases are incorrect or failed on the device\n", merged.failed);
       return merged.failed > 0 ? kNotSo : kDone;

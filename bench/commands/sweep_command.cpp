@@ -271,8 +271,13 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description.name, build_info().commit, arguments.fresh);
+  if (std::any_of(folder.rows().begin(), folder.rows().end(), [&](const auto& there) {
+        return !there.second.gpu_uuid.empty() && there.second.gpu_uuid != description.uuid;
+      }))
+    fmt::print(stderr, "warning: {} holds rows of another {}; column gpu_uuid tells them apart\n",
+               folder.path().string(), description.name);
   claim_shard(folder.path(), shard, !folder.rows().empty());
-  auto facts = environment_facts(description, monitor.driver_version());
+  auto facts = environment_facts(description, monitor);
   if (pytorch.worker) {
     require_same_pytorch(folder, *pytorch.worker);
     for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;

@@ -59,6 +59,8 @@ const char* to_string(CounterStatus status) {
   switch (status) {
     case CounterStatus::ok:
       return "ok";
+    case CounterStatus::ok_below_l2:
+      return "ok_below_l2";
     case CounterStatus::off:
       return "off";
     case CounterStatus::no_cupti:

@@ -6,9 +6,11 @@
 
 namespace noisefloor {
 
-// `off`: not asked for. `busy`: another profiler holds the hardware. `unsupported_device`: virtualised, MIG, WSL, ...
+// `ok_below_l2`: counted, but not what DRAM moves: the tensors fit into L2. `off`: not asked for. `busy`: another
+// profiler holds the hardware. `unsupported_device`: virtualised, MIG, WSL, ...
 enum class CounterStatus {
   ok,
+  ok_below_l2,
   off,
   no_cupti,
   no_device,

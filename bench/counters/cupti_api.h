@@ -7,10 +7,12 @@
 #include <cupti_profiler_target.h>
 #include <cupti_range_profiler.h>
 #include <cupti_target.h>
+#include <cupti_version.h>
 
 namespace noisefloor::cupti {
 
 struct Api {
+  decltype(::cuptiGetVersion)* version;
   decltype(::cuptiDeviceGetChipName)* device_chip_name;
   decltype(::cuptiProfilerInitialize)* initialize;
   decltype(::cuptiProfilerGetCounterAvailability)* counter_availability;

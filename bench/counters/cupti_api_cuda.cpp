@@ -16,6 +16,7 @@ Api load_api() {
   const std::string name = fmt::format("libcupti.so.{}", CUDA_VERSION / 1000);
   const DynamicLibrary library(name.c_str(), NOISEFLOOR_CUPTI_LIBRARY_DIR);
   Api api{};
+  library.load("cuptiGetVersion", api.version);
   library.load("cuptiDeviceGetChipName", api.device_chip_name);
   library.load("cuptiProfilerInitialize", api.initialize);
   library.load("cuptiProfilerGetCounterAvailability", api.counter_availability);

@@ -50,4 +50,7 @@ struct CounterProbe {
 };
 CounterProbe probe_counters();
 
+// "13.0.1", of the CUPTI that is opened here; empty where there is none.
+std::string cupti_version();
+
 }  // namespace noisefloor

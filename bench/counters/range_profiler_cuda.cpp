@@ -228,4 +228,15 @@ CounterProbe probe_counters() {
   }
 }
 
+std::string cupti_version() {
+  std::uint32_t version = 0;  // 10,000 x major + 100 x minor + patch from CUDA 13.0 on; before, a small number
+  try {
+    if (cupti::api().version(&version) != CUPTI_SUCCESS) return {};
+  } catch (const CountersUnavailable&) {
+    return {};
+  }
+  if (version < 10000) return std::to_string(version);
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 }  // namespace noisefloor

@@ -25,4 +25,8 @@ CounterProbe probe_counters() {
   return {CounterStatus::no_cupti, kNoCuda};
 }
 
+std::string cupti_version() {
+  return {};
+}
+
 }  // namespace noisefloor

@@ -28,6 +28,7 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   row.kind = test_case.implementation->kind;
   row.networks = test_case.networks;
   row.device = description.name;
+  row.gpu_uuid = description.uuid;
   row.arch = arch;
   const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
   row.flops = cost.flops;
@@ -70,6 +71,15 @@ std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription
     return std::nullopt;
   }
   return row;
+}
+
+void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row) {
+  for (const SweepColumn& column : sweep_columns())
+    if (const auto found = values.find(column.name); found != values.end()) column.fill(row, found->second);
+  if (!(row.bytes < static_cast<double>(l2_bytes))) return;
+  row.dram_read_bytes.reset();
+  row.dram_write_bytes.reset();
+  row.counter_status = to_string(CounterStatus::ok_below_l2);
 }
 
 CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
@@ -390,8 +400,7 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
           platform_->flush_cache();
         },
         [&] { throw_if_failed(launch()); });
-    for (const SweepColumn& column : sweep_columns())
-      if (const auto found = values.find(column.name); found != values.end()) column.fill(row, found->second);
+    take_counters(values, platform_->description().info.l2_bytes, row);
   } catch (const CountersUnavailable& error) {
     row.counter_status = to_string(error.status());
     counter_message_ = error.what();

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -108,6 +109,10 @@ class CaseRunner {
   };
   std::array<Kept, 2> kept_;
 };
+
+// What was counted in one launch, into the columns of these names. Of a problem whose compulsory bytes fit into L2 what
+// DRAM moves is left out, and counter_status says so: it would be what L2 chose to keep, not what the op does.
+void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row);
 
 // The row of a case that cannot run here, without running it: unsupported_arch, not_built, unsupported_problem or
 // no_device.

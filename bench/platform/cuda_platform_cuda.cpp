@@ -21,6 +21,14 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i)
+    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        static_cast<unsigned char>(uuid.bytes[i]));
+  return text;
+}
+
 class CudaPlatform final : public Platform {
  public:
   explicit CudaPlatform(int device) {
@@ -45,6 +53,7 @@ class CudaPlatform final : public Platform {
     description_.driver = version_text(driver);
     description_.runtime = version_text(runtime);
     description_.pci_bus_id = bus_id.data();
+    description_.uuid = uuid_text(properties.uuid);
     description_.memory_bytes = properties.totalGlobalMem;
     description_.info.compute_capability = 10 * properties.major + properties.minor;
     description_.info.sm_count = properties.multiProcessorCount;

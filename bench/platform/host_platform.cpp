@@ -16,6 +16,7 @@
 
 #include "bench/platform/pinned_threads.h"
 #include "bench/platform/platform.h"
+#include "bench/platform/processors.h"
 #include "bench/platform/random.h"
 #include "bench/platform/run_queue.h"
 #include "kernels/core/alignment.h"
@@ -26,13 +27,6 @@ namespace {
 
 constexpr std::size_t kCacheLine = 64;
 constexpr std::int64_t kGrain = 1 << 16;
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "host CPU";
-}
 
 double now_us() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -38,6 +38,12 @@ struct Library {
   nvml::DeviceGetPowerUsage power_usage = nullptr;
   nvml::DeviceGetClocksEventReasons event_reasons = nullptr;
   nvml::DeviceGetComputeRunningProcesses processes = nullptr;
+  nvml::DeviceGetUUID uuid = nullptr;
+  nvml::DeviceGetClockInfo max_clock = nullptr, application_clock = nullptr;
+  nvml::DeviceGetPowerLimit power_limit = nullptr, default_power_limit = nullptr;
+  nvml::DeviceGetEccMode ecc_mode = nullptr;
+  nvml::DeviceGetMigMode mig_mode = nullptr;
+  nvml::DeviceGetPcieLink pcie_generation = nullptr, pcie_width = nullptr;
 
   Library() {
     void* handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -62,6 +68,16 @@ struct Library {
     load(temperature, "nvmlDeviceGetTemperature");
     load(power_usage, "nvmlDeviceGetPowerUsage");
     load(processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+    load(uuid, "nvmlDeviceGetUUID");
+    load(max_clock, "nvmlDeviceGetMaxClockInfo");
+    load(application_clock, "nvmlDeviceGetApplicationsClock");
+    load(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
+    load(default_power_limit, "nvmlDeviceGetPowerManagementDefaultLimit");
+    load(ecc_mode, "nvmlDeviceGetEccMode");
+    load(mig_mode, "nvmlDeviceGetMigMode");
+    // The generation in use falls when the GPU is idle; a slot that is too old or too narrow shows in these two.
+    load(pcie_generation, "nvmlDeviceGetMaxPcieLinkGeneration");
+    load(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
     if (!load(event_reasons, "nvmlDeviceGetCurrentClocksEventReasons"))
       load(event_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
 
@@ -160,6 +176,41 @@ GpuState GpuMonitor::read() const {
       state.compute_processes = static_cast<int>(count);
   }
   return state;
+}
+
+GpuDescription GpuMonitor::describe() const {
+  GpuDescription gpu;
+  if (!available()) return gpu;
+  const Library& api = library();
+  nvml::Device* const device = state_->device;
+  std::array<char, 97> uuid{};  // NVML_DEVICE_UUID_V2_BUFFER_SIZE is 96
+  if (api.uuid != nullptr && api.uuid(device, uuid.data(), 96) == nvml::kSuccess) gpu.uuid = uuid.data();
+
+  const auto clock = [&](nvml::DeviceGetClockInfo get, int which, std::optional<double>& mhz) {
+    unsigned value = 0;
+    if (get != nullptr && get(device, which, &value) == nvml::kSuccess) mhz = value;
+  };
+  clock(api.max_clock, nvml::kClockSm, gpu.sm_clock_max_mhz);
+  clock(api.max_clock, nvml::kClockMem, gpu.memory_clock_max_mhz);
+  clock(api.application_clock, nvml::kClockSm, gpu.sm_clock_application_mhz);
+  clock(api.application_clock, nvml::kClockMem, gpu.memory_clock_application_mhz);
+  const auto power = [&](nvml::DeviceGetPowerLimit get, std::optional<double>& watts) {
+    unsigned milliwatts = 0;
+    if (get != nullptr && get(device, &milliwatts) == nvml::kSuccess) watts = milliwatts / 1000.0;
+  };
+  power(api.power_limit, gpu.power_limit_w);
+  power(api.default_power_limit, gpu.power_limit_default_w);
+  int ecc = 0, ecc_pending = 0;
+  if (api.ecc_mode != nullptr && api.ecc_mode(device, &ecc, &ecc_pending) == nvml::kSuccess) gpu.ecc = ecc == 1;
+  unsigned mig = 0, mig_pending = 0;
+  if (api.mig_mode != nullptr && api.mig_mode(device, &mig, &mig_pending) == nvml::kSuccess) gpu.mig = mig == 1;
+  const auto link = [&](nvml::DeviceGetPcieLink get, std::optional<int>& number) {
+    unsigned value = 0;
+    if (get != nullptr && get(device, &value) == nvml::kSuccess) number = static_cast<int>(value);
+  };
+  link(api.pcie_generation, gpu.pcie_generation);
+  link(api.pcie_width, gpu.pcie_lanes);
+  return gpu;
 }
 
 }  // namespace noisefloor

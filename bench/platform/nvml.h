@@ -20,6 +20,16 @@ struct GpuState {
   std::optional<int> compute_processes;              // with a context on this GPU, this process among them
 };
 
+// What a GPU is and how it was set up, which a run's times depend on and which does not change by itself.
+struct GpuDescription {
+  std::string uuid;  // "GPU-4f2c...", as nvidia-smi -L prints it; empty where it is not reported
+  std::optional<double> power_limit_w, power_limit_default_w;  // in force, and as delivered
+  std::optional<double> sm_clock_max_mhz, memory_clock_max_mhz;
+  std::optional<double> sm_clock_application_mhz, memory_clock_application_mhz;
+  std::optional<bool> ecc, mig;
+  std::optional<int> pcie_generation, pcie_lanes;  // the most of this GPU in this slot; the lanes in use
+};
+
 // Why clocks are not at their highest: the bits of nvmlClocksEventReason* in the NVML API reference.
 enum ClockEvent : std::uint64_t {
   kClockGpuIdle = 0x001,
@@ -55,6 +65,7 @@ class GpuMonitor {
   const std::string& reason() const;          // empty when available
   const std::string& driver_version() const;  // "580.95.05"; empty when not available
   GpuState read() const;                      // every field empty when not available
+  GpuDescription describe() const;            // the same
 
  private:
   GpuMonitor();

@@ -19,6 +19,14 @@ using ErrorString = const char* (*)(Result);                                    
 using SystemGetDriverVersion = Result (*)(char* version, unsigned length);          // nvmlSystemGetDriverVersion
 using DeviceGetHandleByPciBusId = Result (*)(const char* bus_id, Device** device);  // ..._v2
 using DeviceGetClockInfo = Result (*)(Device*, int clock, unsigned* mhz);
+// nvmlDeviceGetMaxClockInfo, nvmlDeviceGetApplicationsClock: as nvmlDeviceGetClockInfo.
+using DeviceGetUUID = Result (*)(Device*, char* uuid, unsigned length);
+// nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit
+using DeviceGetPowerLimit = Result (*)(Device*, unsigned* milliwatts);
+using DeviceGetEccMode = Result (*)(Device*, int* current, int* pending);            // 1: on
+using DeviceGetMigMode = Result (*)(Device*, unsigned* current, unsigned* pending);  // 1: on
+// nvmlDeviceGetMaxPcieLinkGeneration, nvmlDeviceGetCurrPcieLinkWidth
+using DeviceGetPcieLink = Result (*)(Device*, unsigned* value);
 using DeviceGetTemperature = Result (*)(Device*, int sensor, unsigned* celsius);
 using DeviceGetPowerUsage = Result (*)(Device*, unsigned* milliwatts);
 // nvmlDeviceGetCurrentClocksEventReasons; nvmlDeviceGetCurrentClocksThrottleReasons before driver 535.

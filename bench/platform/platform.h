@@ -42,6 +42,7 @@ struct PlatformDescription {
   std::string driver;      // CUDA driver version, or the operating system
   std::string runtime;     // CUDA runtime, or the compiler
   std::string pci_bus_id;  // empty on the host
+  std::string uuid;        // "GPU-4f2c...", as nvidia-smi -L prints it; empty on the host
   std::size_t memory_bytes = 0;
   DeviceInfo info;
 };

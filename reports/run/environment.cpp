@@ -62,6 +62,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_unsigned(number_unsigned_t value) override {
+    if (is_power_limit()) return take_power_limit(static_cast<double>(value));
     if (depth_ != 1 || field_ != "schema" || value == 0) return other();
     if (value > static_cast<number_unsigned_t>(kRunSchema))
       throw std::runtime_error(
@@ -70,7 +71,9 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_integer(number_integer_t) override { return other(); }
-  bool number_float(number_float_t, const string_t&) override { return other(); }
+  bool number_float(number_float_t value, const string_t&) override {
+    return is_power_limit() ? take_power_limit(value) : other();
+  }
   bool null() override { return other(); }
   bool boolean(bool) override { return other(); }
   bool binary(binary_t&) override { return other(); }
@@ -91,6 +94,12 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool is_command_lines() const { return field_ == "command_lines"; }
+  bool is_power_limit() const { return depth_ == 1 && field_ == "power_limit_w"; }
+  bool take_power_limit(double watts) {
+    if (watts < 0) refuse_if_known();
+    environment.power_limit_w = watts;
+    return true;
+  }
   bool other() {
     refuse_if_known();
     return true;
@@ -99,6 +108,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 0) throw std::runtime_error("is not a JSON object");
     if (is_command_lines()) throw std::runtime_error("field 'command_lines' is not a list of lists of texts");
     if (depth_ != 1) return;
+    if (is_power_limit()) throw std::runtime_error("field 'power_limit_w' is not a number from 0");
     if (field_ == "schema") throw std::runtime_error("field 'schema' is not a whole number from 1");
     if (text_field() != nullptr) throw std::runtime_error(fmt::format("field '{}' is not a text", field_));
   }
@@ -115,6 +125,13 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
         {"version", &environment.version},
         {"host", &environment.host},
         {"time_utc", &environment.time_utc},
+        {"cublaslt", &environment.cublaslt},
+        {"cudnn", &environment.cudnn},
+        {"cupti", &environment.cupti},
+        {"pytorch", &environment.pytorch},
+        {"ecc", &environment.ecc},
+        {"mig", &environment.mig},
+        {"cpu_governor", &environment.cpu_governor},
     };
     for (const auto& [name, value] : fields)
       if (field_ == name) return value;

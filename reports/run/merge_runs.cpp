@@ -88,6 +88,17 @@ std::string pytorch_of(const Part& part) {
   return versions;
 }
 
+// Of parts that know it; a machine without a library's rows need not have the library.
+void require_one_version(const std::vector<Part>& parts, const char* name) {
+  std::string first;
+  for (const Part& part : parts) {
+    if (!part.environment.contains(name)) continue;
+    const std::string version = text_of(part, name);
+    if (first.empty()) first = version;
+    require_same(part, name, version, first);
+  }
+}
+
 void require_one_origin(const std::vector<Part>& parts) {
   const Part& first = parts.front();
   std::string first_pytorch;
@@ -106,6 +117,7 @@ void require_one_origin(const std::vector<Part>& parts) {
     if (first_pytorch.empty()) first_pytorch = pytorch;
     if (!pytorch.empty()) require_same(part, "PyTorch", pytorch, first_pytorch);
   }
+  for (const char* name : {"cublaslt", "cudnn"}) require_one_version(parts, name);
 }
 
 // What a split sweep lacks, in words.
@@ -196,6 +208,43 @@ CeilingTable median_ceilings(const std::vector<Part>& parts) {
   return merged;
 }
 
+// What belongs to one GPU and its machine, and may differ between parts: name in env.json, and in words.
+constexpr std::pair<const char*, const char*> kOfOneMachine[] = {
+    {"gpu_uuid", "GPUs"},
+    {"power_limit_w", "power limits in W"},
+    {"power_limit_default_w", "default power limits in W"},
+    {"sm_clock_max_mhz", "highest SM clocks in MHz"},
+    {"memory_clock_max_mhz", "highest memory clocks in MHz"},
+    {"sm_clock_application_mhz", "SM clocks for applications in MHz"},
+    {"memory_clock_application_mhz", "memory clocks for applications in MHz"},
+    {"ecc", "ECC modes"},
+    {"mig", "MIG modes"},
+    {"pcie", "PCIe links"},
+    {"cupti", "CUPTIs"},
+    {"cpu", "CPUs"},
+    {"cpu_cores", "numbers of CPU cores"},
+    {"cpu_governor", "CPU governors"},
+    {"load_average", "load averages"},
+};
+
+// Of each part, in their order; null where it does not know.
+Json of_parts(const std::vector<Part>& parts, const char* name) {
+  Json values = Json::array();
+  for (const Part& part : parts) values.push_back(part.environment.value(name, Json()));
+  return values;
+}
+bool differ(const Json& values) {
+  return std::any_of(values.begin(), values.end(), [&](const Json& value) { return value != values.front(); });
+}
+
+std::vector<std::string> differences_of(const std::vector<Part>& parts) {
+  std::vector<std::string> notes;
+  for (const auto& [name, words] : kOfOneMachine)
+    if (const Json values = of_parts(parts, name); differ(values) && std::string_view(name) != "load_average")
+      notes.push_back(fmt::format("the parts are of different {}: {}", words, values.dump()));
+  return notes;
+}
+
 Json merged_environment(const std::vector<Part>& parts) {
   Json merged = parts.front().environment;
   Json hosts = Json::array(), command_lines = Json::array(), folders = Json::array();
@@ -210,6 +259,13 @@ Json merged_environment(const std::vector<Part>& parts) {
   for (const Part& part : parts)  // a part without PyTorch's rows knows no version
     for (const auto& [name, value] : part.environment.items())
       if (!merged.contains(name)) merged[name] = value;
+  Json parted = Json::object();
+  for (const auto& [name, words] : kOfOneMachine)
+    if (Json values = of_parts(parts, name); differ(values)) {
+      merged.erase(name);
+      parted[name] = std::move(values);
+    }
+  if (!parted.empty()) merged["of_parts"] = parted;  // in the order of merged_from
   merged["host"] = hosts.size() == 1 ? hosts.front() : Json(fmt::format("{} hosts", hosts.size()));
   merged["hosts"] = hosts;
   if (command_lines.size() > kMaxCommandLines)
@@ -284,6 +340,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   result.missing = missing;
   const auto rows = place_rows(parts);
   result.rows = rows.size();
+  result.notes = differences_of(parts);
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows)
     result.failed += placed.row->status == Outcome::incorrect || placed.row->status == Outcome::cuda_error;

@@ -15,13 +15,14 @@ struct MergeOptions {
 struct MergeResult {
   std::size_t rows = 0, failed = 0;  // failed: incorrect, or on the device
   std::vector<std::string> missing;  // only with `partial`: what, in words
+  std::vector<std::string> notes;    // in what the parts' GPUs differ
 };
 
 // Merges into `out`, a new folder, which appears whole or not at all. All must be of one device, driver and commit
-// (PyTorch's rows: of one PyTorch), no case may be in two of them, every timed row must have its samples, and parts of
-// a split sweep must be all parts of the same sweep with all of their cases. Ceilings are the medians of theirs; rows
-// keep the figures that they have. Throws std::runtime_error naming folder and case. No folder may be written
-// meanwhile.
+// (baselines' rows: of one cuBLASLt, cuDNN and PyTorch), no case may be in two of them, every timed row must have its
+// samples, and parts of a split sweep must be all parts of the same sweep with all of their cases. Ceilings are the
+// medians of theirs; rows keep the figures that they have. Throws std::runtime_error naming folder and case. No folder
+// may be written meanwhile.
 MergeResult merge_runs(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out,
                        const MergeOptions& options);
 

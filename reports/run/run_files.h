@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct RunEnvironment {
   int schema = 1;
   std::string device, commit;  // always there
   std::string driver, cuda_toolkit, cuda_architectures, compiler, host_arch, build_type, version, host, time_utc;
+  std::string cublaslt, cudnn, cupti, pytorch, ecc, mig, cpu_governor;
+  std::optional<double> power_limit_w;
   std::vector<std::vector<std::string>> command_lines;
 };
 

@@ -112,6 +112,34 @@ def test_parts_are_of_one_pytorch(split):
     assert result.returncode == 2 and "is of PyTorch 'pytorch 2.12.0, triton 3.6.0', the folders before it of" in result.stderr
 
 
+def test_parts_are_of_one_library(split):
+    edit_json(split.folder / "part1" / "env.json", cudnn="9.13.0")  # another machine need not have it
+    edit_json(split.folder / "part3" / "env.json", cudnn="9.14.1")
+    result = split.merge()
+    assert result.returncode == 2 and "part3: is of cudnn '9.14.1', the folders before it of '9.13.0'" in result.stderr
+
+
+def test_parts_of_several_gpus_are_told_apart(split):
+    for index, watts in ((1, 700), (2, 700.0), (3, 650)):
+        edit_json(split.folder / f"part{index}" / "env.json", gpu_uuid=f"GPU-{index}", power_limit_w=watts, ecc="on", load_average=index)
+        file = split.folder / f"part{index}" / "sweep.csv"
+        there = rows(split.folder / f"part{index}")
+        with open(file, "w", newline="") as out:
+            writer = csv.DictWriter(out, there[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(row | {"gpu_uuid": f"GPU-{index}"} for row in there)
+    result = split.merge(parts=(3, 1, 2))
+    assert result.returncode == 0, result.stderr
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note:")]
+    assert notes == ['note: the parts are of different GPUs: ["GPU-3","GPU-1","GPU-2"]', "note: the parts are of different power limits in W: [650,700,700.0]"]
+    merged = split.folder / "merged"
+    assert [row["gpu_uuid"] for row in rows(merged)] == ["GPU-1", "GPU-2", "GPU-3", "GPU-1", "GPU-2"]
+    environment = json.loads((merged / "env.json").read_text())
+    assert environment["of_parts"] == {"gpu_uuid": ["GPU-3", "GPU-1", "GPU-2"], "power_limit_w": [650, 700, 700], "load_average": [3, 1, 2]}
+    assert environment["ecc"] == "on" and not {"gpu_uuid", "power_limit_w", "load_average"} & set(environment)
+    assert run("gate", "--baseline", merged, "--candidate", merged).returncode == 0
+
+
 def test_columns_of_another_version_are_kept(split):
     """One part has a column that nobody here knows, and its columns in another order; another its cases as version 0.1 named them."""
     part = split.folder / "part2"

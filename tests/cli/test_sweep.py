@@ -32,6 +32,7 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     assert len(samples) == 3 and all(len(s["cold_us"]) >= 5 for s in samples)
     environment = json.loads((out / "env.json").read_text())
     assert environment["command_lines"][0][1] == "sweep" and environment["commit"]
+    assert environment["cpu_cores"] > 0 and environment["gpu_uuid"] == "" and {row["gpu_uuid"] for row in table} == {""}
 
     result = run("roofline", out)
     assert result.returncode == 0, result.stderr

@@ -14,6 +14,7 @@
 #include "bench/counters/range_profiler.h"
 #include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"
+#include "bench/platform/platform.h"
 
 namespace noisefloor {
 namespace {
@@ -237,6 +238,17 @@ TEST(KernelResources, LaunchThatCannotBeCapturedIsRefused) {
   EXPECT_THROW(kernel_resources([](Stream) { return failure(StatusCode::unsupported_problem, "not today"); }),
                std::runtime_error);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST(Gpu, IsDescribedTheSameByCudaAndNvml) {
+  const GpuMonitor monitor = GpuMonitor::of_cuda_device(0);
+  if (!monitor.available()) GTEST_SKIP() << monitor.reason();
+  const GpuDescription gpu = monitor.describe();
+  if (gpu.mig.value_or(false)) GTEST_SKIP() << "CUDA names the slice, NVML the whole GPU";
+  EXPECT_EQ(make_cuda_platform(0)->description().uuid, gpu.uuid);
+  ASSERT_TRUE(gpu.power_limit_w && gpu.sm_clock_max_mhz);
+  EXPECT_GT(*gpu.power_limit_w, 10);
+  EXPECT_GT(*gpu.sm_clock_max_mhz, 500);
 }
 
 TEST(Clocks, AgreeWithNvml) {

@@ -286,6 +286,26 @@ TEST(Gate, PutsTheWorstFirstAndAddsUpNetworks) {
   EXPECT_NE(markdown.find("### Totals of one forward pass"), std::string::npos);
 }
 
+TEST(Gate, NamesOtherGpusPowerLimitsAndLibrariesAndJudgesAllTheSame) {
+  RunFiles before = synthetic_run(rows_of(2, 100), 1), after = synthetic_run(rows_of(2, 100), 2);
+  for (RunFiles* run : {&before, &after}) {
+    for (SweepRow& row : run->rows) row.gpu_uuid = "GPU-1";
+    run->environment.power_limit_w = 700;
+    run->environment.cudnn = "9.13.0";
+  }
+  EXPECT_TRUE(judged(before, after).differences.empty());
+  after.rows[1].gpu_uuid = "GPU-2";  // as in a folder that was merged
+  after.environment.power_limit_w = 652.5;
+  after.environment.cudnn = "9.14.1";
+  after.environment.cublaslt = "13.1.0";
+  const GateResult result = judged(before, after);
+  EXPECT_EQ(result.differences,
+            (std::vector<std::string>{"GPU: GPU-1 and GPU-1, GPU-2", "power limit: 700 W and 652.5 W",
+                                      "cuBLASLt: unknown and 13.1.0", "cuDNN: 9.13.0 and 9.14.1"}));
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_NE(terminal_text(text_of(result)).find("power limit: 700 W and 652.5 W"), std::string::npos);
+}
+
 TEST(Compare, PairsTwoVariants) {
   Rows rows = rows_of(4, 100);
   rows[1].variant = rows[3].variant = "tiled";

@@ -59,6 +59,7 @@ TEST_F(RunFilesTest, ReadsAWholeOne) {
   EXPECT_EQ(run.environment.device, "Test GPU");
   EXPECT_EQ(run.environment.schema, 2);
   EXPECT_EQ(run.environment.command_lines.at(0).at(1), "sweep");
+  EXPECT_FALSE(run.environment.power_limit_w);
   ASSERT_EQ(run.rows.size(), 1u);
   const RowSamples& samples = run.samples_of(run.rows[0]);
   EXPECT_EQ(samples.cold_us, (std::vector<double>{1.5, 2, 3}));
@@ -111,6 +112,11 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheEnvironment) {
       {R"({"device": "a", "commit": "b", "schema": 3})",
        "env.json: schema 3 is newer than this program, which knows 1 to 2"},
       {R"({"device": "a", "commit": "b", "schema": -1})", "env.json: field 'schema' is not a whole number from 1"},
+      {R"({"device": "a", "commit": "b", "power_limit_w": "700"})",
+       "env.json: field 'power_limit_w' is not a number from 0"},
+      {R"({"device": "a", "commit": "b", "power_limit_w": -1.5})",
+       "env.json: field 'power_limit_w' is not a number from 0"},
+      {R"({"device": "a", "commit": "b", "cudnn": 9})", "env.json: field 'cudnn' is not a text"},
       {R"({"device": "a", "commit": "b", "command_lines": ["sweep"]})",
        "env.json: field 'command_lines' is not a list of lists of texts"},
   };

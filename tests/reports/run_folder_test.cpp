@@ -225,6 +225,7 @@ TEST(RunFolder, WritesItsEnvironment) {
   auto changed = environment;
   changed["of_another_version"] = {1, 2};
   changed["merged_from"] = changed["hosts"] = {"one", "another"};
+  changed["of_parts"] = {{"gpu_uuid", {"GPU-1", "GPU-2"}}};
   std::ofstream(temporary / "run" / "env.json") << changed;
   folder.write_environment({{"device", kDevice}, {"commit", "abc"}, {"driver", "580.1"}},
                            {"noisefloor", "sweep", "--budget", "9"});
@@ -232,7 +233,8 @@ TEST(RunFolder, WritesItsEnvironment) {
   EXPECT_EQ(resumed["command_lines"],
             nlohmann::json::parse(R"([["noisefloor", "sweep"], ["noisefloor", "sweep", "--budget", "9"]])"));
   EXPECT_EQ(resumed["of_another_version"], (std::vector<int>{1, 2})) << "fields of others stay";
-  EXPECT_FALSE(resumed.contains("merged_from") || resumed.contains("hosts")) << "it is more than a merge";
+  EXPECT_FALSE(resumed.contains("merged_from") || resumed.contains("hosts") || resumed.contains("of_parts"))
+      << "it is more than a merge";
 }
 
 TEST(RunFolder, AddsToItsEnvironment) {

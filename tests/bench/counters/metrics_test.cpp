@@ -189,6 +189,9 @@ TEST(GpuMonitor, WithoutAGpuSaysWhyAndReportsNothing) {
   EXPECT_FALSE(monitor.reason().empty());
   const GpuState state = monitor.read();
   EXPECT_FALSE(state.sm_clock_mhz || state.power_w || state.clock_event_reasons || state.compute_processes);
+  const GpuDescription gpu = monitor.describe();
+  EXPECT_EQ(gpu.uuid, "");
+  EXPECT_FALSE(gpu.power_limit_w || gpu.power_limit_default_w || gpu.sm_clock_max_mhz || gpu.ecc || gpu.mig);
 }
 
 }  // namespace

@@ -11,6 +11,23 @@ namespace {
 
 using Calls = std::vector<std::pair<int, int>>;
 
+TEST(Counters, OfWhatFitsIntoL2LeaveOutDram) {
+  const std::map<std::string, double> counted = {
+      {"dram_read_bytes", 4e6}, {"dram_write_bytes", 1e6}, {"l2_bytes", 9e6}, {"occupancy_pct", 50}};
+  for (const double bytes : {59e6, 60e6}) {
+    SweepRow row;
+    row.bytes = bytes;
+    row.counter_status = "ok";
+    take_counters(counted, 60'000'000, row);
+    const bool beyond = bytes == 60e6;
+    EXPECT_EQ(row.dram_read_bytes.has_value(), beyond);
+    EXPECT_EQ(row.dram_write_bytes.has_value(), beyond);
+    EXPECT_EQ(row.counter_status, beyond ? "ok" : "ok_below_l2");
+    EXPECT_EQ(row.l2_bytes, 9e6);
+    EXPECT_EQ(row.occupancy_pct, 50);
+  }
+}
+
 class WarmOnly : public testing::Test {
  protected:
   ScriptedPlatform platform;
