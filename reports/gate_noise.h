@@ -37,9 +37,9 @@ inline constexpr double kAssumedProcessNoise = 1.6;
 // relative ranges.
 std::optional<double> host_process_noise(const std::vector<std::vector<double>>& rows);
 
-// Where it is not measured: above what was seen on a virtual machine of two cores, at rest and beside other programs
-// (docs/log/measuring). A machine of its own is better; --noise says how much.
-inline constexpr double kAssumedHostProcessNoise = 0.15;
+// Where it is not measured: above what was seen on a virtual machine whose neighbours come and go, by minutes
+// (docs/log/measuring). A machine of its own is far better; --noise says how much.
+inline constexpr double kAssumedHostProcessNoise = 0.4;
 // And of short launches what waking the other cores differs by.
 inline constexpr double kAssumedHostProcessUs = 5;
 

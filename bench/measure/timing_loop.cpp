@@ -91,12 +91,12 @@ class ClockSteps {
 
 std::optional<double> Others::load() const {
   if (load_readings == 0) return std::nullopt;
-  return load_sum / static_cast<double>(load_readings);
+  return std::round(100 * load_sum / static_cast<double>(load_readings)) / 100;
 }
 
 std::optional<double> Others::waited_pct() const {
   if (judged == 0) return std::nullopt;
-  return 100 * static_cast<double>(waited) / static_cast<double>(judged);
+  return std::round(1000 * static_cast<double>(waited) / static_cast<double>(judged)) / 10;
 }
 
 bool Timing::throttled() const {

@@ -256,9 +256,15 @@ def test_full_disk(problems, tmp_path):
 def test_networks_are_rows_of_a_sweep(tmp_path):
     out = tmp_path / "run"
     command = ["sweep", "--device", "host", "--ops", "network", "--networks", "digits-b1", "--out", out]
-    result = run(*command)
-    assert result.returncode == 0, result.stderr
-    [row] = rows(out)
+    for _ in range(3):  # launches of milliseconds: beside other programs there may be no sample that had its cores
+        result = run(*command, "--fresh")
+        assert result.returncode == 0, result.stderr
+        [row] = rows(out)
+        if row["throttle"] != "run_queue":
+            break
+    else:
+        assert row["status"] == "throttled" and "waited for a core" in row["reason"]
+        pytest.skip("other programs keep the cores")
     assert (row["op"], row["problem"], row["variant"], row["kind"], row["status"]) == ("network", "name=digits,batch=1", "plan_own", "network", "ok")
     assert row["networks"] == "digits-b1:1" and row["reason"].startswith("nodes:")
     assert float(row["time_cold_us"]) > 0 and float(row["time_warm_us"]) > 0 and float(row["pct_of_roof"]) > 0
