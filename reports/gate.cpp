@@ -83,6 +83,23 @@ std::vector<double> medians_of(const RunFiles& baseline, std::span<const RunFile
   return medians;
 }
 
+bool of_host(const SweepRow& row) {
+  return row.kind == "host" || row.load.has_value();
+}
+
+// Of the processes of the rows' machine; an H200's and a host's differ in kind.
+void take_process_noise(GateResult& result, const std::vector<std::vector<double>>& medians) {
+  result.of_host = of_host(*result.rows.front().change.rows.a);
+  const auto measured = result.of_host ? host_process_noise(medians) : process_noise(medians);
+  result.process_measured = measured.has_value();
+  if (result.of_host) {
+    result.process_us = measured ? 0 : kAssumedHostProcessUs;
+    result.process_share = measured.value_or(kAssumedHostProcessNoise);
+  } else {
+    result.process_us = measured.value_or(kAssumedProcessNoise);
+  }
+}
+
 // Whether going from `before` to `after` is a slowdown that can be seen, and by more than `noise`.
 bool visible(double before, double after, double floor, double noise) {
   return after / before - 1 > std::max(kGateChange, noise) && after - before > floor;
@@ -182,16 +199,14 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   }
   if (result.rows.empty()) throw std::runtime_error(nothing_in_common(baseline, candidate));
   const auto corrected = holm_adjusted(p), corrected_cycles = holm_adjusted(p_cycles);
-  const auto measured = process_noise(medians);
-  result.process_measured = measured.has_value();
-  result.process_us = measured.value_or(kAssumedProcessNoise);
+  take_process_noise(result, medians);
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
     GateRow& row = result.rows[i];
     row.p = corrected[i];
     row.p_cycles = corrected_cycles[i];
     const double of_runs = run_noise(medians[i]);
     // An offset in time is the same fraction in cycles.
-    const double of_processes = result.process_us / std::min(row.change.a_us, row.change.b_us);
+    const double of_processes = result.process_us / std::min(row.change.a_us, row.change.b_us) + result.process_share;
     for (double* total : {&row.change.noise, &row.change.cycle_noise})
       *total = std::max({*total, of_runs, of_processes});
     judge(row);

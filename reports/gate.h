@@ -40,6 +40,8 @@ struct GateResult {
   std::vector<TotalChange> totals;
   std::vector<std::string> differences;  // of machine and build
   double process_us = 0;                 // process noise that was assumed or measured
+  bool of_host = false;                  // then it is also a fraction of the time
+  double process_share = 0;
   bool process_measured = false;
   std::size_t untimed = 0;  // pairs that are the same and not ok on both sides
 

@@ -77,4 +77,16 @@ std::optional<double> process_noise(const std::vector<std::vector<double>>& rows
   return kSigmas * std::numbers::sqrt2 * std::sqrt(squares / static_cast<double>(counted));
 }
 
+std::optional<double> host_process_noise(const std::vector<std::vector<double>>& rows) {
+  double squares = 0;
+  std::size_t counted = 0;
+  for (const auto& medians : rows) {
+    if (medians.size() < 2) continue;
+    squares += std::pow(run_deviation(medians) / *std::min_element(medians.begin(), medians.end()), 2);
+    ++counted;
+  }
+  if (counted == 0) return std::nullopt;
+  return kSigmas * std::numbers::sqrt2 * std::sqrt(squares / static_cast<double>(counted));
+}
+
 }  // namespace noisefloor

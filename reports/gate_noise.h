@@ -32,4 +32,15 @@ std::optional<double> process_noise(const std::vector<std::vector<double>>& rows
 // Where no more runs of the baseline's build are given: above what was seen on an H200 (docs/log/measuring).
 inline constexpr double kAssumedProcessNoise = 1.6;
 
+// On a host it is a fraction of the time: which pages of memory a process got decides what shares a cache's sets, and a
+// neighbour takes his part of caches and memory where no scheduler sees it. Root mean square as above, of the rows'
+// relative ranges.
+std::optional<double> host_process_noise(const std::vector<std::vector<double>>& rows);
+
+// Where it is not measured: above what was seen on a virtual machine of two cores, at rest and beside other programs
+// (docs/log/measuring). A machine of its own is better; --noise says how much.
+inline constexpr double kAssumedHostProcessNoise = 0.15;
+// And of short launches what waking the other cores differs by.
+inline constexpr double kAssumedHostProcessUs = 5;
+
 }  // namespace noisefloor

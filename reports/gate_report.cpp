@@ -206,7 +206,10 @@ ComparisonText text_of(const GateResult& result) {
   text.differences.insert(
       text.differences.begin(),
       fmt::format(
-          "noise between processes: {:.2f} us, {}", result.process_us,
+          "noise between processes: {}, {}",
+          !result.of_host         ? fmt::format("{:.2f} us", result.process_us)
+          : result.process_us > 0 ? fmt::format("{:.0f} % and {:.0f} us", 100 * result.process_share, result.process_us)
+                                  : fmt::format("{:.1f} %", 100 * result.process_share),
           result.process_measured ? "measured" : "assumed; --noise with more runs of the baseline measures it"));
   const std::pair<std::size_t, const char*> more[] = {
       {result.count(GateGap::Weight::fails), "broke"},

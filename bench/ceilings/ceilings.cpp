@@ -1,7 +1,10 @@
 #include "bench/ceilings/ceilings.h"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
+
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 namespace {
@@ -34,6 +37,21 @@ const Ceiling& Ceilings::compute(Pipe pipe, DType dtype) const {
   if (pipe == Pipe::tensor)
     if (const Ceiling* ceiling = find(tensor_ceiling(dtype))) return *ceiling;
   return require(*this, "fma_fp32");
+}
+
+void place_under_roof(SweepRow& row, const Ceilings& ceilings, const Ceiling& compute) {
+  const double memory_bound_gflops = *row.ai * ceilings.memory().value;
+  row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
+  row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
+  row.bound = (memory_bound_gflops < compute.value ? "memory:" : "compute:") + compute.name;
+}
+
+bool place_under_roof(SweepRow& row, const Ceilings& ceilings) {
+  const std::size_t colon = row.bound.find(':');
+  const Ceiling* compute = colon == std::string::npos ? nullptr : ceilings.find(row.bound.substr(colon + 1));
+  if (compute == nullptr || !row.ai || !row.gflops) return false;
+  place_under_roof(row, ceilings, *compute);
+  return true;
 }
 
 }  // namespace noisefloor

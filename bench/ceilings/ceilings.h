@@ -23,13 +23,21 @@ struct Ceilings : CeilingTable {
   const Ceiling& compute(Pipe pipe, DType dtype) const;
 };
 
+struct SweepRow;
+
+// Fills the row's columns of the roof anew, by the pipe that its column `bound` names. False where it names none that
+// was measured here.
+bool place_under_roof(SweepRow& row, const Ceilings& ceilings);
+void place_under_roof(SweepRow& row, const Ceilings& ceilings, const Ceiling& compute);
+
 inline constexpr int kHostDevice = -1;
 
 // Messages for the reader: progress and warnings.
 using CeilingsLog = std::function<void(const std::string&)>;
 
-// A few seconds, on the given CUDA device or on all cores. Throws std::runtime_error when a CUDA call fails, or where
-// this build has no CUDA.
+// A few seconds, on the given CUDA device or on all cores. Other programs only ever make a host slower: of its runs the
+// fastest counts, and runs go on for a while until some had all cores to themselves. Throws std::runtime_error when a
+// CUDA call fails, or where this build has no CUDA.
 Ceilings measure_gpu_ceilings(int device);
 Ceilings measure_host_ceilings();
 

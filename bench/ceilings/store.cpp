@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 #include <system_error>
+
+#include "bench/platform/run_queue.h"
+#include "reports/run/load.h"
 
 namespace noisefloor {
 namespace {
@@ -21,6 +25,37 @@ std::string letters_and_digits(const std::string& text) {
       kept += '_';
   }
   return kept.empty() ? "none" : kept;
+}
+
+// Whether ceilings of now would be worth more than these: a quieter machine's.
+bool taken_on_a_busier_host(const Ceilings& cached) {
+  double load = 0;
+  for (const Ceiling& row : cached.rows) {
+    if (!row.load) return true;  // of an older version
+    load = std::max(load, *row.load);
+  }
+  if (load < kLoaded) return false;
+  const auto now = load_of_others();
+  return now && *now < load - kLoaded;
+}
+
+void keep_in_cache(const fs::path& file, const Ceilings& ceilings, const CeilingsLog& log) {
+  try {
+    if (file.parent_path().empty()) throw std::runtime_error("neither XDG_CACHE_HOME nor HOME is set");
+    std::error_code error;
+    fs::create_directories(file.parent_path(), error);
+    if (error) throw std::runtime_error(fmt::format("{}: {}", file.parent_path().string(), error.message()));
+    write_ceilings(file, ceilings);
+  } catch (const std::exception& error) {
+    log(fmt::format("warning: ceilings are not cached: {}", error.what()));
+  }
+}
+
+// `measured`, but what `known` has higher.
+void take_higher(Ceilings& measured, const Ceilings& known) {
+  for (Ceiling& row : measured.rows)
+    if (const Ceiling* before = known.find(row.name); before != nullptr && before->value > row.value)
+      row.value = before->value;
 }
 
 }  // namespace
@@ -43,6 +78,7 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
   const fs::path folder = cache_folder();
   const fs::path file = folder / cache_file_name(identity);
   std::error_code ignored;
+  std::optional<Ceilings> known;
   if (!refresh && !folder.empty() && fs::exists(file, ignored)) {
     try {
       Ceilings cached{read_ceilings(file)};
@@ -50,23 +86,26 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
         throw std::runtime_error(fmt::format("{}: holds '{}', not '{}'", file.string(), cached.device, identity.name));
       cached.memory();  // a cache needs the two ceilings that every roofline does
       cached.compute(Pipe::fma, DType::fp32);
-      return cached;
+      if (device != kHostDevice || !taken_on_a_busier_host(cached)) return cached;
+      log("the cached ceilings are of a busier machine, or do not say, and are measured again");
+      known = std::move(cached);
     } catch (const std::exception& error) {
       log(fmt::format("warning: cached ceilings are not usable and are measured again: {}", error.what()));
     }
   }
-  log(fmt::format("measuring the ceilings of {} (once; cached after that)", identity.name));
+  if (!known) log(fmt::format("measuring the ceilings of {} (once; cached after that)", identity.name));
   Ceilings measured = device == kHostDevice ? measure_host_ceilings() : measure_gpu_ceilings(device);
   measured.commit = commit;
-  try {
-    if (folder.empty()) throw std::runtime_error("neither XDG_CACHE_HOME nor HOME is set");
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) throw std::runtime_error(fmt::format("{}: {}", folder.string(), error.message()));
-    write_ceilings(file, measured);
-  } catch (const std::exception& error) {
-    log(fmt::format("warning: ceilings are not cached: {}", error.what()));
-  }
+  if (known) take_higher(measured, *known);
+  keep_in_cache(file, measured, log);
+  return measured;
+}
+
+Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log) {
+  Ceilings measured = measure_host_ceilings();
+  measured.commit = commit;
+  take_higher(measured, known);
+  keep_in_cache(cache_folder() / cache_file_name(host_identity()), measured, log);
   return measured;
 }
 

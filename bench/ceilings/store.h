@@ -15,8 +15,12 @@ std::filesystem::path cache_folder();
 std::string cache_file_name(const DeviceIdentity& identity);
 
 // The cached ceilings of a device (kHostDevice: the host), or measured ones, which are then cached. `refresh` measures
-// always. A cache that cannot be read is measured again, one that cannot be written is skipped; both with a warning
-// through `log`.
+// always. A host's that were taken under load, or do not say, are taken again as soon as the machine is quieter; of
+// both the higher ones stay. A cache that cannot be read is measured again, one that cannot be written is skipped; both
+// with a warning through `log`.
 Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log);
+
+// A host's that were beaten: measured again and cached, of both the higher ones.
+Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log);
 
 }  // namespace noisefloor

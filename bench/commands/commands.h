@@ -26,8 +26,9 @@ constexpr int kDone = 0;
 constexpr int kNotSo = 1;
 constexpr int kCouldNot = 2;
 
-// "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). Throws
-// InvalidInput or DeviceError.
+// "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). For the host
+// the program may start again (openmp_waiting.h): nothing is opened or written before. Throws InvalidInput or
+// DeviceError.
 std::unique_ptr<Platform> open_platform(const std::string& device);
 
 const SuiteEntry& require_op(const std::string& name);                   // throws InvalidInput with "did you mean"

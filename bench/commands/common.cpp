@@ -5,17 +5,23 @@
 #include <cmath>
 
 #include "bench/commands/commands.h"
+#include "bench/platform/openmp_waiting.h"
 #include "bench/sweep/suite.h"
 
 namespace noisefloor {
 
 std::unique_ptr<Platform> open_platform(const std::string& device) {
-  if (device == "host") return make_host_platform();
+  const auto host = [] {
+    wait_briefly();
+    return make_host_platform();
+  };
+  if (device == "host") return host();
   if (device.empty()) {
     std::string why;
     if (cuda_device_count(why) > 0) return make_cuda_platform(0);
+    wait_briefly();  // before anything is printed
     fmt::print(stderr, "{}: running the host variants on all cores\n", why.substr(0, why.find(';')));
-    return make_host_platform();
+    return host();
   }
   int index = 0;
   const auto parsed = std::from_chars(device.data(), device.data() + device.size(), index);

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "bench/commands/breakdown_common.h"
+#include "bench/commands/image_layout.h"
 #include "bench/commands/network_sizes.h"
 #include "bench/pipeline/finite.h"
 #include "kernels/core/listed.h"
@@ -35,7 +35,7 @@ const FileTensor& require_tensor(const SafetensorsFile& file, const std::string&
   throw InvalidInput(fmt::format("{} has no tensor '{}' ({}); it has {}", path, name, what, fmt::join(names, ", ")));
 }
 
-std::vector<double> numbers_of(const FileTensor& tensor, const std::string& path,
+std::vector<double> numbers_of(const SafetensorsFile& file, const FileTensor& tensor, const std::string& path,
                                const std::vector<std::int64_t>& shape) {
   const auto dtype = dtype_of_safetensors(tensor.dtype);
   if (!dtype)
@@ -44,11 +44,10 @@ std::vector<double> numbers_of(const FileTensor& tensor, const std::string& path
   if (tensor.shape != shape)
     throw InvalidInput(fmt::format("{}: tensor {} is [{}], not [{}]", path, tensor.name, fmt::join(tensor.shape, ", "),
                                    fmt::join(shape, ", ")));
-  std::vector<std::max_align_t> aligned(tensor.data.size() / sizeof(std::max_align_t) + 1);
-  std::memcpy(aligned.data(), tensor.data.data(), tensor.data.size());
-  std::vector<double> numbers(tensor.data.size() / size_of(*dtype));
+  const std::vector<std::byte> bytes = file.read(tensor);
+  std::vector<double> numbers(bytes.size() / size_of(*dtype));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = load_element(*dtype, aligned.data(), static_cast<std::int64_t>(i));
+    numbers[i] = load_element(*dtype, bytes.data(), static_cast<std::int64_t>(i));
     if (!std::isfinite(numbers[i]))
       throw InvalidInput(fmt::format("{}: tensor {} has numbers that are not finite", path, tensor.name));
     if (std::fabs(numbers[i]) > std::numeric_limits<float>::max())
@@ -87,21 +86,10 @@ std::string described(const NetworkInfo& info, const NetworkTensor& input) {
 // Files have images as PyTorch does, channels before height and width, and labels as numbers; the network's images are
 // channels-last.
 std::vector<std::int64_t> shape_in_file(const NetworkTensor& tensor) {
+  if (tensor.kind == NetworkTensor::Kind::image) return channels_first_shape(tensor.shape);
   std::vector<std::int64_t> shape = tensor.shape;
-  if (tensor.kind == NetworkTensor::Kind::image) std::rotate(shape.end() - 3, shape.end() - 1, shape.end());
   if (tensor.kind == NetworkTensor::Kind::labels) shape.resize(1);
   return shape;
-}
-
-// [n, a, b] to [n, b, a].
-template <class Number>
-std::vector<Number> transposed(const std::vector<Number>& numbers, std::int64_t a, std::int64_t b) {
-  std::vector<Number> result(numbers.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto at = static_cast<std::int64_t>(i), image = at / (a * b), row = at / b % a, column = at % b;
-    result[static_cast<std::size_t>((image * b + column) * a + row)] = numbers[i];
-  }
-  return result;
 }
 
 std::vector<int> labels_of(const std::vector<double>& numbers, const std::string& path, const Network& network) {
@@ -134,11 +122,10 @@ void check_range(const NetworkTensor& input, const std::string& path, double num
 std::vector<char> read_input(const SafetensorsFile& file, const std::string& path, const Network& network,
                              const NetworkTensor& input) {
   const FileTensor& tensor = require_tensor(file, path, input.name, described(*network.info, input));
-  std::vector<double> numbers = numbers_of(tensor, path, shape_in_file(input));
+  std::vector<double> numbers = numbers_of(file, tensor, path, shape_in_file(input));
   if (input.kind == NetworkTensor::Kind::labels) return one_hot(network, labels_of(numbers, path, network));
   for (const double number : numbers) check_range(input, path, number);
-  if (input.kind == NetworkTensor::Kind::image)
-    numbers = transposed(numbers, network.image.channels, network.image.pixels());
+  if (input.kind == NetworkTensor::Kind::image) numbers = to_channels_last(numbers, network.image);
   const Value& value = network.graph[input.value];
   std::vector<char> data(value.bytes());
   for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -154,6 +141,7 @@ int forward(const ForwardArguments& arguments) {
   files.add("--output", arguments.output);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const SafetensorsFile file(arguments.input);
+  file.require_layout(kChannelsFirst);
   const FileTensor& x = require_tensor(file, arguments.input, "x", images_of(info));
   if (x.shape.size() != (info.most_frames > 1 ? 5 : 4) || x.shape[0] < 1)
     throw InvalidInput(fmt::format("{}: tensor x is [{}], not {} with n of 1 and more", arguments.input,
@@ -182,10 +170,11 @@ int forward(const ForwardArguments& arguments) {
       arguments.breakdown, arguments.network, open, [&] { return open.executor->enqueue(); },
       fmt::format("one call of {} images", n), files);
 
-  output = transposed(output, network.image.pixels(), result.shape.back());
+  output = transposed(output, network.image.pixels(), result.shape.back());  // which may have more channels
   const FileTensor tensor{result.name, safetensors_name(DType::fp32), shape_in_file(result),
                           std::as_bytes(std::span(output))};
-  write_safetensors(files.partial("--output"), std::span(&tensor, 1), {{"network", network.name()}});
+  write_safetensors(files.partial("--output"), std::span(&tensor, 1),
+                    {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
   files.commit();
   fmt::print("{} of {} images, first call {:.1f} ms, {:.1f} MB on the device; wrote {}\n", network.name(), n, ms,
              static_cast<double>(open.executor->bytes()) / 1e6, arguments.output);
@@ -201,13 +190,15 @@ void add_forward_command(CLI::App& app, CommandResult result) {
   add_breakdown_options(*command, arguments->breakdown);
   add_size_options(*command, arguments->sizes, "as the input has it");
   command
-      ->add_option("--input", arguments->input,
-                   fmt::format("x [n, channels, height, width]; timesteps [n] ({}) or sigma [n]; labels [n] where the "
-                               "weights are conditional",
-                               listed(networks_where([](const NetworkInfo& info) {
-                                        return info.prediction == sampler_step::Prediction::noise;
-                                      }),
-                                      "and")))
+      ->add_option(
+          "--input", arguments->input,
+          fmt::format("x [n, channels, height, width] (channels-first, of videos [n, frames, channels, height, "
+                      "width]); timesteps [n] ({}) or sigma [n]; labels [n] where the "
+                      "weights are conditional",
+                      listed(networks_where([](const NetworkInfo& info) {
+                               return info.prediction == sampler_step::Prediction::noise;
+                             }),
+                             "and")))
       ->required();
   command->add_option("--output", arguments->output, "File to write: output [n, channels, height, width], fp32")
       ->required();

@@ -7,6 +7,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/resources_gate.h"
+#include "reports/acceptance.h"
 #include "reports/baseline_folder.h"
 #include "reports/gate_report.h"
 #include "reports/run/files.h"
@@ -17,7 +18,7 @@ namespace {
 struct GateArguments {
   std::string baseline, candidate, markdown, junit, filter;
   std::vector<std::string> noise;
-  bool accept = false, new_rows = false, resources = false;
+  bool accept = false, force = false, new_rows = false, resources = false;
 };
 
 struct CompareArguments {
@@ -33,8 +34,18 @@ std::optional<std::regex> pattern_of(const std::string& text) {
   }
 }
 
+// A run that was measured in bad company would judge all that come after it.
+void require_no_doubts(const GateArguments& arguments, const RunFiles& candidate, const GateResult* against) {
+  const auto doubts = doubts_about(candidate, against);
+  if (doubts.empty()) return;
+  const std::string all = fmt::format("{}", fmt::join(doubts, "; "));
+  if (!arguments.force)
+    throw InvalidInput(fmt::format("not accepted: {}: {}; --force accepts it all the same", arguments.candidate, all));
+  fmt::print(stderr, "warning: {}: {}\n", arguments.candidate, all);
+}
+
 // A broken row is not a baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
-int accept(const GateArguments& arguments, const GateResult& result) {
+int accept(const GateArguments& arguments, const RunFiles& candidate, const GateResult& result) {
   if (result.count(GateGap::Weight::fails) > 0) {
     fmt::print(stderr, "noisefloor: not accepted: the candidate has rows that are incorrect or failed\n");
     return kNotSo;
@@ -43,6 +54,7 @@ int accept(const GateArguments& arguments, const GateResult& result) {
     return gap.weight == GateGap::Weight::blocks && gap.rows.a != nullptr && gap.rows.a->status == Outcome::ok;
   });
   if (loses) throw InvalidInput("not accepted: the candidate lacks rows that the baseline has; nothing was written");
+  require_no_doubts(arguments, candidate, &result);
   replace_baseline(arguments.baseline, arguments.candidate);
   fmt::print("accepted: {} is the run of commit {} now\n", arguments.baseline,
              read_environment(std::filesystem::path(arguments.baseline) / "env.json").commit);
@@ -61,6 +73,7 @@ int accept_first(const GateArguments& arguments) {
     ++timed;
   }
   if (timed == 0) throw InvalidInput(fmt::format("{}: the run has no row that is ok", arguments.candidate));
+  require_no_doubts(arguments, candidate, nullptr);
   replace_baseline(arguments.baseline, arguments.candidate);
   fmt::print("accepted: {} is new, with {} timed rows\n", arguments.baseline, timed);
   return kDone;
@@ -89,11 +102,12 @@ void require_runs_of_their_own(const RunFiles& baseline, const std::vector<RunFi
 int gate_runs(const GateArguments& arguments) {
   if (arguments.resources) {
     if (!arguments.noise.empty() || !arguments.filter.empty() || !arguments.markdown.empty() ||
-        !arguments.junit.empty())
+        !arguments.junit.empty() || arguments.force)
       throw InvalidInput("--resources goes with --baseline, --candidate, --new-rows and --accept alone");
     return gate_resources({arguments.baseline, arguments.candidate, arguments.accept, arguments.new_rows});
   }
   if (arguments.candidate.empty()) throw InvalidInput("--candidate is required: the folder of the run to judge");
+  if (arguments.force && !arguments.accept) throw InvalidInput("--force goes with --accept");
   if (arguments.accept && !arguments.filter.empty())
     throw InvalidInput("--accept takes the whole run: it goes without --filter");
   if (arguments.accept && !std::filesystem::exists(arguments.baseline)) return accept_first(arguments);
@@ -113,7 +127,7 @@ int gate_runs(const GateArguments& arguments) {
   if (!arguments.junit.empty()) write_atomically(outputs.partial("--junit"), junit_xml(result));
   outputs.commit();
   fmt::print("{}", terminal_text(text));
-  return arguments.accept ? accept(arguments, result) : result.exit_code();
+  return arguments.accept ? accept(arguments, candidate, result) : result.exit_code();
 }
 
 int compare(const CompareArguments& arguments) {
@@ -170,6 +184,9 @@ void add_gate_command(CLI::App& app, CommandResult result) {
   command->add_option("--markdown", arguments->markdown, "Write the tables as GitHub-flavoured Markdown");
   command->add_option("--junit", arguments->junit, "Write the verdicts as JUnit XML");
   command->add_flag("--accept", arguments->accept, "Make the candidate the baseline, whatever became slower");
+  command->add_flag("--force", arguments->force,
+                    "With --accept: also a run beside other programs, with throttled rows, or much faster than its "
+                    "baseline");
   command->add_flag("--resources", arguments->resources,
                     "Hold registers, shared memory and spills of every built kernel to a recorded kernels.csv; no GPU");
   command->footer(

@@ -255,7 +255,9 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   command.add_option("--gif", arguments.gif,
                      "Animated GIF of the grid on its way, from noise to pictures; with --every");
   command.add_option("--every", arguments.every, "Show the noise, every K-th step and the last in strip and GIF");
-  command.add_option("--tensor", arguments.tensor, "safetensors file of images, labels and the noise they came from");
+  command.add_option(
+      "--tensor", arguments.tensor,
+      "safetensors file of images [n, channels, height, width], as forward takes them, labels, and the noise");
 }
 
 }  // namespace noisefloor

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "bench/commands/image_layout.h"
 #include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/animation.h"
 #include "bench/pipeline/finite.h"
@@ -57,13 +58,16 @@ void write_tensors(const std::filesystem::path& file, const Network& network, co
   const auto n = static_cast<std::int64_t>(labels.size());
   std::vector<std::int64_t> shape{n, network.image.height, network.image.width, network.image.channels};
   if (network.image.frames > 1) shape.insert(shape.begin() + 1, network.image.frames);
+  shape = channels_first_shape(shape);
+  const std::vector<float> images = to_channels_first(gathered.images, network.image);
+  const std::vector<float> noise = to_channels_first(gathered.noise, network.image);
   std::vector<std::int64_t> wide(labels.begin(), labels.end());
   const FileTensor tensors[] = {
-      {"images", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(gathered.images))},
-      {"noise", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(gathered.noise))},
+      {"images", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(images))},
+      {"noise", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(noise))},
       {"labels", safetensors_name(DType::int64), {n}, std::as_bytes(std::span(wide))},
   };
-  write_safetensors(file, tensors, {{"network", network.name()}, {"layout", "channels-last"}});
+  write_safetensors(file, tensors, {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
 }
 
 int sample(SampleArguments arguments) {

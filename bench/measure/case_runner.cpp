@@ -290,10 +290,13 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   }
 }
 
+// A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.
+constexpr double kPlanRetrySeconds = 0.3;
+
 TimingOptions CaseRunner::timing_options() const {
   return {.cold = options_.cold,
           .warm = options_.warm,
-          .throttle_retry_seconds = options_.throttle_retry_seconds,
+          .throttle_retry_seconds = options_.warm_only ? kPlanRetrySeconds : options_.throttle_retry_seconds,
           .host = platform_->description().is_host};
 }
 
@@ -337,9 +340,12 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
                         {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
+  if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);
   if (!time_phase("warm", 1, bound, result, [&] { loop.warm(); })) return;
   const bool overlaps = bound.overlaps() && !platform_->description().is_host;
-  if (overlaps && !time_phase("serial warm", 0, bound, result, [&] { loop.warm_serial(); })) return;
+  if (overlaps && !loop.timing().others.in_the_way &&
+      !time_phase("serial warm", 0, bound, result, [&] { loop.warm_serial(); }))
+    return;
   take_samples(loop.timing(), result);
 }
 
@@ -354,7 +360,7 @@ void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optio
       result.warm_us = {once};
     } else {
       loop.warm();
-      result.warm_us = loop.timing().warm_us;
+      result.warm_us = loop.timing().others.in_the_way ? std::vector{once} : loop.timing().warm_us;
     }
   };
   if (!time_phase("warm", 0, bound, result, warm)) return;
@@ -418,18 +424,13 @@ std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_b
 void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
   if (ceilings_ == nullptr) return;
   const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
-  const Ceiling& compute = ceilings_->compute(cost.pipe, test_case.dtype);
-  const double memory_bound_gflops = *row.ai * ceilings_->memory().value;
-  row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
-  row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
-  const bool memory_bound = memory_bound_gflops < compute.value;
-  row.bound = (memory_bound ? "memory:" : "compute:") + compute.name;
-  if (!(*row.pct_of_roof > 100)) return;
+  noisefloor::place_under_roof(row, *ceilings_, ceilings_->compute(cost.pipe, test_case.dtype));
+  if (!(row.pct_of_roof > 100)) return;
   double written = 0;
   for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
     if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
   row.reason += (row.reason.empty() ? "" : "; ") +
-                why_above_roof(cost, written, memory_bound, platform_->description().info.l2_bytes);
+                why_above_roof(cost, written, row.bound.starts_with("memory"), platform_->description().info.l2_bytes);
 }
 
 }  // namespace noisefloor

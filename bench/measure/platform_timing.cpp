@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "bench/platform/run_queue.h"
+
 namespace noisefloor {
 
 PlatformTiming::PlatformTiming(Platform& platform, Launches launches, Ranges resident, Options options)
@@ -34,6 +36,11 @@ std::optional<ClockReading> PlatformTiming::clock() {
 std::optional<std::uint64_t> PlatformTiming::clock_event_reasons() {
   if (options_.clocks == nullptr) return std::nullopt;
   return options_.clocks->monitor.read().clock_event_reasons;
+}
+
+std::optional<double> PlatformTiming::load() {
+  if (!platform_->description().is_host) return std::nullopt;
+  return other_runnable_threads();
 }
 
 // The mean clock of each of a few cold launches, in launches of their own: the marks would count in a timed one.

@@ -40,6 +40,8 @@ class PlatformTiming final : public TimingSource {
   std::vector<double> warm(int samples, int repeats, Edges edges) override;
   std::optional<ClockReading> clock() override;
   std::optional<std::uint64_t> clock_event_reasons() override;
+  std::span<const double> waits_us() override { return platform_->waits_us(); }
+  std::optional<double> load() override;
 
  private:
   std::vector<double> clock_in_launches();

@@ -27,6 +27,13 @@ constexpr std::size_t kFewestBatches = 4;
 constexpr double kSettleSeconds = 0.5;
 constexpr double kClockStep = 0.01;
 
+// Off by more than this a sample is dropped: half of what the gate calls a change would be 1.5 %. Where no other
+// program runs, threads hardly ever wait at all.
+constexpr double kWaitShare = 0.01;
+
+// A median of fewer says nothing of spread.
+constexpr std::size_t kFewestSamples = 5;
+
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
 constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
 constexpr int kMostWarmRepeats = 20;
@@ -54,8 +61,16 @@ bool disqualifies(std::optional<std::uint64_t> reasons) {
   return (reasons.value_or(0) & kDisqualifying) != 0;
 }
 
+double share_dropped(const std::vector<double>& all, const std::vector<double>& kept) {
+  return static_cast<double>(all.size() - kept.size()) / static_cast<double>(all.size());
+}
+
 double readable(const ClockReading& clock) {
   return clock.mhz > 0 ? clock.mhz : std::numeric_limits<double>::quiet_NaN();
+}
+
+bool waited(double sample_us, double wait_us) {
+  return wait_us > kWaitShare * sample_us;
 }
 
 // Whether the clock went from one level to another since it was last asked.
@@ -74,8 +89,18 @@ class ClockSteps {
 
 }  // namespace
 
+std::optional<double> Others::load() const {
+  if (load_readings == 0) return std::nullopt;
+  return load_sum / static_cast<double>(load_readings);
+}
+
+std::optional<double> Others::waited_pct() const {
+  if (judged == 0) return std::nullopt;
+  return 100 * static_cast<double>(waited) / static_cast<double>(judged);
+}
+
 bool Timing::throttled() const {
-  return disqualifies(throttle);
+  return others.in_the_way || disqualifies(throttle);
 }
 
 std::optional<double> median_clock(std::vector<double> mhz) {
@@ -92,6 +117,16 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.warm_stop = timing.warm_stop;
   row.warm_samples = static_cast<long>(timing.warm_us.size());
   if (timing.throttle) row.throttle = clock_events_text(*timing.throttle);
+  row.load = timing.others.load();
+  row.waited_pct = timing.others.waited_pct();
+  if (timing.others.in_the_way) {
+    row.status = Outcome::throttled;
+    row.throttle = "run_queue";
+    row.reason = fmt::format("threads waited for a core in {:.0f} % of the samples, also after {:.0f} s of repeating{}",
+                             *row.waited_pct, timing.discarded_seconds,
+                             row.load ? fmt::format(": other programs had {:.1f} threads to run", *row.load) : "");
+    return;
+  }
   if (timing.throttled()) {
     row.status = Outcome::throttled;
     row.reason = fmt::format("{}, also after {:.0f} s of repeating", row.throttle, timing.discarded_seconds);
@@ -107,7 +142,7 @@ void write_times(const Timing& timing, SweepRow& row) {
 }
 
 void TimingLoop::cold() {
-  probe_us_ = checked(source_->cold(1)).front();
+  probe_us_ = probe([&] { return source_->cold(1); });
   const int batch = options_.host ? batch_size(probe_us_, 1, 20) : batch_size(probe_us_ + kFlushUs, 2, 50);
   Timing taken;
   ClockSteps clock_steps;
@@ -115,7 +150,9 @@ void TimingLoop::cold() {
   double start = source_->now();
   while (true) {
     const double batch_start = source_->now();
-    const auto samples = checked(source_->cold(batch));
+    const auto all = checked(source_->cold(batch));
+    const auto samples = undisturbed(all);
+    read_load();
     const auto clock = source_->clock();
     const auto reasons = source_->clock_event_reasons();
     if (disqualifies(reasons) && taken.discarded_seconds < options_.throttle_retry_seconds) {
@@ -132,11 +169,17 @@ void TimingLoop::cold() {
       taken = {.throttle = taken.throttle, .discarded_seconds = taken.discarded_seconds};
       continue;
     }
+    const bool dropped = samples.size() < all.size();
+    if (dropped) {
+      const double spent = (source_->now() - batch_start) * share_dropped(all, samples);
+      taken.discarded_seconds += spent;
+      start += spent;
+    }
     if (clock) {
       taken.cold_mhz.push_back(readable(*clock));
       taken.launch_mhz.insert(taken.launch_mhz.end(), clock->launch_mhz.begin(), clock->launch_mhz.end());
     }
-    taken.cold_batches.push_back(samples.size());
+    if (!samples.empty()) taken.cold_batches.push_back(samples.size());
     taken.cold_us.insert(taken.cold_us.end(), samples.begin(), samples.end());
     const double elapsed = source_->now() - start;
     const bool spread_known = taken.cold_batches.size() >= kFewestBatches || elapsed >= options_.cold.wall_seconds;
@@ -144,7 +187,13 @@ void TimingLoop::cold() {
       taken.stop = *stop;
       break;
     }
+    if (dropped && taken.discarded_seconds >= options_.throttle_retry_seconds) {
+      taken.stop = "time_cap";
+      timing_.others.in_the_way = taken.cold_us.size() < kFewestSamples;
+      break;
+    }
   }
+  taken.others = timing_.others;
   timing_ = std::move(taken);
 }
 
@@ -152,8 +201,40 @@ int warm_repeats(double launch_us) {
   return std::clamp(static_cast<int>(kWarmRunUs / std::max(launch_us, 1.0)) + 1, 1, kMostWarmRepeats);
 }
 
+// The time of one sample, of an undisturbed one where some tries have it: batches have their size from it.
+double TimingLoop::probe(const std::function<std::vector<double>()>& take) {
+  constexpr int kTries = 5;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kTries; ++i) {
+    const double once = checked(take()).front();
+    shortest = std::min(shortest, once);
+    const auto waits = source_->waits_us();
+    if (waits.empty() || !waited(once, waits.front())) return once;
+  }
+  return shortest;
+}
+
+// Those of the last call whose threads always had a core.
+std::vector<double> TimingLoop::undisturbed(const std::vector<double>& samples) {
+  const auto waits = source_->waits_us();
+  if (waits.size() != samples.size()) return samples;
+  std::vector<double> kept;
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    if (!waited(samples[i], waits[i])) kept.push_back(samples[i]);
+  timing_.others.judged += samples.size();
+  timing_.others.waited += samples.size() - kept.size();
+  return kept;
+}
+
+void TimingLoop::read_load() {
+  const auto load = source_->load();
+  if (!load) return;
+  timing_.others.load_sum += *load;
+  ++timing_.others.load_readings;
+}
+
 double TimingLoop::probe_warm() {
-  probe_us_ = checked(source_->warm(1, 1, TimingSource::Edges::pipeline)).front();
+  probe_us_ = probe([&] { return source_->warm(1, 1, TimingSource::Edges::pipeline); });
   return probe_us_;
 }
 
@@ -161,19 +242,34 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   const int repeats = options_.host ? 1 : warm_repeats(probe_us_);
   const int batch = batch_size(probe_us_ * repeats, 1, 10);
   Warm taken;
-  const double start = source_->now();
+  double start = source_->now();
+  double discarded_seconds = 0;
   std::optional<std::string> stop;
   do {
-    const auto samples = checked(source_->warm(batch, repeats, edges));
+    const double batch_start = source_->now();
+    const auto all = checked(source_->warm(batch, repeats, edges));
+    const auto samples = undisturbed(all);
+    read_load();
     taken.us.insert(taken.us.end(), samples.begin(), samples.end());
     if (const auto clock = source_->clock()) taken.mhz.push_back(readable(*clock));
+    if (samples.size() < all.size()) {
+      const double spent = (source_->now() - batch_start) * share_dropped(all, samples);
+      discarded_seconds += spent;
+      start += spent;
+    }
     stop = options_.warm.verdict(taken.us, source_->now() - start);
+    if (!stop && samples.size() < all.size() && discarded_seconds >= options_.throttle_retry_seconds) {
+      stop = "time_cap";
+      timing_.others.in_the_way = taken.us.size() < kFewestSamples;
+    }
   } while (!stop);
   taken.stop = *stop;
+  timing_.discarded_seconds += discarded_seconds;
   return taken;
 }
 
 void TimingLoop::warm() {
+  if (timing_.others.in_the_way) return;
   Warm taken = sample_warm(TimingSource::Edges::pipeline);
   timing_.warm_us = std::move(taken.us);
   timing_.warm_mhz = std::move(taken.mhz);
@@ -182,6 +278,7 @@ void TimingLoop::warm() {
 }
 
 void TimingLoop::warm_serial() {
+  if (timing_.others.in_the_way) return;
   timing_.warm_serial_us = sample_warm(TimingSource::Edges::ordinary).us;
   add(timing_.throttle, source_->clock_event_reasons());
 }

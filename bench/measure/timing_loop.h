@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,13 +38,30 @@ class TimingSource {
   virtual std::optional<ClockReading> clock() = 0;
   // Why clocks are held down now: a mask of ClockEvent; nothing where nobody says.
   virtual std::optional<std::uint64_t> clock_event_reasons() = 0;
+  // Of each sample of the last call: microseconds that its threads were ready to run and had no core. Empty where
+  // nobody says.
+  virtual std::span<const double> waits_us() { return {}; }
+  // Asked behind each batch: threads of others that could run on the cores; nothing where nobody says.
+  virtual std::optional<double> load() { return std::nullopt; }
 };
 
 struct TimingOptions {
   StoppingRule cold = {};
   StoppingRule warm = {0.005, 10, 200, 0.3};
-  double throttle_retry_seconds = 5;  // how long throttled batches are taken again
-  bool host = false;                  // a launch is a call: nothing is flushed or queued, so batches are small
+  // How long throttled batches, and samples whose threads waited for a core, are taken again; each phase so long.
+  double throttle_retry_seconds = 5;
+  bool host = false;  // a launch is a call: nothing is flushed or queued, so batches are small
+};
+
+// What other programs did to the samples, where somebody says.
+struct Others {
+  std::size_t waited = 0, judged = 0;  // samples that were dropped because threads waited for a core, of all
+  bool in_the_way = false;             // a phase had too few left
+  double load_sum = 0;
+  std::size_t load_readings = 0;
+
+  std::optional<double> load() const;        // threads that could run, on average
+  std::optional<double> waited_pct() const;  // of the samples
 };
 
 struct Timing {
@@ -56,7 +75,8 @@ struct Timing {
   std::string warm_stop = {};
   std::vector<double> warm_serial_us = {};     // empty where warm_us is of ordinary edges already
   std::optional<std::uint64_t> throttle = {};  // the reasons of kClockThrottle that were seen, where somebody says
-  double discarded_seconds = 0;                // spent on throttled batches that were taken again
+  double discarded_seconds = 0;                // spent on what was taken again
+  Others others = {};
 
   bool throttled() const;  // by what disqualifies the times
 };
@@ -91,6 +111,9 @@ class TimingLoop {
     std::string stop;
   };
   Warm sample_warm(TimingSource::Edges edges);
+  double probe(const std::function<std::vector<double>()>& take);
+  std::vector<double> undisturbed(const std::vector<double>& samples);
+  void read_load();
 
   TimingSource* source_;
   TimingOptions options_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <set>
 
 namespace noisefloor::pipeline {
@@ -21,14 +20,12 @@ bool let_pass(const NetworkInfo& network, std::string_view name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// A tensor's values; the file's bytes need not be aligned.
-std::vector<double> values_of(const FileTensor& tensor) {
+std::vector<double> values_of(const SafetensorsFile& file, const FileTensor& tensor) {
   const DType dtype = *dtype_of_safetensors(tensor.dtype);
-  std::vector<std::max_align_t> aligned((tensor.data.size() + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
-  std::memcpy(aligned.data(), tensor.data.data(), tensor.data.size());
-  std::vector<double> values(tensor.data.size() / size_of(dtype));
+  const std::vector<std::byte> bytes = file.read(tensor);
+  std::vector<double> values(bytes.size() / size_of(dtype));
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = load_element(dtype, aligned.data(), static_cast<std::int64_t>(i));
+    values[i] = load_element(dtype, bytes.data(), static_cast<std::int64_t>(i));
   return values;
 }
 
@@ -89,7 +86,7 @@ void Checkpoint::check(const Network& network) const {
     } else if (!floating(dtype_of_safetensors(tensor->dtype))) {
       complaints.push_back(fmt::format("{} is {}, not F32, F16, BF16 or F64", source.name, tensor->dtype));
     } else {
-      const double largest = largest_of(values_of(*tensor));
+      const double largest = largest_of(values_of(file_, *tensor));
       if (!std::isfinite(largest))
         complaints.push_back(fmt::format("{} has numbers that are not finite", source.name));
       else if (!std::isfinite(rounded(largest, value.dtype)))
@@ -107,7 +104,7 @@ void Checkpoint::check(const Network& network) const {
 
 std::vector<char> Checkpoint::load(const Value& weight) const {
   const WeightSource& source = *weight.source;
-  const std::vector<double> values = values_of(*file_.find(source.name));
+  const std::vector<double> values = values_of(file_, *file_.find(source.name));
   const std::int64_t count = weight.elements();
   const std::int64_t rows = source.rows == 0 ? source.file[0] : source.rows;
   const bool transposed = source.layout == WeightSource::Layout::transposed;

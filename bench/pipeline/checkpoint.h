@@ -19,7 +19,8 @@ class Checkpoint final : public Weights {
   // not floating-point, or not finite (also in the network's dtype), and tensors of the file that the network does not
   // know; what the network's row lets pass is let pass.
   void check(const Network& network) const override;
-  // Values of a weight in the graph's layout and dtype; the checkpoint has been checked.
+  // Values of a weight in the graph's layout and dtype; the checkpoint has been checked. Throws SafetensorsError where
+  // the file was truncated since.
   std::vector<char> load(const Value& weight) const;
   void fill(Platform& platform, const Value& weight, void* data) const override;
 

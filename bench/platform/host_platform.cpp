@@ -11,11 +11,14 @@
 #include <fstream>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <vector>
 
+#include "bench/platform/pinned_threads.h"
 #include "bench/platform/platform.h"
 #include "bench/platform/processors.h"
 #include "bench/platform/random.h"
+#include "bench/platform/run_queue.h"
 #include "kernels/core/alignment.h"
 #include "kernels/core/parallel.h"
 
@@ -41,6 +44,15 @@ void evict(const void* data, std::size_t bytes) {
   (void)data;
   (void)bytes;
 #endif
+}
+
+// Every thread of OpenMP runs when this returns, and spins for a while (openmp_waiting.h): a launch then begins on all
+// cores, as it does behind another one.
+void wake_threads() {
+#pragma omp parallel
+  {
+#pragma omp barrier
+  }
 }
 
 class HostPlatform final : public Platform {
@@ -157,28 +169,22 @@ class HostPlatform final : public Platform {
 
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>> resident) override {
-    std::vector<double> times;
-    for (int i = 0; i < samples; ++i) {
+    const auto evict_all = [&] {
       for (const auto& [data, bytes] : resident) evict(data, bytes);
 #if !defined(__x86_64__)
       flush_cache();
 #endif
-      const double start = now_us();
-      throw_if_failed(launch());
-      times.push_back(now_us() - start);
-    }
-    return times;
+    };
+    return timed(launch, samples, 1, Caches::cold, evict_all);
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
-    std::vector<double> times;
     throw_if_failed(launch());
-    for (int i = 0; i < samples; ++i) {
-      const double start = now_us();
-      for (int j = 0; j < repeats; ++j) throw_if_failed(launch());
-      times.push_back((now_us() - start) / repeats);
-    }
-    return times;
+    return timed(launch, samples, repeats, Caches::warm, [] {});
+  }
+
+  std::span<const double> waits_us() const override {
+    return waits_us_;
   }
 
   std::unique_ptr<Recording> record(const Launch& launch) override {
@@ -198,6 +204,84 @@ class HostPlatform final : public Platform {
   }
 
  private:
+  enum class Caches { cold, warm };
+
+  // `prepare` is called before each sample, untimed.
+  template <class Prepare>
+  std::vector<double> timed(const Launch& launch, int samples, int repeats, Caches caches, const Prepare& prepare) {
+    std::vector<double> times;
+    waits_us_.clear();
+    const PinnedThreads pinned;
+    wake_threads();  // the first call makes them
+    run_queue_.list_threads();
+    const double stolen_before = stolen_us();
+    for (int i = 0; i < samples; ++i) {
+      const bool is_back = come_back(launch, caches);
+      prepare();
+      wake_threads();
+      const double waited_before = run_queue_.waited_us();
+      times.push_back(time_of(launch, repeats));
+      seen_waited_us_ = run_queue_.waited_us();
+      const double waited = (seen_waited_us_ - waited_before) / repeats;
+      waits_us_.push_back(is_back ? waited : times.back());
+      rests_ = waits_us_.back() > kWaitThatRests * times.back();
+    }
+    // A hypervisor says how much it took, in ticks, and not from which sample.
+    const double stolen = (stolen_us() - stolen_before) / (samples * repeats);
+    for (double& wait : waits_us_) wait += stolen;
+    return times;
+  }
+
+  static double time_of(const Launch& launch, int repeats) {
+    const double start = now_us();
+    for (int i = 0; i < repeats; ++i) throw_if_failed(launch());
+    return (now_us() - start) / repeats;
+  }
+
+  // Where a thread had to wait, its time slice was over: threads that slept for a while get their cores for a whole
+  // one. And who had the core meanwhile left its caches to himself: untimed launches take them back. False where they
+  // were interrupted again and again.
+  bool come_back(const Launch& launch, Caches caches) {
+    constexpr std::chrono::milliseconds kRest{2};
+    constexpr double kGoneUs = 20;
+    constexpr int kTries = 3;
+    bool gone = rests_;
+    if (rests_) {
+      std::this_thread::sleep_for(kRest);
+      wake_threads();
+    }
+    for (int i = 0; i < kTries; ++i) {
+      const double now = run_queue_.waited_us();
+      gone = gone || now - seen_waited_us_ > kGoneUs;
+      seen_waited_us_ = now;
+      if (!gone) return true;
+      if (caches == Caches::warm)
+        gone = !settle(launch);
+      else
+        gone = false, time_of(launch, 1);
+    }
+    return !gone && run_queue_.waited_us() - seen_waited_us_ <= kGoneUs;
+  }
+
+  // Launches until they become no faster: each finds more of what it reads in the caches.
+  static bool settle(const Launch& launch) {
+    constexpr int kMost = 12, kSteady = 2;
+    constexpr double kFaster = 0.98;
+    double fastest = time_of(launch, 1);
+    for (int i = 1, steady = 0; i < kMost; ++i) {
+      const double next = time_of(launch, 1);
+      steady = next < kFaster * fastest ? 0 : steady + 1;
+      if (steady == kSteady) return true;
+      fastest = std::min(fastest, next);
+    }
+    return false;
+  }
+
+  static constexpr double kWaitThatRests = 0.01;
+  double seen_waited_us_ = 0;  // behind the last launch
+  bool rests_ = false;
+  RunQueueWatch run_queue_;
+  std::vector<double> waits_us_;
   std::vector<char> flush_;
 };
 

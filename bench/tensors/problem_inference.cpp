@@ -1,292 +1,310 @@
 #include "bench/tensors/problem_inference.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <set>
+
+#include "bench/tensors/misfit.h"
 
 namespace noisefloor {
 namespace {
 
-using Values = std::map<std::string, std::string>;  // field -> text
+// A field with a default that may have to depart from it.
+struct Departure {
+  const FieldInfo* field;
+  std::string value;
+};
 
-// An extent that differs counts one; a tensor too few or too many, or of another rank, more than all its extents.
-constexpr int kOtherRank = 100;
-constexpr int kOtherTensors = 10'000;
-constexpr int kNoProblem = 1'000'000;
-constexpr std::int64_t kLargestExtent = std::int64_t{1} << 48;  // far above any op's, so that no sum overflows
-constexpr std::size_t kMostDeviations = 2;                      // choices that may differ from their defaults at once
+FieldValues with(FieldValues values, const Departure& departure) {
+  values[departure.field->name] = departure.value;
+  return values;
+}
 
-std::int64_t number(const std::string& text) {
-  std::int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+FieldValues values_of(const std::vector<KeyValue>& pairs) {
+  FieldValues values;
+  for (const KeyValue& pair : pairs) values[pair.key] = pair.value;
+  return values;
 }
 
 class Search {
  public:
-  Search(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) : op_(op), shapes_(shapes) {
-    for (const KeyValue& pair : given) given_[pair.key] = pair.value;
-    require_tractable();
-    for (const auto& [name, shape] : shapes)
-      if (shape) extents_.insert(shape->begin(), shape->end());
-    std::erase_if(extents_, [](std::int64_t extent) { return extent > kLargestExtent; });
-    for (const FieldInfo& field : op.fields) {
-      if (given_.count(field.name) != 0 || field.type == FieldInfo::Type::real) continue;
-      (field.chosen() ? choices_ : integers_).push_back(&field);
-    }
+  Search(const Workload& op, const FieldValues& given, const KnownShapes& shapes)
+      : op_(op), given_(given), shapes_(shapes), fit_(op, shapes, given) {
+    for (const FieldInfo& field : op.fields)
+      if (!given.contains(field.name) && field.chosen() && !field.fallback) required_.push_back(&field);
+  }
+
+  // Those with the fewest departures for each set of choices that have no default; none where nothing fits.
+  std::vector<FieldValues> fits() {
+    std::vector<FieldValues> all;
+    try_choices(0, given_, all);
+    return all;
   }
 
   AnyProblem run() {
-    std::vector<Values> fits;
-    for (std::size_t deviations = 0; deviations <= kMostDeviations && fits.empty(); ++deviations)
-      try_choices(0, deviations, given_, fits);
-    if (fits.empty()) refuse_nearest();
-    require_one_choice(fits);
-    require_one_integer(fits.front());
-    return parse(fits.front());
+    const std::vector<FieldValues> all = fits();
+    if (all.empty()) refuse_nearest();
+    require_one(all, [&](const FieldInfo& field) { return field.chosen() && !field.fallback; });
+    require_one(all, [](const FieldInfo&) { return true; });
+    require_known(all.front());
+    require_one_integer(all.front());
+    return parse(all.front());
   }
 
  private:
-  // The search tries every extent for every field: a whole checkpoint would keep it busy for hours, and is not an op's
-  // input.
-  void require_tractable() const {
-    constexpr std::size_t kMostTensors = 16, kHighestRank = 8;  // no op has more than half of either
-    if (shapes_.size() > kMostTensors)
-      throw InvalidInput(fmt::format("{} tensors are more than any problem of {} has ('{}' is the first of them)",
-                                     shapes_.size(), op_.name, shapes_.begin()->first));
-    for (const auto& [name, shape] : shapes_)
-      if (shape && shape->size() > kHighestRank)
-        throw InvalidInput(
-            fmt::format("tensor '{}' has {} dimensions; no op's has more than {}", name, shape->size(), kHighestRank));
-  }
-
-  AnyProblem parse(const Values& values) const {
+  AnyProblem parse(const FieldValues& values) const {
     std::vector<KeyValue> pairs;
     for (const auto& [key, value] : values) pairs.push_back({key, value});
     return op_.parse_pairs(pairs);
   }
 
-  std::vector<TensorSpec> inputs(const Values& values) const {
-    std::vector<TensorSpec> specs = op_.tensors(parse(values), op_.dtypes.front());
-    std::erase_if(specs, [](const TensorSpec& spec) { return spec.role == Role::out; });
-    return specs;
+  // Fields with a default that have another value, and that the user did not give.
+  std::size_t departures(const FieldValues& fit) const {
+    return static_cast<std::size_t>(std::count_if(op_.fields.begin(), op_.fields.end(), [&](const FieldInfo& field) {
+      return field.fallback && fit.contains(field.name) && !given_.contains(field.name);
+    }));
   }
 
-  // 0 where the problem's inputs are the tensors.
-  int distance(const Values& values) {
-    std::vector<TensorSpec> specs;
-    try {
-      specs = inputs(values);
-    } catch (const InvalidInput& error) {
-      if (why_no_problem_.empty()) why_no_problem_ = error.what();
-      return kNoProblem;
+  void try_choices(std::size_t index, const FieldValues& values, std::vector<FieldValues>& all) {
+    if (index == required_.size()) return add_fits(values, all);
+    for (const std::string& choice : required_[index]->choices) {
+      FieldValues chosen = values;
+      chosen[required_[index]->name] = choice;
+      try_choices(index + 1, chosen, all);
     }
-    int sum = 0;
-    std::size_t met = 0;
-    for (const TensorSpec& spec : specs) {
-      const auto found = shapes_.find(spec.name);
-      if (found == shapes_.end()) {
-        sum += kOtherTensors;
-        continue;
-      }
-      ++met;
-      if (!found->second) continue;
-      if (found->second->size() != spec.shape.size()) {
-        sum += kOtherRank;
-        continue;
-      }
-      for (std::size_t i = 0; i < spec.shape.size(); ++i) sum += spec.shape[i] != (*found->second)[i];
-    }
-    sum += kOtherTensors * static_cast<int>(shapes_.size() - met);
-    if (sum < nearest_distance_) {
-      nearest_distance_ = sum;
-      nearest_ = values;
-    }
-    return sum;
   }
 
-  // Values that would make one extent right, were it proportional to the field, or the field plus something.
-  std::set<std::int64_t> candidates(const FieldInfo& field, const Values& values) const {
-    const auto set = values.find(field.name);
-    const std::int64_t now = number(set != values.end() ? set->second : field.fallback.value_or("1"));
-    std::set<std::int64_t> found;
-    for (const TensorSpec& spec : inputs(values)) {
-      const auto known = shapes_.find(spec.name);
-      if (known == shapes_.end() || !known->second || known->second->size() != spec.shape.size()) continue;
-      for (std::size_t i = 0; i < spec.shape.size(); ++i) {
-        const std::int64_t wanted = (*known->second)[i], is = spec.shape[i];
-        if (wanted == is || wanted > kLargestExtent) continue;
-        found.insert({wanted, now + wanted - is});
-        std::int64_t product = 0;
-        if (is > 0 && !__builtin_mul_overflow(now, wanted, &product) && product % is == 0) found.insert(product / is);
+  // Every value but the default that a field may have for its own sake. Of reals and integers a few stand for all: what
+  // counts is whether they bring a tensor, or make a problem possible. Integers that only change extents follow later.
+  std::vector<Departure> all_departures() const {
+    std::vector<Departure> all;
+    for (const FieldInfo& field : op_.fields) {
+      if (!field.fallback || given_.contains(field.name)) continue;
+      std::vector<std::string> values = field.choices;
+      if (field.type == FieldInfo::Type::real)
+        values = {fmt::format("{}", field.real_high), fmt::format("{}", field.real_low)};
+      if (field.type == FieldInfo::Type::integer) {
+        std::set<std::int64_t> numbers = {field.low, field.low + 1};
+        for (const std::int64_t extent : fit_.extents()) numbers.insert({extent - 1, extent});
+        for (const std::int64_t number : numbers)
+          if (number >= field.low && number <= field.high) values.push_back(std::to_string(number));
       }
+      for (const std::string& value : values)
+        if (value != *field.fallback) all.push_back({&field, value});
     }
-    std::erase_if(found, [&](std::int64_t value) { return value < field.low || value > field.high || value == now; });
-    return found;
+    return all;
   }
 
-  // Moves one field at a time to where most extents are right, or two of them to the same value, which an op may demand
-  // (as many keys as queries). A field that is not in `values` has its default.
-  int descend(Values& values, const std::vector<const FieldInfo*>& fields) {
-    int best = distance(values);
-    for (bool moved = true; moved && best > 0 && best < kNoProblem;) {
-      moved = false;
-      for (const FieldInfo* field : fields) {
-        Values best_values = values;
-        for (const std::int64_t candidate : candidates(*field, values)) {
-          Values trial = values;
-          trial[field->name] = std::to_string(candidate);
-          if (const int after = distance(trial); after < best) {
-            best = after;
-            best_values = std::move(trial);
-            moved = true;
-          }
-        }
-        values = std::move(best_values);
+  // Integers from which to go on, near the tensors' where the defaults of the others allow that.
+  FieldValues near(const FieldValues& values, const std::vector<Departure>& all) {
+    for (const std::int64_t start : fit_.starts()) {
+      FieldValues base = values;
+      fit_.set_open(base, start);
+      if (fit_.inputs(base)) {
+        fit_.descend(base, fit_.integers());
+        return base;
       }
-      for (std::size_t i = 0; i < fields.size() && !moved; ++i)
-        for (std::size_t j = i + 1; j < fields.size() && !moved; ++j) {
-          if (fields[i]->fallback || fields[j]->fallback) continue;
-          for (const std::int64_t extent : extents_) {
-            Values trial = values;
-            trial[fields[i]->name] = trial[fields[j]->name] = std::to_string(extent);
-            const int after = distance(trial);
-            if (after >= best) continue;
-            best = after;
-            values = std::move(trial);
-            moved = true;
-            break;
-          }
-        }
     }
-    return best;
+    for (const Departure& departure : all)
+      for (const std::int64_t start : fit_.starts()) {
+        FieldValues base = with(values, departure);
+        fit_.set_open(base, start);
+        if (!fit_.inputs(base)) continue;
+        fit_.descend(base, fit_.integers());
+        base.erase(departure.field->name);
+        return base;
+      }
+    FieldValues base = values;  // what is given may ask for one of the extents, as groups that divide the channels
+    fit_.set_open(base, 1);
+    fit_.descend(base, fit_.integers());
+    return base;
   }
 
-  // Gives every integer without a default a value, and one with a default where the tensors demand another.
-  int solve(Values& values) {
-    std::vector<const FieldInfo*> open;
-    std::set<std::int64_t> starts = {1, 64};
-    starts.insert(extents_.begin(), extents_.end());
-    for (const FieldInfo* field : integers_)
-      if (!field->fallback) open.push_back(field);
-    int best = kNoProblem;
-    Values best_values;
-    for (const std::int64_t start : starts) {  // not every value makes a problem of all fields
-      Values trial = values;
-      for (const FieldInfo* field : open)
-        trial[field->name] = std::to_string(std::clamp(start, field->low, field->high));
-      if (distance(trial) == kNoProblem) continue;
-      for (const auto* fields : {&open, &integers_}) {
-        if (const int after = descend(trial, *fields); after < best) {
-          best = after;
-          best_values = trial;
-        }
-        if (best == 0) break;
-      }
-      if (best == 0 || open.empty()) break;
-    }
-    if (best < kNoProblem) values = std::move(best_values);
-    return best;
+  // Names and shapes of the inputs; empty where there is no problem.
+  using Signature = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+  Signature signature(const FieldValues& values, bool with_shapes) {
+    Signature inputs;
+    for (const TensorSpec& spec : fit_.inputs(values).value_or(std::vector<TensorSpec>()))
+      inputs.emplace_back(spec.name, with_shapes ? spec.shape : std::vector<std::int64_t>());
+    return inputs;
   }
 
-  // Every value of the choices without a default, and of those with one, all ways in which `deviations` of them differ
-  // from it.
-  void try_choices(std::size_t index, std::size_t deviations, Values values, std::vector<Values>& fits) {
-    if (index == choices_.size()) {
-      if (deviations == 0 && solve(values) == 0) fits.push_back(std::move(values));
+  // The departures that change the inputs, or make a problem of what is none, alone or beside one more choice. All
+  // others keep their default whatever the tensors are, so that few are left to be combined.
+  std::vector<Departure> useful_departures(const FieldValues& base, const std::vector<Departure>& all) {
+    std::vector<const Departure*> partners = {nullptr};
+    for (const Departure& departure : all)
+      if (departure.field->type != FieldInfo::Type::integer) partners.push_back(&departure);
+    if (!fit_.inputs(base)) {
+      const auto way = std::find_if(all.begin(), all.end(), [&](const Departure& departure) {
+        return departure.field->type == FieldInfo::Type::integer && fit_.inputs(with(base, departure));
+      });
+      if (way != all.end()) partners.push_back(&*way);
+    }
+    const auto beside = [&](const Departure* partner) { return partner == nullptr ? base : with(base, *partner); };
+    std::vector<Signature> shapes, names;  // without the departure, by partner
+    for (const Departure* partner : partners) {
+      shapes.push_back(signature(beside(partner), true));
+      names.push_back(signature(beside(partner), false));
+    }
+    std::vector<Departure> useful;
+    std::set<std::pair<const FieldInfo*, std::vector<Signature>>> seen;  // integers of the same effect count once
+    for (const Departure& departure : all) {
+      const bool integer = departure.field->type == FieldInfo::Type::integer;
+      const std::vector<Signature>& without = integer ? names : shapes;
+      std::vector<Signature> effect;
+      bool changes = false;
+      for (std::size_t i = 0; i < partners.size(); ++i) {
+        if (partners[i] != nullptr && partners[i]->field == departure.field) continue;
+        effect.push_back(signature(with(beside(partners[i]), departure), !integer));
+        const Signature& now = effect.back();
+        // What made a problem again, of the inputs that the defaults have, is a way round the partner.
+        changes = changes || (!now.empty() && now != without[i] && (!without[i].empty() || now != without[0]));
+      }
+      if (changes && (!integer || seen.emplace(departure.field, effect).second)) useful.push_back(departure);
+    }
+    return useful;
+  }
+
+  void add_fits(const FieldValues& values, std::vector<FieldValues>& all) {
+    const std::vector<Departure> any = all_departures();
+    const FieldValues base = near(values, any);
+    const std::vector<Departure> useful = useful_departures(base, any);
+    std::set<FieldValues> found;
+    std::size_t fewest = op_.fields.size();
+    for (std::size_t count = 0; count <= std::min(useful.size(), fewest); ++count)
+      combine(useful, 0, count, base, found, fewest);
+    for (const FieldValues& fit : found)
+      if (departures(fit) == fewest) all.push_back(fit);
+  }
+
+  void combine(const std::vector<Departure>& useful, std::size_t index, std::size_t count, const FieldValues& values,
+               std::set<FieldValues>& found, std::size_t& fewest) {
+    if (count == 0) {
+      FieldValues fit = values;
+      if (!fit_.same_names(values) || fit_.solve(fit) != 0) return;
+      fit_.simplify(fit);
+      fewest = std::min(fewest, departures(fit));
+      found.insert(std::move(fit));
       return;
     }
-    const FieldInfo& field = *choices_[index];
-    for (const std::string& choice : field.choices) {
-      const std::size_t deviates = field.fallback && *field.fallback != choice ? 1 : 0;
-      if (deviates > deviations) continue;
-      values[field.name] = choice;
-      try_choices(index + 1, deviations - deviates, values, fits);
+    for (; index < useful.size(); ++index) {
+      std::size_t next = index + 1;  // at most one of a field
+      while (next < useful.size() && useful[next].field == useful[index].field) ++next;
+      combine(useful, next, count - 1, with(values, useful[index]), found, fewest);
     }
   }
 
-  void require_one_choice(const std::vector<Values>& fits) const {
-    std::string open;
-    for (const FieldInfo* field : choices_) {
+  template <class Asked>
+  void require_one(const std::vector<FieldValues>& all, const Asked& asked) const {
+    std::vector<std::string> open;
+    for (const FieldInfo& field : op_.fields) {
+      if (given_.contains(field.name) || !asked(field)) continue;
       std::set<std::string> seen;
-      for (const Values& values : fits) seen.insert(values.at(field->name));
+      for (const FieldValues& values : all) {
+        const auto set = values.find(field.name);
+        seen.insert(set != values.end() ? set->second : *field.fallback);
+      }
       if (seen.size() > 1)
-        open += fmt::format("{}{} ({})", open.empty() ? "" : ", ", field->name, fmt::join(seen, ", "));
+        open.push_back(fmt::format(
+            "{} ({})", field.name,
+            field.type == FieldInfo::Type::real ? field.range() : fmt::format("{}", fmt::join(seen, ", "))));
     }
+    if (!open.empty()) refuse_open(open);
+  }
+
+  // A real that departs from its default does so by a value that was made up.
+  void require_known(const FieldValues& fit) const {
+    std::vector<std::string> open;
+    for (const FieldInfo& field : op_.fields)
+      if (field.type == FieldInfo::Type::real && fit.contains(field.name) && !given_.contains(field.name))
+        open.push_back(fmt::format("{} ({}, but not {})", field.name, field.range(), field.fallback.value_or("")));
     if (!open.empty()) refuse_open(open);
   }
 
   // A field that has another value with which the tensors fit as well, when the others follow, is open; but one that
   // keeps its default.
-  void require_one_integer(const Values& solution) {
-    std::string open;
-    for (const FieldInfo* field : integers_) {
-      const auto set = solution.find(field->name);
-      if (set == solution.end() || field->fallback == set->second) continue;
-      const std::string& text = set->second;
+  void require_one_integer(const FieldValues& fit) {
+    std::vector<std::string> open;
+    for (const FieldInfo* field : fit_.integers()) {
+      const auto set = fit.find(field->name);
+      if (set == fit.end() || fit_.pinned(*field, fit)) continue;
       std::vector<const FieldInfo*> others;
-      std::copy_if(integers_.begin(), integers_.end(), std::back_inserter(others),
+      std::copy_if(fit_.integers().begin(), fit_.integers().end(), std::back_inserter(others),
                    [&](const FieldInfo* other) { return other != field; });
-      const std::int64_t value = number(text);
+      const std::int64_t value = std::stoll(set->second);
       // Not every value makes a problem (groups divide channels), so more than a neighbour is tried.
-      std::set<std::int64_t> alternatives = extents_;
-      alternatives.insert({1, 2, 3, 2 * value, 3 * value, value / 2, value + 1, value - 1});
+      std::set<std::int64_t> alternatives = {1, 2, 3, 2 * value, 3 * value, value / 2, value + 1, value - 1};
+      for (const std::int64_t extent : fit_.extents()) alternatives.insert({extent, extent - 1});
       for (const std::int64_t other : alternatives) {
         if (other == value || other < field->low || other > field->high) continue;
-        Values trial = solution;
+        FieldValues trial = fit;
         trial[field->name] = std::to_string(other);
-        if (descend(trial, others) != 0) continue;
-        open += fmt::format("{}{}", open.empty() ? "" : ", ", field->name);
+        if (fit_.descend(trial, others) != 0) continue;
+        open.push_back(field->name);
         break;
       }
     }
     if (!open.empty()) refuse_open(open);
   }
 
-  [[noreturn]] void refuse_open(const std::string& fields) const {
-    throw InvalidInput(
-        fmt::format("the tensors fit more than one problem of {}; give --problem its {}", op_.name, fields));
+  [[noreturn]] void refuse_open(const std::vector<std::string>& fields) const {
+    throw InvalidInput(fmt::format("the tensors fit more than one problem of {}; give --problem its {}", op_.name,
+                                   fmt::join(fields, ", ")));
   }
 
-  [[noreturn]] void refuse_nearest() const {
-    if (nearest_.empty())
-      throw InvalidInput(why_no_problem_.empty() ? fmt::format("op '{}' has no problem with such tensors", op_.name)
-                                                 : why_no_problem_);
-    std::vector<std::string> differences;
-    const auto specs = inputs(nearest_);
-    for (const auto& [name, shape] : shapes_) {
-      const auto found = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; });
-      if (found == specs.end())
-        differences.push_back(fmt::format("'{}' is not one of its inputs", name));
-      else if (shape && found->shape != *shape)
-        differences.push_back(
-            fmt::format("'{}' is [{}], there [{}]", name, fmt::join(*shape, ", "), fmt::join(found->shape, ", ")));
+  // The given fields without which the tensors fit, and what they had to be.
+  std::string clashes() const {
+    std::vector<std::string> found;
+    for (const FieldInfo& field : op_.fields) {
+      const auto given = given_.find(field.name);
+      if (given == given_.end()) continue;
+      FieldValues rest = given_;
+      rest.erase(field.name);
+      std::set<std::string> fitting;
+      for (const FieldValues& fit : fits_of(rest))
+        for (const KeyValue& pair : op_.values(parse(fit)))
+          if (pair.key == field.name)  // a real's value is made up
+            fitting.insert(field.type == FieldInfo::Type::real ? "another" : pair.key + "=" + pair.value);
+      if (!fitting.empty())
+        found.push_back(fmt::format("{}={} clashes with them, {} would fit", field.name, given->second,
+                                    fmt::join(fitting, " or ")));
     }
-    for (const TensorSpec& spec : specs)
-      if (shapes_.find(spec.name) == shapes_.end())
-        differences.push_back(fmt::format("its '{}' [{}] is missing (--random {} makes it)", spec.name,
-                                          fmt::join(spec.shape, ", "), spec.name));
-    throw InvalidInput(fmt::format("the tensors fit no problem of {}{}; nearest is {}: {}", op_.name,
-                                   given_.empty() ? "" : " with the fields of --problem", op_.print(parse(nearest_)),
-                                   fmt::join(differences, "; ")));
+    return fmt::format("{}", fmt::join(found, "; "));
+  }
+
+  std::vector<FieldValues> fits_of(const FieldValues& given) const {
+    try {
+      return Search(op_, given, shapes_).fits();
+    } catch (const InvalidInput&) {  // too many to try
+      return {};
+    }
+  }
+
+  [[noreturn]] void refuse_nearest() {
+    if (fit_.nearest().empty())
+      throw InvalidInput(fit_.why_no_problem().empty()
+                             ? fmt::format("op '{}' has no problem with such tensors", op_.name)
+                             : fit_.why_no_problem());
+    const Misfit misfit = nearest_misfit(op_, shapes_, fit_);
+    const std::string clash = clashes();
+    throw InvalidInput(fmt::format("the tensors fit no problem of {}{}; nearest is {}: {}{}{}", op_.name,
+                                   given_.empty() ? "" : " with the fields of --problem", misfit.problem,
+                                   misfit.differences, clash.empty() ? "" : "; ", clash));
   }
 
   const Workload& op_;
+  const FieldValues given_;
   const KnownShapes& shapes_;
-  Values given_;
-  std::vector<const FieldInfo*> integers_, choices_;  // those that are not given
-  std::set<std::int64_t> extents_;                    // of all tensors
-  int nearest_distance_ = kNoProblem;
-  Values nearest_;
-  std::string why_no_problem_;
+  ShapeFit fit_;
+  std::vector<const FieldInfo*> required_;  // choices without a default
 };
 
 }  // namespace
 
 AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
-  return Search(op, given, shapes).run();
+  return Search(op, values_of(given), shapes).run();
 }
 
 }  // namespace noisefloor

@@ -2,21 +2,17 @@
 // are tried until the shapes that `Op::tensors` gives are those of the tensors. So every op of the catalogue has it.
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
-#include "kernels/core/op.h"
+#include "bench/tensors/shape_fit.h"
 
 namespace noisefloor {
 
-// Shapes by name. An empty optional: a tensor that is there, of whatever shape the problem gives it.
-using KnownShapes = std::map<std::string, std::optional<std::vector<std::int64_t>>>;
-
 // The problem whose inputs are exactly those of `shapes`. `given` holds the fields that the user gave, which are kept.
-// A field that has a default and need not differ from it keeps it. Throws InvalidInput when no problem fits (with the
-// differences to the nearest one), and when the shapes leave a field open that has no default, or fit several values of
-// one that has: then it must be given.
+// Of the problems that fit, the one that departs from the defaults in the fewest fields. Throws InvalidInput
+//   - when none fits: with the differences to the nearest one, and where a given field clashes, what it had to be;
+//   - when several do, or a field that has no default could have another value, or one that has a default must differ
+//     from it by an amount that no shape says: then the fields must be given, and the message names them.
 AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes);
 
 }  // namespace noisefloor

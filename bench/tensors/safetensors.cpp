@@ -21,49 +21,63 @@ namespace {
   throw SafetensorsError(fmt::format("{}: {}", path.string(), what));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::filesystem::path& path) : value_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (value_ < 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  }
-  ~Descriptor() { close(value_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator int() const { return value_; }
-
- private:
-  int value_;
-};
-
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
   // Before it is opened: opening a pipe waits for its other end.
   std::error_code error;
   if (const auto status = std::filesystem::status(path, error);
       !error && std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     refuse(path, std::filesystem::is_directory(status) ? "is a folder" : "is not a regular file");
-  const Descriptor file(path);
-  struct stat status {};
-  if (fstat(file, &status) != 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  bytes_ = static_cast<std::size_t>(status.st_size);
-  if (bytes_ == 0) refuse(path, "is empty");
-  void* mapping = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
-  if (mapping == MAP_FAILED) refuse(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
+  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
   try {
-    tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_});
-  } catch (const SafetensorsError& problem) {
-    munmap(mapping, bytes_);
-    refuse(path, problem.what());
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+    bytes_ = static_cast<std::size_t>(status.st_size);
+    if (bytes_ == 0) refuse(path, "is empty");
+    void* mapping = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+    if (mapping == MAP_FAILED) refuse(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
+    mapping_ = mapping;
+    try {
+      tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_}, &layout_);
+    } catch (const SafetensorsError& problem) {
+      refuse(path, problem.what());
+    }
   } catch (...) {
-    munmap(mapping, bytes_);
+    close_all();
     throw;
   }
-  mapping_ = mapping;
 }
 
 SafetensorsFile::~SafetensorsFile() {
+  close_all();
+}
+
+void SafetensorsFile::close_all() {
   if (mapping_ != nullptr) munmap(mapping_, bytes_);
+  close(descriptor_);
+}
+
+std::vector<std::byte> SafetensorsFile::read(const FileTensor& tensor) const {
+  std::vector<std::byte> bytes(tensor.data.size());
+  const auto begin = tensor.data.data() - static_cast<const std::byte*>(mapping_);
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t got =
+        pread(descriptor_, bytes.data() + done, bytes.size() - done, begin + static_cast<std::ptrdiff_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) refuse(path_, fmt::format("tensor '{}' cannot be read: {}", tensor.name, std::strerror(errno)));
+    if (got == 0)
+      refuse(path_, fmt::format("tensor '{}' cannot be read: the file was truncated while it was in use", tensor.name));
+    done += static_cast<std::size_t>(got);
+  }
+  return bytes;
+}
+
+void SafetensorsFile::require_layout(std::string_view layout) const {
+  const std::string_view other = layout == kChannelsLast ? kChannelsFirst : kChannelsLast;
+  if (layout_ == other)
+    refuse(path_, fmt::format("its metadata says '{}: {}'; what is read here is {}", kLayoutKey, layout_, layout));
 }
 
 const FileTensor* SafetensorsFile::find(std::string_view name) const {

@@ -40,10 +40,17 @@ struct FileTensor {
 std::string_view safetensors_name(DType dtype);
 std::optional<DType> dtype_of_safetensors(std::string_view name);
 
-// The tensors of a whole file that is in memory, in the order of their bytes. Throws SafetensorsError.
-std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file);
+// How a file has images, as its metadata says under this key. Ops are channels-last ([n, h, w, channels]); at the
+// border of networks images are channels-first, as PyTorch has them.
+inline constexpr const char* kLayoutKey = "layout";
+inline constexpr const char* kChannelsLast = "channels-last";
+inline constexpr const char* kChannelsFirst = "channels-first";
 
-// A file, mapped read-only for the life of the object: a tensor's bytes are read from the disk when they are used.
+// The tensors of a whole file that is in memory, in the order of their bytes; and what its metadata says of the layout
+// ("" where it says nothing). Throws SafetensorsError.
+std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, std::string* layout = nullptr);
+
+// A file, open for the life of the object: a tensor's bytes are read from the disk when they are asked for.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);  // throws SafetensorsError with the file's name
@@ -55,7 +62,18 @@ class SafetensorsFile {
   const FileTensor* find(std::string_view name) const;  // null where there is none
   std::size_t bytes() const { return bytes_; }          // of the whole file
 
+  // A tensor's bytes, aligned for every dtype. `data` of the tensors is the file mapped into memory, and the end of the
+  // process where someone truncates the file in the meantime; this throws SafetensorsError then.
+  std::vector<std::byte> read(const FileTensor& tensor) const;
+  // Throws SafetensorsError where the metadata says the other layout.
+  void require_layout(std::string_view layout) const;
+
  private:
+  void close_all();
+
+  std::filesystem::path path_;
+  std::string layout_;
+  int descriptor_ = -1;
   std::vector<FileTensor> tensors_;
   void* mapping_ = nullptr;
   std::size_t bytes_ = 0;

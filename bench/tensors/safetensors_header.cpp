@@ -53,7 +53,8 @@ std::string shown(std::string_view name) {
 // at the first value that the format has no place for.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  HeaderHandler(std::size_t header_bytes, std::span<const std::byte> data) : data_(data) {
+  HeaderHandler(std::size_t header_bytes, std::span<const std::byte> data, std::string* layout)
+      : data_(data), layout_(layout) {
     tensors_.reserve(header_bytes / kSmallestEntry + 1);
   }
   std::vector<FileTensor> take() { return std::move(tensors_); }
@@ -92,6 +93,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
         return true;
       case Place::metadata:
         place_ = Place::metadata_text;
+        is_layout_ = text == kLayoutKey;
         return true;
       default:  // an entry: the parser gives no key elsewhere
         break;
@@ -113,6 +115,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   bool string(std::string& text) override {
     if (place_ == Place::metadata_text) {
       place_ = Place::metadata;
+      if (is_layout_ && layout_ != nullptr) *layout_ = shown(text);
       return true;
     }
     if (place_ != Place::dtype) unexpected("a string");
@@ -241,6 +244,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   std::span<const std::byte> data_;
+  std::string* layout_;  // null where it is not wanted
+  bool is_layout_ = false;
   std::vector<FileTensor> tensors_;
   Place place_ = Place::outside;
   std::string name_;
@@ -299,7 +304,7 @@ std::string FileTensor::text() const {
   return fmt::format("{} [{}]", dtype, fmt::join(shape, ", "));
 }
 
-std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file) {
+std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, std::string* layout) {
   if (file.size() < kLengthBytes)
     throw SafetensorsError(
         fmt::format("truncated: {} bytes, less than the {} of the header's length", file.size(), kLengthBytes));
@@ -316,7 +321,7 @@ std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file) {
   const auto* header = reinterpret_cast<const char*>(file.data() + kLengthBytes);
   if (length == 0 || *header != '{') throw SafetensorsError("the header does not begin with '{'");
   const auto data = file.subspan(kLengthBytes + length);
-  HeaderHandler handler(length, data);
+  HeaderHandler handler(length, data, layout);
   nlohmann::json::sax_parse(header, header + length, &handler);  // failures throw
   std::vector<FileTensor> tensors = handler.take();
   require_distinct_names(tensors);

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "bench/tensors/problem_inference.h"
 
@@ -49,20 +48,18 @@ DType infer_dtype(const Workload& op, const AnyProblem& problem, std::optional<D
 }
 
 // The oracle says nothing about what becomes of NaN and infinity.
-void require_finite(const FileTensor& tensor, DType dtype) {
+void require_finite(const std::string& name, std::span<const std::byte> data, DType dtype) {
   if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) return;
   constexpr std::size_t kChunk = 4096;
-  std::array<std::uint32_t, kChunk> aligned;  // the file need not be
   std::array<float, kChunk> values;
-  const std::size_t size = size_of(dtype), total = tensor.data.size() / size;
+  const std::size_t total = data.size() / size_of(dtype);
   for (std::size_t begin = 0; begin < total; begin += kChunk) {
     const std::size_t count = std::min(kChunk, total - begin);
-    std::memcpy(aligned.data(), tensor.data.data() + begin * size, count * size);
-    load_floats(dtype, aligned.data(), 0, static_cast<std::int64_t>(count), values.data());
+    load_floats(dtype, data.data(), static_cast<std::int64_t>(begin), static_cast<std::int64_t>(count), values.data());
     for (std::size_t i = 0; i < count; ++i)
       if (!std::isfinite(values[i]))
-        throw InvalidInput(fmt::format("tensor '{}': element {} is {}; every input must be finite", tensor.name,
-                                       begin + i, values[i]));
+        throw InvalidInput(
+            fmt::format("tensor '{}': element {} is {}; every input must be finite", name, begin + i, values[i]));
   }
 }
 
@@ -79,8 +76,9 @@ UserTensors bind(const Workload& op, const SafetensorsFile& file, const std::vec
   for (const TensorSpec& spec : input_specs(op, user.problem, user.dtype)) {
     const FileTensor* tensor = file.find(spec.name);
     if (tensor == nullptr) continue;
-    require_finite(*tensor, spec.dtype);
-    user.given[spec.name] = tensor->data;
+    const std::vector<std::byte>& bytes = user.bytes.emplace_back(file.read(*tensor));
+    require_finite(tensor->name, bytes, spec.dtype);
+    user.given[spec.name] = bytes;  // which do not move with their vector
   }
   return user;
 }
@@ -90,8 +88,11 @@ UserTensors bind(const Workload& op, const SafetensorsFile& file, const std::vec
 UserTensors bind_user_tensors(const Workload& op, const SafetensorsFile& file, const std::string& file_name,
                               const std::vector<KeyValue>& fields, std::optional<DType> dtype,
                               const std::vector<std::string>& random) {
+  file.require_layout(kChannelsLast);
   try {
     return bind(op, file, fields, dtype, random);
+  } catch (const SafetensorsError&) {
+    throw;  // names the file
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("{}: {}", file_name, error.what()));
   }

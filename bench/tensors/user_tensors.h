@@ -14,12 +14,14 @@ namespace noisefloor {
 struct UserTensors {
   AnyProblem problem;
   DType dtype = DType::bf16;
-  GivenTensors given;  // in the file's memory
+  GivenTensors given;  // in `bytes`
+  std::vector<std::vector<std::byte>> bytes;
 };
 
 // Finds problem and dtype of the file's tensors, which must be the op's inputs, all of them and no others; those named
 // in `random` are left to the harness. `fields` and `dtype` are what the user said of them. Throws InvalidInput naming
-// the file, the tensors and what is wrong: another shape or dtype, missing, too many, a value that is not finite.
+// the file, the tensors and what is wrong: another shape or dtype, missing, too many, a value that is not finite,
+// metadata that say channels-first where ops are channels-last.
 UserTensors bind_user_tensors(const Workload& op, const SafetensorsFile& file, const std::string& file_name,
                               const std::vector<KeyValue>& fields, std::optional<DType> dtype,
                               const std::vector<std::string>& random);

@@ -32,7 +32,7 @@ struct Problem {
 // Device pointers (host pointers for `host`), 16-byte aligned, T the row's dtype. `q`, `k` and `v` are the same pointer
 // for a packed layout: the start of that tensor.
 struct Tensors {
-  const void* q = nullptr;  // T [batch, seq_q, heads, dim], or packed [batch, seq_q, ...] as Layout says
+  const void* q = nullptr;  // T [batch, seq_q, heads, dim]; packed: tensor qkv, [batch, seq_q, ...] as Layout says
   const void* k = nullptr;  // T [batch, seq_kv, heads, dim]
   const void* v = nullptr;  // T [batch, seq_kv, heads, dim]
   void* out = nullptr;      // T [batch, seq_q, heads, dim]

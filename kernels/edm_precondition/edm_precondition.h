@@ -29,7 +29,7 @@ struct Tensors {
   const void* x = nullptr;       // T [batch, elements]
   const void* f = nullptr;       // T [batch, elements], output: what the network said
   const float* sigma = nullptr;  // [batch], positive
-  void* y = nullptr;             // T [batch, elements]: the network's input, or d
+  void* y = nullptr;             // T [batch, elements]: input: y, what the network takes; output: tensor d
   float* c_noise = nullptr;      // [batch], input: what the timestep embedding takes
 };
 

@@ -4,8 +4,8 @@
 //   silu_fma        y = silu(a + b * c)       a and c as b, or with broadcast [n, channels], one row an image
 //   add             y = (a + b) * scale       the residual; scale is 1, or EDM's sqrt(1/2)
 //   geglu           y = v * gelu(g)           v is channels [0, channels) and g [channels, 2 channels) of a row of x
-//   relu, silu      y = max(a, 0), y = a / (1 + exp(-a))
-//   cast            y = a in dtype `to`
+//   relu, silu      y = max(x, 0), y = x / (1 + exp(-x))
+//   cast            y = x in dtype `to`
 //   nchw_to_nhwc    y[n, hw, channels] from x[n, channels, hw]
 //   nhwc_to_nchw    y[n, channels, hw] from x[n, hw, channels]
 //
@@ -42,7 +42,7 @@ struct Problem {
 // Device pointers (host pointers for the host variant), 16-byte aligned; T is the row's dtype. Null where the operation
 // has no such tensor.
 struct Tensors {
-  const void* a = nullptr;  // T: the only input of all but silu_fma and add; geglu: [n, hw, 2 channels]
+  const void* a = nullptr;  // T: a of silu_fma, as c, and of add, as b; else tensor x (geglu: 2 channels a row)
   const void* b = nullptr;  // T [n, hw, channels]: silu_fma, add
   const void* c = nullptr;  // T [n, hw, channels], broadcast [n, channels]: silu_fma
   void* y = nullptr;        // T (cast: `to`) [n, hw, channels]; nhwc_to_nchw: [n, channels, hw]

@@ -42,9 +42,9 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
 constexpr Definition::Variant kVariants[] = {
     {kHost, launch_host},
     {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled}},
     {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80}},
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled}},
 };
 
 }  // namespace

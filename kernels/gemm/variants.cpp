@@ -52,9 +52,9 @@ constexpr Definition::Variant kVariants[] = {
     {kTiled, NOISEFLOOR_IF_CUDA(launch_tiled)},
     {{"tensor_core_sm75", Kind::tensor_core, Arch::sm75}, {NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75}},
     {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80, workspace_bytes_sm80}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}},
     {{"ptx_sm90a_small_m", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_ptx_small_m_sm90a), can_run_ptx_small_m_sm90a}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}},
 };
 
 }  // namespace

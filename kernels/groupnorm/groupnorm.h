@@ -63,7 +63,7 @@ struct Tensors {
   const void* x = nullptr;           // T [n, hw, channels]
   const void* gamma = nullptr;       // T [channels]
   const void* beta = nullptr;        // T [channels]
-  const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: T [n, 2 channels], scale first
+  const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: scale_shift, T [n, 2 channels]
   const void* shift = nullptr;       // T [n, channels], fusion silu+ss only; packed: not read
   const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]

@@ -8,9 +8,9 @@ namespace {
 constexpr Definition::Variant kVariants[] = {
     {kHost, launch_host},
     {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), images_stream}},
     {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), half_images_stream}},
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), images_stream}},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), images_stream}},
 };
 
 }  // namespace

@@ -27,8 +27,8 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
 constexpr Definition::Variant kVariants[] = {
     {kHost, launch_host},
     {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled}},
     {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_tensor_core_sm80}},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled}},
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}},
 };
 

@@ -37,7 +37,7 @@ struct Problem {
 // Device pointers (host pointers for `host`), 16-byte aligned, T the row's dtype. `q`, `k` and `v` are the same pointer
 // for a packed layout: the start of that tensor.
 struct Tensors {
-  const void* q = nullptr;  // T [batch, frames, hw, heads, dim], or packed [batch, frames, hw, ...] as Layout says
+  const void* q = nullptr;  // T [batch, frames, hw, heads, dim]; packed: qkv, [batch, frames, hw, ...] as Layout says
   const void* k = nullptr;  // T [batch, frames, hw, heads, dim]
   const void* v = nullptr;  // T [batch, frames, hw, heads, dim]
   void* out = nullptr;      // T [batch, frames, hw, heads, dim]

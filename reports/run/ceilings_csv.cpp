@@ -31,11 +31,12 @@ const Ceiling* CeilingTable::find(std::string_view name) const {
 }
 
 void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings) {
-  std::string text = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit\n";
+  std::string text = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit,load\n";
   for (const Ceiling& row : ceilings.rows)
-    text += fmt::format("{},{:.6g},{},{},{},{},{},{}\n", quote_csv(row.name), row.value, quote_csv(row.unit),
+    text += fmt::format("{},{:.6g},{},{},{},{},{},{},{}\n", quote_csv(row.name), row.value, quote_csv(row.unit),
                         blank_or_number(row.datasheet), quote_csv(ceilings.device), quote_csv(ceilings.driver),
-                        blank_or_number(row.sm_clock_mhz), quote_csv(ceilings.commit));
+                        blank_or_number(row.sm_clock_mhz), quote_csv(ceilings.commit),
+                        row.load ? fmt::format("{:.3g}", *row.load) : "");
   write_atomically(file, text);
 }
 
@@ -43,16 +44,17 @@ CeilingTable read_ceilings(const std::filesystem::path& file) {
   CeilingTable ceilings;
   const std::string text = read_whole_file(file);
   try {
-    io::CSVReader<8, io::trim_chars<>, io::double_quote_escape<',', '"'>> reader(file.string(), text.data(),
+    io::CSVReader<9, io::trim_chars<>, io::double_quote_escape<',', '"'>> reader(file.string(), text.data(),
                                                                                  text.data() + text.size());
     reader.read_header(io::ignore_missing_column | io::ignore_extra_column, "name", "value", "unit", "datasheet",
-                       "device", "driver", "sm_clock_mhz", "commit");
+                       "device", "driver", "sm_clock_mhz", "commit", "load");
     for (const char* needed : {"name", "value", "unit"})
       if (!reader.has_column(needed))
         throw std::runtime_error(fmt::format("{}:1: needs a column '{}'", file.string(), needed));
     while (true) {
-      std::string name, value, unit, datasheet, device, driver, clock, commit;  // blank where the column is missing
-      if (!reader.read_row(name, value, unit, datasheet, device, driver, clock, commit)) break;
+      std::string name, value, unit, datasheet, device, driver, clock, commit,
+          load;  // blank where the column is missing
+      if (!reader.read_row(name, value, unit, datasheet, device, driver, clock, commit, load)) break;
       const auto fail = [&](const std::string& what) {
         throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), reader.get_file_line(), what));
       };
@@ -67,6 +69,10 @@ CeilingTable read_ceilings(const std::filesystem::path& file) {
       };
       Ceiling row{name, positive("value", value, false), unit, positive("datasheet", datasheet, true),
                   positive("sm_clock_mhz", clock, true)};
+      if (load == "0")
+        row.load = 0;
+      else if (!load.empty())
+        row.load = positive("load", load, true);
       if (row.name.empty()) fail("column 'name' is empty");
       if (row.unit != "GB/s" && row.unit != "GFLOP/s")
         fail("column 'unit' must be GB/s or GFLOP/s, not '" + row.unit + "'");

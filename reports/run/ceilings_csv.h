@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +14,10 @@ namespace noisefloor {
 struct Ceiling {
   std::string name;
   double value = 0;
-  std::string unit;         // "GB/s" or "GFLOP/s" (a multiply-add is two)
-  double datasheet = 0;     // in the same unit; 0: not known
-  double sm_clock_mhz = 0;  // while it was measured; 0 on the host
+  std::string unit;                 // "GB/s" or "GFLOP/s" (a multiply-add is two)
+  double datasheet = 0;             // in the same unit; 0: not known
+  double sm_clock_mhz = 0;          // while it was measured; 0 on the host
+  std::optional<double> load = {};  // on the host: threads of other programs that could run meanwhile, on average
 };
 
 struct CeilingTable {
@@ -27,7 +29,8 @@ struct CeilingTable {
   const Ceiling* find(std::string_view name) const;  // null when the device has no such ceiling
 };
 
-// Columns: name,value,unit,datasheet,device,driver,sm_clock_mhz,commit; an unknown datasheet or clock is blank.
+// Columns: name,value,unit,datasheet,device,driver,sm_clock_mhz,commit,load; an unknown datasheet, clock or load is
+// blank.
 // Throws std::runtime_error with the file's name when it cannot be written (it is then left as it was).
 void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings);
 

@@ -258,6 +258,15 @@ std::string RunFolder::fact(const std::string& name) const {
   return json[name];
 }
 
+namespace {
+
+void write_environment_file(const std::filesystem::path& file, const nlohmann::ordered_json& environment) {
+  // A file's name may be any bytes, and JSON is UTF-8.
+  write_atomically(file, environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
 void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line) {
   const auto file = folder_ / "env.json";
   std::vector<std::vector<std::string>> command_lines;
@@ -283,8 +292,14 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
                       {"time_utc", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}});
   for (const auto& [name, value] : before.items())
     if (!environment.contains(name)) environment[name] = value;
-  // A file's name may be any bytes, and JSON is UTF-8.
-  write_atomically(file, environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  write_environment_file(file, environment);
+}
+
+void RunFolder::add_facts(const nlohmann::ordered_json& facts) {
+  const auto file = folder_ / "env.json";
+  nlohmann::ordered_json environment = read_json_object(file);
+  environment.update(facts);
+  write_environment_file(file, environment);
 }
 
 std::string device_slug(const std::string& device) {

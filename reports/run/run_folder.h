@@ -43,6 +43,8 @@ class RunFolder {
   // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of
   // others that are there stay.
   void write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line);
+  // After write_environment(): more of them, or other values.
+  void add_facts(const nlohmann::ordered_json& facts);
 
  private:
   void open_files(bool fresh);

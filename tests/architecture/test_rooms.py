@@ -19,9 +19,10 @@ def table(text):
     rooms = {}
     for line in text.splitlines():
         cells = line.strip("| \n").split("|") if line.startswith("| `") else []
+        allowed = re.findall("`([^`]+)`", cells[1]) if len(cells) > 1 else []
         for room in re.findall("`([^`]+)`", cells[0]) if cells else []:
             assert room not in rooms, f"{PAGE}: {room} has two rows"
-            rooms[room] = re.findall("`([^`]+)`", cells[1]) if len(cells) > 1 else []
+            rooms[room] = allowed
     assert rooms, f"{PAGE} has no table of rooms"
     for room, allowed in rooms.items():
         for other in allowed:
@@ -51,9 +52,30 @@ class House:
             return mine != OP or self.folder(file) == self.folder(included)
         return other in self.rooms[mine] or (OP in self.rooms[mine] and self.folder(included) in self.ops)
 
-    def violations(self):
+    def files(self):
         for path in sorted(path for top in TOPS for path in (self.root / top).rglob("*") if path.name.endswith(SOURCES)):
-            file = path.relative_to(self.root).as_posix()
+            yield path, path.relative_to(self.root).as_posix()
+
+    def unused(self):
+        """Arrows that no include takes: "A -> B". Those of a row that several rooms share are taken where one of them takes it."""
+        taken = set()
+        for path, file in self.files():
+            for match in filter(None, map(INCLUDE.match, path.read_text().splitlines())):
+                included = match[1] or match[2]
+                mine, others = self.room(file), [self.room(included)]
+                if self.folder(included) in self.ops:
+                    others.append(OP)
+                taken.update((mine, other) for other in others)
+        rows = {}
+        for room, allowed in self.rooms.items():
+            rows.setdefault(id(allowed), (allowed, []))[1].append(room)
+        for allowed, rooms in rows.values():
+            for other in allowed:
+                if not any((room, other) in taken for room in rooms):
+                    yield f"{' '.join(rooms)} -> {other}"
+
+    def violations(self):
+        for path, file in self.files():
             if self.room(file) is None:
                 yield f"{file} stands in no room of {PAGE}"
                 continue
@@ -95,6 +117,11 @@ class House:
 def test_every_include_keeps_to_the_table():
     violations = list(House(ROOT).violations())
     assert not violations, "\n" + "\n".join(violations)
+
+
+def test_every_arrow_of_the_table_is_taken():
+    unused = list(House(ROOT).unused())
+    assert not unused, "\n" + "\n".join(unused)
 
 
 def test_the_table_has_no_circle():

@@ -127,13 +127,14 @@ class Served(unittest.TestCase):
         return written
 
     def test_it_says_what_it_is_and_answers_each_line(self):
-        self.assertEqual(self.serve('{"ask": "cold"}', '{"ask": "warm"}'), [{"facts": {"pytorch": "2"}}, {"us": [1.0]}, {"us": [1.0]}])
+        self.assertEqual(self.serve('{"ask": "cold", "number": 1}', '{"ask": "warm", "number": 2}'),
+                         [{"facts": {"pytorch": "2"}}, {"us": [1.0], "number": 1}, {"us": [1.0], "number": 2}])
 
     def test_whatever_is_raised_is_an_answer(self):
         def fails(question):
             raise RuntimeError("CUDA error")
 
-        self.assertEqual(self.serve("{}", "not JSON", answer=fails)[1], {"failed": "cuda_error", "reason": "CUDA error"})
+        self.assertEqual(self.serve('{"number": 7}', answer=fails)[1], {"failed": "cuda_error", "reason": "CUDA error", "number": 7})
         self.assertEqual(self.serve("not JSON")[1]["failed"], "cuda_error")
 
     def test_every_op_of_the_catalogue_has_a_file(self):

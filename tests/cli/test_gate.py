@@ -281,3 +281,39 @@ def test_kernels_are_as_recorded():
         pytest.skip("no cuobjdump")
     result = run("gate", "--resources", "--baseline", RECORDED, env={**os.environ, "PATH": path})
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr
+
+
+def loaded(folder, load):
+    """The run as if other programs had had so many threads to run."""
+    lines = (folder / "sweep.csv").read_text().splitlines()
+    (folder / "sweep.csv").write_text("".join([lines[0] + ",load\n", *(f"{line},{load}\n" for line in lines[1:])]))
+    return folder
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_accept_of_a_loaded_run_wants_force(tmp_path, first):
+    base = tmp_path / "base"
+    if not first:
+        write_run(base, [100, 200], seed=1)
+    before = contents(base) if base.exists() else None
+    busy = loaded(write_run(tmp_path / "busy", [100, 200], seed=2), 1.9)
+    refused = gate(base, busy, "--accept")
+    assert refused.returncode == 2 and "other programs (1.9 of their threads could run)" in refused.stderr and "--force" in refused.stderr
+    assert (contents(base) if base.exists() else None) == before
+    taken = gate(base, busy, "--accept", "--force")
+    assert taken.returncode == 0 and "warning" in taken.stderr and "accepted" in taken.stdout
+    quiet = loaded(write_run(tmp_path / "quiet", [100, 200], seed=3), 0.05)
+    result = gate(base, quiet, "--accept")
+    assert result.returncode == 0, result.stderr
+
+
+def test_accept_of_a_throttled_or_much_faster_run_wants_force(tmp_path):
+    throttled = write_run(tmp_path / "throttled", [100, 200, 300], status={1: "throttled"})
+    refused = gate(tmp_path / "base", throttled, "--accept")
+    assert refused.returncode == 2 and "1 of its rows is throttled" in refused.stderr and not (tmp_path / "base").exists()
+    base = write_run(tmp_path / "slow", [300, 600, 900], seed=1)
+    fast = write_run(tmp_path / "fast", [100, 200, 300], seed=2)
+    refused = gate(base, fast, "--accept")
+    assert refused.returncode == 2 and "0.33 times the baseline's time" in refused.stderr
+    assert gate(base, fast, "--accept", "--force").returncode == 0
+    assert gate(base, fast, "--force").returncode == 2

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from tests.cli.program import ROOT, WEIGHTS, breakdown_rows, needs_program, run
@@ -21,11 +22,27 @@ def sample(folder, *arguments, name="grid"):
 
 def test_pictures_are_written(tmp_path):
     tensors = sample(tmp_path, "--count", 3, "--steps", 8, "--labels", "7,1", "--strip", tmp_path / "strip.png", "--every", 2)
-    assert tensors["images"].shape == (3, 8, 8, 1)
+    assert tensors["images"].shape == tensors["noise"].shape == (3, 1, 8, 8)
     assert tensors["labels"].tolist() == [7, 1, 7]
     assert np.isfinite(tensors["images"]).all() and 0.3 < np.abs(tensors["images"]).mean() < 1.2
     for name in ("grid.png", "strip.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_tensors_are_what_forward_takes(tmp_path):
+    sample(tmp_path, "--count", 2, "--steps", 2, "--height", 6, "--width", 10, "--zoom", 1)
+    with safe_open(tmp_path / "grid.safetensors", "numpy") as file:
+        assert file.metadata() == {"network": "digits", "layout": "channels-first"}
+        noise, labels = file.get_tensor("noise"), file.get_tensor("labels")
+    inputs = {"x": 80 * noise, "sigma": np.full(2, 80, np.float32), "labels": labels}
+    forward = ("forward", "digits", "--device", "host", "--input", tmp_path / "in", "--output", tmp_path / "out")
+    save_file(inputs, tmp_path / "in", metadata={"layout": "channels-first"})
+    assert run(*forward).returncode == 0
+    with safe_open(tmp_path / "out", "numpy") as file:
+        assert file.metadata()["layout"] == "channels-first" and file.get_tensor("output").shape == (2, 1, 6, 10)
+    save_file(inputs, tmp_path / "in", metadata={"layout": "channels-last"})
+    refused = run(*forward)
+    assert refused.returncode == 2 and "its metadata says 'layout: channels-last'; what is read here is channels-first" in refused.stderr
 
 
 def test_an_animation_ends_at_the_pictures(tmp_path):
@@ -64,7 +81,7 @@ def test_pictures_are_of_the_size_asked_for(tmp_path):
     # Neither square nor powers of two; of 2 x 14, the coarser level has a single row.
     for height, width in ((6, 10), (2, 14)):
         images = sample(tmp_path, "--count", 3, "--batch", 2, "--steps", 2, "--height", height, "--width", width, "--zoom", 1, "--columns", 2)["images"]
-        assert images.shape == (3, height, width, 1) and np.isfinite(images).all()
+        assert images.shape == (3, 1, height, width) and np.isfinite(images).all()
         png = [int.from_bytes((tmp_path / "grid.png").read_bytes()[at : at + 4], "big") for at in (16, 20)]
         assert png == [2 * (width + 1) - 1, 2 * (height + 1) - 1]
     # The network's own size, given or not, is the same picture.

@@ -33,7 +33,7 @@ def drawn(folder, name, weights, dtype, count, *arguments):
                             capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     tensors = load_file(folder / "drawn.safetensors")
-    return *(tensors[key].permute(0, 3, 1, 2) for key in ("images", "noise")), tensors["labels"]
+    return tensors["images"], tensors["noise"], tensors["labels"]
 
 
 def edm_denoiser(network, labels):

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -24,48 +22,12 @@
 #include "kernels/sampler_step/sampler_step.h"
 #include "kernels/temporal_attention/temporal_attention.h"
 #include "kernels/timestep_embedding/timestep_embedding.h"
+#include "tests/support/random_problems.h"
 
 namespace noisefloor {
 namespace {
 
-constexpr int kDraws = 4000, kFewestProblems = 40;
-
-// A value of a field: an end of its range, or one near the lower end, as problems that fit together mostly are.
-std::string random_value(const FieldInfo& field, std::mt19937_64& random) {
-  const auto below = [&](std::size_t count) { return random() % count; };
-  if (field.chosen()) return field.choices[below(field.choices.size())];
-  if (field.type == FieldInfo::Type::real) {
-    const double part = std::uniform_real_distribution<double>(0, 1)(random);
-    const double ends[] = {field.real_low, field.real_high, field.real_low + part * (field.real_high - field.real_low)};
-    char text[40];
-    std::snprintf(text, sizeof text, "%.17g", ends[below(3)]);
-    return text;
-  }
-  const std::uint64_t span = static_cast<std::uint64_t>(field.high) - static_cast<std::uint64_t>(field.low);
-  const std::uint64_t steps[] = {0, span, below(4), 8 * below(5), std::uint64_t{1} << below(12), random()};
-  const std::uint64_t step = steps[below(10) < 8 ? 2 + below(3) : below(6)];
-  return std::to_string(field.low + static_cast<std::int64_t>(span == UINT64_MAX ? step : step % (span + 1)));
-}
-
-std::vector<KeyValue> random_fields(const Op& op, std::mt19937_64& random) {
-  std::vector<KeyValue> pairs;
-  for (const FieldInfo& field : op.fields)
-    if (!field.fallback || random() % 3 == 0) pairs.push_back({field.name, random_value(field, random)});
-  return pairs;
-}
-
-// Those of `kDraws` random sets of fields that are problems.
-std::vector<AnyProblem> random_problems(const Op& op) {
-  std::mt19937_64 random(std::hash<std::string>()(op.name));
-  std::vector<AnyProblem> problems;
-  for (int draw = 0; draw < kDraws; ++draw) {
-    try {
-      problems.push_back(op.parse_pairs(random_fields(op, random)));
-    } catch (const InvalidInput&) {
-    }
-  }
-  return problems;
-}
+constexpr std::size_t kFewestProblems = 40;
 
 bool same(const std::vector<KeyValue>& a, const std::vector<KeyValue>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -102,7 +64,7 @@ template <class P, class T>
 void expect_definition_holds(const OpDefinition<P, T>& definition) {
   const Op& op = *find_op(definition.name);
   const auto problems = random_problems(op);
-  EXPECT_GE(problems.size(), static_cast<std::size_t>(kFewestProblems)) << op.name;
+  EXPECT_GE(problems.size(), kFewestProblems) << op.name;
   for (const AnyProblem& problem : problems) {
     const std::string text = op.print(problem);
     const AnyProblem again = op.parse(text);

@@ -164,6 +164,36 @@ TEST(Gate, TakesNoiseFromMoreRuns) {
             std::string::npos);
 }
 
+RunFiles host_run(double us, unsigned seed) {
+  RunFiles run = synthetic_run(rows_of(10, us), seed, "abc", "Some CPU (2 cores)");
+  for (SweepRow& row : run.rows) row.kind = "host", row.sm_clock_mhz = std::nullopt;
+  for (auto& [id, samples] : run.samples) samples.cold_mhz.clear();
+  return run;
+}
+
+// Processes differ by a fraction of the time there, and a GPU's offset says nothing of it.
+TEST(Gate, AHostHasNoiseOfItsOwn) {
+  const RunFiles base = host_run(5000, 1);
+  const GateResult close = judged(base, host_run(5000 * 1.1, 2));
+  EXPECT_TRUE(close.of_host);
+  EXPECT_EQ(close.count(GateVerdict::ambiguous), 10u);
+  EXPECT_EQ(close.exit_code(), 0);
+  EXPECT_EQ(judged(base, host_run(5000 * 1.3, 2)).count(GateVerdict::regressed), 10u);
+  EXPECT_EQ(judged(host_run(20, 1), host_run(26, 2)).count(GateVerdict::regressed), 0u) << "six microseconds";
+  EXPECT_FALSE(judged(synthetic_run(rows_of(1, 50), 1), synthetic_run(rows_of(1, 50), 2)).of_host);
+
+  const std::vector<RunFiles> steady{host_run(5000 * 1.002, 3), host_run(5000 * 0.999, 4)};
+  const GateResult measured = judged(base, host_run(5000 * 1.1, 2), steady);
+  EXPECT_TRUE(measured.process_measured);
+  EXPECT_LT(measured.process_share, 0.02);
+  EXPECT_EQ(measured.count(GateVerdict::regressed), 10u) << "a machine of its own resolves more";
+  EXPECT_NE(text_of(measured).differences.front().find("%, measured"), std::string::npos);
+  EXPECT_NE(text_of(close).differences.front().find("15 % and 5 us, assumed"), std::string::npos);
+
+  EXPECT_FALSE(host_process_noise({{100}, {}}).has_value());
+  EXPECT_NEAR(*host_process_noise({{100, 102}, {4000, 4080}}), 3 * std::sqrt(2.0) * 0.02 / 1.128, 1e-9);
+}
+
 TEST(Gate, NoiseOfKnownNumbers) {
   EXPECT_EQ(run_noise(std::vector<double>{100}), 0);
   EXPECT_NEAR(run_noise(std::vector<double>{100, 101}), 3 * std::sqrt(2.0) / 1.128 * 0.01, 1e-12);

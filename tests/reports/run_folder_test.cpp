@@ -237,6 +237,18 @@ TEST(RunFolder, WritesItsEnvironment) {
       << "it is more than a merge";
 }
 
+TEST(RunFolder, AddsToItsEnvironment) {
+  const TemporaryFolder temporary;
+  RunFolder folder(temporary / "run", kDevice, "abc", false);
+  folder.write_environment({{"device", kDevice}, {"commit", "abc"}, {"load_at_start", 0.5}}, {"noisefloor", "sweep"});
+  folder.add_facts({{"load_at_start", 0.5}, {"load_at_end", 2.25}});
+  const auto environment = nlohmann::json::parse(slurp(temporary / "run" / "env.json"));
+  EXPECT_EQ(environment["load_at_start"], 0.5);
+  EXPECT_EQ(environment["load_at_end"], 2.25);
+  EXPECT_EQ(environment["command_lines"].size(), 1u);
+  EXPECT_EQ(read_environment(temporary / "run" / "env.json").commit, "abc");
+}
+
 // Columns in another order, one that is missing, and one that nobody here knows.
 TEST(RunFolder, GoesOnWithColumnsOfAnotherVersion) {
   const TemporaryFolder temporary;

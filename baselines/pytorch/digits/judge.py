@@ -60,7 +60,7 @@ def frechet(a, b):
 
 def main(argv):
     parser = argparse.ArgumentParser(prog="scripts/judge-digits", description=__doc__)
-    parser.add_argument("samples", help="safetensors file of `noisefloor sample digits --tensor`: images [n, 8, 8, 1] and labels [n]")
+    parser.add_argument("samples", help="safetensors file of `noisefloor sample digits --tensor`: images [n, 1, 8, 8] and labels [n]")
     arguments = parser.parse_args(argv)
     try:
         tensors = load_file(arguments.samples)
@@ -69,7 +69,7 @@ def main(argv):
         print(f"judge-digits: {arguments.samples}: {error}", file=sys.stderr)
         return 2
     if images.size != 64 * len(labels) or not np.isfinite(images).all():
-        print(f"judge-digits: {arguments.samples}: needs finite images [n, 8, 8, 1] and labels [n], has {images.shape} and {labels.shape}",
+        print(f"judge-digits: {arguments.samples}: needs finite images [n, 1, 8, 8] and labels [n], has {images.shape} and {labels.shape}",
               file=sys.stderr)
         return 2
     images = images.reshape(-1, 8, 8).clip(-1, 1)

@@ -7,6 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 namespace {
@@ -119,8 +122,10 @@ TEST_F(CeilingsStore, HostCacheIsUsedAndABadOneIsReplaced) {
   const DeviceIdentity identity = host_identity();
   const fs::path cache = cache_folder() / cache_file_name(identity);
   fs::create_directories(cache.parent_path());
-  Ceilings planted{
-      identity.name, identity.driver, "old", {{"dram_copy", 1.5, "GB/s", 0, 0}, {"fma_fp32", 2.5, "GFLOP/s", 0, 0}}};
+  Ceilings planted{identity.name,
+                   identity.driver,
+                   "old",
+                   {{"dram_copy", 1.5, "GB/s", 0, 0, 0.0}, {"fma_fp32", 2.5, "GFLOP/s", 0, 0, 0.0}}};
   write_ceilings(cache, planted);
   std::string log;
   const auto append = [&log](const std::string& line) { log += line + '\n'; };
@@ -141,6 +146,53 @@ TEST_F(CeilingsStore, HostCacheIsUsedAndABadOneIsReplaced) {
   EXPECT_GT(measured.compute(Pipe::fma, DType::fp32).value, 0.5);
   EXPECT_LT(measured.compute(Pipe::fma, DType::fp32).value, 1e7);
   EXPECT_EQ(read_ceilings(cache).commit, "new");
+}
+
+// What other programs slowed is not kept longer than it must be, and never lowers what was measured before.
+TEST_F(CeilingsStore, CeilingsOfABusierHostAreTakenAgain) {
+  const DeviceIdentity identity = host_identity();
+  const fs::path cache = cache_folder() / cache_file_name(identity);
+  fs::create_directories(cache.parent_path());
+  constexpr double kNobodyHas = 1e9, kLoad = 1e6;
+  const auto plant = [&](std::optional<double> load) {
+    write_ceilings(cache, {identity.name,
+                           identity.driver,
+                           "old",
+                           {{"dram_copy", kNobodyHas, "GB/s", 0, 0, load}, {"fma_fp32", 2.5, "GFLOP/s", 0, 0, load}}});
+  };
+  for (const auto& load : {std::optional(kLoad), std::optional<double>()}) {
+    plant(load);
+    std::string log;
+    const Ceilings again = load_or_measure(kHostDevice, false, "new", [&](const std::string& line) { log += line; });
+    EXPECT_NE(log.find("measured again"), std::string::npos) << log;
+    EXPECT_EQ(again.commit, "new");
+    EXPECT_EQ(again.memory().value, kNobodyHas) << "the higher one stays";
+    EXPECT_NE(again.compute(Pipe::fma, DType::fp32).value, 2.5);
+    for (const Ceiling& row : read_ceilings(cache).rows) {
+      ASSERT_TRUE(row.load);
+      EXPECT_LT(*row.load, kLoad);
+    }
+  }
+  plant(0);
+  const Ceilings raised = raise_host_ceilings(Ceilings{read_ceilings(cache)}, "newer", [](const std::string&) {});
+  EXPECT_EQ(raised.memory().value, kNobodyHas);
+  EXPECT_GT(raised.compute(Pipe::fma, DType::fp32).value, 0.5);
+  EXPECT_EQ(read_ceilings(cache).commit, "newer");
+}
+
+TEST(Ceilings, RowsArePlacedAnew) {
+  const Ceilings ceilings = h200();
+  SweepRow row;
+  row.ai = 10;
+  row.gflops = 21250;
+  EXPECT_FALSE(place_under_roof(row, ceilings)) << "it was not placed before";
+  row.bound = "compute:fma_fp32";
+  EXPECT_TRUE(place_under_roof(row, ceilings));
+  EXPECT_EQ(row.attainable_gflops, 42500);
+  EXPECT_EQ(row.pct_of_roof, 50);
+  EXPECT_EQ(row.bound, "memory:fma_fp32");
+  row.bound = "memory:tensor_int4";
+  EXPECT_FALSE(place_under_roof(row, ceilings));
 }
 
 TEST(Ceilings, LookUpsNameTheUnitThatRuns) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -126,6 +127,22 @@ TEST(Checkpoint, RefusesWhatTheDtypeCannotHold) {
   EXPECT_EQ(complaint(65520, DType::bf16), "");
   EXPECT_NE(complaint(std::numeric_limits<float>::max(), DType::bf16).find("bf16 cannot hold"), std::string::npos);
   EXPECT_EQ(complaint(std::numeric_limits<float>::max(), DType::fp32), "");
+}
+
+TEST(Checkpoint, AFileThatIsTruncatedInTheMeantimeIsAnError) {
+  const TemporaryFolder folder;
+  std::map<std::string, std::vector<float>> storage;
+  write_safetensors(folder.path() / "w.safetensors", digits_tensors(storage));
+  const Network network = require_network("digits").build({.batch = 1, .dtype = DType::fp32});
+  const Checkpoint checkpoint(folder.path() / "w.safetensors");
+  EXPECT_NO_THROW(checkpoint.check(network));
+  std::filesystem::resize_file(folder.path() / "w.safetensors", 100'000);
+  const auto load_all = [&] {
+    for (const Value& value : network.graph.values())
+      if (value.source) checkpoint.load(value);
+  };
+  EXPECT_THROW(load_all(), SafetensorsError);
+  EXPECT_THROW(checkpoint.check(network), SafetensorsError);
 }
 
 TEST(Checkpoint, LaysWeightsOut) {

@@ -49,6 +49,98 @@ TEST(ProblemInference, FindsWhatTheShapesSay) {
             "batch=3,elements=40,solver=ddim,steps=20");
 }
 
+TEST(ProblemInference, FindsAnySetOfOptionalInputs) {
+  KnownShapes shapes = {{"x", {{2, 9, 10, 6}}}, {"w", {{7, 3, 3, 6}}},     {"scale", {{7}}},
+                        {"shift", {{7}}},       {"image_shift", {{2, 7}}}, {"residual", {{2, 9, 10, 7}}}};
+  EXPECT_EQ(inferred("conv2d", "", shapes), "n=2,h=9,w=10,cin=6,cout=7,bias=0,affine=1,image_shift=1,residual=1");
+  shapes["residual"] = {{2, 5, 5, 7}};
+  EXPECT_EQ(inferred("conv2d", "", shapes),
+            "n=2,h=9,w=10,cin=6,cout=7,stride=2,bias=0,affine=1,image_shift=1,residual=1");
+  shapes["residual"] = {{2, 18, 20, 7}};
+  EXPECT_EQ(inferred("conv2d", "", shapes),
+            "n=2,h=9,w=10,cin=6,cout=7,upsample=1,bias=0,affine=1,image_shift=1,residual=1");
+  EXPECT_EQ(inferred("resample", "op=concat", {{"x", {{2, 3, 4, 5}}}, {"skip", {{2, 3, 4, 77}}}}),
+            "op=concat,n=2,h=3,w=4,channels=5,skip_channels=77");
+  EXPECT_EQ(inferred("resample", "", {{"x", {{2, 3, 4, 5}}}, {"skip", {{2, 3, 4, 77}}}}),
+            "op=concat,n=2,h=3,w=4,channels=5,skip_channels=77");
+  EXPECT_EQ(
+      inferred("layernorm", "", {{"x", {{12, 8}}}, {"residual", {{12, 8}}}, {"scale", {{3, 8}}}, {"shift", {{3, 8}}}}),
+      "rows=12,channels=8,images=3,fusion=scale_shift,residual=1,affine=0");
+  EXPECT_EQ(inferred("elementwise", "", {{"a", {{2, 5}}}, {"b", {{2, 3, 5}}}, {"c", {{2, 5}}}}),
+            "op=silu_fma,n=2,hw=3,channels=5,broadcast=1");
+  EXPECT_EQ(
+      inferred("timestep_embedding", "",
+               {{"t", {{3}}}, {"freqs", {{4}}}, {"w1", {{6, 8}}}, {"b1", {{6}}}, {"w2", {{6, 6}}}, {"b2", {{6}}}}),
+      "batch=3,channels=8,kind=fourier,hidden=6");
+  EXPECT_EQ(inferred("attention", "", {{"qkv", {{2, 77, 4, 3, 8}}}}),
+            "batch=2,heads=4,seq_q=77,seq_kv=77,dim=8,layout=packed_h3d");
+}
+
+TEST(ProblemInference, AsksForWhatNoShapeSays) {
+  const auto says = [](const std::string& text, const std::string& words) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  const std::vector<std::int64_t> latents = {3, 40};
+  KnownShapes step = {{"x", latents}, {"model_output", {{2, 3, 40}}}, {"coefficients", {{50, 12}}}};
+  says(inferred("sampler_step", "solver=ddim", step), "give --problem its guidance (0 to 100, but not 0)");
+  EXPECT_EQ(inferred("sampler_step", "solver=ddim,guidance=3", step), "batch=3,elements=40,solver=ddim,guidance=3");
+  step["previous_frame"] = latents;
+  says(inferred("sampler_step", "solver=ddim,guidance=3", step), "give --problem its blend");
+  // A padding of 5 gives a square image of 8 x 8 the residual of an upsampled one.
+  const KnownShapes square = {{"x", {{2, 8, 8, 6}}}, {"w", {{7, 3, 3, 6}}}, {"residual", {{2, 16, 16, 7}}}};
+  says(inferred("conv2d", "", square), "give --problem its pad (1, 5), upsample (0, 1)");
+  EXPECT_EQ(inferred("conv2d", "upsample=1", square), "n=2,h=8,w=8,cin=6,cout=7,upsample=1,bias=0,residual=1");
+  EXPECT_EQ(inferred("conv2d", "pad=5", square), "n=2,h=8,w=8,cin=6,cout=7,pad=5,bias=0,residual=1");
+  // An axis of 3 is the packed one, or that of the heads.
+  says(inferred("attention", "", {{"qkv", {{2, 7, 3, 3, 8}}}}), "layout (packed_3hd, packed_h3d)");
+}
+
+TEST(ProblemInference, NamesTheFieldThatClashes) {
+  const auto says = [](const std::string& text, const std::string& words) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  const KnownShapes product = {{"a", {{5, 3}}}, {"b", {{7, 3}}}, {"bias", {{7}}}};
+  says(inferred("gemm", "m=6", product), "'a' is [5, 3], there [6, 3] (m=6); m=6 clashes with them, m=5 would fit");
+  says(inferred("gemm", "bias=0,k=3", product),
+       "'bias' is not one of its inputs; bias=0 clashes with them, bias=1 would fit");
+  says(inferred("sampler_step", "solver=ddim,guidance=0",
+                {{"x", {{3, 40}}}, {"model_output", {{2, 3, 40}}}, {"coefficients", {{50, 12}}}}),
+       "'model_output' is [2, 3, 40], there [3, 40]; guidance=0 clashes with them, another would fit");
+  says(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", {{7, 4}}}}), "there [7, 3] (k=3)");
+}
+
+// Problems of real networks: the tensors and the fields that shapes do not say lead back, in bounded time.
+TEST(ProblemInference, EveryShippedProblemIsFoundFast) {
+  for (const ProblemEntry& entry : load_problems(default_problem_folder())) {
+    const Op* op = find_op(entry.op->name);
+    if (op == nullptr) continue;  // whole networks
+    SCOPED_TRACE(op->name + " " + entry.text);
+    const KnownShapes shapes = shapes_of(*op, entry.problem);
+    EXPECT_EQ(inferred(op->name, entry.text, shapes), entry.text);
+    // With nothing said: the problem, one of the same tensors that is as simple, or a question. Never another failure.
+    const std::string found = inferred(op->name, "", shapes);
+    if (found.find("give --problem") != std::string::npos) continue;
+    try {
+      EXPECT_EQ(shapes_of(*op, op->parse(found)), shapes) << found;
+    } catch (const InvalidInput&) {
+      ADD_FAILURE() << found;
+    }
+  }
+}
+
+TEST(ProblemInference, EndsWhateverTheTensorsAre) {
+  // As many extents and tensors as are let in, none of which fits.
+  KnownShapes shapes;
+  std::int64_t extent = 2;
+  for (const char* name : {"x", "w", "bias", "scale", "shift", "image_shift", "residual", "model_output", "q", "k", "v",
+                           "qkv", "a", "b", "c", "coefficients"})
+    for (int i = 0; i < 5; ++i) {
+      if (!shapes[name]) shapes[name].emplace();
+      shapes[name]->push_back(extent += 7);
+    }
+  for (const Op& op : catalogue()) EXPECT_NE(inferred(op.name, "", shapes), "") << op.name;
+}
+
 TEST(ProblemInference, RefusesWhatTheyDoNotSay) {
   const auto says = [](const std::string& text, const std::string& words) {
     EXPECT_NE(text.find(words), std::string::npos) << text;

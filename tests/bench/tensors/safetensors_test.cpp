@@ -214,6 +214,46 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(file.find("nothing"), nullptr);
 }
 
+TEST(Safetensors, AFileThatIsTruncatedWhileOpenIsAnError) {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const std::vector<std::byte> bytes(1 << 20, std::byte{3});
+  const FileTensor tensors[] = {{"first", "U8", {1 << 19}, std::span(bytes).first(1 << 19)},
+                                {"second", "U8", {1 << 19}, std::span(bytes).first(1 << 19)}};
+  write_safetensors(path, tensors);
+  const SafetensorsFile file(path);
+  EXPECT_EQ(file.read(*file.find("second")), std::vector(std::size_t{1 << 19}, std::byte{3}));
+  std::filesystem::resize_file(path, 3 << 18);
+  EXPECT_EQ(file.read(*file.find("first")).size(), std::size_t{1 << 19});
+  try {
+    file.read(*file.find("second"));
+    FAIL() << "half a tensor was read";
+  } catch (const SafetensorsError& error) {
+    EXPECT_NE(std::string(error.what()).find("tensor 'second' cannot be read: the file was truncated"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Safetensors, TheOtherLayoutIsRefused) {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const std::vector<std::byte> bytes(4);
+  const FileTensor tensor{"x", "F32", {1}, bytes};
+  for (const char* layout : {kChannelsFirst, kChannelsLast}) {
+    write_safetensors(path, std::span(&tensor, 1), {{"format", "pt"}, {kLayoutKey, layout}, {"x", "channels"}});
+    const SafetensorsFile file(path);
+    EXPECT_NO_THROW(file.require_layout(layout));
+    EXPECT_THROW(file.require_layout(layout == kChannelsFirst ? kChannelsLast : kChannelsFirst), SafetensorsError);
+  }
+  for (const std::map<std::string, std::string>& metadata :
+       {std::map<std::string, std::string>{}, {{"format", kChannelsLast}}, {{kLayoutKey, "torch.strided"}}}) {
+    write_safetensors(path, std::span(&tensor, 1), metadata);
+    EXPECT_NO_THROW(SafetensorsFile(path).require_layout(kChannelsFirst));
+    EXPECT_NO_THROW(SafetensorsFile(path).require_layout(kChannelsLast));
+  }
+}
+
 TEST(Safetensors, AFileThatCannotBeWrittenStaysAsItWas) {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";

@@ -1,0 +1,10 @@
+// Other programs on a host's cores.
+#pragma once
+
+namespace noisefloor {
+
+// Of so many of their threads that could run, on average, a sweep warns, and a run is no baseline without being asked
+// for: where nothing else is done, it is below a tenth.
+inline constexpr double kLoaded = 0.5;
+
+}  // namespace noisefloor

@@ -1,0 +1,109 @@
+// Who else wants the cores, on the machine that the tests run on.
+#include "bench/platform/run_queue.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "bench/platform/platform.h"
+#include "kernels/core/parallel.h"
+
+namespace noisefloor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// On one core with this thread.
+void spin_on(int core, const std::atomic<bool>& stop) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+  while (!stop) {
+  }
+}
+
+// Two threads on one core: each waits while the other runs.
+TEST(RunQueueWatch, SeesThreadsThatWaitForACore) {
+  const int core = sched_getcpu();
+  std::atomic<bool> stop = false;
+  std::thread first([&] { spin_on(core, stop); }), second([&] { spin_on(core, stop); });
+  RunQueueWatch watch;
+  watch.list_threads();
+  const double before = watch.waited_us();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double waited = watch.waited_us() - before;
+  stop = true;
+  first.join();
+  second.join();
+  EXPECT_GT(waited, 20e3);
+  watch.list_threads();  // they are gone
+  EXPECT_GE(watch.waited_us(), 0);
+}
+
+TEST(RunQueueWatch, OwnThreadsAreNotOthers) {
+  const auto before = load_of_others();
+  if (!before) GTEST_SKIP() << "no /proc/loadavg";
+  std::atomic<bool> stop = false;
+  std::thread own([&] {
+    while (!stop) continue;
+  });
+  const auto during = load_of_others();
+  stop = true;
+  own.join();
+  EXPECT_GE(*during, 0);
+  EXPECT_LT(*during, *before + 64) << "a number of threads, not of anything else";
+}
+
+TEST(RunQueueWatch, StolenTimeNeverGoesBack) {
+  const double before = stolen_us();
+  EXPECT_GE(before, 0);
+  EXPECT_GE(stolen_us(), before);
+}
+
+TEST(HostPlatform, SaysOfEachSampleWhatItsThreadsWaited) {
+  const auto host = make_host_platform();
+  EXPECT_TRUE(host->waits_us().empty());
+  const auto busy = [](double us) {
+    const auto end = Clock::now() + std::chrono::duration<double, std::micro>(us);
+    while (Clock::now() < end) continue;
+  };
+  const Launch launch = [&] {
+    parallel_for(2, 1, [&](std::int64_t, std::int64_t) { busy(200); });
+    return success();
+  };
+  EXPECT_EQ(host->time_cold(launch, 7, {}).size(), 7u);
+  EXPECT_EQ(host->waits_us().size(), 7u);
+  EXPECT_EQ(host->time_warm(launch, 3, 2).size(), 3u);
+  ASSERT_EQ(host->waits_us().size(), 3u);
+  for (const double wait : host->waits_us()) EXPECT_GE(wait, 0);
+
+  // A thread that is put behind a spinning one on its own core must wait for it.
+  std::atomic<bool> stop = false;
+  cpu_set_t all;
+  pthread_getaffinity_np(pthread_self(), sizeof all, &all);
+  const int core = sched_getcpu();
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+  std::thread other([&] { spin_on(core, stop); });
+  const Launch alone = [&] {
+    busy(50e3);
+    return success();
+  };
+  const auto times = host->time_warm(alone, 2, 1);
+  double waited = 0;
+  for (const double wait : host->waits_us()) waited += wait;
+  stop = true;
+  other.join();
+  pthread_setaffinity_np(pthread_self(), sizeof all, &all);
+  EXPECT_GT(waited, 1e3);
+}
+
+}  // namespace
+}  // namespace noisefloor
