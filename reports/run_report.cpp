@@ -68,8 +68,14 @@ Json totals_json(const std::vector<NetworkTotal>& totals) {
                    {"warm", total.warm_microseconds},
                    {"problems", total.problems},
                    {"missing", {{"cold", total.missing}, {"warm", total.warm_missing}}},
-                   {"wins", total.wins},
-                   {"losses", total.losses},
+                   {"won", total.won},
+                   {"lost", total.lost},
+                   {"equal", total.equal},
+                   {"unresolved", total.unresolved},
+                   {"shortcuts", total.plain ? Json(total.plain->shortcuts) : Json()},
+                   {"plain",
+                    {{"cold", total.plain ? Json(total.plain->microseconds) : Json()},
+                     {"warm", total.plain ? Json(total.plain->warm_microseconds) : Json()}}},
                    {"worst", total.worst_ratio ? Json(*total.worst_ratio) : Json()}});
   return all;
 }

@@ -7,16 +7,23 @@
 #include <set>
 
 #include "reports/run/csv.h"
+#include "reports/run/duel_ratio.h"
 #include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
 
-using Chosen = std::map<ProblemId, std::map<std::string, const SweepRow*>>;  // by choice
+struct Best {
+  const SweepRow* cold = nullptr;
+  const SweepRow* warm = nullptr;  // null: no row has a warm time
+};
+using ByChoice = std::map<std::string, Best>;
+using Chosen = std::map<ProblemId, ByChoice>;
 
 void put(Chosen& chosen, const SweepRow& row, const std::string& choice) {
-  const SweepRow*& known = chosen[row][choice];
-  if (known == nullptr || *row.time_cold_us < *known->time_cold_us) known = &row;
+  Best& best = chosen[row][choice];
+  if (best.cold == nullptr || *row.time_cold_us < *best.cold->time_cold_us) best.cold = &row;
+  if (row.time_warm_us && (best.warm == nullptr || *row.time_warm_us < *best.warm->time_warm_us)) best.warm = &row;
 }
 
 // What an op's rows have, in the order met.
@@ -29,21 +36,65 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
+constexpr const char* kNoShortcut = "none";  // in the column shortcut
+
 // The fastest baseline, for totals of ours, and the other way round.
 constexpr const char* kBestBaseline = "best baseline";
 bool is_baseline(const NetworkTotal& total) {
   return total.kind == "baseline" || total.choice == kLibrary || total.choice == kPyTorch;
 }
 
-void add_problem(NetworkTotal& total, const std::map<std::string, const SweepRow*>& by_choice,
-                 const NetworkProblem& need) {
+// How much faster than the other side; nothing without warm times.
+std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const SweepRow* other) {
+  if (mine == nullptr) return std::nullopt;
+  if (met_other_side && !mine->rival.empty() && mine->duel_warm && mine->duel_warm_low && mine->duel_warm_high)
+    return Ratio{*mine->duel_warm, *mine->duel_warm_low, *mine->duel_warm_high};
+  if (other == nullptr) return std::nullopt;
+  const double ratio = *other->time_warm_us / *mine->time_warm_us;
+  // Medians that were taken apart have no interval: alike is equal, anything else is what it seems.
+  const bool alike = std::max(ratio, 1 / ratio) <= 1 + kAlike;
+  return alike ? Ratio{ratio, 1, 1} : Ratio{ratio, ratio, ratio};
+}
+
+void judge(NetworkTotal& total, const std::optional<Ratio>& ratio, const std::string& problem) {
+  switch (ratio ? verdict_of(*ratio) : DuelVerdict::unresolved) {
+    case DuelVerdict::faster:
+      ++total.won;
+      break;
+    case DuelVerdict::slower:
+      ++total.lost;
+      break;
+    case DuelVerdict::equal:
+      ++total.equal;
+      break;
+    case DuelVerdict::unresolved:
+      ++total.unresolved;
+      break;
+  }
+  if (!ratio || (total.worst_ratio && 1 / ratio->value <= *total.worst_ratio)) return;
+  total.worst_ratio = 1 / ratio->value;
+  total.worst_problem = problem;
+}
+
+void add_plain(NetworkTotal& total, const SweepRow& row, double count) {
+  if (row.shortcut.empty()) total.plain.reset();
+  if (!total.plain) return;
+  if (row.shortcut != kNoShortcut) {
+    ++total.plain->shortcuts;
+    return;
+  }
+  total.plain->microseconds += *row.time_cold_us * count;
+  total.plain->warm_microseconds += row.time_warm_us.value_or(0) * count;
+}
+
+void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkProblem& need) {
   const auto found = by_choice.find(total.choice);
   if (found == by_choice.end()) {
     ++total.missing;
     ++total.warm_missing;
     return;
   }
-  const SweepRow& row = *found->second;
+  const SweepRow& row = *found->second.cold;
   const auto count = static_cast<double>(need.count);
   total.parts.emplace_back(&row, need.count);
   total.microseconds += *row.time_cold_us * count;
@@ -51,13 +102,13 @@ void add_problem(NetworkTotal& total, const std::map<std::string, const SweepRow
     total.warm_microseconds += *row.time_warm_us * count;
   else
     ++total.warm_missing;
+  add_plain(total, row, count);
   const auto other = by_choice.find(is_baseline(total) ? kOwnBest : kBestBaseline);
   if (other == by_choice.end()) return;
-  const double ratio = *row.time_cold_us / *other->second->time_cold_us;
-  ++(ratio <= 1 ? total.wins : total.losses);
-  if (total.worst_ratio && ratio <= *total.worst_ratio) return;
-  total.worst_ratio = ratio;
-  total.worst_problem = need.problem;
+  const SweepRow* const mine = found->second.warm;
+  // The fastest of all may be a baseline itself, which met ours.
+  const bool met_other_side = mine != nullptr && (mine->kind == "baseline") == is_baseline(total);
+  judge(total, ratio_of(mine, met_other_side, other->second.warm), need.problem);
 }
 
 void add_total(NetworkTotal& sum, const NetworkTotal& part) {
@@ -65,8 +116,16 @@ void add_total(NetworkTotal& sum, const NetworkTotal& part) {
   sum.warm_microseconds += part.warm_microseconds;
   sum.missing -= part.problems - part.missing;
   sum.warm_missing -= part.problems - part.warm_missing;
-  sum.wins += part.wins;
-  sum.losses += part.losses;
+  sum.won += part.won;
+  sum.lost += part.lost;
+  sum.equal += part.equal;
+  sum.unresolved += part.unresolved;
+  if (!part.plain) sum.plain.reset();
+  if (sum.plain) {
+    sum.plain->microseconds += part.plain->microseconds;
+    sum.plain->warm_microseconds += part.plain->warm_microseconds;
+    sum.plain->shortcuts += part.plain->shortcuts;
+  }
   sum.parts.insert(sum.parts.end(), part.parts.begin(), part.parts.end());
   if (!part.worst_ratio || (sum.worst_ratio && *part.worst_ratio <= *sum.worst_ratio)) return;
   sum.worst_ratio = part.worst_ratio;
@@ -156,14 +215,19 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
 
 void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals) {
   std::string text =
-      "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,wins,losses,worst_ratio,"
-      "worst_problem\n";
-  for (const NetworkTotal& total : totals)
-    text += fmt::format(
-        "{},{},{},{},{},{},{:.9g},{:.9g},{},{},{},{},{},{},{}\n", quote_csv(total.network), total.set ? "yes" : "",
-        quote_csv(total.op), quote_csv(total.dtype), quote_csv(total.choice), quote_csv(total.kind), total.microseconds,
-        total.warm_microseconds, total.problems, total.missing, total.warm_missing, total.wins, total.losses,
-        total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "", quote_csv(total.worst_problem));
+      "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,"
+      "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us\n";
+  for (const NetworkTotal& total : totals) {
+    text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{},{},{},", quote_csv(total.network), total.set ? "yes" : "",
+                        quote_csv(total.op), quote_csv(total.dtype), quote_csv(total.choice), quote_csv(total.kind),
+                        total.microseconds, total.warm_microseconds, total.problems, total.missing, total.warm_missing);
+    text +=
+        fmt::format("{},{},{},{},{},{},", total.won, total.lost, total.equal, total.unresolved,
+                    total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "", quote_csv(total.worst_problem));
+    text += total.plain ? fmt::format("{},{:.9g},{:.9g}\n", total.plain->shortcuts, total.plain->microseconds,
+                                      total.plain->warm_microseconds)
+                        : ",,\n";
+  }
   write_atomically(file, text);
 }
 

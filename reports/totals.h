@@ -34,11 +34,21 @@ struct NetworkTotal {
   double microseconds = 0;       // cold
   double warm_microseconds = 0;  // of the same rows
   int problems = 0, missing = 0, warm_missing = 0;
-  // Problem by problem, cold, against the other side: ours against the fastest baseline, a baseline against our
-  // fastest. A problem that the other side has no time of does not count.
-  int wins = 0, losses = 0;                // at least as fast; slower
+  // Problem by problem, warm, against the other side: ours against the fastest baseline, a baseline against our
+  // fastest. By the duel where the row had one, else by the medians. A problem that the other side has no time of does
+  // not count.
+  int won = 0, lost = 0;
+  int equal = 0;                           // within kAlike
+  int unresolved = 0;                      // a duel that left it open, or no warm times
   std::optional<double> worst_ratio = {};  // largest time over the other side's
   std::string worst_problem = {};
+  // The sums without the problems that have a shortcut (kernels/core/cost.h), and how many those are. Empty where a row
+  // does not say, as in older files.
+  struct Plain {
+    double microseconds = 0, warm_microseconds = 0;
+    int shortcuts = 0;
+  };
+  std::optional<Plain> plain = Plain{};
   std::vector<std::pair<const SweepRow*, long>> parts = {};  // the rows behind it, with their counts
 };
 

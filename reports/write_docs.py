@@ -32,6 +32,7 @@ BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
          "torch_eager": "PyTorch, eager"}
 NETWORK_FILES = ("sweep.csv", "adm64-plans.csv")
+VERDICTS = ("won", "lost", "equal", "unresolved")
 NOT_A_SCRIPT = (".md", ".txt", ".sh")
 
 
@@ -142,16 +143,23 @@ def totals(_: str) -> str:
             line = [network + (" (set)" if own["set"] else ""), f"whole, `{choice}`" if whole else op, own["problems"]]
             for side in (own, choices.get("plan_baseline" if whole else "library"), choices.get("pytorch")):
                 line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
-            judged = int(own["wins"]) + int(own["losses"]) > 0
-            lines.append([*line, own["wins"] if judged else "", own["losses"] if judged else "",
-                          f"{float(own['worst_ratio']):.2f}" if judged else ""])
+            judged = any(int(own[verdict]) for verdict in VERDICTS)
+            lines.append([*line, *(own[verdict] if judged else "" for verdict in VERDICTS),
+                          f"{float(own['worst_ratio']):.2f}" if own["worst_ratio"] else ""])
+            if int(own["shortcuts"] or 0) > 0:
+                plain = [line[0], f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"]))]
+                for side in (own, choices.get("library"), choices.get("pytorch")):
+                    plain += [amount(side and side["plain_cold_us"]), amount(side and side["plain_warm_us"])]
+                lines.append([*plain, *[""] * (len(VERDICTS) + 1)])
     environment = json.loads((RECORDED / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
             "time x count over all problems. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
-            "its rows of each; of a whole network the library is the plan of library kernels. Wins and losses count problems against the fastest baseline; the worst ratio is our time over its. Blank: this run "
-            "does not have every problem.\n\n"
+            "its rows of each; of a whole network the library is the plan of library kernels. Won, lost, equal "
+            "(within 3 %) and unresolved count problems against the fastest baseline, warm: by the duel where there was one, else by medians; the worst "
+            "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: this run does not have every "
+            "problem.\n\n"
             + table(["network", "op", "problems", *(f"{who}, {state}" for who in ("ours", "library", "PyTorch") for state in ("cold", "warm")),
-                     "wins", "losses", "worst ratio"], lines, left=2))
+                     *VERDICTS, "worst ratio"], lines, left=2))
 
 
 def one_row(arguments: str) -> str:

@@ -1,6 +1,7 @@
 #include "bench/measure/case_runner.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,6 +35,7 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   row.flops = cost.flops;
   row.bytes = cost.bytes;
   row.ai = cost.flops / cost.bytes;
+  row.shortcut = to_string(cost.shortcut);
   row.commit = build_info().commit;
   return row;
 }
@@ -408,11 +410,27 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
   }
 }
 
+std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes) {
+  std::vector<std::string> reasons;
+  if (cost.shortcut != Shortcut::none) reasons.push_back(fmt::format("shortcut {}", to_string(cost.shortcut)));
+  if (memory_bound && cost.bytes > 2 * written_bytes)
+    reasons.emplace_back("it reads more than it writes, and the roof is that of a copy");
+  if (memory_bound && written_bytes < static_cast<double>(cache_bytes))
+    reasons.emplace_back("what it writes fits into cache");
+  if (reasons.empty()) reasons.emplace_back("the ceiling was measured lower");
+  return fmt::format("above the roof: {}", fmt::join(reasons, "; "));
+}
+
 void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
   if (ceilings_ == nullptr) return;
-  const Ceiling& compute =
-      ceilings_->compute(test_case.entry->workload->cost(test_case.problem, test_case.dtype).pipe, test_case.dtype);
-  noisefloor::place_under_roof(row, *ceilings_, compute);
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
+  noisefloor::place_under_roof(row, *ceilings_, ceilings_->compute(cost.pipe, test_case.dtype));
+  if (!(row.pct_of_roof > 100)) return;
+  double written = 0;
+  for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
+    if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
+  row.reason += (row.reason.empty() ? "" : "; ") +
+                why_above_roof(cost, written, row.bound.starts_with("memory"), platform_->description().info.l2_bytes);
 }
 
 }  // namespace noisefloor

@@ -114,6 +114,9 @@ class CaseRunner {
 // DRAM moves is left out, and counter_status says so: it would be what L2 chose to keep, not what the op does.
 void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row);
 
+// What lets a row exceed 100 % of its roof, for its reason. `written_bytes`: the outputs', once.
+std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes);
+
 // The row of a case that cannot run here, without running it: unsupported_arch, not_built, unsupported_problem or
 // no_device.
 std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description, const std::string& arch);

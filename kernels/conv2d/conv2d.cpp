@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
 
@@ -91,7 +92,8 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
 Cost cost(const Problem& p, DType dtype, double bytes) {
   const std::int64_t taps = p.upsample ? 4 : p.kernel * p.kernel;
   const double outputs = static_cast<double>(p.n * p.out_h() * p.out_w()) * static_cast<double>(p.cout);
-  return {2 * outputs * static_cast<double>(taps * p.cin), bytes, product_pipe(dtype)};
+  return {2 * outputs * static_cast<double>(taps * p.cin), bytes, product_pipe(dtype),
+          p.upsample ? Shortcut::four_phases : Shortcut::none};
 }
 
 // The bound of products (op.h).

@@ -1,7 +1,8 @@
 // The contract of an op, typed: what a room declares of itself in <op>.h.
 //
 // Every kernel's file includes it, through compilers that read a header four times, so it includes little: fields,
-// tensors and choices are declared here and defined in fields.h, tensor.h and choice.h, for the sources that need them.
+// tensors, choices and costs are declared here and defined in fields.h, tensor.h, choice.h and cost.h, for the sources
+// that need them.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +20,7 @@ namespace noisefloor {
 class FieldVisitor;
 class TensorVisitor;
 struct TensorSpec;
-
-// The unit that bounds an op's arithmetic, for the roofline.
-enum class Pipe { fma, tensor };
-
-// FLOPs (a multiply-add is two) and compulsory bytes (each input read once, each output written once).
-struct Cost {
-  double flops = 0;
-  double bytes = 0;
-  Pipe pipe = Pipe::fma;
-};
+struct Cost;
 
 // An output element may differ from the reference by at most max_error * (|reference| + rms(reference)), and the whole
 // output by a relative L2 norm of at most l2_error.
@@ -38,11 +30,6 @@ struct Tolerance {
 };
 
 inline constexpr DType kFloatTypes[] = {DType::bf16, DType::fp16, DType::fp32};
-
-// The unit that products of such matrices run on.
-constexpr Pipe product_pipe(DType dtype) {
-  return dtype == DType::fp32 ? Pipe::fma : Pipe::tensor;
-}
 
 // What an output may be off by that is rounded once, by u(dtype), where it is a sum of `k` products in fp32 behind an
 // epilogue: a tensor core truncates its partial sum once per 16 products (2^-23 of its size), and an fp32 FMA chain of

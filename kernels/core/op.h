@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/core/choice.h"
+#include "kernels/core/cost.h"
 #include "kernels/core/definition.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"

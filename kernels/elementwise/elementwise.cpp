@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
 

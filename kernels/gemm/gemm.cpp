@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/op.h"
 #include "kernels/core/tensor.h"

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 #include "kernels/core/philox.h"

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <string>
 
+#include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
 

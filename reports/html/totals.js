@@ -22,6 +22,11 @@ function totalBars(group) {
   const own = complete.find((total) => total.choice === kOwnBest);
   const longest = Math.max(...group.map((total) => total.sum));
   const made = [element("h3", {class: "op"}, `${op} `, element("span", {class: "muted"}, `${dtype}, ${problems} problem${problems === 1 ? "" : "s"}`))];
+  const judged = group.find((total) => total.choice === kOwnBest);
+  if (judged && judged.won + judged.lost + judged.equal + judged.unresolved > 0)
+    made.push(element("p", {class: "muted"}, `Against the fastest baseline, warm: ${judged.won} won, ${judged.lost} lost, ${judged.equal} equal, ` +
+      `${judged.unresolved} unresolved${judged.worst === null ? "" : `; worst ratio ${judged.worst.toFixed(2)}`}${judged.shortcuts > 0 ?
+        `. Without ${judged.shortcuts} with a shortcut: ${formatNumber(judged.plain[state.time])}` : ""}.`));
   for (const total of group) {
     const colour = total.choice === kOwnBest ? "var(--roof)" : total.choice === kFastest ? "var(--datasheet)" : `var(--kind-${total.kind})`;
     const whole = total.missing === 0;

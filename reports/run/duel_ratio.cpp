@@ -10,8 +10,6 @@
 namespace noisefloor {
 namespace {
 
-constexpr double kAlike = 0.03;
-
 // Of Student's t distribution, both tails 5 %, by the degrees of freedom from 1; beyond the table its last, which is
 // 5 % too wide at most.
 constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
@@ -44,8 +42,7 @@ const char* to_string(DuelVerdict verdict) {
 }
 
 std::string text_of(const Ratio& ratio) {
-  return fmt::format("{:.3f} ({:.3f} to {:.3f}) {}", ratio.value, ratio.low, ratio.high,
-                     to_string(verdict_of(ratio)));
+  return fmt::format("{:.3f} ({:.3f} to {:.3f}) {}", ratio.value, ratio.low, ratio.high, to_string(verdict_of(ratio)));
 }
 
 }  // namespace noisefloor

@@ -18,6 +18,8 @@ struct Ratio {
 // rounds, each above 0.
 Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread);
 
+inline constexpr double kAlike = 0.03;
+
 enum class DuelVerdict { faster, slower, equal, unresolved };
 // Faster or slower where the interval leaves 1, equal where it holds 1 and lies within 3 %, else unresolved.
 DuelVerdict verdict_of(const Ratio& ratio);

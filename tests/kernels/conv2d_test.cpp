@@ -42,6 +42,8 @@ TEST(conv2d, CostCountsFourPhasesAndEachTensorOnce) {
   EXPECT_EQ(up.flops, 2.0 * (16 * 16) * 20 * (4 * 10));
   EXPECT_EQ(up.bytes, 4.0 * (64 * 10 + 20 * 90 + 256 * 20 + 2 * 4 * 20));
   EXPECT_EQ(up.pipe, Pipe::fma);
+  EXPECT_EQ(up.shortcut, Shortcut::four_phases);
+  EXPECT_EQ(plain.shortcut, Shortcut::none);
 }
 
 // Taps 1..9 over a 2x2 image [1 10; 100 1000]: which tap meets which pixel can be read off the digits.

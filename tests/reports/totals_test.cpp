@@ -51,19 +51,71 @@ TEST(Totals, CountWinsLossesAndTheWorstRatio) {
   EXPECT_EQ(ours.microseconds, 3 * 4 + 2 * 9 + 7);
   EXPECT_EQ(ours.warm_microseconds, 3 * 3 + 7);
   EXPECT_EQ(ours.warm_missing, 1);
-  EXPECT_EQ(ours.wins, 0) << "PyTorch has the faster p1, cuBLASLt p2, and nobody else p3";
-  EXPECT_EQ(ours.losses, 2);
-  EXPECT_EQ(ours.worst_ratio, 1.5);
-  EXPECT_EQ(ours.worst_problem, "p2");
+  EXPECT_EQ(ours.won, 0) << "nobody else has p3";
+  EXPECT_EQ(ours.lost, 1) << "torch_compile has the faster warm p1";
+  EXPECT_EQ(ours.unresolved, 1) << "p2 has no warm time of ours";
+  EXPECT_EQ(ours.worst_ratio, 3);
+  EXPECT_EQ(ours.worst_problem, "p1");
+  EXPECT_FALSE(ours.plain) << "rows of an older file do not say which problems have a shortcut";
   const NetworkTotal& library = find(totals, "gemm", kLibrary);
   EXPECT_EQ(library.microseconds, 3 * 5 + 2 * 6);
   EXPECT_EQ(library.missing, 1);
-  EXPECT_EQ(library.wins, 1);
-  EXPECT_EQ(library.worst_ratio, 1.25);
+  EXPECT_EQ(library.lost, 1);
+  EXPECT_EQ(library.unresolved, 1);
+  EXPECT_DOUBLE_EQ(*library.worst_ratio, 4.0 / 3);
   EXPECT_EQ(find(totals, "gemm", kPyTorch).microseconds, 3 * 3 + 2 * 10) << "of each problem PyTorch's fastest";
   EXPECT_EQ(find(totals, "gemm", kFastest).microseconds, 3 * 3 + 2 * 6 + 7);
   EXPECT_EQ(find(totals, "gemm", "torch_eager").missing, 2);
   EXPECT_EQ(find(totals, "gemm", "cublaslt").kind, "baseline");
+}
+
+TEST(Totals, DuelsDecideAndElseMediansThatAreNotAlike) {
+  std::vector<SweepRow> rows;
+  const auto add = [&](const char* problem, double ours, double theirs) {
+    rows.push_back(timed_row({{"gemm", problem, "bf16"}, "ptx"}, "ptx", 10, ours));
+    rows.push_back(timed_row({{"gemm", problem, "bf16"}, "cublaslt"}, "baseline", 10, theirs));
+  };
+  add("won", 10, 10.5), add("lost", 10.5, 10), add("alike", 10, 10.2);
+  const auto duel = [&](const char* problem, double low, double value, double high) {
+    add(problem, 10, 20);  // the medians say something else
+    SweepRow &ours = rows[rows.size() - 2], &theirs = rows.back();
+    ours.rival = "cublaslt", theirs.rival = "ptx";
+    ours.duel_warm_low = low, ours.duel_warm = value, ours.duel_warm_high = high;
+    theirs.duel_warm_low = 1 / high, theirs.duel_warm = 1 / value, theirs.duel_warm_high = 1 / low;
+  };
+  duel("fought and lost", 0.79, 0.8, 0.81), duel("fought and equal", 0.99, 1, 1.01), duel("open", 0.9, 1, 1.1);
+  std::vector<NetworkProblem> problems;
+  for (std::size_t i = 0; i < rows.size(); i += 2) problems.push_back({"net", "gemm", rows[i].problem, 1});
+  const auto totals = network_totals(rows, problems);
+  const NetworkTotal &ours = find(totals, "gemm", kOwnBest), &library = find(totals, "gemm", kLibrary);
+  EXPECT_EQ(std::vector({ours.won, ours.lost, ours.equal, ours.unresolved}), std::vector({1, 2, 2, 1}));
+  EXPECT_EQ(std::vector({library.won, library.lost, library.equal, library.unresolved}), std::vector({2, 1, 2, 1}));
+  EXPECT_DOUBLE_EQ(*ours.worst_ratio, 1.25);
+  EXPECT_EQ(ours.worst_problem, "fought and lost");
+  EXPECT_EQ(find(totals, "gemm", kFastest).lost, 1) << "the one whose duel was lost though its medians were better";
+}
+
+TEST(Totals, WithoutShortcutsWhereRowsSayWhichHaveOne) {
+  std::vector<SweepRow> rows = {
+      timed_row({{"conv2d", "p", "bf16"}, "ptx"}, "ptx", 4, 3),
+      timed_row({{"conv2d", "q", "bf16"}, "ptx"}, "ptx", 10, 8),
+      timed_row({{"gemm", "r", "bf16"}, "ptx"}, "ptx", 7, 6),
+  };
+  rows[0].shortcut = rows[2].shortcut = "none", rows[1].shortcut = "four_phases";
+  const std::vector<NetworkProblem> problems = {
+      {"net", "conv2d", "p", 2}, {"net", "conv2d", "q", 5}, {"net", "gemm", "r", 1}};
+  const auto totals = network_totals(rows, problems);
+  const NetworkTotal &conv2d = find(totals, "conv2d", kOwnBest), &all = find(totals, kAllOps, kOwnBest);
+  ASSERT_TRUE(conv2d.plain && all.plain);
+  EXPECT_EQ(conv2d.microseconds, 58);
+  EXPECT_EQ(conv2d.plain->microseconds, 8);
+  EXPECT_EQ(conv2d.plain->warm_microseconds, 6);
+  EXPECT_EQ(conv2d.plain->shortcuts, 1);
+  EXPECT_EQ(all.plain->microseconds, 15);
+  const TemporaryFolder folder;
+  write_totals_csv(folder / "totals.csv", {conv2d});
+  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6\n"), std::string::npos)
+      << read_whole_file(folder / "totals.csv");
 }
 
 TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
