@@ -297,7 +297,9 @@ TimingOptions CaseRunner::timing_options() const {
   return {.cold = options_.cold,
           .warm = options_.warm,
           .throttle_retry_seconds = options_.warm_only ? kPlanRetrySeconds : options_.throttle_retry_seconds,
-          .host = platform_->description().is_host};
+          .host = platform_->description().is_host,
+          .quick = options_.warm_only,
+          .watch_others = options_.watch_others};
 }
 
 // The first launch was verified before the timing. A variant that is right once and wrong later (a counter that is not

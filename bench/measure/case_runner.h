@@ -34,6 +34,7 @@ struct RunnerOptions {
   // Called where an implementation's outputs were found right, before anything is timed.
   std::function<void(const Case&, Fixture&)> on_verified;
   double throttle_retry_seconds = 5;
+  bool watch_others = true;        // on a host: samples whose threads waited for a core are taken again
   bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch
   bool warm_only = false;          // no cold times, resources, counters or roof: what a plan asks for
   Worker* worker = nullptr;        // for the implementations that are in one; must outlive the runner

@@ -217,7 +217,7 @@ double TimingLoop::probe(const std::function<std::vector<double>()>& take) {
 // Those of the last call whose threads always had a core.
 std::vector<double> TimingLoop::undisturbed(const std::vector<double>& samples) {
   const auto waits = source_->waits_us();
-  if (waits.size() != samples.size()) return samples;
+  if (!options_.watch_others || waits.size() != samples.size()) return samples;
   std::vector<double> kept;
   for (std::size_t i = 0; i < samples.size(); ++i)
     if (!waited(samples[i], waits[i])) kept.push_back(samples[i]);
@@ -261,7 +261,8 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
     const double elapsed = source_->now() - start;
     stop = options_.warm.verdict(taken.us, elapsed);
     // A batch of short launches is one moment of a host: what its cores did just before is in all of its samples.
-    if (options_.host && ++batches < kFewestBatches && elapsed < options_.warm.wall_seconds) stop.reset();
+    if (options_.host && !options_.quick && ++batches < kFewestBatches && elapsed < options_.warm.wall_seconds)
+      stop.reset();
     if (!stop && samples.size() < all.size() && discarded_seconds >= options_.throttle_retry_seconds) {
       stop = "time_cap";
       timing_.others.in_the_way = taken.us.size() < kFewestSamples;

@@ -50,7 +50,9 @@ struct TimingOptions {
   StoppingRule warm = {0.005, 10, 200, 0.3};
   // How long throttled batches, and samples whose threads waited for a core, are taken again; each phase so long.
   double throttle_retry_seconds = 5;
-  bool host = false;  // a launch is a call: nothing is flushed or queued, so batches are small
+  bool host = false;         // a launch is a call: nothing is flushed or queued, so batches are small
+  bool quick = false;        // an order is asked for, not a time: one warm batch will do
+  bool watch_others = true;  // samples whose threads waited for a core are taken again
 };
 
 // What other programs did to the samples, where somebody says.

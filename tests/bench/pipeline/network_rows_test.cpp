@@ -129,6 +129,7 @@ TEST(NetworkVerification, CatchesSpoiltOnes) {
 RunnerOptions hasty() {
   RunnerOptions options;
   options.cold.wall_seconds = options.warm.wall_seconds = 0.05;
+  options.watch_others = false;  // whether it is ok shall not depend on what else this machine does
   return options;
 }
 
