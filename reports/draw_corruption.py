@@ -101,7 +101,7 @@ def corruption(arguments):
             said = call(arguments.noisefloor, "sample", "digits", "--sampler", sampler, "--steps", steps, "--schedule", "cosine", "--clamp", 1,
                         "--count", DIGITS, "--out", folder / "grid.png", "--tensor", folder / f"{sampler}.safetensors", *seed, *device)
             seconds = float(re.search(r"steps: ([0-9.]+) s", said)[1])
-            sampled[sampler] = (load_file(folder / f"{sampler}.safetensors")["images"][..., 0], seconds)
+            sampled[sampler] = (load_file(folder / f"{sampler}.safetensors")["images"][:, 0], seconds)
 
         digit = np.kron(sampled["ddim"][0][3], np.ones((SIZE // 8, SIZE // 8)))
         pictures = [circle(), smiley(), digit]

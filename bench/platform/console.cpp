@@ -111,8 +111,10 @@ std::string PlainText::of(std::string_view piece) {
 void guard_console() {
   output.dropped = fcntl(STDOUT_FILENO, F_GETFD) < 0;
   errors.dropped = fcntl(STDERR_FILENO, F_GETFD) < 0;
-  int descriptor = open("/dev/null", O_RDWR);
-  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
+  // Closed by exec, so that a program that starts itself again finds what it was started with.
+  constexpr int kFlags = O_RDWR | O_CLOEXEC;
+  int descriptor = open("/dev/null", kFlags);
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", kFlags);
   if (descriptor >= 0) (void)close(descriptor);
   (void)std::signal(SIGPIPE, SIG_IGN);
   (void)std::signal(SIGXFSZ, SIG_IGN);

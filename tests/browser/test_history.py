@@ -84,7 +84,7 @@ def test_the_page(runs, tmp_path):
         (["RUNS", "--network", "adm46"], "networks are adm64-b1"),
         (["RUNS", "RUNS/run0"], "given twice"),
         (["RUNS", "--time", "lukewarm"], "lukewarm"),
-        (["RUNS", "--csv", "nowhere/h.csv"], "cannot be written"),
+        (["RUNS", "--csv", "nowhere/h.csv"], "there is no folder nowhere"),
         ([], "dirs"),
     ],
 )

@@ -176,7 +176,8 @@ def test_the_table_sorts_and_searches(page, recorded):
     page.click("#table-pager .next")
     assert page.texts("#table-pager .range") == [f"51–100 of {len(rows):,}"]
     page.click("#column-choice [data-value=all]")
-    assert len(page.texts("#rows th")) == len(rows[0]) + 1
+    known = subprocess.run([PROGRAM, "list", "columns", "--format", "json"], capture_output=True, text=True, timeout=60).stdout.splitlines()
+    assert len(known) >= len(rows[0]) and len(page.texts("#rows th")) == len(known) + 1
 
 
 def test_totals_are_those_of_the_terminal(page, terminal):
@@ -257,9 +258,10 @@ HOSTILE = ["</script><script>window.hacked = 1</script>", "<img src=x onerror='w
 
 def test_hostile_text_is_text(browser, recorded, terminal, tmp_path):
     folder = copy_recorded(tmp_path / "run")
-    rows = read_rows(folder)[:60]
+    rows, taken = read_rows(folder)[:60], set()
     for row, text in zip(rows, HOSTILE * 10):
-        row.update(op=text, problem=text, variant=text, reason=text, bound=f"memory:{text}", commit=text, networks="", kind="ptx")
+        row.update(op=text, problem=f"{text} {len(taken)}", variant=text, reason=text, bound=f"memory:{text}", commit=text, networks="", kind="ptx")
+        taken.add(row["problem"])
     for row in rows:
         row["device"] = HOSTILE[0]
     write_rows(folder, rows)
@@ -279,7 +281,7 @@ def test_hostile_text_is_text(browser, recorded, terminal, tmp_path):
         assert text.split()[0] in page.texts("#card")[0]
         command = page.texts("#card pre")[0]
         words = subprocess.run(["bash", "-c", f"noisefloor() {{ printf '%s\\0' \"$@\"; }}; {command}"], capture_output=True, text=True, timeout=10)
-        assert words.stdout.split("\0")[1] in HOSTILE and words.stdout.split("\0")[3] in HOSTILE
+        assert words.stdout.split("\0")[1] in HOSTILE and words.stdout.split("\0")[3].startswith(tuple(HOSTILE))
         page.browser.switch_to.active_element.send_keys("\ue00c")
     assert page.js("return window.hacked") is None
     assert page.errors() == []
