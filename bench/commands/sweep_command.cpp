@@ -95,7 +95,7 @@ void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& fl
 
 int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>& cases, bool own_display) {
   std::vector<SweepRow> rows;  // of this sweep's cases, in its order
-  int failed = sweep.failed_repetitions();
+  int failed = sweep.failed_repetitions() + sweep.failed_duels();
   for (const Case& test_case : cases) {
     const auto found = folder.rows().find(test_case.id());
     if (found == folder.rows().end()) continue;

@@ -142,7 +142,10 @@ void Sweep::duel(const ProblemId& problem) {
       fmt::format("{}: {} against {}", problem.name(), ours->implementation->name, theirs->implementation->name);
   try {
     const DuelResult result = runner_->duel(*ours, *theirs);
-    if (!result.wrong.empty()) throw std::runtime_error(result.wrong);
+    if (!result.wrong.empty()) {  // of rows that were right when they were alone: the sweep's exit code says it
+      ++failed_duels_;
+      throw std::runtime_error(result.wrong);
+    }
     SweepRow own = folder_->rows().at(ours->id()), baseline = folder_->rows().at(theirs->id());
     write_duel(result.cold, result.warm, baseline.variant, own);
     write_duel(result.cold.inverse(), result.warm.inverse(), own.variant, baseline);

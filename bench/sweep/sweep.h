@@ -37,6 +37,8 @@ class Sweep {
   std::size_t left_by_budget() const { return left_by_budget_; }
   // Of cases whose first repetition is the one in the run folder.
   int failed_repetitions() const { return failed_repetitions_; }
+  // In which a result was wrong.
+  int failed_duels() const { return failed_duels_; }
   bool device_lost() const { return device_lost_; }
 
  private:
@@ -56,7 +58,7 @@ class Sweep {
   std::map<ProblemId, std::vector<Case>> cases_;  // all, also those that have a row
   std::map<ProblemId, std::size_t> left_;         // that are registered and have not run
   std::size_t already_done_ = 0, registered_ = 0, total_ = 0, done_ = 0, left_by_budget_ = 0;
-  int failed_repetitions_ = 0;
+  int failed_repetitions_ = 0, failed_duels_ = 0;
   bool device_lost_ = false;
   std::set<CaseId> reported_;  // of those that have a row
 };
