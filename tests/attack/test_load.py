@@ -1,6 +1,8 @@
 """Two busy loops beside a sweep of the host: a row that says `ok` is as right as without them, or it says that it is not.
 
-Two short problems by default; with NOISEFLOOR_ATTACK_SECONDS=60 or more also longer ones, and two sweeps at once.
+By default two short problems, whose times are printed and not judged: other tests run beside this one, so that no time is the machine's at
+rest. With NOISEFLOOR_ATTACK_SECONDS=60 or more, on a machine that does nothing else, times are judged, of longer problems and of two sweeps
+at once too.
 """
 
 import contextlib
@@ -60,8 +62,8 @@ def swept(problems, out):
 
 
 def held(quiet, rows, name, capsys):
-    """Rows that are `ok` are within MOST_OFF of what the quiet sweeps before and after say; the others are `throttled` and say why. The machine
-    itself may be a part of one whose other tenants come and go: then those two differ, and a row may be anywhere between."""
+    """Rows that are `ok` are (where times are judged) within MOST_OFF of what the quiet sweeps before and after say; the others are `throttled`
+    and say why. The machine itself may be a part of one whose other tenants come and go: then those two differ, and a row may be anywhere between."""
     told = []
     for problem, row in rows.items():
         assert row["status"] in ("ok", "throttled"), row
@@ -78,7 +80,7 @@ def held(quiet, rows, name, capsys):
         worst = max((one[0] for one in told), default=0)
         print(f"\nattack load, {name}: {len(told)} times compared, the worst off by {100 * worst:.1f} %; {throttled} of {len(rows)} rows throttled")
     off = [one for one in told if one[0] > MOST_OFF]
-    assert not off, off
+    assert not (LONGER and off), off
 
 
 def test_busy_loops(problems, tmp_path, capsys):
