@@ -26,7 +26,7 @@ std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResul
   // Work on one op makes its rows faster, not the middle of all rows.
   constexpr double kMuchFaster = 0.8;
   std::vector<double> ratios;
-  for (const GateRow& row : against->rows) ratios.push_back(row.change.b_us / row.change.a_us);
+  for (const GateRow& row : against->rows) ratios.push_back(row.change.cold.b_us / row.change.cold.a_us);
   if (const double ratio = median(ratios); ratio < kMuchFaster)
     doubts.push_back(fmt::format("half of its rows take less than {:.2f} times the baseline's time", ratio));
   return doubts;

@@ -76,12 +76,12 @@ TEST_F(WarmOnly, RowsHaveAWarmTimeAndNothingElse) {
   const SweepRow& row = result.row;
   EXPECT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(row.time_warm_us, 5);
-  EXPECT_EQ(result.warm_us, std::vector<double>(10, 5.0));
+  EXPECT_EQ(result.samples.warm_us, std::vector<double>(10, 5.0));
   EXPECT_EQ(platform.warm_calls, (Calls{{1, 1}, {10, 1}}));
   EXPECT_TRUE(result.verdict.correct);
 
   EXPECT_TRUE(platform.cold_calls.empty());
-  EXPECT_TRUE(result.cold_us.empty());
+  EXPECT_TRUE(result.samples.cold_us.empty());
   for (const auto& unasked : {row.time_cold_us, row.time_cold_mad_us, row.gflops, row.gbps, row.attainable_gflops,
                               row.pct_of_roof, row.dram_read_bytes, row.dram_write_bytes, row.occupancy_pct})
     EXPECT_FALSE(unasked.has_value());

@@ -1,0 +1,86 @@
+// What rows launch, before and after.
+#include "reports/launches.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "reports/gate.h"
+#include "reports/gate_report.h"
+#include "tests/support/synthetic_run.h"
+
+namespace noisefloor {
+namespace {
+
+using Rows = std::vector<SyntheticRow>;
+using Names = std::vector<std::string>;
+
+GateResult judged(const RunFiles& a, const RunFiles& b, bool launches = false) {
+  GateOptions options;
+  options.launches = launches;
+  return gate(a, b, {}, options);
+}
+
+Rows launching(std::initializer_list<Names> kernels) {
+  Rows rows;
+  for (const Names& names : kernels) rows.emplace_back().kernels = names;
+  return rows;
+}
+
+TEST(Launches, WhatAppearsVanishesOrChangesIsNamed) {
+  const RunFiles a = synthetic_run(launching({{"tile<64>"}, {"tile<64>"}, {"reduce", "tile<8>"}, {"same"}}), 1);
+  RunFiles b = synthetic_run(launching({{"tile<128>"}, {"tile<128>"}, {"reduce", "tile<8>"}, {"same"}}), 2);
+  b.samples.at(b.rows[2]).kernel_counts = {2, 1};
+  const GateResult result = judged(a, b);
+  EXPECT_EQ(result.launches.compared, 4u);
+  ASSERT_EQ(result.launches.changes.size(), 2u) << "two rows changed alike";
+  const LaunchChange& most = result.launches.changes[0];
+  EXPECT_EQ(most.rows.size(), 2u);
+  ASSERT_EQ(most.kernels.size(), 2u);
+  EXPECT_EQ(most.kernels[0].name + " " + what_changed(most.kernels[0]), "tile<128> appears");
+  EXPECT_EQ(most.kernels[1].name + " " + what_changed(most.kernels[1]), "tile<64> vanishes");
+  ASSERT_EQ(result.launches.changes[1].kernels.size(), 1u);
+  EXPECT_EQ(what_changed(result.launches.changes[1].kernels[0]), "1 -> 2 launches");
+  EXPECT_EQ(result.exit_code(), 0) << "most often it is what the change is about";
+  EXPECT_EQ(judged(a, b, true).exit_code(), 1);
+  EXPECT_EQ(judged(a, a, true).exit_code(), 0);
+  const std::string text = terminal_text(text_of(result));
+  EXPECT_NE(text.find("\nLaunches\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("launches changed in 2 ways, 2 of ours"), std::string::npos);
+  EXPECT_NE(junit_xml(result).find("<skipped message=\"launches of 2 rows; appears tile&lt;128&gt;"), std::string::npos)
+      << junit_xml(result);
+  EXPECT_NE(junit_xml(judged(a, b, true)).find("<failure message=\"launches of 2 rows"), std::string::npos);
+}
+
+TEST(Launches, ALibrarysKernelIsItsOwnBusiness) {
+  RunFiles a = synthetic_run(launching({{"sm90_xmma_a"}}), 1), b = synthetic_run(launching({{"sm90_xmma_b"}}), 2);
+  for (RunFiles* run : {&a, &b}) run->rows[0].kind = "baseline";
+  const GateResult result = judged(a, b, true);
+  ASSERT_EQ(result.launches.changes.size(), 1u);
+  EXPECT_TRUE(result.launches.changes[0].of_library);
+  EXPECT_EQ(result.exit_code(), 0);
+}
+
+TEST(Launches, WhatARunDoesNotKnowIsNotCompared) {
+  const RunFiles old = synthetic_run(launching({{}, {}}), 1), later = synthetic_run(launching({{"a"}, {"b"}}), 2);
+  const GateResult result = judged(old, later);
+  EXPECT_EQ(result.launches.compared, 0u);
+  EXPECT_TRUE(result.launches.changes.empty());
+  EXPECT_THROW(judged(old, later, true), std::runtime_error) << "asked for, and nothing to gate";
+}
+
+TEST(Launches, AreTheSameInAnyOrder) {
+  EXPECT_TRUE(rc::check("counts of names are compared, not their order", [] {
+    const auto names = *rc::gen::unique<Names>(rc::gen::element<std::string>("a", "b", "c", "d", "e"));
+    RC_PRE(!names.empty());
+    auto shuffled = *rc::gen::container<std::vector<int>>(names.size(), rc::gen::arbitrary<int>());
+    Names other = names;
+    std::ranges::sort(other, {}, [&](const std::string& name) {
+      return shuffled[static_cast<std::size_t>(std::ranges::find(names, name) - names.begin())];
+    });
+    const RunFiles a = synthetic_run(launching({names}), 1), b = synthetic_run(launching({other}), 2);
+    RC_ASSERT(judged(a, b, true).exit_code() == 0);
+  }));
+}
+
+}  // namespace
+}  // namespace noisefloor
