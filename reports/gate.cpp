@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "reports/mann_whitney.h"
+#include "reports/run/load.h"
 #include "reports/spread.h"
 
 namespace noisefloor {
@@ -99,8 +100,14 @@ Spread spread_of(const RunFiles& baseline, std::span<const RunFiles> noise, std:
   return spread;
 }
 
-bool at_power_cap(const SweepRow& row) {
-  return row.throttle.find("sw_power_cap") != std::string::npos;
+// An assumed spread is that of a machine that does nothing else.
+Conditions conditions_of(const RowPair& pair, const Spread& spread) {
+  Conditions conditions;
+  for (const SweepRow* row : {pair.a, pair.b}) {
+    conditions.at_power_cap |= row->throttle.find("sw_power_cap") != std::string::npos;
+    conditions.beside_others |= spread.sweeps.empty() && row->load.value_or(0) >= kLoaded;
+  }
+  return conditions;
 }
 
 void join(std::string& text, const std::string& more) {
@@ -210,13 +217,13 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   const auto corrected = holm_adjusted(p), corrected_cycles = holm_adjusted(p_cycles);
   std::size_t next = 0;
   for (GateRow& row : result.rows) {
-    const bool capped = at_power_cap(*row.change.rows.a) || at_power_cap(*row.change.rows.b);
+    const Conditions conditions = conditions_of(row.change.rows, spread);
     const auto judge_phase = [&](PhaseVerdict& verdict, PhaseChange& change, Phase phase) {
       const double processes = spread.threshold(*row.change.rows.a, phase, std::min(change.a_us, change.b_us));
       for (double* noise_of : {&change.noise, &change.cycle_noise}) *noise_of = std::max(*noise_of, processes);
       verdict.p = corrected[next];
       verdict.p_cycles = corrected_cycles[next++];
-      judge(verdict, change, phase, capped);
+      judge(verdict, change, phase, conditions);
     };
     judge_phase(row.cold, row.change.cold, Phase::cold);
     if (row.warm) judge_phase(*row.warm, *row.change.warm, Phase::warm);

@@ -20,7 +20,7 @@ const char* to_string(GateVerdict verdict) {
   return "?";
 }
 
-void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, bool at_power_cap) {
+void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const Conditions& conditions) {
   const bool slower = change.b_us > change.a_us;
   const double fast = std::min(change.a_us, change.b_us);
   const double floor = phase == Phase::cold ? kGateMicroseconds : 0;
@@ -34,7 +34,7 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, bool a
     return fmt::format("{:+.1f} % in SM cycles (noise {:.1f} %)", 100 * (cycles - 1), 100 * change.cycle_noise);
   };
   if (!visible(ratio, 0)) {
-    const bool hidden = at_power_cap && change.cycle_change && verdict.p_cycles < kGateAlpha &&
+    const bool hidden = conditions.at_power_cap && change.cycle_change && verdict.p_cycles < kGateAlpha &&
                         visible(std::max(cycles, 1 / cycles), change.cycle_noise);
     if (!hidden) return;
     verdict.verdict = GateVerdict::ambiguous;
@@ -47,6 +47,7 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, bool a
   };
   verdict.within_noise = !visible(ratio, change.noise);
   if (verdict.within_noise) doubt(fmt::format("within the noise of {:.1f} %", 100 * change.noise));
+  if (conditions.beside_others) doubt("measured beside other programs");
   if (!(verdict.p < kGateAlpha)) doubt(fmt::format("p = {:.2g}", verdict.p));
   if (change.cycle_change) {
     if (!visible(slower ? cycles : 1 / cycles, change.cycle_noise))

@@ -23,7 +23,13 @@ struct PhaseVerdict {
   bool within_noise = false;  // that condition does not
 };
 
-// `change` with all of its noise. At the power cap a change of cycles alone is ambiguous: the clock may have hidden it.
-void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, bool at_power_cap);
+// Of either run.
+struct Conditions {
+  bool at_power_cap = false;  // a change of cycles alone is then ambiguous: the clock may have hidden it
+  bool beside_others = false;  // so is any, where nobody measured by how much others disturb
+};
+
+// `change` with all of its noise.
+void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const Conditions& conditions);
 
 }  // namespace noisefloor

@@ -164,7 +164,7 @@ int compare(const CompareArguments& arguments) {
   double log_sum = 0;
   for (const RowChange& change : text.changes) log_sum += std::log1p(change.cold.change);
   text.headline =
-      fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's cold time (geometric mean)", arguments.a,
+      fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
                   arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
   if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
   outputs.commit();

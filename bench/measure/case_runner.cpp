@@ -338,12 +338,14 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
       return success();
     };
   }
-#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  cold = slowed_down(*platform_, cold, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
-#endif
   const NvtxRange range(test_case.id().name());
-  PlatformTiming source(*platform_, {cold, bound.launch(true), ordinary}, resident,
-                        {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
+  const PlatformTiming::Launches launches{cold, bound.launch(true), ordinary};
+  const PlatformTiming::Options watched{.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches};
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+  SlowedTiming source(*platform_, launches, resident, watched, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
+#else
+  PlatformTiming source(*platform_, launches, resident, watched);
+#endif
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
   if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);

@@ -19,7 +19,7 @@ struct DeviceClocks {
   ClockSampler sampler;
 };
 
-class PlatformTiming final : public TimingSource {
+class PlatformTiming : public TimingSource {
  public:
   struct Options {
     DeviceClocks* clocks = nullptr;  // none on the host
@@ -43,11 +43,13 @@ class PlatformTiming final : public TimingSource {
   std::span<const double> waits_us() override { return platform_->waits_us(); }
   std::optional<double> load() override;
 
+ protected:
+  Platform* platform_;
+  Launches launches_;
+
  private:
   std::vector<double> clock_in_launches();
 
-  Platform* platform_;
-  Launches launches_;
   Ranges resident_;
   Options options_;
 };

@@ -318,9 +318,16 @@ TEST(Gate, AHostHasNoiseOfItsOwn) {
   EXPECT_EQ(judged(host_run(20, 1), host_run(32, 2)).count(GateVerdict::regressed), 0u)
       << "12 us, and 40 % with 5 us are 13";
 
+  RunFiles beside = host_run(5000 * 1.9, 2, 40);
+  for (SweepRow& row : beside.rows) row.load = 2;
+  const GateResult doubted = judged(base, beside);
+  EXPECT_EQ(doubted.count(GateVerdict::ambiguous), 40u);
+  EXPECT_NE(doubted.rows.at(0).reason.find("measured beside other programs"), std::string::npos);
+
   const std::vector<RunFiles> steady{host_run(5000 * 1.002, 3, 40), host_run(5000 * 0.999, 4, 40)};
   EXPECT_EQ(judged(base, host_run(5000 * 1.1, 2, 40), steady).count(GateVerdict::regressed), 40u)
       << "a machine of its own resolves more";
+  EXPECT_EQ(judged(base, beside, steady).count(GateVerdict::regressed), 40u) << "what was measured holds under load";
 }
 
 TEST(Gate, BatchNoiseOfKnownNumbers) {

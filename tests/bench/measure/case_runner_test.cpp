@@ -28,6 +28,16 @@ TEST(Counters, OfWhatFitsIntoL2LeaveOutDram) {
   }
 }
 
+TEST(Kernels, AreCountedByNameInTheirOrder) {
+  std::vector<KernelResources> kernels(4);
+  const char* const names[] = {"void noisefloor::b(int)", "void noisefloor::a<2>(int)", "void noisefloor::b(int)", "c"};
+  for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i].name = names[i];
+  RowSamples samples;
+  count_kernels(kernels, samples);
+  EXPECT_EQ(samples.kernels, (std::vector<std::string>{"b", "a<2>", "c"}));
+  EXPECT_EQ(samples.kernel_counts, (std::vector<std::size_t>{2, 1, 1}));
+}
+
 TEST(AboveTheRoof, SaysWhatLetsIt) {
   const std::size_t cache = 60'000'000;
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::fma}, 100e6, true, cache),
