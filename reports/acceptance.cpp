@@ -12,12 +12,8 @@ namespace noisefloor {
 
 std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResult* against) {
   std::vector<std::string> doubts;
-  std::vector<double> loads;
-  for (const SweepRow& row : candidate.rows)
-    if (row.load) loads.push_back(*row.load);
-  if (!loads.empty() && median(loads) >= kLoaded)
-    doubts.push_back(
-        fmt::format("it was measured beside other programs ({:.1f} of their threads could run)", median(loads)));
+  if (const double load = load_of(candidate.rows); load >= kLoaded)
+    doubts.push_back(fmt::format("it was measured beside other programs ({:.1f} of their threads could run)", load));
   const auto throttled = std::count_if(candidate.rows.begin(), candidate.rows.end(),
                                        [](const SweepRow& row) { return row.status == Outcome::throttled; });
   if (throttled > 0)

@@ -49,7 +49,8 @@ std::string gpus_of(const RunFiles& run) {
 }
 
 PhaseSamples in_cycles(PhaseSamples samples, const std::vector<double>& batch_mhz, std::optional<double> row_mhz) {
-  const bool by_batch = !batch_mhz.empty() && std::ranges::none_of(batch_mhz, [](double mhz) { return std::isnan(mhz); });
+  const bool by_batch =
+      !batch_mhz.empty() && std::ranges::none_of(batch_mhz, [](double mhz) { return std::isnan(mhz); });
   if (!by_batch && !(row_mhz.value_or(0) > 0)) return samples;
   samples.cycles = samples.us;
   std::size_t next = 0;

@@ -25,7 +25,8 @@ struct RowPair {
 // the filter leaves nothing of either.
 std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options);
 
-// What is compared of a row: launches one behind the other with ordinary edges, and launches that find nothing in cache.
+// What is compared of a row: launches one behind the other with ordinary edges, and launches that find nothing in
+// cache.
 enum class Phase { warm, cold };
 const char* to_string(Phase phase);
 

@@ -101,8 +101,9 @@ Spread spread_of(const RunFiles& baseline, std::span<const RunFiles> noise, std:
 }
 
 // An assumed spread is that of a machine that does nothing else.
-Conditions conditions_of(const RowPair& pair, const Spread& spread) {
+Conditions conditions_of(const RowPair& pair, bool beside_others, const Spread& spread) {
   Conditions conditions;
+  conditions.beside_others = beside_others && spread.sweeps.empty();
   for (const SweepRow* row : {pair.a, pair.b}) {
     conditions.at_power_cap |= row->throttle.find("sw_power_cap") != std::string::npos;
     conditions.beside_others |= spread.sweeps.empty() && row->load.value_or(0) >= kLoaded;
@@ -186,8 +187,8 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   const Spread spread = spread_of(baseline, noise, result.spread);
   for (const RunFiles* run : {&baseline, &candidate})
     if (noise.empty() && std::ranges::find(spread.sweeps, sweep_name(*run)) != spread.sweeps.end())
-      result.differences.push_back(
-          fmt::format("{} is one of the runs that the spread is from: it does not test the gate", run->folder.string()));
+      result.differences.push_back(fmt::format(
+          "{} is one of the runs that the spread is from: it does not test the gate", run->folder.string()));
   const auto pairs = pair_rows(baseline, candidate, options.pairs);
   // One family of tests for all rows and both phases: a row that fails by either has had two chances.
   std::vector<double> p, p_cycles;
@@ -215,9 +216,10 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   }
   if (result.rows.empty()) throw std::runtime_error(nothing_in_common(baseline, candidate));
   const auto corrected = holm_adjusted(p), corrected_cycles = holm_adjusted(p_cycles);
+  const bool beside_others = load_of(baseline.rows) >= kLoaded || load_of(candidate.rows) >= kLoaded;
   std::size_t next = 0;
   for (GateRow& row : result.rows) {
-    const Conditions conditions = conditions_of(row.change.rows, spread);
+    const Conditions conditions = conditions_of(row.change.rows, beside_others, spread);
     const auto judge_phase = [&](PhaseVerdict& verdict, PhaseChange& change, Phase phase) {
       const double processes = spread.threshold(*row.change.rows.a, phase, std::min(change.a_us, change.b_us));
       for (double* noise_of : {&change.noise, &change.cycle_noise}) *noise_of = std::max(*noise_of, processes);

@@ -56,7 +56,8 @@ struct GateResult {
   std::size_t count(GateVerdict verdict) const;
   std::size_t count(GateGap::Weight weight) const;
   std::size_t much_slower_ambiguous() const;  // by more than kStrictChange
-  // 1 where a row regressed or broke, or what was asked for beside is so, else 2 where a row cannot be compared, else 0.
+  // 1 where a row regressed or broke, or what was asked for beside is so, else 2 where a row cannot be compared, else
+  // 0.
   int exit_code() const;
 };
 

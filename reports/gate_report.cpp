@@ -45,8 +45,8 @@ std::string of_phases(const GateRow& row, std::string (*value)(const GateRow&, P
 Cells row_header(const ComparisonText& text) {
   Cells header = {"op", "problem", "dtype", "variant"};
   for (const char* phase : {"warm", "cold"})
-    header.insert(header.end(), {fmt::format("{} {} us", phase, text.name_a), fmt::format("{} {} us", phase, text.name_b),
-                                 phase, fmt::format("{} cycles", phase)});
+    header.insert(header.end(), {fmt::format("{} {} us", phase, text.name_a),
+                                 fmt::format("{} {} us", phase, text.name_b), phase, fmt::format("{} cycles", phase)});
   if (text.verdicts.empty()) return header;
   header.insert(header.begin(), {"verdict", "by"});
   header.insert(header.end(), {"noise %", "p", "why"});
@@ -234,8 +234,7 @@ std::string phases_text(const std::vector<Phase>& phases) {
 }
 
 ComparisonText text_of(const GateResult& result) {
-  ComparisonText text{"baseline",      "candidate",    {},
-                      result.rows,     result.gaps,    result.totals,
+  ComparisonText text{"baseline",      "candidate",        {}, result.rows, result.gaps, result.totals,
                       result.launches, result.differences, ""};
   for (const GateRow& row : result.rows) text.changes.push_back(row.change);
   text.headline =
@@ -244,8 +243,8 @@ ComparisonText text_of(const GateResult& result) {
                   result.count(GateVerdict::improved), result.count(GateVerdict::pass));
   std::vector<std::string> notes{"spread between processes: " + result.spread};
   if (result.cold_alone > 0)
-    notes.push_back(fmt::format("judged by cold times alone: {} rows without warm serial times in both runs",
-                                result.cold_alone));
+    notes.push_back(
+        fmt::format("judged by cold times alone: {} rows without warm serial times in both runs", result.cold_alone));
   if (result.launches.compared < result.rows.size())
     notes.push_back(fmt::format("launches compared: of {} rows; of the others a run does not know its kernels",
                                 result.launches.compared));
@@ -259,8 +258,8 @@ ComparisonText text_of(const GateResult& result) {
   for (const auto& [count, what] : more)
     if (count > 0) text.headline += fmt::format("; {} {}", count, what);
   if (result.strict)
-    text.headline += fmt::format("; {} ambiguous by more than {:.0f} %", result.much_slower_ambiguous(),
-                                 100 * kStrictChange);
+    text.headline +=
+        fmt::format("; {} ambiguous by more than {:.0f} %", result.much_slower_ambiguous(), 100 * kStrictChange);
   if (!result.launches.changes.empty())
     text.headline += fmt::format("; launches changed in {} ways, {} of ours", result.launches.changes.size(),
                                  result.launches.ours());

@@ -25,8 +25,8 @@ std::string phases_text(const std::vector<Phase>& phases);  // "warm and cold"
 std::string terminal_text(const ComparisonText& text);
 std::string markdown_text(const ComparisonText& text);
 
-// A test case a row: regressed fails, a row that cannot be compared is an error, an ambiguous or new one is skipped. And
-// one a change of launches: skipped, or with --launches a failure where it is ours.
+// A test case a row: regressed fails, a row that cannot be compared is an error, an ambiguous or new one is skipped.
+// And one a change of launches: skipped, or with --launches a failure where it is ours.
 std::string junit_xml(const GateResult& result);
 
 }  // namespace noisefloor

@@ -44,9 +44,9 @@ std::string message_of(const GateRow& row) {
   for (const Phase phase : {Phase::warm, Phase::cold}) {
     if (phase == Phase::warm && !row.warm) continue;
     const PhaseChange& change = row.change_of(phase);
-    text += fmt::format("; {}: {:.2f} us before, {:.2f} us now ({:+.1f} %), noise {:.1f} %, p = {:.2g}",
-                        to_string(phase), change.a_us, change.b_us, 100 * change.change, 100 * change.noise,
-                        row.of(phase).p);
+    text +=
+        fmt::format("; {}: {:.2f} us before, {:.2f} us now ({:+.1f} %), noise {:.1f} %, p = {:.2g}", to_string(phase),
+                    change.a_us, change.b_us, 100 * change.change, 100 * change.noise, row.of(phase).p);
   }
   return text + (row.reason.empty() ? "" : "; " + row.reason);
 }
@@ -99,9 +99,9 @@ std::string junit_xml(const GateResult& result) {
     ++(fails ? failures : skipped);
     cases += with_child(start, fails ? "failure" : "skipped", message_of(change));
   }
-  const std::string counts =
-      fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
-                  result.rows.size() + result.gaps.size() + result.launches.changes.size(), failures, errors, skipped, total_seconds);
+  const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
+                                         result.rows.size() + result.gaps.size() + result.launches.changes.size(),
+                                         failures, errors, skipped, total_seconds);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"noisefloor gate\" {}>\n"
       "  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n</testsuites>\n",

@@ -27,7 +27,7 @@ double edge_of(double us) {
 // Where nothing was measured: above what was seen on an H200, whose short launches differ by an offset in cold times,
 // and on a virtual machine whose neighbours share its caches, which warm times depend on (docs/log/measuring).
 double assumed(bool of_host, Phase phase, double us) {
-  if (of_host) return (phase == Phase::cold ? 0.2 : 0.3) + 2.5 / us;
+  if (of_host) return (phase == Phase::cold ? 0.2 : 0.4) + 2.5 / us;
   return phase == Phase::cold ? std::max(0.015, 0.8 / us) : 0.015;
 }
 
@@ -42,9 +42,10 @@ void require_runs_of_one_build(std::span<const RunFiles* const> runs) {
   for (std::size_t i = 1; i < runs.size(); ++i) {
     const RunFiles &first = *runs.front(), &run = *runs[i];
     if (run.environment.device != first.environment.device || run.environment.commit != first.environment.commit)
-      throw std::runtime_error(fmt::format("{} is of {} at commit {}, {} of {} at {}: noise is between runs of one build",
-                                           run.folder.string(), run.environment.device, run.environment.commit,
-                                           first.folder.string(), first.environment.device, first.environment.commit));
+      throw std::runtime_error(
+          fmt::format("{} is of {} at commit {}, {} of {} at {}: noise is between runs of one build",
+                      run.folder.string(), run.environment.device, run.environment.commit, first.folder.string(),
+                      first.environment.device, first.environment.commit));
     for (std::size_t other = 0; other < i; ++other) {
       const bool differs = std::ranges::any_of(run.samples, [&](const auto& taken) {
         const auto there = runs[other]->samples.find(taken.first);
@@ -167,8 +168,7 @@ Spread parsed_spread(const SpreadJson& json, const std::string& where) {
       spread.classes.push_back(
           {phase(one), number(one, "from_us"), one.at("pairs"), number(one, "rms"), number(one, "p99")});
     for (const SpreadJson& row : json.at("rows"))
-      spread.rows.push_back(
-          {CaseId::parse(row.at("case").get<std::string>()), phase(row), number(row, "largest")});
+      spread.rows.push_back({CaseId::parse(row.at("case").get<std::string>()), phase(row), number(row, "largest")});
     return spread;
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: is not what gate --spread writes: {}", where, error.what()));
@@ -184,7 +184,8 @@ Spread read_spread(const std::filesystem::path& file) {
 std::optional<Spread> recorded_spread(const std::string& device) {
   for (const EmbeddedFile& file : embedded_files())
     if (file.name == kSpreadFile)
-      if (Spread spread = parsed_spread(SpreadJson::parse(file.text), kSpreadFile); spread.device == device) return spread;
+      if (Spread spread = parsed_spread(SpreadJson::parse(file.text), kSpreadFile); spread.device == device)
+        return spread;
   return std::nullopt;
 }
 
@@ -195,8 +196,8 @@ std::string spread_text(const Spread& spread) {
     text += fmt::format("{:<6}{:>9g}{:>9}{:>9.2f}{:>9.2f}{:>16.2f}\n", to_string(one.phase), one.from_us, one.pairs,
                         100 * one.rms, 100 * one.p99, 200 * one.spread());
   for (const Spread::Row& row : spread.rows)
-    text += fmt::format("{} by itself: {} differed by {:.1f} %\n", to_string(row.phase), row.id.name(),
-                        100 * row.largest);
+    text +=
+        fmt::format("{} by itself: {} differed by {:.1f} %\n", to_string(row.phase), row.id.name(), 100 * row.largest);
   return text;
 }
 

@@ -42,9 +42,7 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
     return;
   }
   std::size_t doubts = 0;
-  const auto doubt = [&](const std::string& why) {
-    verdict.reason += (doubts++ == 0 ? "" : "; ") + why;
-  };
+  const auto doubt = [&](const std::string& why) { verdict.reason += (doubts++ == 0 ? "" : "; ") + why; };
   verdict.within_noise = !visible(ratio, change.noise);
   if (verdict.within_noise) doubt(fmt::format("within the noise of {:.1f} %", 100 * change.noise));
   if (conditions.beside_others) doubt("measured beside other programs");

@@ -25,7 +25,7 @@ struct PhaseVerdict {
 
 // Of either run.
 struct Conditions {
-  bool at_power_cap = false;  // a change of cycles alone is then ambiguous: the clock may have hidden it
+  bool at_power_cap = false;   // a change of cycles alone is then ambiguous: the clock may have hidden it
   bool beside_others = false;  // so is any, where nobody measured by how much others disturb
 };
 

@@ -202,8 +202,10 @@ void add_gate_command(CLI::App& app, CommandResult result) {
   command->add_flag("--resources", arguments->resources,
                     "Hold registers, shared memory and spills of every built kernel to a recorded kernels.csv; no GPU");
   command->footer(
-      "A row regressed where its warm serial or its cold median slowed by more than 1.5 % and twice the spread between\n"
-      "processes (cold: and 0.5 us), a Mann-Whitney test over all rows and both phases gives p < 0.01, and SM cycles say\n"
+      "A row regressed where its warm serial or its cold median slowed by more than 1.5 % and twice the spread "
+      "between\n"
+      "processes (cold: and 0.5 us), a Mann-Whitney test over all rows and both phases gives p < 0.01, and SM cycles "
+      "say\n"
       "the same. Exit code: 0 nothing regressed, 1 a row did or broke, 2 it could not be compared (another device,\n"
       "missing rows, a damaged file).");
   command->callback([=] { *result = [=] { return gate_runs(*arguments); }; });

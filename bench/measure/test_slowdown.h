@@ -10,9 +10,9 @@
 namespace noisefloor {
 
 // A spin is put inside of whatever is timed, in the launches' own stream order: behind the launch of a cold sample, and
-// behind the last launch of a warm one, so that a graph has one. It is adjusted until the median is `percent` above that
-// of the launches alone. On a GPU the spin's own launch costs about a microsecond: where that is more than is wanted (a
-// short cold launch) nothing is slowed, and the other phase must show it. What was reached goes to stderr.
+// behind the last launch of a warm one, so that a graph has one. It is adjusted until the median is `percent` above
+// that of the launches alone. On a GPU the spin's own launch costs about a microsecond: where that is more than is
+// wanted (a short cold launch) nothing is slowed, and the other phase must show it. What was reached goes to stderr.
 class SlowedTiming final : public PlatformTiming {
  public:
   SlowedTiming(Platform& platform, Launches launches, Ranges resident, Options options, double percent);

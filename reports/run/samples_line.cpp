@@ -64,7 +64,7 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_array() override {
     if (--depth_ != 1) return true;
-    if (const auto* member = member_of(kNumbers, field_)) samples.**member = values_;
+    if (const auto* member = member_of(kNumbers, field_)) samples.** member = values_;
     if (const auto* member = member_of(kCounts, field_)) (samples.**member).assign(values_.begin(), values_.end());
     return true;
   }

@@ -140,7 +140,8 @@ TEST_F(SpreadOfACatalogue, ProcessesOfOneBuildDoNotRegress) {
       const GateResult result = gate(before, after, {}, {});
       EXPECT_EQ(result.count(GateVerdict::regressed) + result.count(GateVerdict::improved), 0u) << a << " " << b;
       for (const GateRow& row : result.rows)
-        EXPECT_TRUE(row.slowdown() < kStrictChange || row.verdict == GateVerdict::pass || !row.change.rows.a->throttle.empty());
+        EXPECT_TRUE(row.slowdown() < kStrictChange || row.verdict == GateVerdict::pass ||
+                    !row.change.rows.a->throttle.empty());
       compared += result.rows.size(), ambiguous += result.count(GateVerdict::ambiguous);
     }
   EXPECT_EQ(compared, 2400u);

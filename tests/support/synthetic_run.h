@@ -18,11 +18,11 @@
 namespace noisefloor {
 
 struct SyntheticRow {
-  double us = 100;        // the true median, cold
+  double us = 100;                     // the true median, cold
   std::optional<double> warm_us = {};  // warm with ordinary edges; else 0.8 of that
-  bool serial = true;     // an older folder has no such times
-  double spread = 0.004;  // relative standard deviation of a sample
-  double batch = 0.001;   // and of a whole batch
+  bool serial = true;                  // an older folder has no such times
+  double spread = 0.004;               // relative standard deviation of a sample
+  double batch = 0.001;                // and of a whole batch
   double mhz = 1980;
   std::size_t samples = 50, per_batch = 10;
   std::string op = "gemm", variant = "ptx", dtype = "bf16", network = "net-b1";

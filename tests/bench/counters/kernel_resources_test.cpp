@@ -19,7 +19,8 @@ TEST(KernelName, IsShortAndKeepsItsTemplateArguments) {
       {"void at::native::elementwise<4, at::native::gpu(T, T const&)::{lambda(int)#1}>(int, "
        "at::native::gpu(T)::{lambda(int)#1})",
        "at::native::elementwise<4, at::native::gpu(T, T const&)::{lambda(int)#1}>"},
-      {"sm90_xmma_gemm_bf16bf16_tn_n_tilesize128x128x64_cublas", "sm90_xmma_gemm_bf16bf16_tn_n_tilesize128x128x64_cublas"},
+      {"sm90_xmma_gemm_bf16bf16_tn_n_tilesize128x128x64_cublas",
+       "sm90_xmma_gemm_bf16bf16_tn_n_tilesize128x128x64_cublas"},
       {"", ""},
       {")", ")"},
   };
