@@ -96,6 +96,7 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
                                  const std::function<void(const std::string&)>& say) {
   std::vector<BuildDuel> duels;
   for (const Case& one : cases) duels.push_back({one.id(), {}, {}, {}});
+  std::vector<std::string> disturbed(cases.size());
   for (int pass = 0; pass < options.most_passes; ++pass) {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < cases.size(); ++i)
@@ -111,10 +112,19 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
       try {
         fight_once(old_build, new_build, old_first, cases[i], options.rounds, duels[i]);
       } catch (const CannotFight& error) {
+        if (error.verdict == BuildVerdict::unresolved) {  // in this pass
+          disturbed[i] = error.what();
+          continue;
+        }
         duels[i].why_not = error.what();
         duels[i].without_times = error.verdict;
       }
     }
+  }
+  for (std::size_t i = 0; i < duels.size(); ++i) {
+    if (!duels[i].why_not.empty() || static_cast<int>(duels[i].warm.size()) >= options.passes) continue;
+    duels[i].why_not = disturbed[i];
+    duels[i].without_times = BuildVerdict::unresolved;
   }
   return duels;
 }
