@@ -69,7 +69,7 @@ std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_b
   if (memory_bound && written_bytes < static_cast<double>(cache_bytes))
     reasons.emplace_back("what it writes fits into cache");
   if (reasons.empty()) reasons.emplace_back("the ceiling was measured lower");
-  return fmt::format("above the roof: {}", fmt::join(reasons, "; "));
+  return fmt::format("{}{}", kAboveRoof, fmt::join(reasons, "; "));
 }
 
 void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row) {
