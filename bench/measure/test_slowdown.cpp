@@ -7,6 +7,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 
@@ -60,8 +63,35 @@ int samples_for(double sample_us) {
   return std::clamp(static_cast<int>(30e3 / (sample_us + 50)), 7, 300);
 }
 
-PlatformTiming::Launches slowed_cold(Platform& platform, PlatformTiming::Launches launches,
-                                     PlatformTiming::Ranges resident, double percent) {
+// The same in samples of `repeats` launches, adjusted when it is first asked for.
+class SlowedWarm {
+ public:
+  SlowedWarm(Platform& platform, double percent) : platform_(&platform), percent_(percent) {}
+
+  Launch operator()(const Launch& launch, TimingSource::Edges edges, int repeats) {
+    const auto timed = [&](std::optional<double> spun, int samples) {
+      return platform_->time_warm(spun ? with_spin(*platform_, launch, *spun, repeats) : launch, samples, repeats);
+    };
+    if (!spins_.contains({edges, repeats})) {
+      const int samples = samples_for(timed({}, 1).front() * repeats);
+      const char* const what = edges == TimingSource::Edges::pipeline ? "warm" : "warm serial";
+      spins_[{edges, repeats}] = adjusted_spin(
+          what, percent_, repeats, [&](std::optional<double> spun) { return median(timed(spun, samples)); });
+    }
+    const auto spun = spins_.at({edges, repeats});
+    return spun ? with_spin(*platform_, launch, *spun, repeats) : launch;
+  }
+
+ private:
+  Platform* platform_;
+  double percent_;
+  std::map<std::pair<TimingSource::Edges, int>, std::optional<double>> spins_;  // nanoseconds
+};
+
+}  // namespace
+
+void slow_down(Platform& platform, PlatformTiming::Ranges resident, double percent,
+               PlatformTiming::Launches& launches) {
   // Loaded now: a kernel's first launch waits for the device, behind the gate forever.
   throw_if_failed(spin(platform, 0));
   platform.synchronize();
@@ -71,27 +101,10 @@ PlatformTiming::Launches slowed_cold(Platform& platform, PlatformTiming::Launche
     return median(platform.time_cold(timed, samples, resident));
   });
   if (spun) launches.cold = with_spin(platform, launches.cold, *spun, 1);
-  return launches;
-}
-
-}  // namespace
-
-SlowedTiming::SlowedTiming(Platform& platform, Launches launches, Ranges resident, Options options, double percent)
-    : PlatformTiming(platform, slowed_cold(platform, std::move(launches), resident, percent), resident, options),
-      percent_(percent) {}
-
-std::vector<double> SlowedTiming::warm(int samples, int repeats, Edges edges) {
-  const Launch& launch = edges == Edges::pipeline ? launches_.pipeline : launches_.ordinary;
-  const auto timed = [&](std::optional<double> nanoseconds, int count) {
-    return platform_->time_warm(nanoseconds ? with_spin(*platform_, launch, *nanoseconds, repeats) : launch, count,
-                                repeats);
+  launches.slowed = [warm = std::make_shared<SlowedWarm>(platform, percent)](const Launch& launch,
+                                                                             TimingSource::Edges edges, int repeats) {
+    return (*warm)(launch, edges, repeats);
   };
-  if (!warm_spins_.contains(edges)) {
-    const int count = samples_for(timed({}, 1).front() * repeats);
-    warm_spins_[edges] = adjusted_spin(edges == Edges::pipeline ? "warm" : "warm serial", percent_, repeats,
-                                       [&](std::optional<double> spun) { return median(timed(spun, count)); });
-  }
-  return timed(warm_spins_.at(edges), samples);
 }
 
 double slowdown_percent(double of_build) {

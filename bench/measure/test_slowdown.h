@@ -2,26 +2,16 @@
 // take some percent longer than they do.
 #pragma once
 
-#include <map>
-#include <optional>
-
 #include "bench/measure/platform_timing.h"
 
 namespace noisefloor {
 
-// A spin is put inside of whatever is timed, in the launches' own stream order: behind the launch of a cold sample, and
+// Puts a spin inside of whatever is timed, in the launches' own stream order: behind the launch of a cold sample, and
 // behind the last launch of a warm one, so that a graph has one. It is adjusted until the median is `percent` above
 // that of the launches alone. On a GPU the spin's own launch costs about a microsecond: where that is more than is
 // wanted (a short cold launch) nothing is slowed, and the other phase must show it. What was reached goes to stderr.
-class SlowedTiming final : public PlatformTiming {
- public:
-  SlowedTiming(Platform& platform, Launches launches, Ranges resident, Options options, double percent);
-  std::vector<double> warm(int samples, int repeats, Edges edges) override;
-
- private:
-  double percent_;
-  std::map<Edges, std::optional<double>> warm_spins_;  // nanoseconds
-};
+// `platform` and what the launches need must outlive them.
+void slow_down(Platform& platform, PlatformTiming::Ranges resident, double percent, PlatformTiming::Launches& launches);
 
 // The percent of this build, or of the environment variable NOISEFLOOR_TEST_SLOWDOWN_PERCENT where it is set (0 to 100;
 // throws std::invalid_argument else), so that one slow build serves every aim of the gate. Rows do
