@@ -204,9 +204,9 @@ ComparisonText text_of(const GateResult& result) {
   if (result.cold_alone > 0)
     notes.push_back(
         fmt::format("judged by cold times alone: {} rows without warm serial times in both runs", result.cold_alone));
-  if (result.launches.compared < result.rows.size())
-    notes.push_back(fmt::format("launches compared: of {} rows; of the others a run does not know its kernels",
-                                result.launches.compared));
+  if (result.launches.known_to_one > 0)
+    notes.push_back(fmt::format("launches not compared: {} rows whose kernels one of the runs does not know",
+                                result.launches.known_to_one));
   text.differences.insert(text.differences.begin(), notes.begin(), notes.end());
   const std::pair<std::size_t, const char*> more[] = {
       {result.count(GateGap::Weight::fails), "broke"},

@@ -29,7 +29,10 @@ LaunchChanges launch_changes(const RunFiles& a, const RunFiles& b, std::span<con
   std::map<std::tuple<bool, std::string, std::string, Counts>, std::vector<const SweepRow*>> alike;
   for (const RowPair& pair : pairs) {
     const RowSamples *before = known_kernels(a, pair.a), *after = known_kernels(b, pair.b);
-    if (before == nullptr || after == nullptr) continue;
+    if (before == nullptr || after == nullptr) {
+      result.known_to_one += pair.a != nullptr && pair.b != nullptr && before != after;
+      continue;
+    }
     ++result.compared;
     Counts counts;
     for (std::size_t i = 0; i < before->kernels.size(); ++i)

@@ -23,6 +23,7 @@ struct LaunchChange {
 struct LaunchChanges {
   std::vector<LaunchChange> changes;  // ours first, then by number of rows
   std::size_t compared = 0;           // rows whose kernels both runs know
+  std::size_t known_to_one = 0;       // and that one of them knows
 
   std::size_t ours() const;  // changes of our rows
 };

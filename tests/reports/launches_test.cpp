@@ -65,6 +65,8 @@ TEST(Launches, WhatARunDoesNotKnowIsNotCompared) {
   const GateResult result = judged(old, later);
   EXPECT_EQ(result.launches.compared, 0u);
   EXPECT_TRUE(result.launches.changes.empty());
+  EXPECT_NE(terminal_text(text_of(result)).find("launches not compared: 2 rows"), std::string::npos);
+  EXPECT_EQ(terminal_text(text_of(judged(old, old))).find("launches"), std::string::npos) << "a host's";
   EXPECT_THROW(judged(old, later, true), std::runtime_error) << "asked for, and nothing to gate";
 }
 
