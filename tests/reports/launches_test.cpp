@@ -4,17 +4,15 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "reports/gate.h"
 #include "reports/gate_report.h"
-#include "tests/support/synthetic_run.h"
+#include "tests/support/gate_runs.h"
 
 namespace noisefloor {
 namespace {
 
-using Rows = std::vector<SyntheticRow>;
 using Names = std::vector<std::string>;
 
-GateResult judged(const RunFiles& a, const RunFiles& b, bool launches = false) {
+GateResult launched(const RunFiles& a, const RunFiles& b, bool launches = false) {
   GateOptions options;
   options.launches = launches;
   return gate(a, b, {}, options);
@@ -30,7 +28,7 @@ TEST(Launches, WhatAppearsVanishesOrChangesIsNamed) {
   const RunFiles a = synthetic_run(launching({{"tile<64>"}, {"tile<64>"}, {"reduce", "tile<8>"}, {"same"}}), 1);
   RunFiles b = synthetic_run(launching({{"tile<128>"}, {"tile<128>"}, {"reduce", "tile<8>"}, {"same"}}), 2);
   b.samples.at(b.rows[2]).kernel_counts = {2, 1};
-  const GateResult result = judged(a, b);
+  const GateResult result = launched(a, b);
   EXPECT_EQ(result.launches.compared, 4u);
   ASSERT_EQ(result.launches.changes.size(), 2u) << "two rows changed alike";
   const LaunchChange& most = result.launches.changes[0];
@@ -41,20 +39,20 @@ TEST(Launches, WhatAppearsVanishesOrChangesIsNamed) {
   ASSERT_EQ(result.launches.changes[1].kernels.size(), 1u);
   EXPECT_EQ(what_changed(result.launches.changes[1].kernels[0]), "1 -> 2 launches");
   EXPECT_EQ(result.exit_code(), 0) << "most often it is what the change is about";
-  EXPECT_EQ(judged(a, b, true).exit_code(), 1);
-  EXPECT_EQ(judged(a, a, true).exit_code(), 0);
+  EXPECT_EQ(launched(a, b, true).exit_code(), 1);
+  EXPECT_EQ(launched(a, a, true).exit_code(), 0);
   const std::string text = terminal_text(text_of(result));
   EXPECT_NE(text.find("\nLaunches\n"), std::string::npos) << text;
   EXPECT_NE(text.find("launches changed in 2 ways, 2 of ours"), std::string::npos);
   EXPECT_NE(junit_xml(result).find("<skipped message=\"launches of 2 rows; appears tile&lt;128&gt;"), std::string::npos)
       << junit_xml(result);
-  EXPECT_NE(junit_xml(judged(a, b, true)).find("<failure message=\"launches of 2 rows"), std::string::npos);
+  EXPECT_NE(junit_xml(launched(a, b, true)).find("<failure message=\"launches of 2 rows"), std::string::npos);
 }
 
 TEST(Launches, ALibrarysKernelIsItsOwnBusiness) {
   RunFiles a = synthetic_run(launching({{"sm90_xmma_a"}}), 1), b = synthetic_run(launching({{"sm90_xmma_b"}}), 2);
   for (RunFiles* run : {&a, &b}) run->rows[0].kind = "baseline";
-  const GateResult result = judged(a, b, true);
+  const GateResult result = launched(a, b, true);
   ASSERT_EQ(result.launches.changes.size(), 1u);
   EXPECT_TRUE(result.launches.changes[0].of_library);
   EXPECT_EQ(result.exit_code(), 0);
@@ -62,12 +60,12 @@ TEST(Launches, ALibrarysKernelIsItsOwnBusiness) {
 
 TEST(Launches, WhatARunDoesNotKnowIsNotCompared) {
   const RunFiles old = synthetic_run(launching({{}, {}}), 1), later = synthetic_run(launching({{"a"}, {"b"}}), 2);
-  const GateResult result = judged(old, later);
+  const GateResult result = launched(old, later);
   EXPECT_EQ(result.launches.compared, 0u);
   EXPECT_TRUE(result.launches.changes.empty());
   EXPECT_NE(terminal_text(text_of(result)).find("launches not compared: 2 rows"), std::string::npos);
-  EXPECT_EQ(terminal_text(text_of(judged(old, old))).find("launches"), std::string::npos) << "a host's";
-  EXPECT_THROW(judged(old, later, true), std::runtime_error) << "asked for, and nothing to gate";
+  EXPECT_EQ(terminal_text(text_of(launched(old, old))).find("launches"), std::string::npos) << "a host's";
+  EXPECT_THROW(launched(old, later, true), std::runtime_error) << "asked for, and nothing to gate";
 }
 
 TEST(Launches, AreTheSameInAnyOrder) {
@@ -80,7 +78,7 @@ TEST(Launches, AreTheSameInAnyOrder) {
       return shuffled[static_cast<std::size_t>(std::ranges::find(names, name) - names.begin())];
     });
     const RunFiles a = synthetic_run(launching({names}), 1), b = synthetic_run(launching({other}), 2);
-    RC_ASSERT(judged(a, b, true).exit_code() == 0);
+    RC_ASSERT(launched(a, b, true).exit_code() == 0);
   }));
 }
 

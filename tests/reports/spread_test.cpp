@@ -7,14 +7,11 @@
 #include <cmath>
 #include <random>
 
-#include "reports/gate.h"
-#include "tests/support/synthetic_run.h"
+#include "tests/support/gate_runs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
-
-using Rows = std::vector<SyntheticRow>;
 
 PhaseChange change_of(double time, std::optional<double> cycles = std::nullopt) {
   PhaseChange change;
