@@ -281,7 +281,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
-  if (arguments.pytorch == "require" && description.is_host)
+  if (arguments.pytorch == "require" && description.is_host && !flags.list_tests)
     throw InvalidInput("--pytorch require: PyTorch's rows need a CUDA device");
   if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
   if (cases.empty()) throw InvalidInput("--pytorch off: all the chosen cases are PyTorch's");
