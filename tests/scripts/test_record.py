@@ -197,6 +197,28 @@ def test_wrong_arguments_are_named(arguments, says, tmp_path):
     assert result.returncode == 2 and says in result.stderr
 
 
+def test_what_cannot_be_read_or_written_is_named(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    state = machine.folder / "parts/core-gemm/01-of-02/part.json"
+    state.parent.mkdir(parents=True)
+    state.write_text("{")
+    result = machine.run("status")
+    assert result.returncode == 2 and "01-of-02/part.json: cannot be read" in result.stderr and "Traceback" not in result.stderr
+    result = machine.run("part", parts=("list",))
+    assert result.returncode == 2 and "Not a directory" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_session_that_is_told_to_end_ends_its_sweep(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    with subprocess.Popen(machine.command("part", "--only", "rest"), cwd=machine.folder, stderr=subprocess.PIPE, text=True) as session:
+        while "/20]" not in session.stderr.readline():
+            pass
+        session.terminate()
+        rest = session.stderr.read()  # to its end: nobody holds it any more
+    assert session.returncode == 2 and "what it measured is kept" in rest
+    assert machine.run("part", "--only", "rest-silu/1").returncode == 0 and len(machine.rows("rest-silu/01-of-03")) == 20
+
+
 def test_a_list_that_is_none(tmp_path):
     machine = Machine(tmp_path / "machine")
     (machine.folder / "list").write_text("core-gemm --ops gemm\n")
