@@ -146,7 +146,7 @@ choose_tests() {
   [ -n "$filter" ] || return 0
   found=$("$ctest" --test-dir "$build" -N "${selection[@]}" -R "$filter" </dev/null) || die "ctest does not take '$filter'"
   if [ -x "$build/bin/gpu_tests" ] && ! grep -q ': gpu_tests$' <<<"$found" &&
-    NOISEFLOOR_TEST_FILTER=$filter "$build/bin/gpu_tests" --gtest_list_tests </dev/null | grep -q '^  '; then
+    NOISEFLOOR_TEST_FILTER=$filter "$build/bin/gpu_tests" --gtest_list_tests </dev/null | grep '^  ' >/dev/null; then
     export NOISEFLOOR_TEST_FILTER=$filter
     selection+=(-R "($filter)|^gpu_tests\$")
   elif grep -q '^Total Tests: 0$' <<<"$found"; then
