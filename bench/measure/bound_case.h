@@ -35,6 +35,8 @@ class BoundCase {
   bool prepares() const { return prepared_.bytes() > 0; }
   double prepare_us() const { return prepare_us_; }
   std::string description() const { return ready_->description(); }
+  // For launches with other tensors; this is then of no more use.
+  std::unique_ptr<Ready> take_ready() { return std::move(ready_); }
   // Whether the band behind the workspace was written.
   bool workspace_overrun();
 

@@ -205,7 +205,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
                                        options_.given);
-  verifier_ = std::make_unique<Verifier>(*fixture_);
+  verifier_ = std::make_unique<Verifier>(*fixture_, options_.oracle_flops);
   fixture_of_ = id;
 }
 

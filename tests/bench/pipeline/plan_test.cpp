@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <fstream>
 
 #include "bench/pipeline/plan_file.h"
@@ -111,6 +112,56 @@ TEST(Plans, ChooseTheFaster) {
               fast_last ? (Calls{{1, 1}, {10, 1}, {1, 1}}) : (Calls{{1, 1}, {10, 1}, {1, 1}, {10, 1}}))
         << "one launch tells that another is far slower";
   }
+}
+
+// A ladder by scripted times, in which a rung may be wrong.
+class LadderPlans : public testing::Test {
+ protected:
+  ScriptedPlatform platform;
+  KnownTimes known;
+  const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
+
+  // The rung that is chosen, and how many were timed.
+  std::pair<std::string, int> chosen(const std::vector<double>& ladder_us, int wrong = -1) {
+    std::vector<ImplementationPtr> ladder;
+    for (const double us : ladder_us) {
+      AnyVariant& rung = rungs_.emplace_back(platform.taking(us, host_gemm()));
+      rung.name = "rung " + std::to_string(ladder.size());
+      if (static_cast<int>(ladder.size()) == wrong)
+        rung.launch = [launch = rung.launch](const AnyProblem& gemm, DType dtype, std::span<void* const> pointers,
+                                             const Scratch& scratch, const LaunchContext& context) {
+          const Status status = launch(gemm, dtype, pointers, scratch, context);
+          store_element(dtype, pointers.back(), 0, 1e3);
+          return status;
+        };
+      ladder.push_back(implementation_of(rung));
+    }
+    const Suite suite({{problem.op, ladder, oracle_of(*find_op("gemm"))}});
+    const Plan plan(platform, suite, {problem}, {.source = "own", .known = &known});
+    return {plan.choice(problem_id(problem))->name, plan.measured()};
+  }
+
+ private:
+  std::deque<AnyVariant> rungs_;
+};
+
+using Choice = std::pair<std::string, int>;
+
+TEST_F(LadderPlans, TimeTheBestByItsOrderAndTwoRivals) {
+  EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("rung 3", 3));
+}
+
+TEST_F(LadderPlans, TimeTheWholeOfAShortLadder) {
+  EXPECT_EQ(chosen({10, 20, 30}), Choice("rung 0", 3));
+}
+
+TEST_F(LadderPlans, LookFurtherDownWhereARungIsWrong) {
+  EXPECT_EQ(chosen({5, 10, 30, 20, 40}, /*wrong=*/4), Choice("rung 1", 4));
+}
+
+TEST_F(LadderPlans, TakeEveryTimeThatIsKnown) {
+  known.add({problem_id(problem), "rung 0"}, {10.0, {}});
+  EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("rung 0", 3));
 }
 
 TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
