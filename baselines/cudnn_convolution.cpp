@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "baselines/baseline.h"
-#include "baselines/cudnn_graph.h"
+#include "baselines/cudnn_run.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
@@ -41,12 +41,12 @@ Layout images(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
   return {{n, c, h, w}, {c * h * w, 1, c * w, c}};
 }
 
-// A graph, where its pointers come from, and the plan that tuning chose.
+// A graph, and where its pointers come from.
 struct Stage {
-  std::unique_ptr<Graph> graph;
+  TunedGraph graph;
   std::function<std::vector<void*>(const convolution::Operands&, void* sums)> bind;
-  int chosen = -1;
 };
+constexpr std::size_t kWordsOfStage = 2;  // of a choice
 
 // The pointers that an epilogue reads, in the order in which it declares them.
 void bind_epilogue(const convolution::Operands& o, std::vector<void*>& pointers) {
@@ -81,12 +81,12 @@ int add_convolution(Graph& graph, const Shape& s, DType dtype) {
   return graph.convolution(x, graph.input(dtype, images(s.cout, s.cin, s.kernel_h, s.kernel_w)), s.place);
 }
 
-std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::Operands& has) {
+std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::Operands& has,
+                               const Algorithms& earlier) {
   auto graph = std::make_unique<Graph>();
   add_epilogue(*graph, add_convolution(*graph, s, dtype), s, dtype, has);
-  graph->build(kBuildSeconds);
   std::vector<Stage> stages;
-  stages.push_back({std::move(graph), [](const convolution::Operands& o, void*) {
+  stages.push_back({{std::move(graph), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void*) {
                       std::vector<void*> pointers{const_cast<void*>(o.x), const_cast<void*>(o.w)};
                       bind_epilogue(o, pointers);
                       return pointers;
@@ -94,24 +94,24 @@ std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::O
   return stages;
 }
 
-std::vector<Stage> separate_stages(const Shape& s, DType dtype, const convolution::Operands& has) {
+std::vector<Stage> separate_stages(const Shape& s, DType dtype, const convolution::Operands& has,
+                                   const Algorithms& earlier) {
   const Layout output = images(s.n, s.cout, s.out_h, s.out_w);
   auto product = std::make_unique<Graph>();
   product->output(add_convolution(*product, s, dtype), DType::fp32, output);
-  product->build(kBuildSeconds);
   auto rest = std::make_unique<Graph>();
   const int sums = rest->input(DType::fp32, output);
   add_epilogue(*rest, rest->pointwise(Pointwise::identity, sums), s, dtype, has);
-  rest->build(kBuildSeconds);
   std::vector<Stage> stages;
-  stages.push_back({std::move(product), [](const convolution::Operands& o, void* into) {
+  stages.push_back({{std::move(product), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void* into) {
                       return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
                     }});
-  stages.push_back({std::move(rest), [](const convolution::Operands& o, void* from) {
-                      std::vector<void*> pointers{from};
-                      bind_epilogue(o, pointers);
-                      return pointers;
-                    }});
+  stages.push_back(
+      {{std::move(rest), kBuildSeconds, earlier, kWordsOfStage}, [](const convolution::Operands& o, void* from) {
+         std::vector<void*> pointers{from};
+         bind_epilogue(o, pointers);
+         return pointers;
+       }});
   return stages;
 }
 
@@ -131,18 +131,24 @@ class ConvolutionRun final : public BaselineRun {
   using Bind = std::function<convolution::Operands(std::span<void* const>)>;
 
   // `has`: which operands the problem has; only whether they are null counts.
-  ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, Bind bind, const DeviceInfo& device)
+  ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, Bind bind, const DeviceInfo& device,
+                 const Algorithms& earlier)
       : shape_(shape), dtype_(dtype), bind_(std::move(bind)) {
-    try {
-      stages_ = fused_stage(shape, dtype, has);
-    } catch (const LibraryRefused& refused) {
+    if (earlier.size() > kWordsOfStage) {
+      stages_ = separate_stages(shape, dtype, has, earlier);
+    } else {
       try {
-        stages_ = separate_stages(shape, dtype, has);
-      } catch (const LibraryRefused&) {
-        throw refused;  // says what the whole graph lacks
+        stages_ = fused_stage(shape, dtype, has, earlier);
+      } catch (const LibraryRefused& refused) {
+        try {
+          if (earlier.empty()) stages_ = separate_stages(shape, dtype, has, earlier);
+        } catch (const LibraryRefused&) {
+        }
+        if (stages_.empty()) throw refused;  // says what the whole graph lacks
       }
-      sums_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.out_h * shape.out_w * shape.cout) * sizeof(float));
     }
+    if (stages_.size() > 1)
+      sums_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.out_h * shape.out_w * shape.cout) * sizeof(float));
     if (!shape.upsample) return;
     up_ = {resample::Operation::nearest_up2, shape.n, shape.h / 2, shape.w / 2, shape.cin, 0};
     upsampler_ = &upsampler(up_, dtype, device);
@@ -151,7 +157,7 @@ class ConvolutionRun final : public BaselineRun {
 
   std::size_t workspace_bytes() const override {
     std::size_t most = 0;
-    for (const Stage& stage : stages_) most = std::max(most, stage.graph->workspace_bytes());
+    for (const Stage& stage : stages_) most = std::max(most, stage.graph.workspace_bytes());
     return image_bytes_ + sums_bytes_ + most;
   }
 
@@ -175,33 +181,39 @@ class ConvolutionRun final : public BaselineRun {
   Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
               Ranker& ranker) override {
     if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
-    for (Stage& stage : stages_) {
-      const auto bound = bound_pointers(stage, pointers, scratch);
-      const Ranking ranking = ranker.rank(stage.graph->plans(), [&](int plan) {
-        return stage.graph->execute(plan, bound, graph_workspace(scratch.workspace), context.stream);
-      });
-      if (!ranking.status.ok()) return ranking.status;
-      stage.chosen = ranking.fastest.front().index;
-      if (!description_.empty()) description_ += ", then ";
-      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " +
-                      std::to_string(ranking.ran) + stage.graph->cut_from();
-    }
-    if (shape_.upsample) description_ = std::string("resample/") + upsampler_->name + ", then " + description_;
-    return success();
-  }
-
-  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
-    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
-    for (Stage& stage : stages_) {
-      if (stage.chosen < 0) return failure(StatusCode::invalid_argument, "launch before tune");
-      const Status status = stage.graph->execute(stage.chosen, bound_pointers(stage, pointers, scratch),
-                                                 graph_workspace(scratch.workspace), context.stream);
+    // What stands behind the sums first: with it the convolutions are judged.
+    for (std::size_t i = stages_.size(); i-- > 0;) {
+      const auto judged = [&] { return launch(pointers, scratch, context, Caches::cold); };
+      const Status status =
+          stages_[i].graph.tune(bound_pointers(stages_[i], pointers, scratch), graph_workspace(scratch.workspace),
+                                context.stream, ranker, i == 0 ? judged : TunedGraph::Launch());
       if (!status.ok()) return status;
     }
     return success();
   }
 
-  std::string description() const override { return description_; }
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                Caches caches) override {
+    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
+    for (Stage& stage : stages_) {
+      const Status status = stage.graph.execute(caches, bound_pointers(stage, pointers, scratch),
+                                                graph_workspace(scratch.workspace), context.stream);
+      if (!status.ok()) return status;
+    }
+    return success();
+  }
+
+  std::string description() const override {
+    std::string text = shape_.upsample ? std::string("resample/") + upsampler_->name + ", then " : std::string();
+    for (const Stage& stage : stages_)
+      text += (&stage == &stages_.front() ? "cuDNN " : ", then ") + stage.graph.description();
+    return text;
+  }
+  Algorithms algorithms() const override {
+    Algorithms words;
+    for (const Stage& stage : stages_) stage.graph.append_algorithms(words);
+    return words;
+  }
 
  private:
   void* sums(void* workspace) const { return static_cast<char*>(workspace) + image_bytes_; }
@@ -228,7 +240,6 @@ class ConvolutionRun final : public BaselineRun {
   const resample::Definition::Variant* upsampler_ = nullptr;
   std::size_t image_bytes_ = 0;  // of the upsampled input
   std::size_t sums_bytes_ = 0;   // of the sums between two stages
-  std::string description_;
 };
 
 // Any address but null, for operands that a problem has.
@@ -247,7 +258,8 @@ Support can_run_conv2d(const AnyProblem& any, DType) {
   return supported();
 }
 
-std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
+                                           const Algorithms& earlier) {
   const auto p = any.as<conv2d::Problem>();
   const std::int64_t times = p.upsample ? 2 : 1;
   Shape s{p.n,       p.h * times, p.w * times, p.cin,    p.out_h(),
@@ -262,7 +274,7 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
   const auto bind = [p](std::span<void* const> pointers) {
     return conv2d::operands(conv2d::definition.bind(p, pointers));
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
 }
 
 Support can_run_any(const AnyProblem&, DType) {
@@ -270,7 +282,8 @@ Support can_run_any(const AnyProblem&, DType) {
 }
 
 // Frames are rows, the pixels of a frame columns.
-std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType dtype, const DeviceInfo& device,
+                                                    const Algorithms& earlier) {
   const auto p = any.as<conv3d_temporal::Problem>();
   const Shape s{p.batch, p.frames, p.hw, p.cin, p.frames, p.hw, p.cout, 3, 1, {{1, 0}, {1, 1}}};
   convolution::Operands has;
@@ -282,10 +295,11 @@ std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType
     o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
     return o;
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
 }
 
-std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
+                                                     const Algorithms& earlier) {
   const auto p = any.as<conv_transpose2d::Problem>();
   Shape s{p.n, p.h, p.w, p.cin, 2 * p.h, 2 * p.w, p.cout, p.kernel, p.kernel, {{p.pad(), p.pad()}, {2, 2}}};
   s.transposed = true;
@@ -298,19 +312,19 @@ std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DTyp
     o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
     return o;
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
 }
 
 }  // namespace
 
 Baseline conv2d_baseline() {
-  return {"conv2d", "cudnn", can_run_conv2d, create_conv2d};
+  return {"conv2d", "cudnn", can_run_conv2d, create_conv2d, version};
 }
 Baseline conv_transpose2d_baseline() {
-  return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d};
+  return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d, version};
 }
 Baseline conv3d_temporal_baseline() {
-  return {"conv3d_temporal", "cudnn", can_run_any, create_conv3d_temporal};
+  return {"conv3d_temporal", "cudnn", can_run_any, create_conv3d_temporal, version};
 }
 
 }  // namespace noisefloor::cudnn

@@ -34,7 +34,7 @@ namespace {
 struct SweepArguments {
   std::string ops, networks, variants, kinds, dtypes = "bf16";
   std::string device, out, problems, shard, counters = "auto", pytorch = "auto", compile_mode = kTorchCompileModes[0];
-  bool fresh = false, do_bench = false, no_duels = false;
+  bool fresh = false, search_again = false, do_bench = false, no_duels = false;
   double budget = 0;
 };
 
@@ -100,7 +100,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     const auto found = folder.rows().find(test_case.id());
     if (found == folder.rows().end()) continue;
     rows.push_back(found->second);
-    if (found->second.status == Outcome::incorrect || found->second.status == Outcome::cuda_error) ++failed;
+    if (is_failure(found->second)) ++failed;
   }
   if (own_display) {
     fmt::print("{}", row_table(rows));
@@ -111,7 +111,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     fmt::print(stderr, "{} cases left by --budget; the same command with --out {} resumes\n", sweep.left_by_budget(),
                folder.path().string());
   if (failed > 0) {
-    fmt::print(stderr, "{} cases are incorrect or failed on the device\n", failed);
+    fmt::print(stderr, "{} cases of ours are incorrect or failed on the device\n", failed);
     return kNotSo;
   }
   return kDone;
@@ -231,6 +231,7 @@ int sweep_all(const SweepArguments& arguments, const Invocation& invocation, con
 }
 
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
+  if (arguments.search_again) kept_searches()->search_again();
   const auto problems =
       load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
@@ -359,6 +360,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_option("--shard", arguments->shard,
                       "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
+  command->add_flag("--search-again", arguments->search_again,
+                    "Search anew for the libraries' fastest algorithms, also where earlier searches are cached");
   command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite);
@@ -383,8 +386,9 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
       "--benchmark_out=FILE (written whole at the end).\n"
-      "Exit code: 0 all correct, 1 a case is incorrect or "
-      "failed, 2 could not sweep.");
+      "Exit code: 0 all of ours correct, 1 a case of ours is incorrect or failed, 2 could not sweep. What a library "
+      "gets\n"
+      "wrong is a row.");
   command->callback([=] { *result = [=] { return sweep(*arguments, *invocation); }; });
 }
 

@@ -218,6 +218,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   row.workspace_bytes = static_cast<long>(bound.working_bytes());
   if (bound.prepares()) row.prepare_us = bound.prepare_us();
   result.note = bound.description();
+  if (!bound.many_kernels()) row.algorithm = bound.description();
 
   const Verdict verdict = verifier_->verify(bound);
   if (!take_verdict(verdict, result)) return;

@@ -223,7 +223,9 @@ std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) co
   if (!chosen.is(Kind::baseline)) return chosen.make(platform, node.problem, node.dtype, nothing);
   Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
   Verifier verifier(fixture, Verifier::kQuickOracleFlops);  // to tell a wrong algorithm from a right one
-  return BoundCase(fixture, chosen, &verifier).take_ready();
+  auto ready = BoundCase(fixture, chosen, &verifier).take_ready();
+  ready->use(Caches::warm);
+  return ready;
 }
 
 std::optional<double> Plan::warm_us(const ProblemId& id) const {

@@ -343,7 +343,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   result.notes = differences_of(parts);
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows)
-    result.failed += placed.row->status == Outcome::incorrect || placed.row->status == Outcome::cuda_error;
+    result.failed += is_failure(*placed.row);
 
   // Beside its place, then renamed: a reader never meets half of it.
   const fs::path target = out.has_filename() ? out : out.parent_path();

@@ -53,7 +53,7 @@ TEST(Baselines, CudnnSaysWhatItCannotExpress) {
 TEST(Baselines, CreateFailsWithWords) {
   const auto problem = find_op("groupnorm")->parse("n=2,hw=64,channels=64,groups=32");
   try {
-    baseline("groupnorm").create(problem, DType::bf16, DeviceInfo{});
+    baseline("groupnorm").create(problem, DType::bf16, DeviceInfo{}, {});
     FAIL() << "created a run that cannot be";
   } catch (const LibraryRefused& error) {
     EXPECT_NE(std::string(error.what()).find("cuDNN"), std::string::npos);
