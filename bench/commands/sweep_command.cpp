@@ -33,8 +33,9 @@ namespace {
 
 struct SweepArguments {
   std::string ops, networks, variants, kinds, dtypes = "bf16";
-  std::string device, out, problems, shard, counters = "auto", pytorch = "auto", compile_mode = kTorchCompileModes[0];
+  std::string device, out, problems, shard, counters = "auto", pytorch = "auto";
   bool fresh = false, search_again = false, do_bench = false, no_duels = false;
+  int max_autotune = 0;
   double budget = 0;
 };
 
@@ -53,6 +54,7 @@ std::vector<std::string> default_whole_networks(bool (*so)(const networks::Netwo
 Selection selection_of(const SweepArguments& arguments, const std::vector<ProblemEntry>& problems, bool host) {
   Selection selection{split_list(arguments.ops), split_list(arguments.networks), split_list(arguments.variants),
                       split_list(arguments.kinds), split_list(arguments.dtypes)};
+  selection.max_autotune = arguments.max_autotune;
   if (selection.dtypes.empty()) throw InvalidInput("--dtypes is empty");
   if (selection.networks.empty()) {
     const auto known = network_names(problems);
@@ -157,7 +159,9 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& ar
   PyTorchSide side;
   if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
   try {
-    side.worker = start_pytorch({device, arguments.compile_mode});
+    const bool max_autotune =
+        std::any_of(cases.begin(), cases.end(), [](const Case& one) { return one.implementation->name == kMaxAutotune; });
+    side.worker = start_pytorch({device, max_autotune});
   } catch (const LibraryMissing& error) {
     side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
@@ -374,11 +378,11 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
   command
-      ->add_option("--torch-compile-mode", arguments->compile_mode,
-                   "default or max-autotune-no-cudagraphs, which tries more kernels and takes 10 to 20 s a row; CUDA "
-                   "graphs are captured in either")
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTorchCompileModes), std::end(kTorchCompileModes))))
-      ->capture_default_str();
+      ->add_option("--max-autotune", arguments->max_autotune,
+                   fmt::format("Of each network the N costliest problems (count times cost) also as {}, at 10 to 20 s "
+                               "a row; --variants names it for all",
+                               kMaxAutotune))
+      ->check(CLI::Range(1, 1000));
   command->add_flag("--no-duels", arguments->no_duels,
                     "Without duels: the best of ours and the best baseline of each problem in turns");
   command->add_flag("--do-bench", arguments->do_bench,

@@ -82,7 +82,7 @@ void require_same(const Part& part, const char* what, const std::string& value, 
 // PyTorch's versions, and of what it brings; empty where it did not run.
 std::string pytorch_of(const Part& part) {
   std::string versions;
-  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton", "torch_compile_mode"})
+  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"})
     if (part.environment.contains(name))
       versions += fmt::format("{}{} {}", versions.empty() ? "" : ", ", name, text_of(part, name));
   return versions;
