@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reports/text_tables.h"
+
 namespace noisefloor {
 namespace {
-
-using Cells = std::vector<std::string>;
 
 // Rows shown one by one; the rest is counted. GitHub cuts a comment at 65,536 characters: 100 rows of up to 300 stay
 // below half of that.
@@ -105,47 +105,6 @@ std::string left_out(const ComparisonText& text, std::size_t shown) {
     if (count > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(verdict));
   }
   return "not shown: " + counts;
-}
-
-std::string aligned(const std::vector<Cells>& lines) {
-  std::vector<std::size_t> widths(lines.front().size());
-  for (const Cells& cells : lines)
-    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-  std::string text;
-  for (const Cells& cells : lines) {
-    std::string line;
-    for (std::size_t i = 0; i < cells.size(); ++i) line += fmt::format("{:<{}}  ", cells[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
-// A cell of a Markdown table: what ends a cell or begins markup is escaped.
-std::string markdown_cell(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '|' || c == '\\' || c == '`' || c == '*' || c == '_' || c == '<' || c == '[') escaped += '\\';
-    escaped += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return escaped;
-}
-std::string markdown_table(const std::vector<Cells>& lines) {
-  std::string text;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    text += "|";
-    for (const std::string& cell : lines[i]) text += " " + markdown_cell(cell) + " |";
-    text += "\n";
-    if (i > 0) continue;
-    text += "|";
-    for (const std::string& cell : lines[i])
-      text += cell.ends_with(" us") || cell == "cold" || cell == "warm" || cell == "SM cycles" || cell == "noise" ||
-                      cell == "p"
-                  ? "---:|"
-                  : "---|";
-    text += "\n";
-  }
-  return text;
 }
 
 const char* heading(GateGap::Weight weight) {

@@ -58,25 +58,28 @@ Json cases_json(const std::vector<CaseId>& cases) {
 Json totals_json(const std::vector<NetworkTotal>& totals) {
   Json all = Json::array();
   for (const NetworkTotal& total : totals)
-    all.push_back({{"network", total.network},
-                   {"set", total.set},
-                   {"op", total.op},
-                   {"dtype", total.dtype},
-                   {"choice", total.choice},
-                   {"kind", total.kind},
-                   {"cold", total.microseconds},
-                   {"warm", total.warm_microseconds},
-                   {"problems", total.problems},
-                   {"missing", {{"cold", total.missing}, {"warm", total.warm_missing}}},
-                   {"won", total.won},
-                   {"lost", total.lost},
-                   {"equal", total.equal},
-                   {"unresolved", total.unresolved},
-                   {"shortcuts", total.plain ? Json(total.plain->shortcuts) : Json()},
-                   {"plain",
-                    {{"cold", total.plain ? Json(total.plain->microseconds) : Json()},
-                     {"warm", total.plain ? Json(total.plain->warm_microseconds) : Json()}}},
-                   {"worst", total.worst_ratio ? Json(*total.worst_ratio) : Json()}});
+    all.push_back(
+        {{"network", total.network},
+         {"set", total.set},
+         {"op", total.op},
+         {"dtype", total.dtype},
+         {"choice", total.choice},
+         {"kind", total.kind},
+         {"cold", total.microseconds},
+         {"warm", total.warm_microseconds},
+         {"serial", total.serial_microseconds},
+         {"problems", total.problems},
+         {"missing", {{"cold", total.missing}, {"warm", total.warm_missing}, {"serial", total.serial_missing}}},
+         {"won", total.won},
+         {"lost", total.lost},
+         {"equal", total.equal},
+         {"unresolved", total.unresolved},
+         {"shortcuts", total.plain ? Json(total.plain->shortcuts) : Json()},
+         {"plain",
+          {{"cold", total.plain ? Json(total.plain->microseconds) : Json()},
+           {"warm", total.plain ? Json(total.plain->warm_microseconds) : Json()},
+           {"serial", total.plain ? Json(total.plain->serial_microseconds) : Json()}}},
+         {"worst", total.worst_ratio ? Json(*total.worst_ratio) : Json()}});
   return all;
 }
 

@@ -85,6 +85,7 @@ void add_plain(NetworkTotal& total, const SweepRow& row, double count) {
   }
   total.plain->microseconds += *row.time_cold_us * count;
   total.plain->warm_microseconds += row.time_warm_us.value_or(0) * count;
+  total.plain->serial_microseconds += row.time_warm_serial_us.value_or(0) * count;
 }
 
 void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkProblem& need) {
@@ -92,6 +93,7 @@ void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkPr
   if (found == by_choice.end()) {
     ++total.missing;
     ++total.warm_missing;
+    ++total.serial_missing;
     return;
   }
   const SweepRow& row = *found->second.cold;
@@ -102,6 +104,10 @@ void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkPr
     total.warm_microseconds += *row.time_warm_us * count;
   else
     ++total.warm_missing;
+  if (row.time_warm_serial_us)
+    total.serial_microseconds += *row.time_warm_serial_us * count;
+  else
+    ++total.serial_missing;
   add_plain(total, row, count);
   const auto other = by_choice.find(is_baseline(total) ? kOwnBest : kBestBaseline);
   if (other == by_choice.end()) return;
@@ -114,8 +120,10 @@ void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkPr
 void add_total(NetworkTotal& sum, const NetworkTotal& part) {
   sum.microseconds += part.microseconds;
   sum.warm_microseconds += part.warm_microseconds;
+  sum.serial_microseconds += part.serial_microseconds;
   sum.missing -= part.problems - part.missing;
   sum.warm_missing -= part.problems - part.warm_missing;
+  sum.serial_missing -= part.problems - part.serial_missing;
   sum.won += part.won;
   sum.lost += part.lost;
   sum.equal += part.equal;
@@ -124,6 +132,7 @@ void add_total(NetworkTotal& sum, const NetworkTotal& part) {
   if (sum.plain) {
     sum.plain->microseconds += part.plain->microseconds;
     sum.plain->warm_microseconds += part.plain->warm_microseconds;
+    sum.plain->serial_microseconds += part.plain->serial_microseconds;
     sum.plain->shortcuts += part.plain->shortcuts;
   }
   sum.parts.insert(sum.parts.end(), part.parts.begin(), part.parts.end());
@@ -146,7 +155,7 @@ std::vector<NetworkTotal> totals_of_all_ops(const std::vector<NetworkTotal>& tot
     });
     if (sum == sums.end()) {
       NetworkTotal empty{network, kAllOps, total.dtype, total.choice, total.set, ""};
-      empty.problems = empty.missing = empty.warm_missing = problems;
+      empty.problems = empty.missing = empty.warm_missing = empty.serial_missing = problems;
       sum = sums.insert(sums.end(), empty);
     }
     add_total(*sum, total);
@@ -216,7 +225,7 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
 void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals) {
   std::string text =
       "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,"
-      "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us\n";
+      "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us\n";
   for (const NetworkTotal& total : totals) {
     text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{},{},{},", quote_csv(total.network), total.set ? "yes" : "",
                         quote_csv(total.op), quote_csv(total.dtype), quote_csv(total.choice), quote_csv(total.kind),
@@ -224,9 +233,11 @@ void write_totals_csv(const std::filesystem::path& file, const std::vector<Netwo
     text +=
         fmt::format("{},{},{},{},{},{},", total.won, total.lost, total.equal, total.unresolved,
                     total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "", quote_csv(total.worst_problem));
-    text += total.plain ? fmt::format("{},{:.9g},{:.9g}\n", total.plain->shortcuts, total.plain->microseconds,
+    text += total.plain ? fmt::format("{},{:.9g},{:.9g}", total.plain->shortcuts, total.plain->microseconds,
                                       total.plain->warm_microseconds)
-                        : ",,\n";
+                        : ",,";
+    text += fmt::format(",{:.9g},{},{}\n", total.serial_microseconds, total.serial_missing,
+                        total.plain ? fmt::format("{:.9g}", total.plain->serial_microseconds) : "");
   }
   write_atomically(file, text);
 }

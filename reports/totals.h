@@ -29,11 +29,12 @@ bool is_timed(const SweepRow& row);  // ok, with a cold time
 // `missing` counts problems of the network that the choice has no ok row for: the sums leave them out.
 struct NetworkTotal {
   std::string network, op, dtype, choice;
-  bool set = false;              // the network is a set of problems: the sum is over them, and not a forward pass
-  std::string kind = {};         // of the choice's rows; empty for choices that mix variants
-  double microseconds = 0;       // cold
-  double warm_microseconds = 0;  // of the same rows
-  int problems = 0, missing = 0, warm_missing = 0;
+  bool set = false;                // the network is a set of problems: the sum is over them, and not a forward pass
+  std::string kind = {};           // of the choice's rows; empty for choices that mix variants
+  double microseconds = 0;         // cold
+  double warm_microseconds = 0;    // of the same rows
+  double serial_microseconds = 0;  // warm, with ordinary edges
+  int problems = 0, missing = 0, warm_missing = 0, serial_missing = 0;
   // Problem by problem, warm, against the other side: ours against the fastest baseline, a baseline against our
   // fastest. By the duel where the row had one, else by the medians. A problem that the other side has no time of does
   // not count.
@@ -45,7 +46,7 @@ struct NetworkTotal {
   // The sums without the problems that have a shortcut (kernels/core/cost.h), and how many those are. Empty where a row
   // does not say, as in older files.
   struct Plain {
-    double microseconds = 0, warm_microseconds = 0;
+    double microseconds = 0, warm_microseconds = 0, serial_microseconds = 0;
     int shortcuts = 0;
   };
   std::optional<Plain> plain = Plain{};

@@ -51,6 +51,8 @@ bool place_under_roof(SweepRow& row, const Ceilings& ceilings) {
   const Ceiling* compute = colon == std::string::npos ? nullptr : ceilings.find(row.bound.substr(colon + 1));
   if (compute == nullptr || !row.ai || !row.gflops) return false;
   place_under_roof(row, ceilings, *compute);
+  if (const std::size_t begin = row.reason.rfind(kAboveRoof); begin != std::string::npos && *row.pct_of_roof <= 100)
+    row.reason.erase(begin < 2 ? begin : begin - 2);  // with the "; " before it
   return true;
 }
 

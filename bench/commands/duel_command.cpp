@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "bench/commands/commands.h"
+#include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
 #include "bench/sweep/problem_files.h"

@@ -10,6 +10,7 @@
 #include "bench/commands/commands.h"
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
+#include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
 #include "bench/sweep/pytorch.h"

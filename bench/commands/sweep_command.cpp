@@ -10,6 +10,7 @@
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
+#include "bench/commands/selection_options.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/openmp_waiting.h"
@@ -18,10 +19,7 @@
 #include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/environment.h"
 #include "bench/sweep/pytorch.h"
-#include "bench/sweep/selection.h"
 #include "bench/sweep/sweep.h"
-#include "kernels/core/listed.h"
-#include "networks/network.h"
 #include "reports/roofline.h"
 #include "reports/run/files.h"
 #include "reports/run/load.h"
@@ -32,44 +30,12 @@ namespace noisefloor {
 namespace {
 
 struct SweepArguments {
-  std::string ops, networks, variants, kinds, dtypes = "bf16";
-  std::string device, out, problems, shard, counters = "auto", pytorch = "auto";
+  SelectionOptions cases;
+  std::string device, out, shard, counters = "auto", pytorch = "auto";
   bool fresh = false, search_again = false, do_bench = false, no_duels = false;
   int max_autotune = 0;
   double budget = 0;
 };
-
-// Small enough to be run often: one real network, and on a GPU the streaming cases that show its bandwidth.
-constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
-
-// Whole networks that such a sweep has, by their rows.
-std::vector<std::string> default_whole_networks(bool (*so)(const networks::NetworkInfo&)) {
-  std::vector<std::string> names;
-  for (const networks::NetworkInfo& info : networks::all_networks())
-    for (const std::int64_t batch : info.swept)
-      if (so(info)) names.push_back(fmt::format("{}-b{}", info.name, batch));
-  return names;
-}
-
-Selection selection_of(const SweepArguments& arguments, const std::vector<ProblemEntry>& problems, bool host) {
-  Selection selection{split_list(arguments.ops), split_list(arguments.networks), split_list(arguments.variants),
-                      split_list(arguments.kinds), split_list(arguments.dtypes)};
-  selection.max_autotune = arguments.max_autotune;
-  if (selection.dtypes.empty()) throw InvalidInput("--dtypes is empty");
-  if (selection.networks.empty()) {
-    const auto known = network_names(problems);
-    const auto add = [&](std::vector<std::string>& names, const std::string& name) {
-      if (std::find(known.begin(), known.end(), name) != known.end()) names.emplace_back(name);
-    };
-    for (const char* name : kDefaultNetworks)
-      if (!(host && std::string(name) == "stream")) add(selection.networks, name);
-    const auto whole =
-        host ? default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; })
-             : default_whole_networks([](const networks::NetworkInfo&) { return true; });
-    for (const std::string& name : whole) add(selection.whole_networks, name);
-  }
-  return selection;
-}
 
 void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& flags) {
   static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
@@ -159,8 +125,8 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& ar
   PyTorchSide side;
   if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
   try {
-    const bool max_autotune =
-        std::any_of(cases.begin(), cases.end(), [](const Case& one) { return one.implementation->name == kMaxAutotune; });
+    const bool max_autotune = std::any_of(cases.begin(), cases.end(),
+                                          [](const Case& one) { return one.implementation->name == kMaxAutotune; });
     side.worker = start_pytorch({device, max_autotune});
   } catch (const LibraryMissing& error) {
     side.why_not = error.what();
@@ -236,15 +202,15 @@ int sweep_all(const SweepArguments& arguments, const Invocation& invocation, con
 
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (arguments.search_again) kept_searches()->search_again();
-  const auto problems =
-      load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
+  const auto problems = arguments.cases.load();
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
   initialize_benchmark(invocation, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, invocation, flags);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
-  const Selection selection = selection_of(arguments, problems, description.is_host);
+  Selection selection = arguments.cases.selection(problems, description.is_host);
+  selection.max_autotune = arguments.max_autotune;
   auto cases = select_cases(problems, selection, description.is_host);
   require_ops_in_networks(problems, selection);
   if (cases.empty())
@@ -335,30 +301,11 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   CLI::App* command =
       app.add_subcommand("sweep", "Verify and time variants and baselines over the problems of real networks");
   auto arguments = std::make_shared<SweepArguments>();
-  command->add_option("--ops", arguments->ops, "Ops, comma-separated (default: all)");
-  command->add_option(
-      "--networks", arguments->networks,
-      fmt::format(
-          "Networks, or sets of problems such as stream, comma-separated, or 'all' (default: {}, on a GPU also {}; of "
-          "whole networks\n{}, on a GPU also "
-          "{})",
-          kDefaultNetworks[0], kDefaultNetworks[1],
-          listed(default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
-          listed(default_whole_networks([](const networks::NetworkInfo& info) { return !info.swept_on_hosts; }),
-                 "and")));
-  command->add_option("--variants", arguments->variants, "Variants or baselines by name (default: all)");
-  command->add_option("--kinds", arguments->kinds,
-                      "host, naive, tiled, tensor_core, ptx, baseline, network (default: all that the device runs)");
-  command
-      ->add_option("--dtypes", arguments->dtypes,
-                   "bf16, fp16, fp32; what a network has in a dtype of its own (casts, preconditioning: column "
-                   "dtype of the problem files) is swept in that")
-      ->capture_default_str();
+  arguments->cases.add_to(*command, "all that the device runs");
   command->add_option(
       "--device", arguments->device,
       "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "
       "where there is one)");
-  command->add_option("--problems", arguments->problems, "Folder of problem files, <op>.csv (default: bench/problems)");
   command->add_option("--out", arguments->out,
                       "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
   command->add_option("--shard", arguments->shard,

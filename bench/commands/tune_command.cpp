@@ -7,6 +7,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
+#include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/choices.h"
 #include "bench/platform/build_info.h"

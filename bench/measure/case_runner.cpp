@@ -1,7 +1,6 @@
 #include "bench/measure/case_runner.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +9,12 @@
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
+#include "bench/measure/case_row.h"
 #include "bench/measure/duel.h"
+#include "bench/measure/failure.h"
+#include "bench/measure/timed_launches.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
-#include "bench/platform/build_info.h"
-#include "reports/run/columns.h"
 #include "reports/statistics.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
@@ -22,23 +22,6 @@
 
 namespace noisefloor {
 namespace {
-
-SweepRow blank_row(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
-  SweepRow row;
-  static_cast<CaseId&>(row) = test_case.id();
-  row.kind = test_case.implementation->kind;
-  row.networks = test_case.networks;
-  row.device = description.name;
-  row.gpu_uuid = description.uuid;
-  row.arch = arch;
-  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
-  row.flops = cost.flops;
-  row.bytes = cost.bytes;
-  row.ai = cost.flops / cost.bytes;
-  row.shortcut = to_string(cost.shortcut);
-  row.commit = build_info().commit;
-  return row;
-}
 
 constexpr const char* kNotCollected = "not_collected";
 
@@ -52,37 +35,6 @@ void clear_times(CaseResult& result) {
 }
 
 }  // namespace
-
-std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description,
-                                const std::string& arch) {
-  SweepRow row = blank_row(test_case, description, arch);
-  const Implementation& implementation = *test_case.implementation;
-  if (!implementation.runs_on_platform(description.is_host)) {
-    row.status = description.is_host ? Outcome::no_device : Outcome::unsupported_arch;
-    row.reason = description.is_host ? "needs a CUDA device" : "runs on the host (--device host)";
-  } else if (!implementation.built) {
-    row.status = Outcome::not_built;
-    row.reason = implementation.why_not_built;
-  } else if (!description.is_host && !runs_on(implementation.arch, description.info.compute_capability)) {
-    row.status = Outcome::unsupported_arch;
-    row.reason = fmt::format("needs {}", to_string(implementation.arch));
-  } else if (const Support support = implementation.can_run(test_case.problem, test_case.dtype); !support) {
-    row.status = Outcome::unsupported_problem;
-    row.reason = support.reason;
-  } else {
-    return std::nullopt;
-  }
-  return row;
-}
-
-void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row) {
-  for (const SweepColumn& column : sweep_columns())
-    if (const auto found = values.find(column.name); found != values.end()) column.fill(row, found->second);
-  if (!(row.bytes < static_cast<double>(l2_bytes))) return;
-  row.dram_read_bytes.reset();
-  row.dram_write_bytes.reset();
-  row.counter_status = to_string(CounterStatus::ok_below_l2);
-}
 
 CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
     : platform_(&platform), ceilings_(ceilings), options_(options) {
@@ -128,25 +80,11 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
       measure_in_worker(test_case, result);
     else
       measure_here(test_case, result, to_beat_us);
-  } catch (const LibraryMissing& error) {
-    row.status = Outcome::not_built;
-    row.reason = error.what();
-  } catch (const LibraryRefused& error) {
-    row.status = Outcome::unsupported_problem;
-    row.reason = error.what();
-  } catch (const OutOfMemory& error) {
-    row.status = Outcome::out_of_memory;
-    row.reason = error.what();
-  } catch (const std::bad_alloc&) {
-    row.status = Outcome::out_of_memory;
-    row.reason = "host memory ran out while verifying or timing";
-  } catch (const DeviceError& error) {
-    row.status = Outcome::cuda_error;
-    row.reason = error.what();
-    result.device_lost = error.lost();
-  } catch (const std::exception& error) {
-    row.status = Outcome::cuda_error;
-    row.reason = error.what();
+  } catch (const std::exception&) {
+    const Failure failure = current_failure();
+    row.status = failure.outcome;
+    row.reason = failure.reason;
+    result.device_lost = failure.lost;
   }
   if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
@@ -230,7 +168,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   else
     time(test_case, bound, result);
   if (row.status == Outcome::ok && !options_.warm_only) {
-    place_under_roof(test_case, row);
+    place(test_case, row);
     count(test_case, bound, row);
   }
   if (!options_.warm_only) keep(*test_case.implementation, result, std::move(made));
@@ -282,7 +220,7 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   loop.warm();
   if (!take_last_verdict("warm", in_worker.judge(), result)) return;
   take_samples(loop.timing(), result);
-  if (row.status == Outcome::ok) place_under_roof(test_case, row);
+  if (row.status == Outcome::ok) place(test_case, row);
   if (row.status != Outcome::ok || !options_.do_bench) return;
   try {
     result.do_bench_us = in_worker.do_bench_us();
@@ -322,24 +260,9 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
 }
 
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
-  const auto resident = bound.resident();
-  const Launch ordinary = bound.launch();
-  Launch cold = ordinary;
-  // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
-  // opens.
-  std::unique_ptr<Recording> recording;
-  if (bound.many_kernels()) {
-    recording = platform_->record(bound.launch(true));
-    cold = [&recording] {
-      recording->replay();
-      return success();
-    };
-  }
-#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  cold = slowed_down(*platform_, cold, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
-#endif
+  const TimedLaunches timed(*platform_, bound);
   const NvtxRange range(test_case.id().name());
-  PlatformTiming source(*platform_, {cold, bound.launch(true), ordinary}, resident,
+  PlatformTiming source(*platform_, timed.launches, timed.resident,
                         {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
@@ -389,6 +312,10 @@ void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
   row.occupancy_limit_pct = main->occupancy_limit_pct;
 }
 
+void CaseRunner::place(const Case& test_case, SweepRow& row) const {
+  if (ceilings_ != nullptr) place_under_roof(test_case, *ceilings_, platform_->description().info.l2_bytes, row);
+}
+
 void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
   if (options_.counters == CounterMode::off) return;
   if (bound.many_kernels()) {  // a pass over hundreds of kernels for each group of metrics: over half a minute a row
@@ -411,29 +338,6 @@ void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
     counter_message_ = error.what();
     if (options_.counters == CounterMode::require) throw;
   }
-}
-
-std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes) {
-  std::vector<std::string> reasons;
-  if (cost.shortcut != Shortcut::none) reasons.push_back(fmt::format("shortcut {}", to_string(cost.shortcut)));
-  if (memory_bound && cost.bytes > 2 * written_bytes)
-    reasons.emplace_back("it reads more than it writes, and the roof is that of a copy");
-  if (memory_bound && written_bytes < static_cast<double>(cache_bytes))
-    reasons.emplace_back("what it writes fits into cache");
-  if (reasons.empty()) reasons.emplace_back("the ceiling was measured lower");
-  return fmt::format("above the roof: {}", fmt::join(reasons, "; "));
-}
-
-void CaseRunner::place_under_roof(const Case& test_case, SweepRow& row) const {
-  if (ceilings_ == nullptr) return;
-  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
-  noisefloor::place_under_roof(row, *ceilings_, ceilings_->compute(cost.pipe, test_case.dtype));
-  if (!(row.pct_of_roof > 100)) return;
-  double written = 0;
-  for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
-    if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
-  row.reason += (row.reason.empty() ? "" : "; ") +
-                why_above_roof(cost, written, row.bound.starts_with("memory"), platform_->description().info.l2_bytes);
 }
 
 }  // namespace noisefloor

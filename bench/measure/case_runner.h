@@ -4,7 +4,6 @@
 
 #include <array>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,7 +89,7 @@ class CaseRunner {
   void read_resources(BoundCase&, CaseResult&);
   using Phase = std::function<void()>;
   bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
-  void place_under_roof(const Case&, SweepRow&) const;
+  void place(const Case&, SweepRow&) const;
 
   Platform* platform_;
   const Ceilings* ceilings_;
@@ -111,16 +110,5 @@ class CaseRunner {
   };
   std::array<Kept, 2> kept_;
 };
-
-// What was counted in one launch, into the columns of these names. Of a problem whose compulsory bytes fit into L2 what
-// DRAM moves is left out, and counter_status says so: it would be what L2 chose to keep, not what the op does.
-void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row);
-
-// What lets a row exceed 100 % of its roof, for its reason. `written_bytes`: the outputs', once.
-std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes);
-
-// The row of a case that cannot run here, without running it: unsupported_arch, not_built, unsupported_problem or
-// no_device.
-std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description, const std::string& arch);
 
 }  // namespace noisefloor

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <stdexcept>
 
+#include "bench/measure/failure.h"
 #include "bench/measure/timing_loop.h"
 #include "reports/statistics.h"
 
@@ -86,27 +88,34 @@ EqualSpread equal_spread() {
 }
 
 BoundContender::BoundContender(BoundCase& bound, Verifier& verifier)
-    : platform_(&verifier.fixture().platform()),
-      bound_(&bound),
-      verifier_(&verifier),
-      resident_(bound.resident()),
-      cold_(bound.launch()),
-      warm_(bound.launch(/*overlapping=*/true)) {
+    : platform_(&verifier.fixture().platform()), bound_(&bound), verifier_(&verifier), timed_(*platform_, bound) {
   bound.use_inputs(0);
-  if (!bound.many_kernels()) return;
-  recording_ = platform_->record(warm_);
-  cold_ = [this] {
-    recording_->replay();
-    return success();
-  };
 }
 
 std::vector<double> BoundContender::cold(int samples) {
-  return platform_->time_cold(cold_, samples, resident_);
+  return undisturbed(samples,
+                     [&](int some) { return platform_->time_cold(timed_.launches.cold, some, timed_.resident); });
 }
 
 std::vector<double> BoundContender::warm(int samples, int repeats) {
-  return platform_->time_warm(warm_, samples, repeats);
+  return undisturbed(samples, [&](int some) { return platform_->time_warm(timed_.launches.pipeline, some, repeats); });
+}
+
+std::vector<double> BoundContender::undisturbed(int samples,
+                                                const std::function<std::vector<double>(int)>& take) const {
+  constexpr double kRetrySeconds = 5;
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  std::vector<double> kept;
+  while (static_cast<int>(kept.size()) < samples) {
+    if (std::chrono::duration<double>(Clock::now() - begin).count() > kRetrySeconds)
+      throw Throttled(fmt::format("threads waited for a core, also after {:.0f} s of repeating", kRetrySeconds));
+    const std::vector<double> times = take(samples - static_cast<int>(kept.size()));
+    const std::span<const double> waits = platform_->waits_us();
+    for (std::size_t i = 0; i < times.size(); ++i)
+      if (waits.empty() || !waited(times[i], waits[i])) kept.push_back(times[i]);
+  }
+  return kept;
 }
 
 DuelResult fight(Contender& ours, Contender& theirs, const DuelOptions& options) {

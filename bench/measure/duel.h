@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/measure/bound_case.h"
+#include "bench/measure/timed_launches.h"
 #include "bench/measure/verify.h"
 #include "bench/measure/worker.h"
 #include "reports/run/duel_ratio.h"
@@ -25,7 +25,8 @@ class Contender {
   virtual Verdict judge() = 0;  // what the block's launches left
 };
 
-// Of this process. What it is given must outlive it.
+// Of this process. What it is given must outlive it. On a host, samples whose threads waited for a core are taken again
+// for a few seconds; then it throws Throttled.
 class BoundContender final : public Contender {
  public:
   BoundContender(BoundCase& bound, Verifier& verifier);
@@ -35,12 +36,12 @@ class BoundContender final : public Contender {
   Verdict judge() override { return verifier_->judge(*bound_); }
 
  private:
+  std::vector<double> undisturbed(int samples, const std::function<std::vector<double>(int)>& take) const;
+
   Platform* platform_;
   BoundCase* bound_;
   Verifier* verifier_;
-  std::vector<std::pair<void*, std::size_t>> resident_;
-  std::unique_ptr<Recording> recording_;  // of many kernels
-  Launch cold_, warm_;
+  TimedLaunches timed_;
 };
 
 class WorkerContender final : public Contender {

@@ -69,10 +69,6 @@ double readable(const ClockReading& clock) {
   return clock.mhz > 0 ? clock.mhz : std::numeric_limits<double>::quiet_NaN();
 }
 
-bool waited(double sample_us, double wait_us) {
-  return wait_us > kWaitShare * sample_us;
-}
-
 // Whether the clock went from one level to another since it was last asked.
 class ClockSteps {
  public:
@@ -88,6 +84,10 @@ class ClockSteps {
 };
 
 }  // namespace
+
+bool waited(double sample_us, double wait_us) {
+  return wait_us > kWaitShare * sample_us;
+}
 
 std::optional<double> Others::load() const {
   if (load_readings == 0) return std::nullopt;

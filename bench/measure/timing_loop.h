@@ -55,6 +55,9 @@ struct TimingOptions {
   bool watch_others = true;  // samples whose threads waited for a core are taken again
 };
 
+// Whether a sample is worth nothing, by what its threads waited for a core.
+bool waited(double sample_us, double wait_us);
+
 // What other programs did to the samples, where somebody says.
 struct Others {
   std::size_t waited = 0, judged = 0;  // samples that were dropped because threads waited for a core, of all

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "bench/measure/failure.h"
 #include "bench/measure/problem_record.h"
 #include "reports/run/sweep_csv.h"
 
@@ -15,14 +16,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostValues = 1 << 20;  // of an input that the op fills: tables of schedules, labels
-constexpr double kMostRoundings = 100;         // far above what eager does of any op
+constexpr double kMostRoundings = 100;  // far above what eager does of any op
 
 [[noreturn]] void throw_failure(const Json& answer) {
   const std::string outcome = answer.at("failed"), reason = answer.at("reason");
   if (outcome == to_string(Outcome::unsupported_problem)) throw LibraryRefused(reason);
   if (outcome == to_string(Outcome::not_built)) throw LibraryMissing(reason);
   if (outcome == to_string(Outcome::out_of_memory)) throw OutOfMemory(reason);
+  if (outcome == to_string(Outcome::throttled)) throw Throttled(reason);
   throw std::runtime_error(reason);
 }
 
@@ -104,12 +105,12 @@ void Worker::give_up(const std::string& why) {
 
 WorkerCase::WorkerCase(Worker& worker, const Case& test_case)
     : worker_(&worker), tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)) {
-  const Json answer =
-      worker.ask({{"ask", "ready"},
-                  {"variant", test_case.implementation->name},
-                  {"dtype", to_string(test_case.dtype)},
-                  {"problem", problem_record(*test_case.entry->workload, test_case.problem, kMostValues)}},
-                 worker.options().ready_seconds);
+  const Json answer = worker.ask(
+      {{"ask", "ready"},
+       {"variant", test_case.implementation->name},
+       {"dtype", to_string(test_case.dtype)},
+       {"problem", problem_record(*test_case.entry->workload, test_case.problem, worker.options().most_values)}},
+      worker.options().ready_seconds);
   verdict_ = understood(worker, [&] {
     roundings_ = answer.value("roundings", 1.0);
     if (!(roundings_ >= 1 && roundings_ <= kMostRoundings))

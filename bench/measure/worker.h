@@ -36,6 +36,8 @@ struct WorkerOptions {
   double start_seconds = 120;   // a cold import of PyTorch reads some gigabytes
   double ready_seconds = 900;   // compiling a whole network
   double answer_seconds = 120;  // a batch of samples, of launches of seconds
+  // It is told the values of inputs that the op fills (tables of schedules, labels), of tensors of up to so many.
+  std::int64_t most_values = 1 << 20;
 };
 
 class Worker {

@@ -24,7 +24,8 @@ void require_known(const char* what, const std::vector<std::string>& names, cons
           fmt::format("unknown {} '{}'{}; known: {}", what, name, did_you_mean(name, list), fmt::join(list, ", ")));
 }
 
-// About the time by any GPU's roof, in bytes: an H200 does 220 products' operations in the time of a byte, and 15 others.
+// About the time by any GPU's roof, in bytes: an H200 does 220 products' operations in the time of a byte, and 15
+// others.
 double roof_cost(const ProblemEntry& entry, DType dtype) {
   const Cost cost = entry.op->cost(entry.problem, dtype);
   return std::max(cost.bytes, cost.flops / (cost.pipe == Pipe::tensor ? 220 : 15));
@@ -39,7 +40,8 @@ std::set<ProblemId> costliest(const std::vector<ProblemEntry>& problems, const S
       for (const auto& use : entry.in(dtype, contains(selection.dtypes, to_string(dtype))).uses)
         if (!use.set)
           of_network[{use.network, to_string(dtype)}].push_back(
-              {static_cast<double>(use.count) * roof_cost(entry, dtype), {entry.op->name, entry.text, to_string(dtype)}});
+              {static_cast<double>(use.count) * roof_cost(entry, dtype),
+               {entry.op->name, entry.text, to_string(dtype)}});
   }
   std::set<ProblemId> ids;
   for (auto& [network, costs] : of_network) {

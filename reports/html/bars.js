@@ -19,7 +19,7 @@ const baselineRows = new Map();
 for (const row of rows) {
   if (row.kind !== "baseline" || row.status !== "ok") continue;
   const known = baselineRows.get(problemName(row)) ?? {};
-  for (const [time, field] of [["cold", "time_cold_us"], ["warm", "time_warm_us"]])
+  for (const [time, field] of Object.entries(kTimes))
     if (row[field] !== null && !(known[time]?.[field] <= row[field])) known[time] = row;
   baselineRows.set(problemName(row), known);
 }

@@ -278,8 +278,8 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
       throw foreign_file(file.string());
     }
     before = read_json_object(file);
-    for (const char* of_a_merge : {"merged_from", "hosts", "of_parts"})
-      before.erase(of_a_merge);  // it is more than a merge now
+    for (const char* gone : {"merged_from", "hosts", "of_parts", "load_at_end"})
+      before.erase(gone);  // it is more than a merge now, and has not ended
   }
   if (command_lines.size() >= kMaxCommandLines) command_lines.erase(command_lines.begin());
   command_lines.push_back(command_line);

@@ -116,6 +116,18 @@ def test_an_address_opens_its_view(browser, recorded, terminal):
     assert page.errors() == []
 
 
+def test_serial_times_are_a_view(browser, recorded, terminal, tmp_path):
+    folder = copy_recorded(tmp_path / "run")
+    rows = read_rows(folder)
+    write_rows(folder, [{**row, "time_warm_serial_us": "8" if row["op"] == "gemm" and row["status"] == "ok" else ""} for row in rows])
+    assert report(folder).returncode == 0
+    page = Page(browser).open(folder / "report.html", fragment="#time=serial")
+    assert page.texts("[aria-pressed=true][data-value=serial]") == ["warm, serial"]
+    assert as_sets(page.points()) == as_sets(drawable(rows, op="gemm"))
+    assert "cublaslt8 µs1.00×" in page.texts("#bar-cards")[0]
+    assert page.errors() == []
+
+
 def card_matches(page, row, index):
     assert page.js("return Number(document.querySelector('#card').dataset.row)") == index
     fields = page.js("return Object.fromEntries([...document.querySelectorAll('#card [data-field]')].map((f) => [f.dataset.field, f.textContent]))")

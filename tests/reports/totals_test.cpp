@@ -102,6 +102,7 @@ TEST(Totals, WithoutShortcutsWhereRowsSayWhichHaveOne) {
       timed_row({{"gemm", "r", "bf16"}, "ptx"}, "ptx", 7, 6),
   };
   rows[0].shortcut = rows[2].shortcut = "none", rows[1].shortcut = "four_phases";
+  rows[0].time_warm_serial_us = 5, rows[1].time_warm_serial_us = 9;
   const std::vector<NetworkProblem> problems = {
       {"net", "conv2d", "p", 2}, {"net", "conv2d", "q", 5}, {"net", "gemm", "r", 1}};
   const auto totals = network_totals(rows, problems);
@@ -110,11 +111,15 @@ TEST(Totals, WithoutShortcutsWhereRowsSayWhichHaveOne) {
   EXPECT_EQ(conv2d.microseconds, 58);
   EXPECT_EQ(conv2d.plain->microseconds, 8);
   EXPECT_EQ(conv2d.plain->warm_microseconds, 6);
+  EXPECT_EQ(conv2d.serial_microseconds, 2 * 5 + 5 * 9);
+  EXPECT_EQ(conv2d.plain->serial_microseconds, 10);
+  EXPECT_EQ(conv2d.serial_missing, 0);
+  EXPECT_EQ(all.serial_missing, 1) << "gemm has no such time";
   EXPECT_EQ(conv2d.plain->shortcuts, 1);
   EXPECT_EQ(all.plain->microseconds, 15);
   const TemporaryFolder folder;
   write_totals_csv(folder / "totals.csv", {conv2d});
-  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6\n"), std::string::npos)
+  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6,55,0,10\n"), std::string::npos)
       << read_whole_file(folder / "totals.csv");
 }
 

@@ -18,8 +18,8 @@ def commands(path):
     return [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
 
 
-def test_there_is_one_with_and_one_without_a_gpu():
-    assert [path.name for path in EXAMPLES] == ["github-gpu.yml", "github-no-gpu.yml"]
+def test_there_are_two_with_and_one_without_a_gpu():
+    assert [path.name for path in EXAMPLES] == ["github-ab.yml", "github-gpu.yml", "github-no-gpu.yml"]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -40,6 +40,9 @@ def test_calls_what_there_is(path):
         assert (ROOT / script).is_file(), script
     if not Path(PROGRAM).is_file():
         pytest.skip("NOISEFLOOR_BINARY names no program")
-    help_text = subprocess.run([PROGRAM, "gate", "--help"], capture_output=True, text=True).stdout
-    flags = [flag for call in re.findall(r"noisefloor gate (.*)", text) for flag in re.findall(r"--[a-z-]+", call)]
-    assert flags and all(flag in help_text for flag in flags)
+    calls = {"gate": re.findall(r"noisefloor gate (.*)", text), "ab": re.findall(r"scripts/ab (.*)", text)}
+    assert any(calls.values())
+    for command, found in calls.items():
+        help_text = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True).stdout
+        for flag in re.findall(r"--[a-z-]+", " ".join(found)):
+            assert flag in help_text, flag

@@ -195,6 +195,21 @@ TEST(Ceilings, RowsArePlacedAnew) {
   EXPECT_FALSE(place_under_roof(row, ceilings));
 }
 
+TEST(Ceilings, ARowThatIsBelowAHigherRoofHasNoReasonForBeingAbove) {
+  SweepRow row;
+  row.bound = "memory:fma_fp32";
+  row.ai = 10;
+  for (const auto& [gflops, before, after] : {std::tuple{21250.0, "above the roof: x; y", ""},
+                                              {21250.0, "seen; above the roof: x", "seen"},
+                                              {21250.0, "seen", "seen"},
+                                              {85000.0, "seen; above the roof: x", "seen; above the roof: x"}}) {
+    row.gflops = gflops;
+    row.reason = before;
+    EXPECT_TRUE(place_under_roof(row, h200()));
+    EXPECT_EQ(row.reason, after);
+  }
+}
+
 TEST(Ceilings, LookUpsNameTheUnitThatRuns) {
   const Ceilings ceilings = h200();
   EXPECT_EQ(ceilings.memory().name, "dram_copy");

@@ -1,5 +1,6 @@
 // What plans ask of a case: verified and timed warm, with no more launches than it takes to choose. By scripted times.
 #include "bench/measure/case_runner.h"
+#include "bench/measure/case_row.h"
 
 #include <gtest/gtest.h>
 

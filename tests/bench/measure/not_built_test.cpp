@@ -1,6 +1,7 @@
 // Rows of variants that this build has no launcher for: left out of the build, or not written yet.
 #include <gtest/gtest.h>
 
+#include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "kernels/catalogue.h"
 

@@ -127,7 +127,7 @@ TEST(Selection, HasMaxAutotuneOfTheCostliestProblemsOfEachNetwork) {
   std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\n"
                                            "a,64,64,64,100\na,512,512,512,1\na,256,256,256,1\na,8,8,8,1\n"
                                            "b,8,8,8,9\nb,4,4,4,1\ns,1024,1024,1024,1\n";
-  std::ofstream(temporary / "sets.csv") << "set\ns\n";
+  std::ofstream(temporary / "sets.csv") << "network,what\ns,a set\n";
   const auto problems = load_problems(temporary.path());
   const auto searched = [&](Selection selection) {
     std::set<std::string> list;

@@ -1,0 +1,116 @@
+#include "bench/measure/case_server.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bench/measure/case_row.h"
+#include "bench/measure/failure.h"
+
+namespace noisefloor {
+namespace {
+
+using Json = nlohmann::json;
+
+Json finite(double value) {
+  return std::isnan(value) ? Json() : Json(value);
+}
+
+Json told(const Verdict& verdict) {
+  Json answer = {{"errors", {{{"max", finite(verdict.max_rel_error)}, {"l2", finite(verdict.l2_error)}}}},
+                 {"judged", verdict.note}};
+  if (!verdict.correct) answer["wrong"] = verdict.reason;
+  return answer;
+}
+
+}  // namespace
+
+Case CaseServer::require_case(const Json& question) const {
+  const Json& problem = question.at("problem");
+  const std::string op = problem.at("op"), name = question.at("variant"), dtype = question.at("dtype");
+  const SuiteEntry* const entry = suite_->find(op);
+  if (entry == nullptr) throw LibraryRefused(fmt::format("this build has no op '{}'", op));
+  Case found{entry, entry->find(name), {}, DType::bf16, ""};
+  if (!found.implementation) throw LibraryRefused(fmt::format("this build has no variant '{}' of {}", name, op));
+  const auto known = parse_dtype(dtype);
+  if (!known) throw LibraryRefused(fmt::format("this build has no dtype '{}'", dtype));
+  found.dtype = *known;
+  try {
+    found.problem = entry->workload->parse(problem.at("problem").get<std::string>());
+  } catch (const InvalidInput& error) {
+    throw LibraryRefused(fmt::format("this build does not know the problem: {}", error.what()));
+  }
+  found.text = entry->workload->print(found.problem);
+  if (const auto row = refused(found, platform_->description(), platform_->arch_text()))
+    throw LibraryRefused(row->reason);
+  return found;
+}
+
+void CaseServer::release() {
+  contender_.reset();
+  bound_.reset();
+}
+
+Json CaseServer::ready(const Json& question) {
+  release();
+  const Case wanted = require_case(question);
+  if (const ProblemId id = wanted.id(); !(id == fixture_of_)) {
+    fixture_of_ = {};
+    verifier_.reset();
+    fixture_.reset();
+    constexpr std::uint64_t kSeed = 1;
+    fixture_ = std::make_unique<Fixture>(*platform_, *wanted.entry, wanted.problem, wanted.dtype, kSeed);
+    verifier_ = std::make_unique<Verifier>(*fixture_);
+    fixture_of_ = id;
+  }
+  fixture_->use_inputs(0);
+  bound_ = std::make_unique<BoundCase>(*fixture_, *wanted.implementation, verifier_.get(), &known_);
+  const Verdict verdict = verifier_->verify(*bound_);
+  Json answer = told(verdict);
+  answer["note"] = bound_->description();
+  if (verdict.correct) contender_ = std::make_unique<BoundContender>(*bound_, *verifier_);
+  return answer;
+}
+
+Json CaseServer::answer_or_throw(const Json& question) {
+  const std::string ask = question.at("ask");
+  if (ask == "ready") return ready(question);
+  if (ask == "release") {
+    release();
+    return Json::object();
+  }
+  if (!contender_) throw LibraryRefused(fmt::format("'{}' without a case that is ready and right", ask));
+  if (ask == "cold") return {{"us", contender_->cold(question.at("samples"))}};
+  if (ask == "warm") return {{"us", contender_->warm(question.at("samples"), question.at("repeats"))}};
+  if (ask == "judge") return told(contender_->judge());
+  if (ask == "poison") {
+    contender_->poison();
+    return Json::object();
+  }
+  throw LibraryRefused(fmt::format("unknown question '{}'", ask));
+}
+
+Json CaseServer::answer(const Json& question) {
+  try {
+    return answer_or_throw(question);
+  } catch (const std::exception&) {
+    const Failure failure = current_failure();
+    Json answer = {{"failed", to_string(failure.outcome)}, {"reason", failure.reason}};
+    if (failure.lost) answer["lost"] = true;
+    return answer;
+  }
+}
+
+void serve(CaseServer& server, const Json& facts, std::istream& questions,
+           const std::function<void(const std::string& line)>& write) {
+  write(Json{{"facts", facts}}.dump());
+  for (std::string line; std::getline(questions, line);) {
+    const Json question = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    Json answer = server.answer(question);
+    if (question.is_object()) answer["number"] = question.value("number", Json());
+    write(answer.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,45 @@
+// The other end of worker.h's pipe: this program makes cases ready, launches and times them where another one asks.
+#pragma once
+
+#include <functional>
+#include <istream>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "bench/measure/bound_case.h"
+#include "bench/measure/duel.h"
+#include "bench/measure/suite.h"
+
+namespace noisefloor {
+
+class CaseServer {
+ public:
+  // Both must outlive it.
+  CaseServer(Platform& platform, const Suite& suite) : platform_(&platform), suite_(&suite) {}
+
+  // {"failed": ...} for whatever is wrong.
+  nlohmann::json answer(const nlohmann::json& question);
+
+ private:
+  nlohmann::json answer_or_throw(const nlohmann::json& question);
+  nlohmann::json ready(const nlohmann::json& question);
+  Case require_case(const nlohmann::json& question) const;
+  void release();
+
+  Platform* platform_;
+  const Suite* suite_;
+  KnownTimes known_;
+  // The implementations of one problem come one after another.
+  ProblemId fixture_of_;
+  std::unique_ptr<Fixture> fixture_;
+  std::unique_ptr<Verifier> verifier_;
+  std::unique_ptr<BoundCase> bound_;
+  std::unique_ptr<BoundContender> contender_;
+};
+
+// Says {"facts": ...}, then answers line by line, until the questions end.
+void serve(CaseServer& server, const nlohmann::json& facts, std::istream& questions,
+           const std::function<void(const std::string& line)>& write);
+
+}  // namespace noisefloor

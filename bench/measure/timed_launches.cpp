@@ -1,0 +1,25 @@
+#include "bench/measure/timed_launches.h"
+
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+#include "bench/measure/test_slowdown.h"
+#endif
+
+namespace noisefloor {
+
+TimedLaunches::TimedLaunches(Platform& platform, BoundCase& bound)
+    : resident(bound.resident()), launches{bound.launch(), bound.launch(/*overlapping=*/true), bound.launch()} {
+  // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
+  // opens.
+  if (bound.many_kernels()) {
+    recording_ = platform.record(launches.pipeline);
+    launches.cold = [recording = recording_.get()] {
+      recording->replay();
+      return success();
+    };
+  }
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+  launches.cold = slowed_down(platform, launches.cold, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
+#endif
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,132 @@
+#include "bench/sweep/alternate.h"
+
+#include <fmt/format.h>
+
+#include "bench/measure/duel.h"
+#include "bench/measure/failure.h"
+
+namespace noisefloor {
+namespace {
+
+// A build's own words, with which one it is, and what they make of the case.
+struct CannotFight : std::runtime_error {
+  CannotFight(bool is_old, const std::string& why, BuildVerdict its_verdict)
+      : std::runtime_error(fmt::format("the {} build: {}", is_old ? "old" : "new", why)), verdict(its_verdict) {}
+  BuildVerdict verdict;
+};
+
+// `wrong` is the new build's alone: an old one that fails says nothing of the new one.
+BuildVerdict failed(bool is_old) {
+  return is_old ? BuildVerdict::missing : BuildVerdict::wrong;
+}
+
+template <class Ask>
+auto asked(bool is_old, const Ask& ask) {
+  try {
+    return ask();
+  } catch (const Throttled& error) {
+    throw CannotFight(is_old, error.what(), BuildVerdict::unresolved);
+  } catch (const LibraryRefused& error) {
+    throw CannotFight(is_old, error.what(), BuildVerdict::missing);
+  } catch (const LibraryMissing& error) {
+    throw CannotFight(is_old, error.what(), BuildVerdict::missing);
+  } catch (const std::runtime_error& error) {
+    throw CannotFight(is_old, error.what(), failed(is_old));
+  }
+}
+
+Verdict right(bool is_old, const Verdict& verdict) {
+  if (!verdict.correct) throw CannotFight(is_old, verdict.reason, failed(is_old));
+  return verdict;
+}
+
+std::unique_ptr<WorkerCase> made_ready(Worker& build, bool is_old, const Case& test_case) {
+  auto made = asked(is_old, [&] { return std::make_unique<WorkerCase>(build, test_case); });
+  (void)right(is_old, made->verdict());
+  return made;
+}
+
+// A contender that says which build failed.
+class BuildContender final : public Contender {
+ public:
+  BuildContender(WorkerCase& worker_case, bool is_old) : contender_(worker_case), is_old_(is_old) {}
+  std::vector<double> cold(int samples) override {
+    return asked(is_old_, [&] { return contender_.cold(samples); });
+  }
+  std::vector<double> warm(int samples, int repeats) override {
+    return asked(is_old_, [&] { return contender_.warm(samples, repeats); });
+  }
+  void poison() override {
+    asked(is_old_, [&] { contender_.poison(); });
+  }
+  Verdict judge() override {
+    return right(is_old_, asked(is_old_, [&] { return contender_.judge(); }));
+  }
+
+ private:
+  WorkerContender contender_;
+  bool is_old_;
+};
+
+// One pass of one case.
+void fight_once(Worker& old_build, Worker& new_build, bool old_first, const Case& test_case, int rounds,
+                BuildDuel& duel) {
+  std::unique_ptr<WorkerCase> old_side, new_side;
+  if (old_first) old_side = made_ready(old_build, true, test_case);
+  new_side = made_ready(new_build, false, test_case);
+  if (!old_first) old_side = made_ready(old_build, true, test_case);
+  BuildContender newer(*new_side, false), older(*old_side, true);
+  DuelOptions options;
+  options.fewest_rounds = options.most_rounds = rounds;
+  const DuelResult result = fight(newer, older, options);
+  duel.cold.push_back(result.cold.value);
+  duel.warm.push_back(result.warm.value);
+}
+
+bool is_open(const BuildDuel& duel, const AlternateOptions& options) {
+  if (!duel.why_not.empty()) return false;
+  if (static_cast<int>(duel.warm.size()) < options.passes) return true;
+  return verdict_of(duel.warm, options.resolve) == DuelVerdict::unresolved ||
+         verdict_of(duel.cold, options.resolve) == DuelVerdict::unresolved;
+}
+
+}  // namespace
+
+std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
+                                 const std::function<void(const std::string&)>& say) {
+  std::vector<BuildDuel> duels;
+  for (const Case& one : cases) duels.push_back({one.id(), {}, {}, {}});
+  std::vector<std::string> disturbed(cases.size());
+  for (int pass = 0; pass < options.most_passes; ++pass) {
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < cases.size(); ++i)
+      if (is_open(duels[i], options)) open.push_back(i);
+    if (open.empty()) break;
+    say(fmt::format("pass {} of {} to {}: {} cases", pass + 1, options.passes, options.most_passes, open.size()));
+    // Whoever comes first has its memory first, in the one pass as in the other.
+    const bool old_first = pass % 2 == 0;
+    const auto first = old_first ? builds.start_old() : builds.start_new();
+    const auto second = old_first ? builds.start_new() : builds.start_old();
+    Worker &old_build = old_first ? *first : *second, &new_build = old_first ? *second : *first;
+    for (const std::size_t i : open) {
+      try {
+        fight_once(old_build, new_build, old_first, cases[i], options.rounds, duels[i]);
+      } catch (const CannotFight& error) {
+        if (error.verdict == BuildVerdict::unresolved) {  // in this pass
+          disturbed[i] = error.what();
+          continue;
+        }
+        duels[i].why_not = error.what();
+        duels[i].without_times = error.verdict;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < duels.size(); ++i) {
+    if (!duels[i].why_not.empty() || static_cast<int>(duels[i].warm.size()) >= options.passes) continue;
+    duels[i].why_not = disturbed[i];
+    duels[i].without_times = BuildVerdict::unresolved;
+  }
+  return duels;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,30 @@
+// Two builds of the program on one device in turns, case by case, in passes: the measuring of `noisefloor ab`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/measure/suite.h"
+#include "bench/measure/worker.h"
+#include "reports/run/build_duel.h"
+
+namespace noisefloor {
+
+struct AlternateOptions {
+  double resolve = 0.01;
+  int passes = 5, most_passes = 12;  // the cases that are resolved after `passes` are left out of the others
+  int rounds = 4;                    // of a pass: blocks in the order A B B A, B A A B, ...
+};
+
+struct Builds {
+  std::function<std::unique_ptr<Worker>()> start_old, start_new;  // each time new processes
+};
+
+// Nothing of `cases` may be in a worker. `say`: one line per pass. Throws LibraryMissing where a build cannot be
+// started.
+std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
+                                 const std::function<void(const std::string&)>& say);
+
+}  // namespace noisefloor

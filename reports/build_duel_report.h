@@ -1,0 +1,22 @@
+// What `noisefloor ab` found, for readers: a table for the terminal, GitHub-flavoured Markdown, CSV.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/run/build_duel.h"
+
+namespace noisefloor {
+
+// Worst first: a line for each case that is not equal, and a count of each verdict. `old_name`, `new_name`: the builds.
+struct BuildDuelText {
+  const std::vector<BuildDuel>& duels;
+  double resolve;
+  std::string old_name, new_name;
+};
+std::string terminal_text(const BuildDuelText& text);
+std::string markdown_text(const BuildDuelText& text);
+// Every case.
+std::string csv_text(const BuildDuelText& text);
+
+}  // namespace noisefloor

@@ -1,0 +1,30 @@
+#include "reports/run/build_duel.h"
+
+namespace noisefloor {
+
+Ratio ratio_of_passes(const std::vector<double>& passes) {
+  return ratio_of_rounds(passes, 0);
+}
+
+const char* to_string(BuildVerdict verdict) {
+  static constexpr const char* kNames[kBuildVerdicts] = {"slower", "wrong", "unresolved", "missing", "faster", "equal"};
+  return kNames[static_cast<int>(verdict)];
+}
+
+DuelVerdict verdict_of(const std::vector<double>& passes, double resolve) {
+  const Ratio ratio = ratio_of_passes(passes);
+  if (ratio.low > 1 + resolve / 2) return DuelVerdict::faster;
+  if (ratio.high < 1 - resolve / 2) return DuelVerdict::slower;
+  return ratio.low >= 1 - resolve && ratio.high <= 1 + resolve ? DuelVerdict::equal : DuelVerdict::unresolved;
+}
+
+BuildVerdict verdict_of(const BuildDuel& duel, double resolve) {
+  if (!duel.why_not.empty()) return duel.without_times;
+  const DuelVerdict cold = verdict_of(duel.cold, resolve), warm = verdict_of(duel.warm, resolve);
+  const auto either = [&](DuelVerdict verdict) { return cold == verdict || warm == verdict; };
+  if (either(DuelVerdict::slower)) return BuildVerdict::slower;
+  if (either(DuelVerdict::faster)) return BuildVerdict::faster;
+  return either(DuelVerdict::unresolved) ? BuildVerdict::unresolved : BuildVerdict::equal;
+}
+
+}  // namespace noisefloor

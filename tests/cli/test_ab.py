@@ -1,0 +1,128 @@
+"""`noisefloor ab`: on builds with scripted times, and on the program itself against itself."""
+
+import csv
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import PROGRAM, needs_program, run
+
+pytestmark = needs_program
+STUB = Path(__file__).with_name("stub_build.py")
+FIRST, SECOND, OTHER = "m=8,n=16,k=24", "m=16,n=16,k=8", "m=4,n=8,k=8"
+
+
+@pytest.fixture
+def build(tmp_path):
+    """A build with scripted times; a folder with bin/noisefloor."""
+    def make(name, **script):
+        program = tmp_path / name / "bin" / "noisefloor"
+        program.parent.mkdir(parents=True)
+        text = json.dumps({"us": 10.0, **script})
+        program.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(STUB))} {shlex.quote(text)} \"$@\"\n")
+        program.chmod(0o755)
+        return tmp_path / name
+    return make
+
+
+@pytest.fixture
+def ab(problems, tmp_path):
+    def ab(old, new, *more):
+        out = tmp_path / "ab.csv"
+        result = run("ab", old, new, "--problems", problems, "--networks", "all", "--out", out, *more)
+        lines = {}
+        if out.exists():
+            with open(out, newline="") as file:
+                lines = {row["case"].removeprefix("gemm/").removesuffix("/bf16/host"): row for row in csv.DictReader(file)}
+        return result, lines
+    return ab
+
+
+def test_equal_builds(build, ab, tmp_path):
+    result, lines = ab(build("old"), build("new"), "--markdown", tmp_path / "ab.md")
+    assert result.returncode == 0, result.stderr
+    assert {row["verdict"] for row in lines.values()} == {"equal"} and set(lines) == {FIRST, SECOND, OTHER}
+    assert "3 cases, resolving 1 %: 3 equal" in result.stdout
+    assert (tmp_path / "ab.md").read_text().startswith("## noisefloor: c0ffee against c0ffee")
+
+
+def test_slower_and_faster(build, ab):
+    old, new = build("old"), build("new", us=10.1)
+    result, lines = ab(old, new)
+    assert result.returncode == 1
+    assert {row["verdict"] for row in lines.values()} == {"slower"}
+    assert "+1.00 %" in result.stdout
+    result, lines = ab(new, old)
+    assert result.returncode == 0
+    assert {row["verdict"] for row in lines.values()} == {"faster"}
+    result, lines = ab(old, new, "--resolve", "5")
+    assert result.returncode == 0 and {row["verdict"] for row in lines.values()} == {"equal"}
+
+
+def test_filter(build, ab):
+    result, lines = ab(build("old"), build("new"), "--filter", "k=24")
+    assert result.returncode == 0 and set(lines) == {FIRST}
+    assert "no case matches" in ab(build("a"), build("b"), "--filter", "k=25")[0].stderr
+
+
+def test_a_case_that_one_build_lacks(build, ab):
+    lacks = {"fail": {FIRST: {"failed": "unsupported_problem", "reason": "this build has no variant 'host' of gemm"}}}
+    result, lines = ab(build("old", **lacks), build("new"))
+    assert result.returncode == 0
+    assert lines[FIRST]["verdict"] == "missing" and "the old build: this build has no variant" in lines[FIRST]["reason"]
+    assert lines[SECOND]["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("script, words", [
+    ({"judge": {"wrong": "d[3] is nan", "errors": []}}, "the new build: d[3] is nan"),
+    ({"fail": {FIRST: {"wrong": "d[0] is 1, not 2", "errors": []}}}, "the new build: d[0] is 1, not 2"),
+    ({"fail": {FIRST: {"errors": [{"max": 1.0, "l2": 1.0}]}}}, "the new build: output 0: error 1, allowed"),
+    ({"fail": {FIRST: {"failed": "cuda_error", "reason": "misaligned address", "lost": True}}}, "the new build: misaligned address"),
+    ({"die": FIRST}, "ended with exit code 139: a fault of mine"),
+])
+def test_a_new_build_that_is_wrong_or_fails(build, ab, script, words):
+    result, lines = ab(build("old"), build("new", **script))
+    assert result.returncode == 1, result.stderr
+    assert lines[FIRST]["verdict"] == "wrong" and words in lines[FIRST]["reason"]
+    assert "judge" in script or lines[SECOND]["verdict"] == "equal"
+
+
+def test_an_old_build_that_is_wrong_says_nothing_of_the_new_one(build, ab):
+    result, lines = ab(build("old", judge={"wrong": "d[3] is nan", "errors": []}), build("new"))
+    assert result.returncode == 2
+    assert {row["verdict"] for row in lines.values()} == {"missing"}
+
+
+def test_waiting_threads_leave_a_case_unresolved(build, ab):
+    waits = {"fail": {FIRST: {"failed": "throttled", "reason": "threads waited for a core"}}}
+    result, lines = ab(build("old"), build("new", **waits))
+    assert result.returncode == 0 and lines[FIRST]["verdict"] == "unresolved"
+    assert ab(build("a"), build("b", **waits), "--strict")[0].returncode == 1
+
+
+def test_bad_builds(build, ab, tmp_path):
+    good = build("good")
+    result, _ = ab(good, tmp_path)
+    assert result.returncode == 2 and "no noisefloor program, nor a folder with bin/noisefloor" in result.stderr
+    old = tmp_path / "before_ab"
+    old.write_text("#!/bin/sh\necho \"noisefloor: unknown command 'worker'\" >&2\nexit 2\n")
+    old.chmod(0o755)
+    result, _ = ab(old, good)
+    assert result.returncode == 2 and "the old build" in result.stderr and "unknown command 'worker'" in result.stderr
+    result, _ = ab(good, build("elsewhere", facts={"device": "another host"}))
+    assert result.returncode == 2 and "different devices: a host and another host" in result.stderr
+    for wrong in ("0", "60", "x"):
+        assert ab(good, good, "--resolve", wrong)[0].returncode == 2
+
+
+def test_this_program_against_itself(ab):
+    """How far apart equal builds are is the machine's business; that every case gets a verdict is ours."""
+    result, lines = ab(PROGRAM, PROGRAM, "--device", "host", "--filter", FIRST)
+    assert result.returncode in (0, 1), result.stderr
+    row = lines[FIRST]
+    assert 5 <= int(row["passes"]) <= 12 or row["verdict"] == "unresolved"
+    assert row["verdict"] in ("equal", "unresolved", "slower", "faster")
+    assert not row["warm"] or float(row["warm_low"]) <= float(row["warm"]) <= float(row["warm_high"])

@@ -1,0 +1,86 @@
+"""scripts/ab, in a small repository with stand-ins for CMake and the program."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+CMAKE = """#!/usr/bin/env bash
+case "$1" in
+  --version) echo "cmake version 3.25.1" ;;
+  --preset) [ ! -f broken ] || exit 1 ;;
+  --build) mkdir -p "$2/bin"; printf '#!/bin/sh\\necho "$0" "$@"\\nexit %s\\n' "${CODE:-0}" >"$2/bin/noisefloor"; chmod +x "$2/bin/noisefloor" ;;
+esac
+"""
+
+
+class Repository:
+    def __init__(self, folder):
+        self.root = folder / "clone"
+        self.tools = folder / "tools"
+        (self.root / "scripts").mkdir(parents=True)
+        self.tools.mkdir()
+        for name in ("ab", "lib.sh"):
+            shutil.copy(SCRIPTS / name, self.root / "scripts" / name)
+        for path, text in ((self.root / "scripts" / "setup", "#!/bin/sh\n"), (self.tools / "cmake", CMAKE)):
+            path.write_text(text)
+            path.chmod(0o755)
+        (self.root / ".gitignore").write_text("build/\n")
+        self.git("init", "--quiet", "--initial-branch", "main")
+        self.commit("one")
+
+    def git(self, *arguments):
+        identity = ("-c", "user.name=n", "-c", "user.email=e")
+        return subprocess.run(["git", *identity, *arguments], cwd=self.root, capture_output=True, text=True, check=True).stdout.strip()
+
+    def commit(self, message):
+        self.git("add", "-A")
+        self.git("commit", "--quiet", "--allow-empty", "-m", message)
+        return self.git("rev-parse", "HEAD")[:12]
+
+    def ab(self, *arguments, **environment):
+        environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "NOISEFLOOR_PRESET": "host", **environment}
+        return subprocess.run([self.root / "scripts" / "ab", *arguments], capture_output=True, text=True, timeout=120, env=environment,
+                              stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return Repository(tmp_path)
+
+
+def test_builds_both_and_compares(repository):
+    base = repository.git("rev-parse", "HEAD")[:12]
+    repository.commit("two")
+    result = repository.ab("HEAD~1", "--ops", "gemm")
+    assert result.returncode == 0, result.stderr
+    new = f"{repository.root}/build/host/bin/noisefloor"
+    assert result.stdout == f"{new} ab {repository.root}/build/ab/{base}/build/host/bin/noisefloor {new} --ops gemm\n"
+
+
+def test_the_exit_code_is_the_comparison_s(repository):
+    assert repository.ab("main", CODE="1").returncode == 1
+
+
+def test_only_the_last_base_is_kept(repository):
+    repository.commit("two")
+    for base in ("HEAD~1", "HEAD", "HEAD"):
+        assert repository.ab(base).returncode == 0
+    assert [path.name for path in (repository.root / "build" / "ab").iterdir()] == [repository.git("rev-parse", "HEAD")[:12]]
+
+
+def test_a_base_that_does_not_configure(repository):
+    (repository.root / "broken").write_text("")
+    repository.commit("broken")
+    (repository.root / "broken").unlink()
+    result = repository.ab("HEAD")
+    assert result.returncode == 2 and "CMake refused" in result.stderr
+
+
+@pytest.mark.parametrize("arguments, says", [([], "no BASE"), (["--ops"], "no BASE"), (["nowhere"], "'nowhere' is no branch or commit here")])
+def test_what_is_no_base(repository, arguments, says):
+    result = repository.ab(*arguments)
+    assert result.returncode == 2 and says in result.stderr
