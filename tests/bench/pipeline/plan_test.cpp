@@ -166,8 +166,9 @@ TEST_F(LadderPlans, TakeEveryTimeThatIsKnown) {
 
 TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   ScriptedPlatform platform;
-  ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 20}});
-  const Suite libraries({{find_op("gemm"), {library.implementation()}, oracle_of(*find_op("gemm"))}});
+  ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 40, .warm_us = 20}});
+  const auto kept = std::make_shared<SearchCache>("", [](const std::string&) {});
+  const Suite libraries({{find_op("gemm"), {library.implementation(kept)}, oracle_of(*find_op("gemm"))}});
   const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
   const Plan plan(platform, libraries, {problem}, {.source = "baseline"});
   EXPECT_TRUE(plan.fallbacks().empty());
@@ -177,7 +178,16 @@ TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   node.text = problem.text;
   node.problem = problem.op->parse(problem.text);
   node.dtype = problem.dtype;
-  EXPECT_EQ(plan.make_ready(platform, node)->description(), "algorithm 2; best of 3");
+  const auto ready = plan.make_ready(platform, node);
+  EXPECT_EQ(ready->description(), "algorithm 0 cold, 2 warm; best of 3; cached");
+  EXPECT_EQ(library.searches, 1) << "that of the plan is enough";
+
+  Fixture fixture(platform, libraries.entries().front(), node.problem, node.dtype, /*seed=*/1);
+  const Buffer workspace(platform, ready->workspace_bytes());
+  library.algorithms[0].launches = library.algorithms[2].launches = 0;
+  EXPECT_TRUE(ready->launch(fixture.pointers(), {workspace.data()}, platform.context()).ok());
+  EXPECT_EQ(library.algorithms[2].launches, 1) << "a network runs warm";
+  EXPECT_EQ(library.algorithms[0].launches, 0);
 }
 
 }  // namespace
