@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, label_diagonals, rate_text, read_run, refuse, save, time_text  # noqa: E402
+from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, label_diagonals, rate_text, read_run, refuse, save, time_text, title  # noqa: E402
 from reports.write_docs import PLANS, network_times  # noqa: E402
 
 BARS = {"plan_own": ("ours", "ptx"), "plan_baseline": ("libraries", "baseline"), "plan_fastest": ("fastest of both", "network"),
@@ -69,7 +69,7 @@ def main() -> int:
     grid = figure.add_gridspec(len(times), 2, width_ratios=[1, 1.15])
     draw_networks([figure.add_subplot(grid[line, 0]) for line in range(len(times))], times, theme)
     draw_best(figure.add_subplot(grid[:, 1]), rows, ceilings, theme)
-    figure.suptitle(f"{rows['device'].iloc[0]}, bf16, cold: one call of each network (shorter is faster; * of another run), and the roofline",
+    figure.suptitle(title(rows, "bf16", "one call of each network (shorter is faster; * of another run), and the roofline"),
                     fontsize=10, x=0.01, ha="left")
     figure.tight_layout(rect=(0, 0, 1, 1))
     for axes in figure.axes:

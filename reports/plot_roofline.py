@@ -67,7 +67,8 @@ def read_table(file: Path, needed: list[str], numbers: list[str], **options) -> 
 def read_run(folder: Path, dtype: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     if not (folder / "sweep.csv").is_file():
         raise refuse(f"{folder / 'sweep.csv'}: not there; give the folder of a run")
-    rows = read_table(folder / "sweep.csv", ["op", "variant", "kind", "dtype", "problem", "status", "device", "bound"], ["time_cold_us", "flops", "ai"])
+    rows = read_table(folder / "sweep.csv", ["op", "variant", "kind", "dtype", "problem", "status", "device", "bound", "commit"], ["time_cold_us", "flops", "ai"])
+    rows["commit"] = rows["commit"].astype(str)
     ok = rows[(rows["status"] == "ok") & (rows["dtype"] == dtype)]
     if ok.empty:
         raise refuse(f"{folder / 'sweep.csv'}: no row of dtype {dtype} is ok, nothing to draw")
@@ -83,6 +84,10 @@ def read_run(folder: Path, dtype: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     if lacking:
         raise refuse(f"{folder / 'ceilings.csv'}: no ceiling {', '.join(sorted(lacking))}")
     return ok, ceilings
+
+
+def title(rows: pd.DataFrame, dtype: str, caption: str) -> str:
+    return f"{rows['device'].iloc[0]}, {dtype}, cold, commit {', '.join(rows['commit'].unique())}: {caption}"
 
 
 def rate_text(value: float, unit: str) -> str:
@@ -249,7 +254,7 @@ def main() -> int:
     rows, ceilings = read_run(arguments.run_dir, arguments.dtype)
     theme = Theme(arguments.theme)
     figure, caption, below = plots[arguments.plot](rows, ceilings, theme, arguments.run_dir, arguments.dtype)
-    figure.suptitle(f"{rows['device'].iloc[0]}, {arguments.dtype}, cold: {caption}", fontsize=10, x=0.01, ha="left")
+    figure.suptitle(title(rows, arguments.dtype, caption), fontsize=10, x=0.01, ha="left")
     figure.tight_layout(rect=(0, below, 1, 1))
     for axes in figure.axes:
         label_diagonals(axes, theme)

@@ -1,13 +1,14 @@
 """Writes what stands between markers in the Markdown files: python3 reports/write_docs.py [--check] [FILE...]
 
 A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end -->`. What stands between is made from the recorded run
-(reports/recorded/nvidia-h200), from the help texts of the program and of scripts/, or from docs/log. So no measured figure is typed.
+(reports/recorded/nvidia-h200; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/log. So no
+measured figure is typed.
 
-  ladder OP | [FILE:]PROBLEM | ...   times and percent of roof of every variant, from FILE of the record (default: sweep.csv)
+  ladder OP | [FILE:]PROBLEM | ...   times and percent of roof of every variant, from FILE of the record (default, or where there is none: sweep.csv)
   networks                           whole networks under each plan, beside PyTorch's
   totals                             one forward pass, op by op
   row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
-  ceilings, rows                     ceilings of the recorded device; how many rows have which status
+  ceilings, rows, parts              ceilings of the recorded device; how many rows have which status; what of each step was measured
   log ROOM, log-index                the entries of docs/log/ROOM; of all rooms
   commands, scripts                  the help of every command; of every script
   columns                            the columns of sweep.csv, as `noisefloor list columns` prints them
@@ -26,7 +27,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
 LOG = ROOT / "docs" / "log"
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
@@ -40,7 +41,8 @@ class CannotBeMade(Exception):
     pass
 
 
-def rows_of(file: str, folder: Path = RECORDED) -> list[dict]:
+def rows_of(file: str, folder: Path | None = None) -> list[dict]:
+    folder = folder or RECORDED
     if not (folder / file).is_file():
         raise CannotBeMade(f"{folder / file} is not there")
     with open(folder / file, newline="") as stream:
@@ -68,15 +70,19 @@ def commits(rows: list[dict]) -> str:
 # One column group a problem, all of it from one file, so that a column never mixes machines.
 def ladder(arguments: str) -> str:
     op, *columns = [part.strip() for part in arguments.split("|")]
-    found = []
+    found, lacking = [], []
     for column in columns:
         file, _, problem = column.rpartition(":")
-        rows = [row for row in rows_of(file or "sweep.csv") if (row["op"], row["problem"], row["dtype"]) == (op, problem, "bf16")]
-        if not rows:
-            raise CannotBeMade(f"{file or 'sweep.csv'} has no row of {op} {problem} in bf16")
-        found.append((problem, {row["variant"]: row for row in rows}))
+        file = file if (RECORDED / file).is_file() else "sweep.csv"
+        rows = [row for row in rows_of(file) if (row["op"], row["problem"], row["dtype"]) == (op, problem, "bf16")]
+        if rows:
+            found.append((problem, {row["variant"]: row for row in rows}))
+        else:
+            lacking.append(f"`{problem}`")
+    if not found:
+        raise CannotBeMade(f"{file} has no row of {op} {problem} in bf16")
     variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
-    rank = {name: number for number, name in enumerate(["tiled", "tensor_core_sm75", "tensor_core_sm80", "ptx_sm90a_small_m", "ptx_sm90a_short",
+    rank = {name: number for number, name in enumerate(["naive", "tiled", "tensor_core_sm75", "tensor_core_sm80", "ptx_sm90a_small_m", "ptx_sm90a_short",
                                                         "ptx_sm90a", "ptx_sm90a_grid"])}
     variants.sort(key=lambda name: rank.get(name, len(rank)))
     lines = []
@@ -91,11 +97,13 @@ def ladder(arguments: str) -> str:
     head = ["variant"] + [text for number in range(1, len(found) + 1) for text in (f"{number}: cold us", "warm us", "% of roof")]
     named = "; ".join(f"{number}: `{problem}`" for number, (problem, _) in enumerate(found, 1))
     every = [row for _, rows in found for row in rows.values()]
+    named += f". Not recorded: {', '.join(lacking)}" if lacking else ""
     return f"{every[0]['device']}, bf16, recorded at {commits(every)}. {named}.\n\n" + table(head, lines)
 
 
-def network_times(folder: Path = RECORDED) -> list[tuple[str, dict[str, dict], dict]]:
+def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict], dict]]:
     """Of each whole network: problem, rows by variant, and the run that most of them are of; rows of other runs fill what it lacks."""
+    folder = folder or RECORDED
     rows = [{**row, "file": file} for file in NETWORK_FILES if (folder / file).is_file() for row in rows_of(file, folder)]
     rows = [row for row in rows if (row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] in PLANS]
     result = []
@@ -112,6 +120,8 @@ def network_times(folder: Path = RECORDED) -> list[tuple[str, dict[str, dict], d
 
 def networks(_: str) -> str:
     lines, notes, times = [], {}, network_times()
+    if not times:
+        raise CannotBeMade("sweep.csv has no row of a whole network in bf16 that is ok")
     for problem, chosen, main in times:
         line = [f"`{problem}`"]
         for variant in PLANS:
@@ -174,14 +184,14 @@ def one_row(arguments: str) -> str:
     heads = ["op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"]
     widths = [max(len(head), len(cell)) for head, cell in zip(heads, cells)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in (heads, cells)]
-    return "```\n" + "\n".join(lines) + "\n```\n"
+    return "```\n" + "\n".join(lines) + f"\n```\n\n{row['device']}, commit {commits([row])}.\n"
 
 
 def ceilings(_: str) -> str:
     rows = rows_of("ceilings.csv")
     lines = [[f"`{row['name']}`", f"{float(row['value']):,.0f}", f"{float(row['datasheet']):,.0f}" if row["datasheet"] else "", row["unit"]]
              for row in rows]
-    return f"{rows[0]['device']}, driver {rows[0]['driver']}.\n\n" + table(["ceiling", "measured", "datasheet", "unit"], lines)
+    return f"{rows[0]['device']}, driver {rows[0]['driver']}, commit {commits(rows)}.\n\n" + table(["ceiling", "measured", "datasheet", "unit"], lines)
 
 
 def row_counts(_: str) -> str:
@@ -193,6 +203,20 @@ def row_counts(_: str) -> str:
     lines = [[f"`{status}`", f"{count:,}"] for status, count in sorted(counts.items(), key=lambda item: -item[1])]
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`.\n\n"
             + table(["status", "rows of `sweep.csv`"], lines))
+
+
+def parts(_: str) -> str:
+    steps = {}
+    for row in rows_of("parts.csv"):
+        steps.setdefault(row["step"], []).append(row)
+    lines = []
+    for step, every in steps.items():
+        done = [row for row in every if row["seconds"]]
+        problems = [sum(int(row["problems"]) for row in some) for some in (done, every)]
+        gpus = {row["gpu_uuid"] for row in done if row["gpu_uuid"]}
+        lines.append([f"`{step}`", f"{len(done)} of {len(every)}", f"{problems[0]:,} of {problems[1]:,}", f"{sum(int(row['rows']) for row in done):,}",
+                      amount(str(sum(float(row["seconds"]) for row in done) / 60)), str(len(gpus) or "")])
+    return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines)
 
 
 def entries(room: str) -> list[tuple[str, str, str]]:
@@ -264,7 +288,7 @@ def scripts(_: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "log-index": log_index,
+MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts, "log-index": log_index,
           "commands": commands, "scripts": scripts, "columns": columns}
 
 
@@ -289,8 +313,10 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="Markdown files (default: all of the project)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a block differs")
     arguments = parser.parse_args()
+    global RECORDED
     differing = False
     for file in [path.resolve() for path in arguments.files] or markdown_files():
+        RECORDED = file.parent if (file.parent / "env.json").is_file() else FRONT_RECORD
         text = file.read_text()
         try:
             fresh = BLOCK.sub(lambda match: match[1] + made(match[2], file) + match[3], text)

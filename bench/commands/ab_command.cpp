@@ -124,11 +124,10 @@ void add_ab_command(CLI::App& app, CommandResult result) {
   command->add_option("--out", arguments->out, "CSV file to write: every case");
   command->add_option("--markdown", arguments->markdown, "Markdown file to write");
   command->footer(
-      "Each pass starts both builds anew and lets them alternate, case by case, verified in every block; five to "
-      "twelve\n"
-      "passes. A case is slower where the whole interval over the passes (19 in 20), cold or warm, is above half of\n"
-      "--resolve. Exit code: 0 none slower, 1 a case is slower or the new build's result is wrong, 2 nothing could be "
-      "compared.");
+      "Each pass starts both builds anew and lets them alternate, case by case, verified in every block; five to\n"
+      "sixteen passes. A case is slower where the whole interval over the passes, cold or warm, is above half of\n"
+      "--resolve, with one chance in ten thousand to be so of equal builds.\n"
+      "Exit code: 0 none slower, 1 a case is slower or the new build's result is wrong, 2 nothing could be compared.");
   command->callback([=] { *result = [=] { return ab(*arguments); }; });
 }
 

@@ -145,6 +145,20 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   karras_only("--sigma-min", arguments.sigma_min, options.sigma_min);
   karras_only("--sigma-max", arguments.sigma_max, options.sigma_max);
   karras_only("--rho", arguments.rho, options.rho);
+  const auto not_karras = [&](const char* option, bool given) {
+    if (given && options.schedule == sampler_step::Schedule::karras)
+      throw InvalidInput(fmt::format("{} is for schedules of training timesteps; karras has its own levels", option));
+  };
+  not_karras("--spacing", !arguments.spacing.empty());
+  not_karras("--offset", arguments.offset.has_value());
+  not_karras("--final", !arguments.final_level.empty());
+  if (!arguments.spacing.empty())
+    options.spacing =
+        static_cast<sampler_step::Spacing>(index_of("spacing", arguments.spacing, sampler_step::kSpacingNames));
+  if (arguments.offset && options.spacing != sampler_step::Spacing::leading)
+    throw InvalidInput("--offset is for --spacing leading");
+  options.offset = arguments.offset.value_or(0);
+  options.ends_noisy = arguments.final_level == "first";
   options.seed = parse_seed(arguments.seed);
   const char* option = arguments.gif.empty() ? "--strip" : "--gif";
   if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
@@ -208,6 +222,15 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
                                                        }));
   command.add_option("--steps", arguments.steps,
                      "1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
+  command.add_option("--spacing", arguments.spacing,
+                     "Training timesteps that are visited: linspace, leading or trailing, as diffusers names them "
+                     "(default: linspace)");
+  command.add_option("--offset", arguments.offset,
+                     "leading: added to each timestep; 1 for Stable Diffusion (default: 0)");
+  command
+      .add_option("--final", arguments.final_level,
+                  "Where the last step ends: zero, without noise, or first, at the level of timestep 0 (default: zero)")
+      ->check(CLI::IsMember({"zero", "first"}));
   command.add_option("--sigma-min", arguments.sigma_min,
                      fmt::format("karras: last noise level (default: {})", options.sigma_min));
   command.add_option("--sigma-max", arguments.sigma_max,

@@ -16,11 +16,11 @@ struct SampleArguments {
   BreakdownArguments breakdown;
   networks::Sizes sizes;
   pipeline::SamplingOptions options;
-  std::string sampler, schedule, seed = "0", out, strip, gif, tensor;
+  std::string sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, tensor;
   std::optional<std::string> labels;
   std::optional<double> sigma_min, sigma_max, rho;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
-  std::optional<int> steps, every;
+  std::optional<int> steps, every, offset;
 
   bool watched() const { return !strip.empty() || !gif.empty(); }
   std::int64_t images_at_a_time() const;

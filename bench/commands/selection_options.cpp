@@ -28,6 +28,7 @@ std::vector<std::string> default_whole_networks(bool (*so)(const networks::Netwo
 Selection SelectionOptions::selection(const std::vector<ProblemEntry>& loaded, bool host) const {
   Selection selection{split_list(ops), split_list(networks), split_list(variants), split_list(kinds),
                       split_list(dtypes)};
+  selection.without = split_list(without);
   if (selection.dtypes.empty()) throw InvalidInput("--dtypes is empty");
   if (selection.networks.empty()) {
     const auto known = network_names(loaded);
@@ -60,6 +61,7 @@ void SelectionOptions::add_to(CLI::App& command, const char* default_kinds) {
           listed(default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
           listed(default_whole_networks([](const networks::NetworkInfo& info) { return !info.swept_on_hosts; }),
                  "and")));
+  command.add_option("--without", without, "Networks whose problems are left out, as where another run has them");
   command.add_option("--variants", variants, "Variants or baselines by name (default: all)");
   command.add_option(
       "--kinds", kinds,

@@ -10,7 +10,7 @@
 namespace noisefloor {
 
 struct SelectionOptions {
-  std::string ops, networks, variants, kinds, dtypes = "bf16", problems;
+  std::string ops, networks, without, variants, kinds, dtypes = "bf16", problems;
 
   // `default_kinds`: what the help says of --kinds.
   void add_to(CLI::App& command, const char* default_kinds);

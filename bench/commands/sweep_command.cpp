@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <set>
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/benchmark_flags.h"
@@ -138,6 +139,37 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& ar
   return side;
 }
 
+// Rows that one folder has are compared: they are of one driver, and of one version of each library.
+void require_same_software(const RunFolder& folder, const nlohmann::ordered_json& facts) {
+  for (const char* name : {"driver", "cublaslt", "cudnn"})
+    if (const std::string before = folder.fact(name), now = facts.value(name, "");
+        !folder.rows().empty() && !before.empty() && !now.empty() && before != now)
+      throw InvalidInput(fmt::format("{}: holds rows of {} {}, this is {}; give another --out, or --fresh",
+                                     folder.path().string(), name, before, now));
+}
+
+// Rows of one problem come from one GPU: those that another one has left half done are measured anew.
+void drop_half_done(RunFolder& folder, const std::vector<CaseId>& cases, const PlatformDescription& description) {
+  const std::set<CaseId> chosen(cases.begin(), cases.end());
+  std::set<ProblemId> half_done;
+  for (const CaseId& one : cases)
+    if (!folder.rows().contains(one)) half_done.insert(one);
+  std::set<CaseId> dropped;
+  std::size_t foreign = 0;
+  for (const auto& [id, row] : folder.rows()) {
+    if (row.gpu_uuid.empty() || row.gpu_uuid == description.uuid) continue;
+    ++foreign;
+    if (half_done.contains(id) && chosen.contains(id)) dropped.insert(id);
+  }
+  folder.drop(dropped);
+  if (!dropped.empty())
+    fmt::print(stderr, "{} rows of another {} are measured anew: it left their problems half done\n", dropped.size(),
+               description.name);
+  if (foreign > dropped.size())
+    fmt::print(stderr, "warning: {} holds rows of another {}; column gpu_uuid tells them apart\n",
+               folder.path().string(), description.name);
+}
+
 // Its rows are of one PyTorch.
 void require_same_pytorch(const RunFolder& folder, Worker& worker) {
   const auto& rows = folder.rows();
@@ -218,7 +250,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
-  if (arguments.pytorch == "require" && description.is_host)
+  if (arguments.pytorch == "require" && description.is_host && !flags.list_tests)
     throw InvalidInput("--pytorch require: PyTorch's rows need a CUDA device");
   if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
   if (cases.empty()) throw InvalidInput("--pytorch off: all the chosen cases are PyTorch's");
@@ -231,7 +263,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   std::optional<ShardRecord> shard;
   if (!arguments.shard.empty()) {
     shard = make_shard_record(parse_shard(arguments.shard), ids_of(cases));
-    cases = shard->shard.of(cases);  // may be none: there are more parts than cases
+    const std::set<CaseId> own(shard->cases.begin(), shard->cases.end());
+    std::erase_if(cases, [&](const Case& one) { return !own.contains(one.id()); });  // maybe all of few problems
   }
   if (flags.list_tests) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
@@ -242,13 +275,10 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 
   RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
                    description.name, build_info().commit, arguments.fresh);
-  if (std::any_of(folder.rows().begin(), folder.rows().end(), [&](const auto& there) {
-        return !there.second.gpu_uuid.empty() && there.second.gpu_uuid != description.uuid;
-      }))
-    fmt::print(stderr, "warning: {} holds rows of another {}; column gpu_uuid tells them apart\n",
-               folder.path().string(), description.name);
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor);
+  require_same_software(folder, facts);
+  drop_half_done(folder, ids_of(cases), description);
   if (pytorch.worker) {
     require_same_pytorch(folder, *pytorch.worker);
     for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;
@@ -308,8 +338,10 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       "where there is one)");
   command->add_option("--out", arguments->out,
                       "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
-  command->add_option("--shard", arguments->shard,
-                      "Only part I/N of the cases, every N-th of them; noisefloor merge makes one run of all parts");
+  command->add_option(
+      "--shard", arguments->shard,
+      "Only part I/N of the problems, every N-th with all of its cases; noisefloor merge makes one run of all "
+      "parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
   command->add_flag("--search-again", arguments->search_again,
                     "Search anew for the libraries' fastest algorithms, also where earlier searches are cached");

@@ -6,7 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
+#include <mutex>
 #include <set>
+#include <span>
+
+#include "kernels/core/parallel.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -20,22 +25,50 @@ bool let_pass(const NetworkInfo& network, std::string_view name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
-std::vector<double> values_of(const SafetensorsFile& file, const FileTensor& tensor) {
-  const DType dtype = *dtype_of_safetensors(tensor.dtype);
-  const std::vector<std::byte> bytes = file.read(tensor);
-  std::vector<double> values(bytes.size() / size_of(dtype));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = load_element(dtype, bytes.data(), static_cast<std::int64_t>(i));
-  return values;
-}
+constexpr std::int64_t kGrain = 1 << 16;  // elements: some 100 us of a core
 
-// The largest absolute value; NaN or infinite where one of them is.
-double largest_of(const std::vector<double>& values) {
-  double largest = 0;
-  for (const double value : values) {
-    if (!std::isfinite(value)) return value;
-    largest = std::max(largest, std::fabs(value));
+// Numbers of a checkpoint's tensor as fp32, which holds what its dtypes hold; an fp64 number is rounded, as it would be
+// on its way into any weight.
+class Numbers {
+ public:
+  Numbers(const SafetensorsFile& file, const FileTensor& tensor)
+      : dtype_(*dtype_of_safetensors(tensor.dtype)), bytes_(file.read(tensor)) {}
+
+  std::int64_t count() const { return static_cast<std::int64_t>(bytes_.size() / size_of(dtype_)); }
+  DType dtype() const { return dtype_; }
+  double operator[](std::int64_t index) const { return load_element(dtype_, bytes_.data(), index); }
+  void take(std::int64_t begin, std::span<float> out) const {
+    if (dtype_ != DType::fp64) return load_floats(dtype_, bytes_.data(), begin, std::ssize(out), out.data());
+    for (std::int64_t i = 0; i < std::ssize(out); ++i)
+      out[static_cast<std::size_t>(i)] = static_cast<float>((*this)[begin + i]);
   }
+
+ private:
+  DType dtype_;
+  std::vector<std::byte> bytes_;
+};
+
+// The largest absolute value; infinite where one of them is not finite.
+double largest_of(const Numbers& numbers) {
+  double largest = 0;
+  std::mutex mutex;
+  parallel_for(numbers.count(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    double most = 0;
+    bool finite = true;
+    const auto take = [&](double value) {
+      finite &= std::isfinite(value);
+      most = std::max(most, std::fabs(value));
+    };
+    if (numbers.dtype() == DType::fp64) {  // may be beyond fp32
+      for (std::int64_t i = begin; i < end; ++i) take(numbers[i]);
+    } else {
+      std::vector<float> some(static_cast<std::size_t>(end - begin));
+      numbers.take(begin, some);
+      for (const float value : some) take(value);
+    }
+    const std::scoped_lock lock(mutex);
+    largest = finite ? std::max(largest, most) : std::numeric_limits<double>::infinity();
+  });
   return largest;
 }
 
@@ -46,27 +79,31 @@ double rounded(double value, DType dtype) {
   return load_element(dtype, storage, 0);
 }
 
-// Where element `index` of a weight in the graph's layout stands in the checkpoint's.
-std::int64_t source_index(const WeightSource& source, std::int64_t index, std::int64_t row_length) {
-  const std::int64_t rows_in_file = source.file[0];
-  std::int64_t row = index / row_length + source.first_row;
-  const std::int64_t column = index % row_length;
+// A row of a weight in the graph's layout, from the checkpoint's.
+void take_row(const WeightSource& source, const Numbers& numbers, std::int64_t row, std::span<float> out) {
+  const std::int64_t length = std::ssize(out);
+  row += source.first_row;
   switch (source.layout) {
     case WeightSource::Layout::plain:
-      break;
+      return numbers.take(row * length, out);
     case WeightSource::Layout::ohwi: {
       const std::int64_t cin = source.file[1], taps = source.file[2] * source.file[3];
-      return row * row_length + column % cin * taps + column / cin;
+      std::vector<float> ihw(out.size());
+      numbers.take(row * length, ihw);
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        for (std::int64_t c = 0; c < cin; ++c)
+          out[static_cast<std::size_t>(tap * cin + c)] = ihw[static_cast<std::size_t>(c * taps + tap)];
+      return;
     }
-    case WeightSource::Layout::transposed:  // row_length is the k of our [n, k], file[0] that of [k, n]
-      return column * source.file[1] + row;
+    case WeightSource::Layout::transposed:  // `length` is the k of our [n, k], file[0] that of [k, n]
+      for (std::int64_t column = 0; column < length; ++column)
+        out[static_cast<std::size_t>(column)] = static_cast<float>(numbers[column * source.file[1] + row]);
+      return;
     case WeightSource::Layout::hd3_to_3hd: {
-      const std::int64_t channels = rows_in_file / 3;
-      row = row % channels * 3 + row / channels;
-      break;
+      const std::int64_t channels = source.file[0] / 3;
+      return numbers.take((row % channels * 3 + row / channels) * length, out);
     }
   }
-  return row * row_length + column;
 }
 
 }  // namespace
@@ -86,7 +123,7 @@ void Checkpoint::check(const Network& network) const {
     } else if (!floating(dtype_of_safetensors(tensor->dtype))) {
       complaints.push_back(fmt::format("{} is {}, not F32, F16, BF16 or F64", source.name, tensor->dtype));
     } else {
-      const double largest = largest_of(values_of(file_, *tensor));
+      const double largest = largest_of(Numbers(file_, *tensor));
       if (!std::isfinite(largest))
         complaints.push_back(fmt::format("{} has numbers that are not finite", source.name));
       else if (!std::isfinite(rounded(largest, value.dtype)))
@@ -104,14 +141,19 @@ void Checkpoint::check(const Network& network) const {
 
 std::vector<char> Checkpoint::load(const Value& weight) const {
   const WeightSource& source = *weight.source;
-  const std::vector<double> values = values_of(file_, *file_.find(source.name));
-  const std::int64_t count = weight.elements();
-  const std::int64_t rows = source.rows == 0 ? source.file[0] : source.rows;
+  const Numbers numbers(file_, *file_.find(source.name));
   const bool transposed = source.layout == WeightSource::Layout::transposed;
-  const std::int64_t row_length = transposed ? source.file[0] : count / rows;
+  const std::int64_t file_rows = source.rows == 0 ? source.file[0] : source.rows;
+  const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
   std::vector<char> bytes(weight.bytes());
-  for (std::int64_t i = 0; i < count; ++i)
-    store_element(weight.dtype, bytes.data(), i, values[static_cast<std::size_t>(source_index(source, i, row_length))]);
+  parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<float> row(static_cast<std::size_t>(length));
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   take_row(source, numbers, i, row);
+                   store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
+                 }
+               });
   return bytes;
 }
 

@@ -24,7 +24,12 @@ struct SamplingOptions {
   sampler_step::Schedule schedule = sampler_step::Schedule::karras;
   int steps = 18;
   double sigma_min = 0.002, sigma_max = 80, rho = 7;  // karras
-  double eta = 0;                                     // of solvers with it
+  // Of the other schedules: which training timesteps are visited, and whether the last step ends without noise or, as
+  // Stable Diffusion's DDIM does, at the level of timestep 0.
+  sampler_step::Spacing spacing = sampler_step::Spacing::linspace;
+  int offset = 0;
+  bool ends_noisy = false;
+  double eta = 0;       // of solvers with it
   double churn = 0;     // of solvers with it: S_churn of Karras et al., with S_min 0, S_max infinite, S_noise 1
   double guidance = 0;  // 0: one call of the network a step
   double clamp = 0;     // of x0; 0: not at all
@@ -47,8 +52,8 @@ struct StepPlan {
 };
 
 // The steps of a schedule, noisiest first. Throws InvalidInput naming the option and its range: steps below 1 or more
-// than a schedule of training steps has, sigma_min not below sigma_max, eta or churn for a solver that has none, a
-// number that is not finite, levels beyond fp32, a seed of 2^63 or more.
+// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta or churn
+// for a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
 std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::Prediction prediction);
 
 // The training timestep of a noise level under a schedule, fractional between two: what a noise predictor is told of a

@@ -28,6 +28,17 @@ std::string samplers(bool (*so)(const SolverRow&)) {
   return (names.size() == 1 ? "the sampler " : "the samplers ") + listed(names, "and");
 }
 
+// Of diffusers' DPM-Solver++ one more is spaced than visited; `trailing` has nothing behind its last.
+int spaced_timesteps(const SamplingOptions& options) {
+  return options.steps + (options.spacing == sampler_step::Spacing::trailing ? 0 : options.row().spare);
+}
+
+std::vector<int> visited_timesteps(const SamplingOptions& options) {
+  auto all = sampler_step::timesteps(spaced_timesteps(options), options.spacing, options.offset);
+  all.resize(static_cast<std::size_t>(options.steps));
+  return all;
+}
+
 void check(const SamplingOptions& options) {
   for (const auto& [option, value] :
        {std::pair{"--sigma-min", options.sigma_min}, std::pair{"--sigma-max", options.sigma_max},
@@ -37,8 +48,13 @@ void check(const SamplingOptions& options) {
   constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
   require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
           fmt::format("--seed {}: the range is 0 to {}", options.seed, kMostSeed));
-  require(options.steps >= 1 && options.steps <= sampler_step::kTrainingSteps,
-          fmt::format("--steps {}: the range is 1 to {}", options.steps, sampler_step::kTrainingSteps));
+  const int most = sampler_step::kTrainingSteps - (options.schedule == Schedule::karras ? 0 : options.row().spare);
+  require(options.steps >= 1 && options.steps <= most,
+          fmt::format("--steps {}: the range is 1 to {}", options.steps, most));
+  const int spaced = spaced_timesteps(options), between = sampler_step::kTrainingSteps / spaced;
+  const int most_offset = sampler_step::kTrainingSteps - 1 - (spaced - 1) * between;
+  require(options.offset >= 0 && options.offset <= most_offset,
+          fmt::format("--offset {}: with {} steps the range is 0 to {}", options.offset, options.steps, most_offset));
   if (options.schedule == Schedule::karras) {
     require(options.sigma_min > 0 && options.sigma_min < options.sigma_max,
             fmt::format("--sigma-min {} and --sigma-max {}: the first must be above 0 and below the second",
@@ -48,6 +64,11 @@ void check(const SamplingOptions& options) {
   require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
   require(options.eta == 0 || options.row().takes_eta(),
           "--eta is for " + samplers([](const SolverRow& row) { return row.takes_eta(); }));
+  // The op's last step reads neither history nor noise.
+  require(!options.ends_noisy || !(options.row().history != SolverRow::History::none || options.draws_in_steps()),
+          "--final first is for " + samplers([](const SolverRow& row) {
+            return row.history == SolverRow::History::none && row.noise != SolverRow::Noise::always;
+          }) + ", without --eta");
   require(options.churn >= 0, fmt::format("--churn {}: must not be negative", options.churn));
   require(options.churn == 0 || options.row().churns,
           "--churn is for " + samplers([](const SolverRow& row) { return row.churns; }));
@@ -71,10 +92,14 @@ void check(const StepPlan& step, std::size_t number) {
 std::vector<double> sigmas_of(const SamplingOptions& options) {
   if (options.schedule == Schedule::karras)
     return sampler_step::karras_sigmas(options.steps, options.sigma_min, options.sigma_max, options.rho);
+  const std::vector<double> alphas = sampler_step::cumulative_alphas(options.schedule);
+  const auto sigma_at = [&](int t) {
+    const double alpha_bar = alphas[static_cast<std::size_t>(t)];
+    return std::sqrt((1 - alpha_bar) / alpha_bar);
+  };
   std::vector<double> sigmas;
-  for (const NoiseLevel level :
-       sampler_step::noise_levels(options.schedule, options.steps, sampler_step::Scaling::variance_exploding))
-    sigmas.push_back(level.sigma);
+  for (const int t : visited_timesteps(options)) sigmas.push_back(sigma_at(t));
+  sigmas.push_back(options.ends_noisy ? sigma_at(0) : 0);
   return sigmas;
 }
 

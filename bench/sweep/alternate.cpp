@@ -86,8 +86,10 @@ void fight_once(Worker& old_build, Worker& new_build, bool old_first, const Case
 bool is_open(const BuildDuel& duel, const AlternateOptions& options) {
   if (!duel.why_not.empty()) return false;
   if (static_cast<int>(duel.warm.size()) < options.passes) return true;
-  return verdict_of(duel.warm, options.resolve) == DuelVerdict::unresolved ||
-         verdict_of(duel.cold, options.resolve) == DuelVerdict::unresolved;
+  const auto so = [&](DuelVerdict verdict) {
+    return verdict_of(duel.warm, options.resolve) == verdict || verdict_of(duel.cold, options.resolve) == verdict;
+  };
+  return so(DuelVerdict::unresolved) && !so(DuelVerdict::slower);
 }
 
 }  // namespace

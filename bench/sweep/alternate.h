@@ -14,7 +14,7 @@ namespace noisefloor {
 
 struct AlternateOptions {
   double resolve = 0.01;
-  int passes = 5, most_passes = 12;  // the cases that are resolved after `passes` are left out of the others
+  int passes = 5, most_passes = 16;  // the cases that are resolved after `passes` are left out of the others
   int rounds = 4;                    // of a pass: blocks in the order A B B A, B A A B, ...
 };
 

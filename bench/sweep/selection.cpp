@@ -79,9 +79,13 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
   require_known("dtype", selection.dtypes, dtypes);
   require_known("kind", selection.kinds, kinds);
 
+  std::set<std::pair<std::string, std::string>> left_out;
+  for (const ProblemEntry& entry : in_networks(problems, selection.without))
+    left_out.emplace(entry.op->name, entry.text);
   const std::set<ProblemId> searched = costliest(problems, selection);
   std::vector<Case> cases;
   for (const ProblemEntry& entry : problems_of_networks(problems, selection)) {
+    if (left_out.contains({entry.op->name, entry.text})) continue;
     if (!selection.ops.empty() && !contains(selection.ops, entry.op->name)) continue;
     for (const DType dtype : entry.op->dtypes) {
       const ProblemEntry in_dtype = entry.in(dtype, contains(selection.dtypes, to_string(dtype)));

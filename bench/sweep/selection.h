@@ -15,6 +15,7 @@ struct Selection {
   std::vector<std::string> kinds;     // empty: those of the platform
   std::vector<std::string> dtypes;    // of the networks; problems with a dtype of their own are swept in that
   std::vector<std::string> whole_networks = {};  // of the op `network`, instead of `networks`; empty: as those
+  std::vector<std::string> without = {};         // networks whose problems are left out
   int max_autotune = 0;  // so many of each network's costliest problems have kMaxAutotune too, which is otherwise named
 };
 

@@ -50,10 +50,19 @@ std::vector<double> cumulative_alphas(Schedule schedule) {
   return alphas;
 }
 
-std::vector<int> timesteps(int steps) {
+std::vector<int> timesteps(int steps, Spacing spacing, int offset) {
+  const auto rounded = [](double time) { return static_cast<int>(std::nearbyint(time)); };
   std::vector<int> result;
-  for (int i = 0; i < steps; ++i)
-    result.push_back(static_cast<int>(std::nearbyint(interpolate(kTrainingSteps - 1, 0, i, steps))));
+  for (int i = 0; i < steps; ++i) {
+    if (spacing == Spacing::leading)
+      result.push_back((steps - 1 - i) * (kTrainingSteps / steps) + offset);
+    else if (spacing == Spacing::trailing)
+      result.push_back(rounded(kTrainingSteps - i * (static_cast<double>(kTrainingSteps) / steps)) - 1);
+    else
+      result.push_back(rounded(interpolate(kTrainingSteps - 1, 0, i, steps)));
+  }
+  if (result.front() >= kTrainingSteps || result.back() < 0)
+    throw std::invalid_argument("an offset beyond the training timesteps");
   return result;
 }
 

@@ -22,9 +22,16 @@ inline constexpr int kTrainingSteps = 1000;
 // no betas.
 std::vector<double> cumulative_alphas(Schedule schedule);
 
-// `steps` (1 to kTrainingSteps) training timesteps from 999 down to 0, evenly spaced and rounded to the nearest even;
-// one step starts at 999.
-std::vector<int> timesteps(int steps);
+// Which training timesteps are visited (Lin et al., "Common Diffusion Noise Schedules and Sample Steps are Flawed",
+// 2023, table 2), of S steps over T = kTrainingSteps:
+// linspace       from T - 1 down to 0, rounded to the nearest even; one step starts at T - 1
+// leading        multiples of floor(T / S), from 0 up
+// trailing       T - T / S i - 1, rounded likewise
+enum class Spacing { linspace, leading, trailing };
+inline constexpr const char* kSpacingNames[] = {"linspace", "leading", "trailing"};
+
+// Noisiest first. `offset` is added to those of `leading`. Throws std::invalid_argument where one lies beyond T - 1.
+std::vector<int> timesteps(int steps, Spacing spacing = Spacing::linspace, int offset = 0);
 
 // steps + 1 values; the last is 0.
 std::vector<double> karras_sigmas(int steps, double sigma_min = 0.002, double sigma_max = 80, double rho = 7);

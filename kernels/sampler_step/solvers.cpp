@@ -107,17 +107,17 @@ Row dpmpp_2m(const SolverStep& step) {
 
 // clang-format off
 constexpr SolverRow kSolvers[] = {
-    // latents, noise, history, keeps_x0, calls, order, churns, schedule, formulas
+    // latents, noise, history, keeps_x0, calls, order, churns, spare, schedule, formulas
     {Solver::ddpm, "ddpm", "Ho et al. 2020, the posterior",
-     Latents::preserving, Noise::always, History::none, false, 1, 1, false, Schedule::linear, ddpm},
+     Latents::preserving, Noise::always, History::none, false, 1, 1, false, 0, Schedule::linear, ddpm},
     {Solver::ddim, "ddim", "Song et al. 2021, eq. 12",
-     Latents::preserving, Noise::with_eta, History::none, false, 1, 1, false, Schedule::linear, ddim},
+     Latents::preserving, Noise::with_eta, History::none, false, 1, 1, false, 0, Schedule::linear, ddim},
     {Solver::edm_euler, "edm_euler", "Karras et al. 2022, algorithm 2 without its second half",
-     Latents::exploding, Noise::never, History::none, false, 1, 1, true, Schedule::karras, edm_euler},
+     Latents::exploding, Noise::never, History::none, false, 1, 1, true, 0, Schedule::karras, edm_euler},
     {Solver::edm_heun, "edm_heun", "Karras et al. 2022, algorithm 2",
-     Latents::exploding, Noise::never, History::first_half, false, 2, 2, true, Schedule::karras, edm_heun},
+     Latents::exploding, Noise::never, History::first_half, false, 2, 2, true, 0, Schedule::karras, edm_heun},
     {Solver::dpmpp_2m, "dpmpp_2m", "Lu et al. 2022 (DPM-Solver++), algorithm 2",
-     Latents::either, Noise::never, History::step_before, true, 1, 2, false, Schedule::karras, dpmpp_2m},
+     Latents::either, Noise::never, History::step_before, true, 1, 2, false, 1, Schedule::karras, dpmpp_2m},
 };
 // clang-format on
 

@@ -45,6 +45,7 @@ struct SolverRow {
   int calls;          // of the model a step: 1 or 2
   int order;          // of convergence, in the length of a step
   bool churns;        // noise may be added before a step (Karras et al. 2022, algorithm 2)
+  int spare;          // timesteps that are spaced beside those of the steps, and not visited: the last ones
   Schedule schedule;  // that its paper has it on
   // x, x0, history, noise, history_x and history_x0 of a step; the rest is the same for all solvers.
   CoefficientRow<double> (*formulas)(const SolverStep&);

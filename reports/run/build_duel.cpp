@@ -2,8 +2,8 @@
 
 namespace noisefloor {
 
-Ratio ratio_of_passes(const std::vector<double>& passes) {
-  return ratio_of_rounds(passes, 0);
+Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence) {
+  return ratio_of_rounds(passes, 0, confidence);
 }
 
 const char* to_string(BuildVerdict verdict) {
@@ -12,10 +12,10 @@ const char* to_string(BuildVerdict verdict) {
 }
 
 DuelVerdict verdict_of(const std::vector<double>& passes, double resolve) {
-  const Ratio ratio = ratio_of_passes(passes);
-  if (ratio.low > 1 + resolve / 2) return DuelVerdict::faster;
-  if (ratio.high < 1 - resolve / 2) return DuelVerdict::slower;
-  return ratio.low >= 1 - resolve && ratio.high <= 1 + resolve ? DuelVerdict::equal : DuelVerdict::unresolved;
+  const Ratio strict = ratio_of_passes(passes, Confidence::strict), usual = ratio_of_passes(passes);
+  if (strict.low > 1 + resolve / 2) return DuelVerdict::faster;
+  if (strict.high < 1 - resolve / 2) return DuelVerdict::slower;
+  return usual.low >= 1 - resolve && usual.high <= 1 + resolve ? DuelVerdict::equal : DuelVerdict::unresolved;
 }
 
 BuildVerdict verdict_of(const BuildDuel& duel, double resolve) {

@@ -24,13 +24,14 @@ struct BuildDuel {
   BuildVerdict without_times = BuildVerdict::missing;
 };
 
-// Of one phase: faster or slower where the interval over the passes lies beyond half of `resolve` (relative), equal
-// where it lies within `resolve` of 1, else unresolved. At least two passes.
+// Of one phase: faster or slower where the strict interval over the passes lies beyond half of `resolve` (relative):
+// of hundreds of cases none may be so by chance. Equal where the usual interval lies within `resolve` of 1, else
+// unresolved. At least two passes.
 DuelVerdict verdict_of(const std::vector<double>& passes, double resolve);
 // Slower where either phase is, else faster where either is, else what both say.
 BuildVerdict verdict_of(const BuildDuel& duel, double resolve);
 
 // Over the passes. What two passes differ by, the processes' own offsets among it, is measured: nothing is added.
-Ratio ratio_of_passes(const std::vector<double>& passes);
+Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence = Confidence::usual);
 
 }  // namespace noisefloor

@@ -10,23 +10,32 @@
 namespace noisefloor {
 namespace {
 
-// Of Student's t distribution, both tails 5 %, by the degrees of freedom from 1; beyond the table its last, which is
-// 5 % too wide at most.
-constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
-                               2.160,  2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064};
-constexpr double kNormal = 1.96;
+// Of Student's t distribution, both tails together, by the degrees of freedom from 1; beyond the table its last, which
+// is 5 % too wide at most (strict: 20 %).
+struct Quantiles {
+  double normal;
+  double student[24];
+};
+constexpr Quantiles kUsual = {1.960,  // 5 %
+                              {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
+                               2.160,  2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064}};
+constexpr Quantiles kStrict = {
+    3.891,  // 0.01 %
+    {6366.198, 99.992, 28.000, 15.544, 11.178, 9.082, 7.885, 7.120, 6.594, 6.211, 5.921, 5.694,
+     5.513,    5.363,  5.239,  5.134,  5.044,  4.966, 4.897, 4.837, 4.784, 4.736, 4.693, 4.654}};
 
 }  // namespace
 
-Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread) {
+Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread, Confidence confidence) {
   if (rounds.size() < 2) throw std::invalid_argument("a ratio's interval needs two rounds or more");
   const auto count = static_cast<double>(rounds.size());
   double mean = 0, squares = 0;
   for (const double round : rounds) mean += std::log(round) / count;
   for (const double round : rounds) squares += (std::log(round) - mean) * (std::log(round) - mean);
   const double error = std::sqrt(squares / (count - 1) / count);
-  const double student = kStudent[std::min(rounds.size() - 2, std::size(kStudent) - 1)];
-  const double half = std::hypot(student * error, kNormal * equal_spread);
+  const Quantiles& quantiles = confidence == Confidence::usual ? kUsual : kStrict;
+  const double student = quantiles.student[std::min(rounds.size() - 2, std::size(quantiles.student) - 1)];
+  const double half = std::hypot(student * error, quantiles.normal * equal_spread);
   return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <tuple>
 
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/folder_lock.h"
@@ -123,8 +124,7 @@ void require_one_origin(const std::vector<Part>& parts) {
 // What a split sweep lacks, in words.
 std::vector<std::string> missing_of(const std::vector<Part>& parts) {
   std::vector<std::string> missing;
-  const auto split = std::count_if(parts.begin(), parts.end(), [](const Part& part) { return part.shard.has_value(); });
-  if (split == 0) {
+  if (std::none_of(parts.begin(), parts.end(), [](const Part& part) { return part.shard.has_value(); })) {
     for (const Part& part : parts) {
       const auto chosen = read_selected_cases(part.folder);
       if (const auto lacking = cases_without_row(chosen, part.rows); !lacking.empty())
@@ -132,17 +132,20 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
     }
     return missing;
   }
-  const ShardRecord* first = nullptr;
-  std::set<int> seen;
+  struct Split {
+    const Part* first;
+    std::set<int> seen = {};
+  };
+  std::map<std::string, Split> splits;  // by the choice of cases
   for (const Part& part : parts) {
     if (!part.shard) fail(part.folder, "is not a part of a split sweep, as others are");
     const ShardRecord& record = *part.shard;
-    if (first == nullptr) first = &record;
-    if (record.shard.count != first->shard.count || record.selection != first->selection)
+    Split& split = splits.try_emplace(record.selection, Split{&part}).first->second;
+    if (record.shard.count != split.first->shard->shard.count)
       fail(part.folder,
-           "is part of another split sweep than the folders before it (another number of parts, or another "
-           "choice of cases)");
-    if (!seen.insert(record.shard.index).second)
+           fmt::format("is part {} of the sweep that {} is part {} of: they were cut differently", record.shard.text(),
+                       split.first->folder.string(), split.first->shard->shard.text()));
+    if (!split.seen.insert(record.shard.index).second)
       fail(part.folder, fmt::format("part {} is there twice", record.shard.text()));
     std::set<CaseId> ids;
     const std::set<CaseId> own(record.cases.begin(), record.cases.end());
@@ -153,18 +156,25 @@ std::vector<std::string> missing_of(const std::vector<Part>& parts) {
     }
     const auto lacking = std::count_if(own.begin(), own.end(), [&](const CaseId& id) { return !ids.contains(id); });
     if (lacking > 0)
-      missing.push_back(fmt::format("{} of the {} cases of part {}", lacking, own.size(), record.shard.text()));
+      missing.push_back(fmt::format("{} of the {} cases of part {}{}", lacking, own.size(), record.shard.text(),
+                                    splits.size() > 1 ? " (" + part.folder.string() + ")" : ""));
   }
-  std::vector<std::string> absent;
-  for (int index = 1; index <= first->shard.count; ++index)
-    if (!seen.contains(index)) absent.push_back(std::to_string(index));
-  if (!absent.empty())
-    missing.insert(missing.begin(), fmt::format("part {} of {}", fmt::join(absent, ", "), first->shard.count));
+  for (const auto& [selection, split] : splits) {
+    std::vector<std::string> absent;
+    const int count = split.first->shard->shard.count;
+    for (int index = 1; index <= count; ++index)
+      if (!split.seen.contains(index)) absent.push_back(std::to_string(index));
+    if (!absent.empty())
+      missing.insert(missing.begin(),
+                     fmt::format("part {} of {}{}", fmt::join(absent, ", "), count,
+                                 splits.size() > 1 ? " (of the sweep of " + split.first->folder.string() + ")" : ""));
+  }
   return missing;
 }
 
 struct PlacedRow {
-  std::size_t place;  // in the sweep before it was split
+  std::size_t sweep;  // its number, where parts of several are merged
+  std::size_t place;  // in it, before it was split
   const SweepRow* row;
   const std::string* samples;  // null: none
 };
@@ -173,23 +183,35 @@ std::vector<PlacedRow> place_rows(const std::vector<Part>& parts) {
   constexpr std::size_t kBehind = std::size_t{1} << 40;
   std::vector<PlacedRow> placed;
   std::map<CaseId, const Part*> owner;
+  std::map<std::string, std::size_t> sweeps;
   for (const Part& part : parts) {
+    const std::size_t sweep = sweeps.try_emplace(part.shard ? part.shard->selection : "", sweeps.size()).first->second;
     std::map<CaseId, std::size_t> own;
     if (part.shard)
-      for (std::size_t i = 0; i < part.shard->cases.size(); ++i)
-        own[part.shard->cases[i]] = i * static_cast<std::size_t>(part.shard->shard.count) +
-                                    static_cast<std::size_t>(part.shard->shard.index - 1);
+      for (std::size_t i = 0; i < part.shard->places.size(); ++i) own[part.shard->cases[i]] = part.shard->places[i];
     for (const SweepRow& row : part.rows) {
       const auto [other, is_new] = owner.emplace(row, &part);
       if (!is_new) fail(part.folder, fmt::format("{} is in {} too", row.name(), other->second->folder.string()));
       const auto place = own.find(row);
       const auto samples = part.samples.find(row);
-      placed.push_back({place != own.end() ? place->second : kBehind, &row,
+      placed.push_back({sweep, place != own.end() ? place->second : kBehind, &row,
                         samples == part.samples.end() ? nullptr : &samples->second});
     }
   }
-  std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
+  std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.sweep, a.place) < std::tie(b.sweep, b.place);
+  });
   return placed;
+}
+
+std::set<ProblemId> problems_of_several_gpus(const std::vector<PlacedRow>& rows) {
+  std::map<ProblemId, std::string> gpus;
+  std::set<ProblemId> torn;
+  for (const PlacedRow& placed : rows)
+    if (const std::string& uuid = placed.row->gpu_uuid;
+        !uuid.empty() && gpus.emplace(*placed.row, uuid).first->second != uuid)
+      torn.insert(*placed.row);
+  return torn;
 }
 
 // The first part's ceilings with the medians of all of them.
@@ -341,6 +363,10 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   const auto rows = place_rows(parts);
   result.rows = rows.size();
   result.notes = differences_of(parts);
+  if (const auto torn = problems_of_several_gpus(rows); !torn.empty())
+    result.notes.push_back(
+        fmt::format("the rows of {} problems are of several GPUs, as of {}; column gpu_uuid has them", torn.size(),
+                    torn.begin()->name()));
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows)
     result.failed += is_failure(*placed.row);

@@ -1,4 +1,4 @@
-// One run folder out of several: the parts of a sweep that was split, or sweeps of different ops.
+// One run folder out of several: the parts of sweeps that were split, or sweeps of different ops.
 #pragma once
 
 #include <filesystem>
@@ -15,12 +15,12 @@ struct MergeOptions {
 struct MergeResult {
   std::size_t rows = 0, failed = 0;  // failed: incorrect, or on the device
   std::vector<std::string> missing;  // only with `partial`: what, in words
-  std::vector<std::string> notes;    // in what the parts' GPUs differ
+  std::vector<std::string> notes;    // in what the parts' GPUs differ, and whether one problem's rows are of several
 };
 
 // Merges into `out`, a new folder, which appears whole or not at all. All must be of one device, driver and commit
 // (baselines' rows: of one cuBLASLt, cuDNN and PyTorch), no case may be in two of them, every timed row must have its
-// samples, and parts of a split sweep must be all parts of the same sweep with all of their cases. Ceilings are the
+// samples, and parts of split sweeps must be all parts of each with all of their cases. Ceilings are the
 // medians of theirs; rows keep the figures that they have. Throws std::runtime_error naming folder and case. No folder
 // may be written meanwhile.
 MergeResult merge_runs(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out,

@@ -235,11 +235,20 @@ void RunFolder::amend(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows)
     for (SweepRow& there : all)
       if (there.case_id() == row.case_id()) there = row;
+  std::erase_if(all, [&](const SweepRow& row) { return !rows_.contains(row); });
   std::string text = sweep_csv_header(others_);
   for (const SweepRow& row : all) text += to_csv(row, others_);
   write_atomically(file, text);
   remember(file);
   for (const SweepRow& row : rows) rows_.insert_or_assign(row, row);
+}
+
+void RunFolder::drop(const std::set<CaseId>& cases) {
+  if (cases.empty()) return;
+  for (const CaseId& one : cases) rows_.erase(one);
+  amend({});
+  drop_samples_without_row();
+  remember(folder_ / "samples.jsonl");
 }
 
 void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {

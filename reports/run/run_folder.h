@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,8 @@ class RunFolder {
   void append(const SweepRow& row, const RowSamples& samples);
   // Writes rows that are there already anew. Throws as append() does; the file is then as it was.
   void amend(const std::vector<SweepRow>& rows);
+  // Rows and their samples, which are to be measured anew.
+  void drop(const std::set<CaseId>& cases);
   // A text of env.json; empty where it has none of that name.
   std::string fact(const std::string& name) const;
   // crosscheck.csv: a row's cold time beside triton.testing.do_bench's.

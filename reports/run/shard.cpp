@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <set>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 
 #include "reports/run/json_file.h"
 
@@ -54,7 +56,23 @@ Shard parse_shard(const std::string& text) {
 }
 
 ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all) {
-  return {shard, hash_of(all), shard.of(all)};
+  std::vector<const ProblemId*> problems;
+  std::set<ProblemId> seen;
+  for (const CaseId& one : all)
+    if (seen.insert(one).second) problems.push_back(&one);
+  std::stable_sort(problems.begin(), problems.end(),
+                   [](const auto* a, const auto* b) { return std::tie(a->op, a->dtype) < std::tie(b->op, b->dtype); });
+  seen.clear();
+  for (auto i = static_cast<std::size_t>(shard.index - 1); i < problems.size();
+       i += static_cast<std::size_t>(shard.count))
+    seen.insert(*problems[i]);
+  ShardRecord record{shard, hash_of(all), {}};
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    if (!seen.contains(all[place])) continue;
+    record.cases.push_back(all[place]);
+    record.places.push_back(place);
+  }
+  return record;
 }
 
 std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder) {
@@ -70,6 +88,9 @@ std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder
       std::replace(name.begin(), name.end(), '|', '/');
       record.cases.push_back(CaseId::parse(name));
     }
+    record.places = json.value("places", record.places);
+    if (!record.places.empty() && record.places.size() != record.cases.size())
+      throw std::runtime_error("has not as many places as cases");
     return record;
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: not the shard.json of a sweep: {}", file.string(), error.what()));
@@ -90,7 +111,7 @@ void claim_shard(const std::filesystem::path& folder, const std::optional<ShardR
   std::vector<std::string> names;
   for (const CaseId& one : record->cases) names.push_back(one.name());
   const nlohmann::ordered_json json = {
-      {"shard", record->shard.text()}, {"selection", record->selection}, {"cases", names}};
+      {"shard", record->shard.text()}, {"selection", record->selection}, {"cases", names}, {"places", record->places}};
   write_atomically(folder / kShardFile, json.dump(1) + "\n");
 }
 

@@ -1,5 +1,5 @@
-// A part of a sweep, for machines that share the work: every N-th case, so that the parts are equally long and each has
-// some of every op. Which cases a part has depends on the selection alone.
+// A part of a sweep, for machines that share the work: every N-th problem with all of its cases, so that rows that are
+// compared come from one GPU. Which cases a part has depends on the selection alone.
 #pragma once
 
 #include <filesystem>
@@ -16,13 +16,6 @@ struct Shard {
   int count = 1;
 
   std::string text() const;  // "3/16"
-  template <class Case>
-  std::vector<Case> of(const std::vector<Case>& cases) const {
-    std::vector<Case> own;
-    for (auto i = static_cast<std::size_t>(index - 1); i < cases.size(); i += static_cast<std::size_t>(count))
-      own.push_back(cases[i]);
-    return own;
-  }
 };
 
 inline constexpr int kMaxShards = 10'000;
@@ -31,10 +24,13 @@ Shard parse_shard(const std::string& text);  // "3/16"; throws std::runtime_erro
 // shard.json of a run folder: which part of which sweep it is, so that a merge knows what is missing.
 struct ShardRecord {
   Shard shard;
-  std::string selection;      // hash of the names of all cases of the whole sweep, in order
-  std::vector<CaseId> cases;  // this part's
+  std::string selection;                 // hash of the names of all cases of the whole sweep, in order
+  std::vector<CaseId> cases;             // this part's
+  std::vector<std::size_t> places = {};  // of each of them among all; empty in a folder of an earlier version
   bool operator==(const ShardRecord& other) const;
 };
+// Problems are dealt out in turn, op by op and dtype by dtype, so that each part has as many of each as any other, to
+// one.
 ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all);
 
 // Nothing where there is no shard.json. Throws std::runtime_error naming the file when it is anything else.

@@ -27,6 +27,15 @@ def sizes(folder):
     return [int(row["problem"].split(",")[0][2:]) for row in rows(folder)]
 
 
+def set_gpu(folder, uuids):
+    """As if the rows were of these GPUs, in their order."""
+    there = rows(folder)
+    with open(folder / "sweep.csv", "w", newline="") as out:
+        writer = csv.DictWriter(out, there[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row | {"gpu_uuid": uuid} for row, uuid in zip(there, uuids))
+
+
 def edit_json(file, **values):
     content = json.loads(file.read_text())
     content.update(values)
@@ -69,7 +78,7 @@ def split(swept, tmp_path):
     return copy
 
 
-def test_parts_are_every_third_case(swept):
+def test_parts_are_every_third_problem(swept):
     assert [sizes(swept.folder / f"part{index}") for index in (1, 2, 3)] == [[1, 4], [2, 5], [3]]
 
 
@@ -122,12 +131,7 @@ def test_parts_are_of_one_library(split):
 def test_parts_of_several_gpus_are_told_apart(split):
     for index, watts in ((1, 700), (2, 700.0), (3, 650)):
         edit_json(split.folder / f"part{index}" / "env.json", gpu_uuid=f"GPU-{index}", power_limit_w=watts, ecc="on", load_average=index)
-        file = split.folder / f"part{index}" / "sweep.csv"
-        there = rows(split.folder / f"part{index}")
-        with open(file, "w", newline="") as out:
-            writer = csv.DictWriter(out, there[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(row | {"gpu_uuid": f"GPU-{index}"} for row in there)
+        set_gpu(split.folder / f"part{index}", [f"GPU-{index}"] * 2)
     result = split.merge(parts=(3, 1, 2))
     assert result.returncode == 0, result.stderr
     notes = [line for line in result.stderr.splitlines() if line.startswith("note:")]
@@ -138,6 +142,51 @@ def test_parts_of_several_gpus_are_told_apart(split):
     assert environment["of_parts"] == {"gpu_uuid": ["GPU-3", "GPU-1", "GPU-2"], "power_limit_w": [650, 700, 700], "load_average": [3, 1, 2]}
     assert environment["ecc"] == "on" and not {"gpu_uuid", "power_limit_w", "load_average"} & set(environment)
     assert run("gate", "--baseline", merged, "--candidate", merged).returncode == 0
+
+
+def both_kinds(split, out, *more):
+    return split.sweep(out, "--ops", "elementwise", "--kinds", "host,tiled", "--dtypes", "bf16,fp32", *more)
+
+
+def test_a_problem_has_one_gpu(split, tmp_path):
+    """What another GPU left half done is measured anew; a merge names problems whose rows are of two all the same."""
+    (split.problems / "elementwise.csv").write_text("network,op,hw,channels,count\nfew,silu,16,8,1\nfew,silu,64,8,1\n")
+    out = tmp_path / "run"
+    assert both_kinds(split, out, "--shard", "1/1").returncode == 0
+    whole = rows(out)
+    assert len(whole) == 8
+    for name in ("sweep.csv", "samples.jsonl"):  # killed in its last problem but one
+        file = out / name
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[: 6 if name == "sweep.csv" else 3]))
+    set_gpu(out, ["GPU-1"] * 5)
+    result = both_kinds(split, out, "--shard", "1/1")
+    assert result.returncode == 0 and "1 rows of another" in result.stderr and "4 cases are already in" in result.stderr, result.stderr
+    again = rows(out)
+    key = ("op", "problem", "dtype", "variant")
+    assert [[row[name] for name in key] for row in again] == [[row[name] for name in key] for row in whole]
+    assert [row["gpu_uuid"] for row in again] == ["GPU-1"] * 4 + [""] * 4
+    assert len((out / "samples.jsonl").read_text().splitlines()) == 4
+    assert "measured anew" not in both_kinds(split, out, "--shard", "1/1").stderr
+    set_gpu(out, ["GPU-1"] * 5 + ["GPU-2"] * 3)
+    result = run("merge", out, "--out", tmp_path / "merged")
+    assert result.returncode == 0 and "note: the rows of 1 problems are of several GPUs, as of elementwise/op=silu" in result.stderr, result.stderr
+
+
+def test_a_part_is_of_one_driver(split):
+    driver = json.loads((split.folder / "part1" / "env.json").read_text())["driver"]
+    edit_json(split.folder / "part1" / "env.json", driver="1.2")
+    result = split.part(1)
+    assert result.returncode == 2 and f"holds rows of driver 1.2, this is {driver}" in result.stderr
+
+
+def test_parts_of_several_sweeps_are_merged_at_once(split, tmp_path):
+    assert split.sweep(tmp_path / "other", "--dtypes", "fp16", "--shard", "1/1").returncode == 0
+    result = run("merge", *(split.folder / f"part{index}" for index in (1, 2, 3)), tmp_path / "other", "--out", tmp_path / "both")
+    assert result.returncode == 0, result.stderr
+    assert [(row["dtype"], row["problem"].split(",")[0]) for row in rows(tmp_path / "both")] == [
+        (dtype, f"m={size}") for dtype in ("bf16", "fp16") for size in SIZES]
+    result = run("merge", split.folder / "part1", tmp_path / "other", "--out", tmp_path / "some", "--partial")
+    assert result.returncode == 0 and f"missing: part 2, 3 of 3 (of the sweep of {split.folder / 'part1'})" in result.stderr
 
 
 def test_columns_of_another_version_are_kept(split):
@@ -237,7 +286,9 @@ def duplicate(split):
         (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is not a part of a split sweep"),
         (lambda split: (split.folder / "part2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
         (lambda split: edit_json(split.folder / "part2" / "shard.json", shard="1/3"), "part 1/3 is there twice"),
-        (lambda split: edit_json(split.folder / "part2" / "shard.json", selection="0"), "part2: is part of another split sweep"),
+        (lambda split: edit_json(split.folder / "part2" / "shard.json", selection="0"), "part 1, 3 of 3 (of the sweep of"),
+        (lambda split: edit_json(split.folder / "part2" / "shard.json", shard="2/4"), "they were cut differently"),
+        (lambda split: edit_json(split.folder / "part2" / "shard.json", places=[1]), "has not as many places as cases"),
     ],
 )
 def test_what_cannot_be_merged_is_named(spoil, says, split):

@@ -77,6 +77,16 @@ def test_every_sampler_ends_at_a_picture(tmp_path, sampler, schedule):
     assert np.isfinite(images).all() and np.abs(images).max() < 3
 
 
+def test_timesteps_as_a_checkpoint_expects_them(tmp_path):
+    arguments = ("--sampler", "ddim", "--schedule", "scaled_linear", "--steps", 10)
+    pictures = [sample(tmp_path, *arguments, *more)["images"] for more in
+                ((), ("--spacing", "linspace"), ("--spacing", "trailing"), ("--spacing", "leading", "--offset", 1, "--final", "first"))]
+    assert all(np.isfinite(one).all() for one in pictures)
+    np.testing.assert_array_equal(pictures[0], pictures[1])
+    for other in pictures[2:]:
+        assert 1e-6 < np.abs(other - pictures[0]).mean() < 0.5
+
+
 def test_pictures_are_of_the_size_asked_for(tmp_path):
     # Neither square nor powers of two; of 2 x 14, the coarser level has a single row.
     for height, width in ((6, 10), (2, 14)):
@@ -118,6 +128,12 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--steps", "0"], "--steps 0: the range is 1 to 1000"),
         (["sample", "digits", "--steps", "1001"], "--steps 1001: the range is 1 to 1000"),
         (["sample", "digits", "--sigma-min", "90"], "--sigma-min 90"),
+        (["sample", "digits", "--spacing", "leading"], "--spacing is for schedules of training timesteps"),
+        (["sample", "digits", "--schedule", "linear", "--spacing", "leadin"], "unknown spacing 'leadin'; there are linspace, leading, trailing"),
+        (["sample", "digits", "--schedule", "linear", "--offset", "1"], "--offset is for --spacing leading"),
+        (["sample", "digits", "--schedule", "linear", "--spacing", "leading", "--steps", "20", "--offset", "50"], "with 20 steps the range is 0 to 49"),
+        (["sample", "digits", "--schedule", "linear", "--final", "last"], "--final"),
+        (["sample", "digits", "--schedule", "linear", "--sampler", "dpmpp_2m", "--final", "first"], "--final first is for the samplers ddim and edm_euler"),
         (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
         (["sample", "digits", "--labels", "one"], "'one' is not a whole number"),
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),

@@ -74,6 +74,25 @@ RC_GTEST_PROP(Schedule, TimestepsFallFrom999To0, ()) {
   }
 }
 
+TEST(Schedule, SpacingsAreThoseOfLinAndOthers) {
+  using Times = std::vector<int>;
+  EXPECT_EQ(timesteps(10, Spacing::linspace), (Times{999, 888, 777, 666, 555, 444, 333, 222, 111, 0}));
+  EXPECT_EQ(timesteps(10, Spacing::leading), (Times{900, 800, 700, 600, 500, 400, 300, 200, 100, 0}));
+  EXPECT_EQ(timesteps(10, Spacing::leading, 1), (Times{901, 801, 701, 601, 501, 401, 301, 201, 101, 1}));
+  EXPECT_EQ(timesteps(10, Spacing::trailing), (Times{999, 899, 799, 699, 599, 499, 399, 299, 199, 99}));
+  EXPECT_THROW(timesteps(10, Spacing::leading, 100), std::invalid_argument);
+}
+
+RC_GTEST_PROP(Schedule, TimestepsFallWithinTheTrainingOnes, ()) {
+  const int steps = *rc::gen::inRange(1, kTrainingSteps + 1);
+  for (const Spacing spacing : {Spacing::leading, Spacing::trailing}) {
+    const auto t = timesteps(steps, spacing);
+    RC_ASSERT(static_cast<int>(t.size()) == steps);
+    RC_ASSERT(t.front() < kTrainingSteps && t.back() >= 0);
+    for (std::size_t i = 1; i < t.size(); ++i) RC_ASSERT(t[i] < t[i - 1]);
+  }
+}
+
 RC_GTEST_PROP(Schedule, LevelsLoseNoiseAndEndClean, ()) {
   const auto schedule =
       *rc::gen::element(Schedule::linear, Schedule::scaled_linear, Schedule::cosine, Schedule::karras);

@@ -66,6 +66,20 @@ def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
     assert result.returncode == 2 and says in result.stderr
 
 
+def test_a_ladder_says_which_problems_are_not_recorded():
+    made = write_docs.ladder("gemm | m=1,n=1,k=1 | nowhere.csv:m=1024,n=1152,k=384")
+    assert "1: `m=1024,n=1152,k=384`. Not recorded: `m=1,n=1,k=1`." in made and "2: cold us" not in made
+
+
+def test_a_recorded_folder_has_its_own_figures(tmp_path):
+    for name in ("env.json", "sweep.csv"):
+        (tmp_path / name).write_text((write_docs.RECORDED / name).read_text().replace("NVIDIA H200", "Another GPU"))
+    page = tmp_path / "README.md"
+    page.write_text("<!-- generated: rows -->\n<!-- end -->\n")
+    assert subprocess.run([sys.executable, ROOT / "reports" / "write_docs.py", page], timeout=60).returncode == 0
+    assert "Another GPU, driver" in page.read_text()
+
+
 def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
     (tmp_path / "env.json").write_text((write_docs.RECORDED / "env.json").read_text())
     (tmp_path / "totals.csv").write_text(

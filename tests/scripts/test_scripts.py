@@ -43,7 +43,7 @@ def executable(path, text):
     return path
 
 
-@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "slurm-sweep", "slurm_task.sh", "fuzz", "../.ci/run", "../tests/slurm/run", "bundle_run.sh"])
+@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "slurm-sweep", "slurm_task.sh", "fuzz", "../.ci/run", "../tests/slurm/run", "bundle_run.sh", "record"])
 def test_help_is_the_header(script, tmp_path):
     path = SCRIPTS / script
     if script == "bundle_run.sh":  # lies beside scripts/ in a bundle

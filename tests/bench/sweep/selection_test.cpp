@@ -105,6 +105,25 @@ TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
   EXPECT_THROW(select_cases(problems, {{}, {"all"}, {}, {}, {"bf17"}}, true), InvalidInput);
 }
 
+TEST(Selection, LeavesOutTheProblemsOfNetworks) {
+  const auto problems = load_problems(default_problem_folder());
+  const auto names = [&](const Selection& selection) {
+    std::set<std::string> list;
+    for (const Case& one : select_cases(problems, selection, false)) list.insert(one.id().name());
+    return list;
+  };
+  Selection rest{{}, {"all"}, {}, {}, {"bf16"}};
+  const auto all = names(rest);
+  rest.without = {"adm64-b1", "stream"};
+  auto both = names(rest);
+  const auto left_out = names({{}, rest.without, {}, {}, {"bf16"}});
+  EXPECT_EQ(both.size() + left_out.size(), all.size());
+  both.insert(left_out.begin(), left_out.end());
+  EXPECT_EQ(both, all);
+  rest.without = {"adm64-b2"};
+  EXPECT_THROW(names(rest), InvalidInput);
+}
+
 TEST(Selection, HasProblemsWithADtypeOfTheirOwnInThat) {
   const TemporaryFolder temporary;
   std::ofstream(temporary / "gemm.csv") << "network,m,n,k,dtype,count\na,1,2,3,,4\na,4,5,6,fp32,2\nb,4,5,6,,1\n";
