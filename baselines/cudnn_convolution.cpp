@@ -251,9 +251,11 @@ class ConvolutionRun final : public BaselineRun {
 
   std::string description() const override {
     std::string text = shape_.upsample ? std::string("resample/") + upsampler_->name + ", then " : std::string();
-    for (const Stage& stage : stages_)
-      text += (&stage == &stages_.front() ? "cuDNN " : ", then ") + (stage.launches > 1 ? "for each phase " : "") +
-              stage.graph.description();
+    for (const Stage& stage : stages_) {
+      text += &stage == &stages_.front() ? "cuDNN " : ", then ";
+      if (stage.launches > 1) text += "for each phase ";
+      text += stage.graph.description();
+    }
     return text;
   }
   Algorithms algorithms() const override {

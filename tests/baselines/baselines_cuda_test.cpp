@@ -53,7 +53,8 @@ TEST(Baselines, AnUpsampledConvolutionHasTwoOfCudnn) {
   std::vector<std::string> names;
   const Op& conv2d = *find_op("conv2d");
   const auto reason = [&](const Baseline& row, const char* problem) {
-    return row.can_run(conv2d.parse(problem), DType::bf16).reason;
+    const Support support = row.can_run(conv2d.parse(problem), DType::bf16);
+    return std::string(support ? "" : support.reason);
   };
   for (const Baseline& row : baselines()) {
     if (conv2d.name != row.op) continue;
