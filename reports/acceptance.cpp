@@ -12,12 +12,8 @@ namespace noisefloor {
 
 std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResult* against) {
   std::vector<std::string> doubts;
-  std::vector<double> loads;
-  for (const SweepRow& row : candidate.rows)
-    if (row.load) loads.push_back(*row.load);
-  if (!loads.empty() && median(loads) >= kLoaded)
-    doubts.push_back(
-        fmt::format("it was measured beside other programs ({:.1f} of their threads could run)", median(loads)));
+  if (const double load = load_of(candidate.rows); load >= kLoaded)
+    doubts.push_back(fmt::format("it was measured beside other programs ({:.1f} of their threads could run)", load));
   const auto throttled = std::count_if(candidate.rows.begin(), candidate.rows.end(),
                                        [](const SweepRow& row) { return row.status == Outcome::throttled; });
   if (throttled > 0)
@@ -26,7 +22,7 @@ std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResul
   // Work on one op makes its rows faster, not the middle of all rows.
   constexpr double kMuchFaster = 0.8;
   std::vector<double> ratios;
-  for (const GateRow& row : against->rows) ratios.push_back(row.change.b_us / row.change.a_us);
+  for (const GateRow& row : against->rows) ratios.push_back(row.change.cold.b_us / row.change.cold.a_us);
   if (const double ratio = median(ratios); ratio < kMuchFaster)
     doubts.push_back(fmt::format("half of its rows take less than {:.2f} times the baseline's time", ratio));
   return doubts;

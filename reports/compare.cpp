@@ -48,6 +48,20 @@ std::string gpus_of(const RunFiles& run) {
   return fmt::format("{}", fmt::join(uuids, ", "));
 }
 
+PhaseSamples in_cycles(PhaseSamples samples, const std::vector<double>& batch_mhz, std::optional<double> row_mhz) {
+  const bool by_batch =
+      !batch_mhz.empty() && std::ranges::none_of(batch_mhz, [](double mhz) { return std::isnan(mhz); });
+  if (!by_batch && !(row_mhz.value_or(0) > 0)) return samples;
+  samples.cycles = samples.us;
+  std::size_t next = 0;
+  if (by_batch)
+    for (std::size_t batch = 0; batch < samples.batches.size(); ++batch)
+      for (std::size_t i = 0; i < samples.batches[batch]; ++i) samples.cycles[next++] *= batch_mhz[batch];
+  else
+    for (double& value : samples.cycles) value *= *row_mhz;
+  return samples;
+}
+
 std::string watts_of(const RunFiles& run) {
   return run.environment.power_limit_w ? fmt::format("{:g} W", *run.environment.power_limit_w) : "";
 }
@@ -73,40 +87,40 @@ std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairO
   return pairs;
 }
 
-std::vector<double> cold_cycles(const SweepRow& row, const RowSamples& samples) {
-  std::vector<double> cycles = samples.cold_us;
-  const bool by_batch = !samples.cold_mhz.empty() && std::none_of(samples.cold_mhz.begin(), samples.cold_mhz.end(),
-                                                                  [](double mhz) { return std::isnan(mhz); });
-  if (by_batch) {
-    std::size_t next = 0;
-    for (std::size_t batch = 0; batch < samples.cold_batches.size(); ++batch)
-      for (std::size_t i = 0; i < samples.cold_batches[batch]; ++i) cycles[next++] *= samples.cold_mhz[batch];
-  } else if (row.sm_clock_mhz && *row.sm_clock_mhz > 0) {
-    for (double& value : cycles) value *= *row.sm_clock_mhz;
-  } else {
-    cycles.clear();
+const char* to_string(Phase phase) {
+  return phase == Phase::warm ? "warm" : "cold";
+}
+
+std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase) {
+  const RowSamples& samples = run.samples_of(row);
+  if (phase == Phase::cold)
+    return in_cycles({samples.cold_us, samples.cold_batches, {}}, samples.cold_mhz, row.sm_clock_mhz);
+  if (!row.time_warm_serial_us) return std::nullopt;
+  if (!samples.warm_serial_us.empty())
+    return in_cycles({samples.warm_serial_us, samples.warm_serial_batches, {}}, samples.warm_serial_mhz,
+                     row.warm_clock_mhz);
+  if (samples.warm_us.empty()) return std::nullopt;
+  return in_cycles({samples.warm_us, samples.warm_batches, {}}, samples.warm_mhz, row.warm_clock_mhz);
+}
+
+PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
+  PhaseChange change{median(a.us), median(b.us), 0, {}, 0, 0};
+  change.change = change.b_us / change.a_us - 1;
+  change.noise = batch_noise({a.us, a.batches}, {b.us, b.batches});
+  if (!a.cycles.empty() && !b.cycles.empty()) {
+    change.cycle_change = median(b.cycles) / median(a.cycles) - 1;
+    change.cycle_noise = batch_noise({a.cycles, a.batches}, {b.cycles, b.batches});
   }
-  return cycles;
+  return change;
 }
 
 RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
-  const RowSamples& samples_a = a.samples_of(*pair.a);
-  const RowSamples& samples_b = b.samples_of(*pair.b);
-  RowChange change;
-  change.rows = pair;
-  change.a_us = median(samples_a.cold_us);
-  change.b_us = median(samples_b.cold_us);
-  change.change = change.b_us / change.a_us - 1;
-  if (!samples_a.warm_us.empty()) change.a_warm_us = median(samples_a.warm_us);
-  if (!samples_b.warm_us.empty()) change.b_warm_us = median(samples_b.warm_us);
-  if (change.a_warm_us && change.b_warm_us) change.warm_change = *change.b_warm_us / *change.a_warm_us - 1;
-  const auto cycles_a = cold_cycles(*pair.a, samples_a), cycles_b = cold_cycles(*pair.b, samples_b);
-  if (!cycles_a.empty() && !cycles_b.empty()) {
-    change.cycle_change = median(cycles_b) / median(cycles_a) - 1;
-    change.cycle_noise = batch_noise(samples_a, cycles_a, samples_b, cycles_b);
-  }
-  change.noise = batch_noise(samples_a, samples_a.cold_us, samples_b, samples_b.cold_us);
-  return change;
+  const auto of = [&](Phase phase) -> std::optional<PhaseChange> {
+    const auto before = phase_samples(a, *pair.a, phase), after = phase_samples(b, *pair.b, phase);
+    if (!before || !after) return std::nullopt;
+    return phase_change(*before, *after);
+  };
+  return {pair, *of(Phase::cold), of(Phase::warm)};
 }
 
 std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options) {

@@ -25,21 +25,36 @@ struct RowPair {
 // the filter leaves nothing of either.
 std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options);
 
-// One pair that is `ok` on both sides. Times are medians, changes b over a minus 1.
+// What is compared of a row: launches one behind the other with ordinary edges, and launches that find nothing in
+// cache.
+enum class Phase { warm, cold };
+const char* to_string(Phase phase);
+
+struct PhaseSamples {
+  std::vector<double> us;
+  std::vector<std::size_t> batches;
+  std::vector<double> cycles;  // time x clock of its batch, else of the row; empty where neither is known
+};
+// Nothing where the row has no warm times with ordinary edges (an older folder). Throws as RunFiles::samples_of().
+std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase);
+
+// Times are medians, changes b over a minus 1.
+struct PhaseChange {
+  double a_us = 0, b_us = 0;
+  double change = 0;
+  std::optional<double> cycle_change;  // where both runs know the clock
+  double noise = 0;                    // relative, of batches
+  double cycle_noise = 0;              // the same of cycles
+};
+PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b);
+
+// One pair that is `ok` on both sides. `warm` is there where both runs have it.
 struct RowChange {
   RowPair rows;
-  double a_us = 0, b_us = 0;  // cold
-  double change = 0;
-  std::optional<double> a_warm_us, b_warm_us, warm_change;
-  // Of the cold samples in SM cycles (time x clock of the sample's batch), where both runs know the clock.
-  std::optional<double> cycle_change;
-  double noise = 0;        // relative, of batches
-  double cycle_noise = 0;  // the same of cycles
+  PhaseChange cold;
+  std::optional<PhaseChange> warm;
 };
 RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair);
-
-// Cold samples in cycles: by each batch's clock, else by the row's; empty where neither is known.
-std::vector<double> cold_cycles(const SweepRow& row, const RowSamples& samples);
 
 struct TotalChange {
   std::string network, op, dtype, choice;

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 
-#include "reports/gate_noise.h"
 #include "reports/mann_whitney.h"
-#include "reports/statistics.h"
+#include "reports/run/load.h"
+#include "reports/spread.h"
 
 namespace noisefloor {
 namespace {
@@ -73,82 +75,83 @@ std::string nothing_in_common(const RunFiles& a, const RunFiles& b) {
   return fmt::format("no row is ok in both runs: {}; {}", said(a), said(b));
 }
 
-// Medians of a row in the runs of the baseline's build.
-std::vector<double> medians_of(const RunFiles& baseline, std::span<const RunFiles> noise, const SweepRow& row) {
-  std::vector<double> medians{median(baseline.samples_of(row).cold_us)};
-  for (const RunFiles& run : noise) {
-    const auto found = run.samples.find(row);
-    if (found != run.samples.end() && !found->second.cold_us.empty()) medians.push_back(median(found->second.cold_us));
-  }
-  return medians;
-}
-
-bool of_host(const SweepRow& row) {
-  return row.kind == "host" || row.load.has_value();
-}
-
-// Of the processes of the rows' machine; an H200's and a host's differ in kind.
-void take_process_noise(GateResult& result, const std::vector<std::vector<double>>& medians) {
-  result.of_host = of_host(*result.rows.front().change.rows.a);
-  const auto measured = result.of_host ? host_process_noise(medians) : process_noise(medians);
-  result.process_measured = measured.has_value();
-  if (result.of_host) {
-    result.process_us = measured ? 0 : kAssumedHostProcessUs;
-    result.process_share = measured.value_or(kAssumedHostProcessNoise);
+// The spread between processes, and in words where it is from.
+Spread spread_of(const RunFiles& baseline, std::span<const RunFiles> noise, std::string& source) {
+  const std::string device = device_of(baseline);
+  const auto file = baseline.folder / kSpreadFile;
+  Spread spread;
+  if (!noise.empty()) {
+    std::vector<const RunFiles*> runs{&baseline};
+    for (const RunFiles& run : noise) runs.push_back(&run);
+    spread = measure_spread(runs);
+    source = fmt::format("measured, of {} runs", runs.size());
+  } else if (std::filesystem::exists(file)) {
+    spread = read_spread(file);
+    if (spread.device != device)
+      throw std::runtime_error(fmt::format("{}: is of '{}', the runs of '{}'", file.string(), spread.device, device));
+    source = fmt::format("of {}, from {} runs", file.string(), spread.sweeps.size());
+  } else if (auto recorded = recorded_spread(device)) {
+    spread = std::move(*recorded);
+    source = fmt::format("as recorded for {}, from {} runs", device, spread.sweeps.size());
   } else {
-    result.process_us = measured.value_or(kAssumedProcessNoise);
+    source = "assumed; --noise with more runs of the baseline measures it, --spread keeps it";
   }
+  spread.of_host = of_host(baseline);
+  return spread;
 }
 
-// Whether going from `before` to `after` is a slowdown that can be seen, and by more than `noise`.
-bool visible(double before, double after, double floor, double noise) {
-  return after / before - 1 > std::max(kGateChange, noise) && after - before > floor;
+// An assumed spread is that of a machine that does nothing else.
+Conditions conditions_of(const RowPair& pair, bool beside_others, const Spread& spread) {
+  Conditions conditions;
+  conditions.beside_others = beside_others && spread.sweeps.empty();
+  for (const SweepRow* row : {pair.a, pair.b}) {
+    conditions.at_power_cap |= row->throttle.find("sw_power_cap") != std::string::npos;
+    conditions.beside_others |= spread.sweeps.empty() && row->load.value_or(0) >= kLoaded;
+  }
+  return conditions;
 }
 
-void judge(GateRow& row) {
-  const RowChange& change = row.change;
-  const bool slower = change.b_us > change.a_us;
-  const double fast = std::min(change.a_us, change.b_us), slow = std::max(change.a_us, change.b_us);
-  if (!visible(fast, slow, kGateMicroseconds, 0)) {
-    row.verdict = GateVerdict::pass;
-    return;
-  }
-  const auto doubt = [&](const std::string& why) { row.reason += (row.reason.empty() ? "" : "; ") + why; };
-  if (!visible(fast, slow, kGateMicroseconds, change.noise))
-    doubt(fmt::format("within the noise of {:.1f} %", 100 * change.noise));
-  if (!(row.p < kGateAlpha)) doubt(fmt::format("p = {:.2g}", row.p));
-  if (change.cycle_change) {
-    const double ratio = 1 + *change.cycle_change;  // b over a, in cycles
-    const double in_cycles = (slower ? ratio : 1 / ratio) - 1;
-    const double needed = std::max(kGateChange, change.cycle_noise);
-    // The floor in cycles is that of time at the baseline's clock: a difference of `fast` x in_cycles microseconds.
-    if (!(in_cycles > needed && fast * in_cycles > kGateMicroseconds))
-      doubt(
-          fmt::format("{:+.1f} % in SM cycles (noise {:.1f} %)", 100 * *change.cycle_change, 100 * change.cycle_noise));
-    else if (!(row.p_cycles < kGateAlpha))
-      doubt(fmt::format("p = {:.2g} in SM cycles", row.p_cycles));
-  }
-  if (!row.reason.empty())
+void join(std::string& text, const std::string& more) {
+  text += (text.empty() ? "" : "; ") + more;
+}
+
+// Either phase regresses a row.
+void decide(GateRow& row) {
+  // Processes differ more in cold times: what is within their spread there has passed where warm times, which would
+  // have shown less, say so.
+  if (row.cold.within_noise && row.warm && row.warm->verdict == GateVerdict::pass &&
+      std::max(kGateChange, row.change.warm->noise) < std::abs(row.change.cold.change))
+    row.cold.verdict = GateVerdict::pass;
+  std::vector<Phase> phases{Phase::cold};
+  if (row.warm) phases.insert(phases.begin(), Phase::warm);
+  const auto any = [&](GateVerdict verdict, bool slower) {
+    return std::ranges::any_of(phases, [&](Phase phase) {
+      return row.of(phase).verdict == verdict && (row.change_of(phase).change > 0) == slower;
+    });
+  };
+  if (any(GateVerdict::regressed, true))
+    row.verdict = GateVerdict::regressed;
+  else if (any(GateVerdict::ambiguous, true))
     row.verdict = GateVerdict::ambiguous;
-  else
-    row.verdict = slower ? GateVerdict::regressed : GateVerdict::improved;
-  if (!change.cycle_change) doubt("by time alone: no SM clock");
+  else if (any(GateVerdict::improved, false))
+    row.verdict = GateVerdict::improved;
+  else if (any(GateVerdict::ambiguous, false))
+    row.verdict = GateVerdict::ambiguous;
+  if (row.verdict == GateVerdict::pass) return;
+  for (const Phase phase : phases)
+    if (row.of(phase).verdict == row.verdict) row.by.push_back(phase);
+  for (const Phase phase : row.by)
+    if (const std::string& reason = row.of(phase).reason; !reason.empty())
+      join(row.reason, (row.by.size() > 1 ? std::string(to_string(phase)) + ": " : "") + reason);
 }
 
 }  // namespace
 
-const char* to_string(GateVerdict verdict) {
-  switch (verdict) {
-    case GateVerdict::regressed:
-      return "regressed";
-    case GateVerdict::ambiguous:
-      return "ambiguous";
-    case GateVerdict::improved:
-      return "improved";
-    case GateVerdict::pass:
-      return "pass";
-  }
-  return "?";
+double GateRow::slowdown() const {
+  if (by.empty()) return std::max(change.cold.change, change.warm ? change.warm->change : change.cold.change);
+  double most = change_of(by.front()).change;
+  for (const Phase phase : by) most = std::max(most, change_of(phase).change);
+  return most;
 }
 
 std::size_t GateResult::count(GateVerdict verdict) const {
@@ -161,26 +164,40 @@ std::size_t GateResult::count(GateGap::Weight weight) const {
       std::count_if(gaps.begin(), gaps.end(), [&](const GateGap& gap) { return gap.weight == weight; }));
 }
 
+std::size_t GateResult::much_slower_ambiguous() const {
+  return static_cast<std::size_t>(std::ranges::count_if(rows, [](const GateRow& row) {
+    return row.verdict == GateVerdict::ambiguous && row.slowdown() > kStrictChange;
+  }));
+}
+
 int GateResult::exit_code() const {
   if (count(GateVerdict::regressed) > 0 || count(GateGap::Weight::fails) > 0) return 1;
+  if ((strict && much_slower_ambiguous() > 0) || (gates_launches && launches.ours() > 0)) return 1;
   return count(GateGap::Weight::blocks) > 0 ? 2 : 0;
 }
 
 GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<const RunFiles> noise,
                 const GateOptions& options) {
   require_same_device(baseline, candidate);
-  for (const RunFiles& run : noise) {
-    require_same_device(baseline, run);
-    if (run.environment.commit != baseline.environment.commit)
-      throw std::runtime_error(fmt::format("{} is of commit {}, the baseline of {}: noise is between runs of one build",
-                                           run.folder.string(), run.environment.commit, baseline.environment.commit));
-  }
   GateResult result;
   result.device = device_of(baseline);
   result.differences = environment_differences(baseline, candidate);
+  result.strict = options.strict;
+  result.gates_launches = options.launches;
+  const Spread spread = spread_of(baseline, noise, result.spread);
+  for (const RunFiles* run : {&baseline, &candidate})
+    if (noise.empty() && std::ranges::find(spread.sweeps, sweep_name(*run)) != spread.sweeps.end())
+      result.differences.push_back(fmt::format(
+          "{} is one of the runs that the spread is from: it does not test the gate", run->folder.string()));
+  const auto pairs = pair_rows(baseline, candidate, options.pairs);
+  // One family of tests for all rows and both phases: a row that fails by either has had two chances.
   std::vector<double> p, p_cycles;
-  std::vector<std::vector<double>> medians;  // per row, of the runs of the baseline's build
-  for (const RowPair& pair : pair_rows(baseline, candidate, options.pairs)) {
+  const auto test = [&](const RowPair& pair, Phase phase) {
+    const auto before = phase_samples(baseline, *pair.a, phase), after = phase_samples(candidate, *pair.b, phase);
+    p.push_back(mann_whitney_p(before->us, after->us));
+    p_cycles.push_back(mann_whitney_p(before->cycles, after->cycles));
+  };
+  for (const RowPair& pair : pairs) {
     if (!is_ok(pair.a) || !is_ok(pair.b)) {
       if (auto gap = gap_of(pair, options))
         result.gaps.push_back(std::move(*gap));
@@ -190,33 +207,39 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
     }
     GateRow row;
     row.change = row_change(baseline, candidate, pair);
-    medians.push_back(medians_of(baseline, noise, *pair.a));
-    const RowSamples &before = baseline.samples_of(*pair.a), &after = candidate.samples_of(*pair.b);
-    p.push_back(mann_whitney_p(before.cold_us, after.cold_us));
-    p_cycles.push_back(
-        row.change.cycle_change ? mann_whitney_p(cold_cycles(*pair.a, before), cold_cycles(*pair.b, after)) : 1);
+    test(pair, Phase::cold);
+    if (row.change.warm)
+      row.warm.emplace(), test(pair, Phase::warm);
+    else
+      ++result.cold_alone;
     result.rows.push_back(std::move(row));
   }
   if (result.rows.empty()) throw std::runtime_error(nothing_in_common(baseline, candidate));
   const auto corrected = holm_adjusted(p), corrected_cycles = holm_adjusted(p_cycles);
-  take_process_noise(result, medians);
-  for (std::size_t i = 0; i < result.rows.size(); ++i) {
-    GateRow& row = result.rows[i];
-    row.p = corrected[i];
-    row.p_cycles = corrected_cycles[i];
-    const double of_runs = run_noise(medians[i]);
-    // An offset in time is the same fraction in cycles.
-    const double of_processes = result.process_us / std::min(row.change.a_us, row.change.b_us) + result.process_share;
-    for (double* total : {&row.change.noise, &row.change.cycle_noise})
-      *total = std::max({*total, of_runs, of_processes});
-    judge(row);
+  const bool beside_others = load_of(baseline.rows) >= kLoaded || load_of(candidate.rows) >= kLoaded;
+  std::size_t next = 0;
+  for (GateRow& row : result.rows) {
+    const Conditions conditions = conditions_of(row.change.rows, beside_others, spread);
+    const auto judge_phase = [&](PhaseVerdict& verdict, PhaseChange& change, Phase phase) {
+      const double processes = spread.threshold(*row.change.rows.a, phase, std::min(change.a_us, change.b_us));
+      for (double* noise_of : {&change.noise, &change.cycle_noise}) *noise_of = std::max(*noise_of, processes);
+      verdict.p = corrected[next];
+      verdict.p_cycles = corrected_cycles[next++];
+      judge(verdict, change, phase, conditions);
+    };
+    judge_phase(row.cold, row.change.cold, Phase::cold);
+    if (row.warm) judge_phase(*row.warm, *row.change.warm, Phase::warm);
+    decide(row);
   }
   std::stable_sort(result.rows.begin(), result.rows.end(), [](const GateRow& a, const GateRow& b) {
-    return a.verdict != b.verdict ? a.verdict < b.verdict : a.change.change > b.change.change;
+    return a.verdict != b.verdict ? a.verdict < b.verdict : a.slowdown() > b.slowdown();
   });
   std::stable_sort(result.gaps.begin(), result.gaps.end(),
                    [](const GateGap& a, const GateGap& b) { return a.weight < b.weight; });
   result.totals = total_changes(baseline, candidate, options.pairs);
+  result.launches = launch_changes(baseline, candidate, pairs);
+  if (options.launches && result.launches.compared == 0)
+    throw std::runtime_error("--launches: no row whose kernels both runs recorded");
   return result;
 }
 

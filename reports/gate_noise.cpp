@@ -3,90 +3,54 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "reports/statistics.h"
 
 namespace noisefloor {
 namespace {
 
-constexpr double kSigmas = 3;
-
-std::vector<std::size_t> batches_of(const RowSamples& samples) {
-  if (!samples.cold_batches.empty()) return samples.cold_batches;
+std::vector<std::size_t> sizes_of(const Batches& batches) {
+  if (!batches.sizes.empty()) return {batches.sizes.begin(), batches.sizes.end()};
   constexpr std::size_t kPieces = 8;
-  const std::size_t pieces = std::min(kPieces, samples.cold_us.size());
+  const std::size_t count = batches.samples.size(), pieces = std::min(kPieces, count);
   std::vector<std::size_t> sizes;
-  for (std::size_t i = 0; i < pieces; ++i)
-    sizes.push_back(samples.cold_us.size() * (i + 1) / pieces - samples.cold_us.size() * i / pieces);
+  for (std::size_t i = 0; i < pieces; ++i) sizes.push_back(count * (i + 1) / pieces - count * i / pieces);
   return sizes;
 }
 
-// Relative standard error of the run's median.
-double median_error(const RowSamples& samples, std::span<const double> cold) {
+struct Error {
+  double relative = 0;  // standard error of the run's median
+  double freedom = 0;   // batches less one
+};
+
+Error median_error(const Batches& batches) {
   std::vector<double> medians;
-  auto begin = cold.begin();
-  for (const std::size_t size : batches_of(samples)) {
+  auto begin = batches.samples.begin();
+  for (const std::size_t size : sizes_of(batches)) {
     const auto end = begin + static_cast<std::ptrdiff_t>(size);
     medians.push_back(median({begin, end}));
     begin = end;
   }
-  if (medians.size() < 2) return 0;
+  if (medians.size() < 2) return {};
   const auto count = static_cast<double>(medians.size());
   double sum = 0, squares = 0;
   for (const double value : medians) sum += value;
   const double mean = sum / count;
   for (const double value : medians) squares += (value - mean) * (value - mean);
   const double deviation = std::sqrt(squares / (count - 1));
-  return std::sqrt(std::numbers::pi / 2) * deviation / std::sqrt(count) / mean;
-}
-
-// Estimated standard deviation of a run, from the range of runs.
-double run_deviation(std::span<const double> medians) {
-  // L. H. C. Tippett, 1925; for n = 2, 3, ... Above 10 the first 10 are as good.
-  constexpr double kD2[] = {1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078};
-  const std::size_t count = std::min(medians.size(), std::size(kD2) + 1);
-  if (count < 2) return 0;
-  const auto used = medians.first(count);
-  const auto [low, high] = std::minmax_element(used.begin(), used.end());
-  return (*high - *low) / kD2[count - 2];
+  return {std::sqrt(std::numbers::pi / 2) * deviation / std::sqrt(count) / mean, count - 1};
 }
 
 }  // namespace
 
-double batch_noise(const RowSamples& a, std::span<const double> cold_a, const RowSamples& b,
-                   std::span<const double> cold_b) {
-  return kSigmas * std::hypot(median_error(a, cold_a), median_error(b, cold_b));
-}
-
-double run_noise(std::span<const double> medians) {
-  if (medians.size() < 2) return 0;
-  return kSigmas * std::numbers::sqrt2 * run_deviation(medians) / *std::min_element(medians.begin(), medians.end());
-}
-
-std::optional<double> process_noise(const std::vector<std::vector<double>>& rows) {
-  double squares = 0;
-  std::size_t counted = 0;
-  for (const auto& medians : rows) {
-    // Of longer launches the offset is a small part, and power and heat make the rest.
-    constexpr double kShort = 100;
-    if (medians.size() < 2 || medians.front() > kShort) continue;
-    squares += run_deviation(medians) * run_deviation(medians);
-    ++counted;
-  }
-  if (counted == 0) return std::nullopt;
-  return kSigmas * std::numbers::sqrt2 * std::sqrt(squares / static_cast<double>(counted));
-}
-
-std::optional<double> host_process_noise(const std::vector<std::vector<double>>& rows) {
-  double squares = 0;
-  std::size_t counted = 0;
-  for (const auto& medians : rows) {
-    if (medians.size() < 2) continue;
-    squares += std::pow(run_deviation(medians) / *std::min_element(medians.begin(), medians.end()), 2);
-    ++counted;
-  }
-  if (counted == 0) return std::nullopt;
-  return kSigmas * std::numbers::sqrt2 * std::sqrt(squares / static_cast<double>(counted));
+double batch_noise(const Batches& a, const Batches& b) {
+  const Error of_a = median_error(a), of_b = median_error(b);
+  const double freedom = of_a.freedom + of_b.freedom;
+  if (freedom == 0) return 0;
+  // Student's t by its expansion about a normal's 3 (M. Abramowitz, I. A. Stegun, 26.7.5).
+  const double t = 3 + (7.5 + 17.25 / freedom) / freedom;
+  return t * std::hypot(of_a.relative, of_b.relative);
 }
 
 }  // namespace noisefloor

@@ -37,31 +37,49 @@ std::string variants(const RowPair& pair) {
   return pair.a->variant + " / " + pair.b->variant;
 }
 
+// The phases with a verdict have one value each: "1.5 / 8.0".
+std::string of_phases(const GateRow& row, std::string (*value)(const GateRow&, Phase)) {
+  return (row.warm ? value(row, Phase::warm) + " / " : "") + value(row, Phase::cold);
+}
+
 Cells row_header(const ComparisonText& text) {
-  Cells header = {"op",   "problem",   "dtype", "variant", text.name_a + " us", text.name_b + " us",
-                  "cold", "SM cycles", "warm",  "noise"};
-  if (!text.verdicts.empty()) header.insert(header.begin(), "verdict");
-  if (!text.verdicts.empty()) header.insert(header.end(), {"p", "why"});
+  Cells header = {"op", "problem", "dtype", "variant"};
+  for (const char* phase : {"warm", "cold"})
+    header.insert(header.end(), {fmt::format("{} {} us", phase, text.name_a),
+                                 fmt::format("{} {} us", phase, text.name_b), phase, fmt::format("{} cycles", phase)});
+  if (text.verdicts.empty()) return header;
+  header.insert(header.begin(), {"verdict", "by"});
+  header.insert(header.end(), {"noise %", "p", "why"});
   return header;
 }
 Cells row_cells(const ComparisonText& text, std::size_t i) {
   const RowChange& change = text.changes[i];
   const SweepRow& row = named(change.rows);
-  Cells cells = {row.op,
-                 row.problem,
-                 row.dtype,
-                 variants(change.rows),
-                 microseconds(change.a_us),
-                 microseconds(change.b_us),
-                 percent(change.change),
-                 percent(change.cycle_change),
-                 percent(change.warm_change),
-                 fmt::format("{:.1f} %", 100 * change.noise)};
+  Cells cells = {row.op, row.problem, row.dtype, variants(change.rows)};
+  const auto add = [&](const PhaseChange* phase) {
+    if (phase == nullptr)
+      cells.insert(cells.end(), 4, "-");
+    else
+      cells.insert(cells.end(), {microseconds(phase->a_us), microseconds(phase->b_us), percent(phase->change),
+                                 percent(phase->cycle_change)});
+  };
+  add(change.warm ? &*change.warm : nullptr);
+  add(&change.cold);
   if (text.verdicts.empty()) return cells;
   const GateRow& verdict = text.verdicts[i];
-  cells.insert(cells.begin(), to_string(verdict.verdict));
-  cells.insert(cells.end(), {probability(verdict.p), verdict.reason});
+  cells.insert(cells.begin(), {to_string(verdict.verdict), phases_text(verdict.by)});
+  cells.push_back(of_phases(verdict, [](const GateRow& one, Phase phase) {
+    return fmt::format("{:.1f}", 100 * one.change_of(phase).noise);
+  }));
+  cells.push_back(of_phases(verdict, [](const GateRow& one, Phase phase) { return probability(one.of(phase).p); }));
+  cells.push_back(verdict.reason);
   return cells;
+}
+
+// Names of a library's templates fill pages.
+std::string shortened(const std::string& name) {
+  constexpr std::size_t kMost = 160;
+  return name.size() <= kMost ? name : name.substr(0, kMost) + "...";
 }
 
 Cells total_header(const ComparisonText& text) {
@@ -141,6 +159,19 @@ void write_parts(const ComparisonText& text, std::size_t most, const Heading& ti
     table(lines);
     if (text.gaps.size() > most) line(fmt::format("not shown: {} more", text.gaps.size() - most));
   }
+  if (!text.launches.changes.empty()) {
+    title("Launches");
+    std::vector<Cells> lines{{"", "op", "variant", "rows", "first problem", "what", "kernel"}};
+    for (const LaunchChange& change : text.launches.changes)
+      for (const LaunchChange::Kernel& kernel : change.kernels) {
+        const SweepRow& first = *change.rows.front();
+        if (lines.size() <= most)
+          lines.push_back({change.of_library ? "a library's" : "ours", first.op, first.variant,
+                           std::to_string(change.rows.size()), first.problem, what_changed(kernel),
+                           shortened(kernel.name)});
+      }
+    table(lines);
+  }
   if (!text.totals.empty()) {
     title("Totals of one forward pass");
     std::vector<Cells> lines{total_header(text)};
@@ -155,21 +186,28 @@ void write_parts(const ComparisonText& text, std::size_t most, const Heading& ti
 
 }  // namespace
 
+std::string phases_text(const std::vector<Phase>& phases) {
+  std::string text;
+  for (const Phase phase : phases) text += (text.empty() ? "" : " and ") + std::string(to_string(phase));
+  return text;
+}
+
 ComparisonText text_of(const GateResult& result) {
-  ComparisonText text{"baseline", "candidate", {}, result.rows, result.gaps, result.totals, result.differences, ""};
+  ComparisonText text{"baseline",      "candidate",        {}, result.rows, result.gaps, result.totals,
+                      result.launches, result.differences, ""};
   for (const GateRow& row : result.rows) text.changes.push_back(row.change);
   text.headline =
       fmt::format("{}: {} rows compared: {} regressed, {} ambiguous, {} improved, {} pass", result.device,
                   result.rows.size(), result.count(GateVerdict::regressed), result.count(GateVerdict::ambiguous),
                   result.count(GateVerdict::improved), result.count(GateVerdict::pass));
-  text.differences.insert(
-      text.differences.begin(),
-      fmt::format(
-          "noise between processes: {}, {}",
-          !result.of_host         ? fmt::format("{:.2f} us", result.process_us)
-          : result.process_us > 0 ? fmt::format("{:.0f} % and {:.0f} us", 100 * result.process_share, result.process_us)
-                                  : fmt::format("{:.1f} %", 100 * result.process_share),
-          result.process_measured ? "measured" : "assumed; --noise with more runs of the baseline measures it"));
+  std::vector<std::string> notes{"spread between processes: " + result.spread};
+  if (result.cold_alone > 0)
+    notes.push_back(
+        fmt::format("judged by cold times alone: {} rows without warm serial times in both runs", result.cold_alone));
+  if (result.launches.known_to_one > 0)
+    notes.push_back(fmt::format("launches not compared: {} rows whose kernels one of the runs does not know",
+                                result.launches.known_to_one));
+  text.differences.insert(text.differences.begin(), notes.begin(), notes.end());
   const std::pair<std::size_t, const char*> more[] = {
       {result.count(GateGap::Weight::fails), "broke"},
       {result.count(GateGap::Weight::blocks), "could not be compared"},
@@ -178,6 +216,12 @@ ComparisonText text_of(const GateResult& result) {
   };
   for (const auto& [count, what] : more)
     if (count > 0) text.headline += fmt::format("; {} {}", count, what);
+  if (result.strict)
+    text.headline +=
+        fmt::format("; {} ambiguous by more than {:.0f} %", result.much_slower_ambiguous(), 100 * kStrictChange);
+  if (!result.launches.changes.empty())
+    text.headline += fmt::format("; launches changed in {} ways, {} of ours", result.launches.changes.size(),
+                                 result.launches.ours());
   return text;
 }
 

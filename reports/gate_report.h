@@ -15,15 +15,18 @@ struct ComparisonText {
   std::vector<GateRow> verdicts;   // empty: no verdict; else as long as `changes`
   std::vector<GateGap> gaps;
   std::vector<TotalChange> totals;
+  LaunchChanges launches;
   std::vector<std::string> differences;
   std::string headline;  // "regressed: 3 of 812 rows"
 };
 ComparisonText text_of(const GateResult& result);
 
+std::string phases_text(const std::vector<Phase>& phases);  // "warm and cold"
 std::string terminal_text(const ComparisonText& text);
 std::string markdown_text(const ComparisonText& text);
 
 // A test case a row: regressed fails, a row that cannot be compared is an error, an ambiguous or new one is skipped.
+// And one a change of launches: skipped, or with --launches a failure where it is ours.
 std::string junit_xml(const GateResult& result);
 
 }  // namespace noisefloor

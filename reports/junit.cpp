@@ -40,10 +40,22 @@ std::string with_child(const std::string& opening, const char* child, const std:
 }
 
 std::string message_of(const GateRow& row) {
-  const RowChange& change = row.change;
-  return fmt::format("{}: {:.2f} us before, {:.2f} us now ({:+.1f} %), noise {:.1f} %, p = {:.2g}{}",
-                     to_string(row.verdict), change.a_us, change.b_us, 100 * change.change, 100 * change.noise, row.p,
-                     row.reason.empty() ? "" : "; " + row.reason);
+  std::string text = fmt::format("{} by {}", to_string(row.verdict), phases_text(row.by));
+  for (const Phase phase : {Phase::warm, Phase::cold}) {
+    if (phase == Phase::warm && !row.warm) continue;
+    const PhaseChange& change = row.change_of(phase);
+    text +=
+        fmt::format("; {}: {:.2f} us before, {:.2f} us now ({:+.1f} %), noise {:.1f} %, p = {:.2g}", to_string(phase),
+                    change.a_us, change.b_us, 100 * change.change, 100 * change.noise, row.of(phase).p);
+  }
+  return text + (row.reason.empty() ? "" : "; " + row.reason);
+}
+
+std::string message_of(const LaunchChange& change) {
+  std::string text = fmt::format("launches of {} rows", change.rows.size());
+  for (const LaunchChange::Kernel& kernel : change.kernels)
+    text += fmt::format("; {} {}", what_changed(kernel), kernel.name);
+  return text;
 }
 
 }  // namespace
@@ -53,7 +65,7 @@ std::string junit_xml(const GateResult& result) {
   std::size_t failures = 0, errors = 0, skipped = 0;
   double total_seconds = 0;
   for (const GateRow& row : result.rows) {
-    const double seconds = row.change.b_us * 1e-6;
+    const double seconds = row.change.cold.b_us * 1e-6;
     total_seconds += seconds;
     const std::string start = opening(row.change.rows, seconds);
     if (row.verdict == GateVerdict::regressed) {
@@ -79,9 +91,17 @@ std::string junit_xml(const GateResult& result) {
       cases += with_child(start, "skipped", gap.what);
     }
   }
-  const std::string counts =
-      fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
-                  result.rows.size() + result.gaps.size(), failures, errors, skipped, total_seconds);
+  for (const LaunchChange& change : result.launches.changes) {
+    const SweepRow& first = *change.rows.front();
+    const std::string start = fmt::format("    <testcase classname=\"launches.{}\" name=\"{}\" time=\"0\"",
+                                          escaped(first.op), escaped(first.name()));
+    const bool fails = result.gates_launches && !change.of_library;
+    ++(fails ? failures : skipped);
+    cases += with_child(start, fails ? "failure" : "skipped", message_of(change));
+  }
+  const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
+                                         result.rows.size() + result.gaps.size() + result.launches.changes.size(),
+                                         failures, errors, skipped, total_seconds);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"noisefloor gate\" {}>\n"
       "  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n</testsuites>\n",

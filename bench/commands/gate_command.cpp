@@ -11,14 +11,16 @@
 #include "reports/baseline_folder.h"
 #include "reports/gate_report.h"
 #include "reports/run/files.h"
+#include "reports/spread.h"
 
 namespace noisefloor {
 namespace {
 
 struct GateArguments {
   std::string baseline, candidate, markdown, junit, filter;
-  std::vector<std::string> noise;
-  bool accept = false, force = false, new_rows = false, resources = false;
+  std::vector<std::string> noise, spread;
+  bool accept = false, force = false, new_rows = false, resources = false, strict = false, launches = false;
+  bool operator==(const GateArguments&) const = default;
 };
 
 struct CompareArguments {
@@ -79,33 +81,37 @@ int accept_first(const GateArguments& arguments) {
   return kDone;
 }
 
-// A copy of a run differs from it by nothing: as noise it would say that processes never differ.
-void require_runs_of_their_own(const RunFiles& baseline, const std::vector<RunFiles>& noise) {
-  std::vector<const RunFiles*> seen{&baseline};
-  for (const RunFiles& run : noise) {
-    for (const RunFiles* other : seen) {
-      bool differs = false;
-      for (const SweepRow& row : run.rows) {
-        const auto here = run.samples.find(row), there = other->samples.find(row);
-        if (here != run.samples.end() &&
-            (there == other->samples.end() || here->second.cold_us != there->second.cold_us))
-          differs = true;
-      }
-      if (!differs)
-        throw InvalidInput(fmt::format("--noise {}: holds the samples of {}; give other runs of that build",
-                                       run.folder.string(), other->folder.string()));
-    }
-    seen.push_back(&run);
-  }
+std::vector<RunFiles> read_runs(const std::vector<std::string>& folders) {
+  std::vector<RunFiles> runs;
+  for (const std::string& folder : folders) runs.push_back(read_run(folder));
+  return runs;
+}
+
+// What the gate of this baseline, or of the recorded GPU, takes from then on.
+int keep_spread(const GateArguments& arguments) {
+  GateArguments alone;
+  alone.baseline = arguments.baseline, alone.spread = arguments.spread;
+  if (arguments != alone) throw InvalidInput("--spread goes with --baseline alone");
+  const std::vector<RunFiles> runs = read_runs(arguments.spread);
+  std::vector<const RunFiles*> all;
+  for (const RunFiles& run : runs) all.push_back(&run);
+  const Spread spread = measure_spread(all);
+  const auto file = std::filesystem::path(arguments.baseline) / kSpreadFile;
+  write_atomically(file, to_json(spread));
+  fmt::print("{}{}: from {} runs\n", spread_text(spread), file.string(), runs.size());
+  return kDone;
 }
 
 int gate_runs(const GateArguments& arguments) {
   if (arguments.resources) {
-    if (!arguments.noise.empty() || !arguments.filter.empty() || !arguments.markdown.empty() ||
-        !arguments.junit.empty() || arguments.force)
+    GateArguments alone;
+    alone.baseline = arguments.baseline, alone.candidate = arguments.candidate, alone.resources = true;
+    alone.accept = arguments.accept, alone.new_rows = arguments.new_rows;
+    if (arguments != alone)
       throw InvalidInput("--resources goes with --baseline, --candidate, --new-rows and --accept alone");
     return gate_resources({arguments.baseline, arguments.candidate, arguments.accept, arguments.new_rows});
   }
+  if (!arguments.spread.empty()) return keep_spread(arguments);
   if (arguments.candidate.empty()) throw InvalidInput("--candidate is required: the folder of the run to judge");
   if (arguments.force && !arguments.accept) throw InvalidInput("--force goes with --accept");
   if (arguments.accept && !arguments.filter.empty())
@@ -115,12 +121,11 @@ int gate_runs(const GateArguments& arguments) {
   outputs.add("--markdown", arguments.markdown);
   outputs.add("--junit", arguments.junit);
   const RunFiles baseline = read_run(arguments.baseline), candidate = read_run(arguments.candidate);
-  std::vector<RunFiles> noise;
-  for (const std::string& folder : arguments.noise) noise.push_back(read_run(folder));
-  require_runs_of_their_own(baseline, noise);
-  GateOptions options;
-  options.pairs.filter = pattern_of(arguments.filter);
-  options.new_rows = arguments.new_rows;
+  const std::vector<RunFiles> noise = read_runs(arguments.noise);
+  const GateOptions options{.pairs = {"", "", pattern_of(arguments.filter)},
+                            .new_rows = arguments.new_rows,
+                            .strict = arguments.strict,
+                            .launches = arguments.launches};
   const GateResult result = gate(baseline, candidate, noise, options);
   const ComparisonText text = text_of(result);
   if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
@@ -153,11 +158,11 @@ int compare(const CompareArguments& arguments) {
   if (text.changes.empty())
     throw InvalidInput(fmt::format("{} and {} have no row that is ok in both", arguments.a, arguments.b));
   std::stable_sort(text.changes.begin(), text.changes.end(),
-                   [](const RowChange& x, const RowChange& y) { return x.change > y.change; });
+                   [](const RowChange& x, const RowChange& y) { return x.cold.change > y.cold.change; });
   text.totals = total_changes(a, b, options);
   text.differences = environment_differences(a, b);
   double log_sum = 0;
-  for (const RowChange& change : text.changes) log_sum += std::log1p(change.change);
+  for (const RowChange& change : text.changes) log_sum += std::log1p(change.cold.change);
   text.headline =
       fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
                   arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
@@ -180,6 +185,13 @@ void add_gate_command(CLI::App& app, CommandResult result) {
   command->add_option("--noise", arguments->noise, "Folder of one more run of the baseline's build; may be repeated")
       ->take_all();
   command->add_option("--filter", arguments->filter, "Only rows whose op/problem/dtype/variant this expression finds");
+  command
+      ->add_option("--spread", arguments->spread,
+                   "Measure how far these runs of one build lie apart, and keep it in the baseline's folder")
+      ->take_all();
+  command->add_flag("--strict", arguments->strict, "An ambiguous row that is slower by more than 5 % fails");
+  command->add_flag("--launches", arguments->launches,
+                    "A row of ours that launches other kernels than before, or more or fewer, fails");
   command->add_flag("--new-rows", arguments->new_rows, "Rows that the baseline lacks are named, and do not matter");
   command->add_option("--markdown", arguments->markdown, "Write the tables as GitHub-flavoured Markdown");
   command->add_option("--junit", arguments->junit, "Write the verdicts as JUnit XML");
@@ -190,10 +202,12 @@ void add_gate_command(CLI::App& app, CommandResult result) {
   command->add_flag("--resources", arguments->resources,
                     "Hold registers, shared memory and spills of every built kernel to a recorded kernels.csv; no GPU");
   command->footer(
-      "A row regressed where its cold median slowed by more than 3 % and the measured noise and 0.5 us, a "
-      "Mann-Whitney\n"
-      "test over all rows gives p < 0.01, and SM cycles say the same. Exit code: 0 nothing regressed, 1 a row did or\n"
-      "broke, 2 it could not be compared (another device, missing rows, a damaged file).");
+      "A row regressed where its warm serial or its cold median slowed by more than 1.5 % and twice the spread "
+      "between\n"
+      "processes (cold: and 0.5 us), a Mann-Whitney test over all rows and both phases gives p < 0.01, and SM cycles "
+      "say\n"
+      "the same. Exit code: 0 nothing regressed, 1 a row did or broke, 2 it could not be compared (another device,\n"
+      "missing rows, a damaged file).");
   command->callback([=] { *result = [=] { return gate_runs(*arguments); }; });
 }
 

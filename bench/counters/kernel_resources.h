@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/core/device.h"
@@ -29,6 +30,10 @@ struct KernelResources {
 
   std::size_t shared_bytes() const { return static_shared_bytes + dynamic_shared_bytes; }
 };
+
+// A demangled name without return type, parameters, unnamed namespaces and our own: what stays the same from build to
+// build, and tells instances of a template apart.
+std::string short_kernel_name(std::string_view demangled);
 
 // Captures what `enqueue` puts on `stream` (which must not be the default stream, and has nothing captured yet);
 // nothing is executed. In the order of the graph's nodes; empty when the launch has no kernels (copies and memsets

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
@@ -71,8 +70,8 @@ CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_
 
 CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_beat_us) {
   const PlatformDescription& description = platform_->description();
-  if (auto row = refused(test_case, description, platform_->arch_text())) return {*row, {}, {}, false, ""};
-  CaseResult result{blank_row(test_case, description, platform_->arch_text()), {}, {}, false, ""};
+  if (auto row = refused(test_case, description, platform_->arch_text())) return {*row};
+  CaseResult result{blank_row(test_case, description, platform_->arch_text())};
   SweepRow& row = result.row;
   row.counter_status = counter_status_;
   try {
@@ -123,12 +122,17 @@ bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& re
 }
 
 void take_samples(const Timing& timing, CaseResult& result) {
-  result.cold_us = timing.cold_us;
-  result.cold_batches = timing.cold_batches;
-  result.cold_mhz = timing.cold_mhz;
+  RowSamples& samples = result.samples;
+  samples.cold_us = timing.cold_us;
+  samples.cold_batches = timing.cold_batches;
+  samples.cold_mhz = timing.cold_mhz;
+  samples.warm_us = timing.warm_us;
+  samples.warm_batches = timing.warm_batches;
+  samples.warm_mhz = timing.warm_mhz;
+  samples.warm_serial_us = timing.warm_serial_us;
+  samples.warm_serial_batches = timing.warm_serial_batches;
+  samples.warm_serial_mhz = timing.warm_serial_mhz;
   result.launch_mhz = timing.launch_mhz;
-  result.warm_us = timing.warm_us;
-  result.warm_serial_us = timing.warm_serial_us;
   write_times(timing, result.row);
 }
 
@@ -162,7 +166,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   if (!take_verdict(verdict, result)) return;
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
   if (options_.on_verified) options_.on_verified(test_case, *fixture_);
-  if (!bound.many_kernels() && !options_.warm_only) read_resources(bound, result);
+  if (!options_.warm_only) read_resources(bound, result);
   if (options_.warm_only)
     time_warm_only(bound, result, to_beat_us);
   else
@@ -283,15 +287,27 @@ void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optio
   const auto warm = [&] {
     const double once = loop.probe_warm();
     if (to_beat_us && once > 2 * *to_beat_us) {
-      result.warm_us = {once};
+      result.samples.warm_us = {once};
     } else {
       loop.warm();
-      result.warm_us = loop.timing().others.in_the_way ? std::vector{once} : loop.timing().warm_us;
+      result.samples.warm_us = loop.timing().others.in_the_way ? std::vector{once} : loop.timing().warm_us;
     }
   };
   if (!time_phase("warm", 0, bound, result, warm)) return;
-  result.row.time_warm_us = median(result.warm_us);
+  result.row.time_warm_us = median(result.samples.warm_us);
   result.row.status = Outcome::ok;
+}
+
+void count_kernels(std::span<const KernelResources> kernels, RowSamples& samples) {
+  for (const KernelResources& kernel : kernels) {
+    const std::string name = short_kernel_name(kernel.name);
+    const auto place = std::ranges::find(samples.kernels, name) - samples.kernels.begin();
+    if (static_cast<std::size_t>(place) == samples.kernels.size()) {
+      samples.kernels.push_back(name);
+      samples.kernel_counts.push_back(0);
+    }
+    ++samples.kernel_counts[static_cast<std::size_t>(place)];
+  }
 }
 
 void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
@@ -304,7 +320,8 @@ void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
     result.note += std::string(result.note.empty() ? "" : "; ") + "kernel resources: " + error.what();
     return;
   }
-  const KernelResources* main = dominant_kernel(kernels);
+  count_kernels(kernels, result.samples);
+  const KernelResources* main = bound.many_kernels() ? nullptr : dominant_kernel(kernels);
   if (main == nullptr) return;
   row.registers = main->registers;
   row.smem_bytes = static_cast<long>(main->shared_bytes());

@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
+#include "bench/counters/kernel_resources.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
-#include "reports/run/sweep_csv.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 
@@ -44,16 +45,12 @@ struct RunnerOptions {
 
 struct CaseResult {
   SweepRow row;
-  std::vector<double> cold_us;
-  std::vector<double> warm_us;
-  bool device_lost = false;                 // the process can launch nothing more
-  std::string note;                         // for the log: a baseline's chosen algorithm
-  std::vector<std::size_t> cold_batches{};  // samples per batch, in order
-  std::vector<double> cold_mhz{};           // the SM clock behind each batch; empty on the host
-  std::vector<double> warm_serial_us{};     // empty where warm_us is of ordinary edges already
-  std::vector<double> launch_mhz{};         // with clock_in_launches: the SM clock during launches
-  Verdict verdict{};                        // of the launch before the timed ones
-  std::optional<double> do_bench_us{};      // with do_bench
+  RowSamples samples{};
+  bool device_lost = false;             // the process can launch nothing more
+  std::string note{};                   // for the log: a baseline's chosen algorithm
+  std::vector<double> launch_mhz{};     // with clock_in_launches: the SM clock during launches
+  Verdict verdict{};                    // of the launch before the timed ones
+  std::optional<double> do_bench_us{};  // with do_bench
 };
 
 class CaseRunner {
@@ -110,5 +107,8 @@ class CaseRunner {
   };
   std::array<Kept, 2> kept_;
 };
+
+// The kernels of a launch into the fields of that name, in the order in which each is first launched.
+void count_kernels(std::span<const KernelResources> kernels, RowSamples& samples);
 
 }  // namespace noisefloor

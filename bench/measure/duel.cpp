@@ -98,7 +98,9 @@ std::vector<double> BoundContender::cold(int samples) {
 }
 
 std::vector<double> BoundContender::warm(int samples, int repeats) {
-  return undisturbed(samples, [&](int some) { return platform_->time_warm(timed_.launches.pipeline, some, repeats); });
+  return undisturbed(samples, [&](int some) {
+    return platform_->time_warm(timed_.launches.warm(TimingSource::Edges::pipeline, repeats), some, repeats);
+  });
 }
 
 std::vector<double> BoundContender::undisturbed(int samples,

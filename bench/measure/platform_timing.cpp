@@ -18,7 +18,7 @@ std::vector<double> PlatformTiming::cold(int samples) {
 }
 
 std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) {
-  return platform_->time_warm(edges == Edges::pipeline ? launches_.pipeline : launches_.ordinary, samples, repeats);
+  return platform_->time_warm(launches_.warm(edges, repeats), samples, repeats);
 }
 
 std::optional<ClockReading> PlatformTiming::clock() {

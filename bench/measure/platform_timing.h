@@ -1,6 +1,7 @@
 // What the measuring loop asks for, of a platform: its timers, and a CUDA device's clocks.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -31,6 +32,13 @@ class PlatformTiming final : public TimingSource {
     Launch cold;      // one alone
     Launch pipeline;  // as a pipeline runs them, one behind the other
     Launch ordinary;  // each when the one before it has ended
+    // In a build that is slowed down on purpose: what takes the place of a warm one.
+    std::function<Launch(const Launch&, Edges, int repeats)> slowed = {};
+
+    Launch warm(Edges edges, int repeats) const {
+      const Launch& launch = edges == Edges::pipeline ? pipeline : ordinary;
+      return slowed ? slowed(launch, edges, repeats) : launch;
+    }
   };
   // `resident` as in Platform::time_cold(); what it and the options point to must outlive this.
   PlatformTiming(Platform& platform, Launches launches, Ranges resident, Options options);

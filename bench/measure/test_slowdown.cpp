@@ -6,6 +6,10 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 
@@ -25,7 +29,83 @@ Status spin(Platform& platform, double nanoseconds) {
   return success();
 }
 
+// With a spin behind every `repeats`-th call.
+Launch with_spin(Platform& platform, const Launch& launch, double nanoseconds, int repeats) {
+  return [&platform, launch, nanoseconds, repeats, calls = 0]() mutable {
+    const Status status = launch();
+    return status.ok() && ++calls % repeats == 0 ? spin(platform, nanoseconds) : status;
+  };
+}
+
+// The spin by which samples of `repeats` launches come out `percent` longer; nothing where its own launch costs more.
+// `median_us` gives the median time of a launch with a spin so long, or with none.
+std::optional<double> adjusted_spin(const char* what, double percent, int repeats,
+                                    const std::function<double(std::optional<double>)>& median_us) {
+  (void)median_us({});  // clocks
+  double alone_us = median_us({});
+  double nanoseconds = alone_us * percent * 10 * repeats;
+  constexpr int kSteps = 4;
+  for (int step = 0; step < kSteps; ++step) {
+    const double reached_us = median_us(nanoseconds);
+    alone_us = median_us({});
+    fmt::print(stderr, "test slow-down, {}: {:.2f} % wanted, {:.2f} % reached on {:.2f} us\n", what, percent,
+               100 * (reached_us / alone_us - 1), alone_us);
+    if (step + 1 < kSteps) nanoseconds += 1e3 * repeats * (alone_us * (1 + percent / 100) - reached_us);
+    if (nanoseconds > 0) continue;
+    fmt::print(stderr, "test slow-down, {}: left as it is\n", what);
+    return std::nullopt;
+  }
+  return nanoseconds;
+}
+
+// About 30 ms for a median: six batches of the case runner for a small kernel.
+int samples_for(double sample_us) {
+  return std::clamp(static_cast<int>(30e3 / (sample_us + 50)), 7, 300);
+}
+
+// The same in samples of `repeats` launches, adjusted when it is first asked for.
+class SlowedWarm {
+ public:
+  SlowedWarm(Platform& platform, double percent) : platform_(&platform), percent_(percent) {}
+
+  Launch operator()(const Launch& launch, TimingSource::Edges edges, int repeats) {
+    const auto timed = [&](std::optional<double> spun, int samples) {
+      return platform_->time_warm(spun ? with_spin(*platform_, launch, *spun, repeats) : launch, samples, repeats);
+    };
+    if (!spins_.contains({edges, repeats})) {
+      const int samples = samples_for(timed({}, 1).front() * repeats);
+      const char* const what = edges == TimingSource::Edges::pipeline ? "warm" : "warm serial";
+      spins_[{edges, repeats}] = adjusted_spin(
+          what, percent_, repeats, [&](std::optional<double> spun) { return median(timed(spun, samples)); });
+    }
+    const auto spun = spins_.at({edges, repeats});
+    return spun ? with_spin(*platform_, launch, *spun, repeats) : launch;
+  }
+
+ private:
+  Platform* platform_;
+  double percent_;
+  std::map<std::pair<TimingSource::Edges, int>, std::optional<double>> spins_;  // nanoseconds
+};
+
 }  // namespace
+
+void slow_down(Platform& platform, PlatformTiming::Ranges resident, double percent,
+               PlatformTiming::Launches& launches) {
+  // Loaded now: a kernel's first launch waits for the device, behind the gate forever.
+  throw_if_failed(spin(platform, 0));
+  platform.synchronize();
+  const int samples = samples_for(platform.time_cold(launches.cold, 1, resident).front());
+  const auto spun = adjusted_spin("cold", percent, 1, [&](std::optional<double> nanoseconds) {
+    const Launch timed = nanoseconds ? with_spin(platform, launches.cold, *nanoseconds, 1) : launches.cold;
+    return median(platform.time_cold(timed, samples, resident));
+  });
+  if (spun) launches.cold = with_spin(platform, launches.cold, *spun, 1);
+  launches.slowed = [warm = std::make_shared<SlowedWarm>(platform, percent)](const Launch& launch,
+                                                                             TimingSource::Edges edges, int repeats) {
+    return (*warm)(launch, edges, repeats);
+  };
+}
 
 double slowdown_percent(double of_build) {
   const char* text = std::getenv("NOISEFLOOR_TEST_SLOWDOWN_PERCENT");
@@ -36,37 +116,6 @@ double slowdown_percent(double of_build) {
   if (error != std::errc() || end != view.data() + view.size() || !(percent >= 0 && percent <= 100))
     throw std::invalid_argument(fmt::format("NOISEFLOOR_TEST_SLOWDOWN_PERCENT='{}': 0 to 100", view));
   return percent;
-}
-
-Launch slowed_down(Platform& platform, const Launch& launch, std::span<const std::pair<void*, std::size_t>> resident,
-                   double percent) {
-  const auto slowed = [&platform, launch](double nanoseconds) -> Launch {
-    return [&platform, launch, nanoseconds] {
-      const Status status = launch();
-      return status.ok() ? spin(platform, nanoseconds) : status;
-    };
-  };
-  throw_if_failed(
-      spin(platform, 0));  // loaded now: a kernel's first launch waits for the device, behind the gate forever
-  platform.synchronize();
-  const double probe_us = platform.time_cold(launch, 1, resident).front();
-  // About 30 ms for a median: six batches of the case runner for a small kernel.
-  const int samples = std::clamp(static_cast<int>(30e3 / (probe_us + 50)), 7, 300);
-  const auto median_us = [&](const Launch& timed) { return median(platform.time_cold(timed, samples, resident)); };
-  (void)median_us(launch);  // clocks
-  double alone_us = median_us(launch);
-  double nanoseconds = alone_us * percent * 10;
-  double reached_us = 0;
-  constexpr int kSteps = 4;
-  for (int step = 0; step < kSteps; ++step) {
-    reached_us = median_us(slowed(nanoseconds));
-    alone_us = median_us(launch);
-    if (step + 1 < kSteps)
-      nanoseconds = std::max(0.0, nanoseconds + 1e3 * (alone_us * (1 + percent / 100) - reached_us));
-  }
-  fmt::print(stderr, "test slow-down: {:.2f} % wanted, {:.2f} % reached on {:.2f} us\n", percent,
-             100 * (reached_us / alone_us - 1), alone_us);
-  return slowed(nanoseconds);
 }
 
 }  // namespace noisefloor

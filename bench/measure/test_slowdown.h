@@ -1,19 +1,17 @@
-// For testing the gate, in builds with NOISEFLOOR_TEST_SLOWDOWN_PERCENT alone (see bench/CMakeLists.txt): a launch that
-// takes some percent longer than the one it holds.
+// For testing the gate, in builds with NOISEFLOOR_TEST_SLOWDOWN_PERCENT alone (see bench/CMakeLists.txt): launches that
+// take some percent longer than they do.
 #pragma once
 
-#include <span>
-#include <utility>
-
-#include "bench/platform/platform.h"
+#include "bench/measure/platform_timing.h"
 
 namespace noisefloor {
 
-// `launch` with a spin behind it, inside whatever interval times it. The spin is adjusted until the cold median is
-// `percent` above that of `launch` alone: on a GPU the spin's own launch costs time too, so a wanted addition below
-// that (about a microsecond) comes out larger. What was reached goes to stderr. `resident` as in Platform::time_cold().
-Launch slowed_down(Platform& platform, const Launch& launch, std::span<const std::pair<void*, std::size_t>> resident,
-                   double percent);
+// Puts a spin inside of whatever is timed, in the launches' own stream order: behind the launch of a cold sample, and
+// behind the last launch of a warm one, so that a graph has one. It is adjusted until the median is `percent` above
+// that of the launches alone. On a GPU the spin's own launch costs about a microsecond: where that is more than is
+// wanted (a short cold launch) nothing is slowed, and the other phase must show it. What was reached goes to stderr.
+// `platform` and what the launches need must outlive them.
+void slow_down(Platform& platform, PlatformTiming::Ranges resident, double percent, PlatformTiming::Launches& launches);
 
 // The percent of this build, or of the environment variable NOISEFLOOR_TEST_SLOWDOWN_PERCENT where it is set (0 to 100;
 // throws std::invalid_argument else), so that one slow build serves every aim of the gate. Rows do

@@ -18,7 +18,7 @@ TimedLaunches::TimedLaunches(Platform& platform, BoundCase& bound)
     };
   }
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  launches.cold = slowed_down(platform, launches.cold, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
+  slow_down(platform, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT), launches);
 #endif
 }
 

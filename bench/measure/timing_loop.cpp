@@ -18,7 +18,8 @@ namespace {
 // on every data-centre GPU, so it is part of what they can do, and the row names it.
 constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
 
-// The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little.
+// The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little. A batch of
+// short launches is also one moment: what clocks, or a host's cores, did just before is in all of its samples.
 constexpr std::size_t kFewestBatches = 4;
 
 // A launch that runs into the power cap begins at the full clock and is taken down in steps over some hundred
@@ -244,7 +245,6 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   Warm taken;
   double start = source_->now();
   double discarded_seconds = 0;
-  std::size_t batches = 0;
   std::optional<std::string> stop;
   do {
     const double batch_start = source_->now();
@@ -252,7 +252,11 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
     const auto samples = undisturbed(all);
     read_load();
     taken.us.insert(taken.us.end(), samples.begin(), samples.end());
-    if (const auto clock = source_->clock()) taken.mhz.push_back(readable(*clock));
+    const auto clock = source_->clock();
+    if (!samples.empty()) {
+      taken.batches.push_back(samples.size());
+      if (clock) taken.mhz.push_back(readable(*clock));
+    }
     if (samples.size() < all.size()) {
       const double spent = (source_->now() - batch_start) * share_dropped(all, samples);
       discarded_seconds += spent;
@@ -260,9 +264,7 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
     }
     const double elapsed = source_->now() - start;
     stop = options_.warm.verdict(taken.us, elapsed);
-    // A batch of short launches is one moment of a host: what its cores did just before is in all of its samples.
-    if (options_.host && !options_.quick && ++batches < kFewestBatches && elapsed < options_.warm.wall_seconds)
-      stop.reset();
+    if (!options_.quick && taken.batches.size() < kFewestBatches && elapsed < options_.warm.wall_seconds) stop.reset();
     if (!stop && samples.size() < all.size() && discarded_seconds >= options_.throttle_retry_seconds) {
       stop = "time_cap";
       timing_.others.in_the_way = taken.us.size() < kFewestSamples;
@@ -277,6 +279,7 @@ void TimingLoop::warm() {
   if (timing_.others.in_the_way) return;
   Warm taken = sample_warm(TimingSource::Edges::pipeline);
   timing_.warm_us = std::move(taken.us);
+  timing_.warm_batches = std::move(taken.batches);
   timing_.warm_mhz = std::move(taken.mhz);
   timing_.warm_stop = std::move(taken.stop);
   add(timing_.throttle, source_->clock_event_reasons());
@@ -284,7 +287,10 @@ void TimingLoop::warm() {
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
-  timing_.warm_serial_us = sample_warm(TimingSource::Edges::ordinary).us;
+  Warm taken = sample_warm(TimingSource::Edges::ordinary);
+  timing_.warm_serial_us = std::move(taken.us);
+  timing_.warm_serial_batches = std::move(taken.batches);
+  timing_.warm_serial_mhz = std::move(taken.mhz);
   add(timing_.throttle, source_->clock_event_reasons());
 }
 

@@ -76,9 +76,12 @@ struct Timing {
   std::vector<double> launch_mhz = {};
   std::string stop = {};  // why the cold phase ended
   std::vector<double> warm_us = {};
+  std::vector<std::size_t> warm_batches = {};
   std::vector<double> warm_mhz = {};  // as cold_mhz
   std::string warm_stop = {};
-  std::vector<double> warm_serial_us = {};     // empty where warm_us is of ordinary edges already
+  std::vector<double> warm_serial_us = {};  // empty where warm_us is of ordinary edges already
+  std::vector<std::size_t> warm_serial_batches = {};
+  std::vector<double> warm_serial_mhz = {};
   std::optional<std::uint64_t> throttle = {};  // the reasons of kClockThrottle that were seen, where somebody says
   double discarded_seconds = 0;                // spent on what was taken again
   Others others = {};
@@ -113,6 +116,7 @@ class TimingLoop {
  private:
   struct Warm {
     std::vector<double> us, mhz;
+    std::vector<std::size_t> batches;
     std::string stop;
   };
   Warm sample_warm(TimingSource::Edges edges);

@@ -90,8 +90,7 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   const CaseResult result = runner_->run(test_case);
   // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
   if (!folder_->rows().contains(result.row)) {
-    folder_->append(result.row,
-                    {0, result.cold_us, result.warm_us, result.cold_batches, result.cold_mhz, result.warm_serial_us});
+    folder_->append(result.row, result.samples);
     if (result.do_bench_us) folder_->append_crosscheck(result.row, *result.do_bench_us);
     ++done_;
     --left_[result.row];
@@ -101,7 +100,7 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   device_lost_ = result.device_lost;
   report_progress(result.row);
   duel(result.row);
-  report(result.row, result.cold_us.size(), state);
+  report(result.row, result.samples.cold_us.size(), state);
 }
 
 void Sweep::report(const SweepRow& row, std::size_t samples, benchmark::State& state) const {

@@ -41,6 +41,8 @@ void check_against_samples(const SweepRow& row, const RowSamples& taken) {
   if (!taken.cold_us.empty()) require_median("time_cold_us", *row.time_cold_us, "cold_us", taken.cold_us);
   if (row.time_warm_us && !taken.warm_us.empty())
     require_median("time_warm_us", *row.time_warm_us, "warm_us", taken.warm_us);
+  if (row.time_warm_serial_us && !taken.warm_serial_us.empty())
+    require_median("time_warm_serial_us", *row.time_warm_serial_us, "warm_serial_us", taken.warm_serial_us);
 }
 
 }  // namespace

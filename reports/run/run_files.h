@@ -42,6 +42,12 @@ struct RowSamples {
   std::vector<std::size_t> cold_batches;  // samples per batch; their sum is cold_us.size(); empty in schema 1
   std::vector<double> cold_mhz;           // SM clock behind each batch; NaN where it could not be read; empty: no clock
   std::vector<double> warm_serial_us;     // empty where warm_us is of ordinary edges already
+  // As for cold; all empty where only the times were kept.
+  std::vector<std::size_t> warm_batches, warm_serial_batches;
+  std::vector<double> warm_mhz, warm_serial_mhz;
+  // What one launch runs on the GPU, by short names, and how often each. Empty: not known.
+  std::vector<std::string> kernels;
+  std::vector<std::size_t> kernel_counts;
 };
 
 struct RunFiles {

@@ -220,8 +220,21 @@ void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
                                    {"cold_us", rounded(samples.cold_us)},
                                    {"warm_us", rounded(samples.warm_us)},
                                    {"cold_batches", samples.cold_batches}};
-    if (!samples.cold_mhz.empty()) line["cold_mhz"] = rounded(samples.cold_mhz);  // NaN is written as null
-    if (!samples.warm_serial_us.empty()) line["warm_serial_us"] = rounded(samples.warm_serial_us);
+    const auto add = [&](const char* name, const auto& values) {
+      if (values.empty()) return;
+      if constexpr (requires { rounded(values); })
+        line[name] = rounded(values);  // NaN is written as null
+      else
+        line[name] = values;
+    };
+    add("cold_mhz", samples.cold_mhz);
+    add("warm_batches", samples.warm_batches);
+    add("warm_mhz", samples.warm_mhz);
+    add("warm_serial_us", samples.warm_serial_us);
+    add("warm_serial_batches", samples.warm_serial_batches);
+    add("warm_serial_mhz", samples.warm_serial_mhz);
+    add("kernels", samples.kernels);
+    add("kernel_counts", samples.kernel_counts);
     append_line(folder_ / "samples.jsonl", line.dump() + "\n");
   }
   append_line(folder_ / "sweep.csv", to_csv(row, others_));

@@ -12,6 +12,28 @@
 namespace noisefloor {
 namespace {
 
+constexpr std::string_view kKernels = "kernels", kClock = "_mhz";
+constexpr std::pair<std::string_view, std::vector<double> RowSamples::*> kNumbers[] = {
+    {"cold_us", &RowSamples::cold_us},
+    {"cold_mhz", &RowSamples::cold_mhz},
+    {"warm_us", &RowSamples::warm_us},
+    {"warm_mhz", &RowSamples::warm_mhz},
+    {"warm_serial_us", &RowSamples::warm_serial_us},
+    {"warm_serial_mhz", &RowSamples::warm_serial_mhz},
+};
+constexpr std::pair<std::string_view, std::vector<std::size_t> RowSamples::*> kCounts[] = {
+    {"cold_batches", &RowSamples::cold_batches},
+    {"warm_batches", &RowSamples::warm_batches},
+    {"warm_serial_batches", &RowSamples::warm_serial_batches},
+    {"kernel_counts", &RowSamples::kernel_counts},
+};
+
+template <class Table>
+const auto* member_of(const Table& table, std::string_view field) {
+  const auto found = std::ranges::find(table, field, [](const auto& entry) { return entry.first; });
+  return found == std::end(table) ? nullptr : &found->second;
+}
+
 // Takes the values of the line's object as the parser meets them. Whatever is nested deeper belongs to a field that
 // nobody here knows.
 class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
@@ -23,7 +45,7 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_object(std::size_t) override {
-    if (depth_ == 1 && known()) refuse("is an object");
+    if (known()) refuse(depth_ == 1 ? "is an object" : "holds an object");
     ++depth_;
     return true;
   }
@@ -37,19 +59,21 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 2 && known()) refuse("holds a list");
     ++depth_;
     values_.clear();
+    if (depth_ == 2 && field_ == kKernels) samples.kernels.clear();
     return true;
   }
   bool end_array() override {
     if (--depth_ != 1) return true;
-    if (field_ == "cold_us") samples.cold_us = values_;
-    if (field_ == "warm_us") samples.warm_us = values_;
-    if (field_ == "cold_batches") samples.cold_batches.assign(values_.begin(), values_.end());
-    if (field_ == "cold_mhz") samples.cold_mhz = values_;
-    if (field_ == "warm_serial_us") samples.warm_serial_us = values_;
+    if (const auto* member = member_of(kNumbers, field_)) samples.** member = values_;
+    if (const auto* member = member_of(kCounts, field_)) (samples.**member).assign(values_.begin(), values_.end());
     return true;
   }
   bool string(string_t& text) override {
     if (depth_ == 0) throw std::runtime_error("is not a JSON object");
+    if (depth_ == 2 && field_ == kKernels) {
+      samples.kernels.push_back(std::move(text));
+      return true;
+    }
     std::string* const member = depth_ == 1 ? text_field() : nullptr;
     if (member == nullptr) return known() ? refuse("holds a text") : true;
     *member = std::move(text);
@@ -59,7 +83,7 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override { return number(static_cast<double>(value)); }
   bool number_float(number_float_t value, const string_t&) override { return number(value); }
   bool null() override {
-    if (depth_ == 2 && field_ == "cold_mhz") return keep(std::numeric_limits<double>::quiet_NaN());
+    if (depth_ == 2 && field_.ends_with(kClock) && known()) return keep(std::numeric_limits<double>::quiet_NaN());
     return other("null");
   }
   bool boolean(bool) override { return other("a truth value"); }
@@ -80,8 +104,8 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
     return field_ == "variant" ? &id.variant : nullptr;
   }
   bool known() {
-    return text_field() != nullptr || field_ == "cold_us" || field_ == "warm_us" || field_ == "cold_batches" ||
-           field_ == "cold_mhz" || field_ == "warm_serial_us";
+    return text_field() != nullptr || field_ == kKernels || member_of(kNumbers, field_) != nullptr ||
+           member_of(kCounts, field_) != nullptr;
   }
   [[noreturn]] bool refuse(const std::string& what) {
     throw std::runtime_error(fmt::format("field '{}' {}", field_, what));
@@ -94,12 +118,13 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 0) throw std::runtime_error("is not a JSON object");
     if (!known()) return true;
     if (depth_ != 2) refuse(fmt::format("is {}", value));
-    if (field_ == "cold_batches") {
+    if (field_ == kKernels) refuse(fmt::format("holds {}, not a name", value));
+    if (member_of(kCounts, field_) != nullptr) {
       constexpr double kMost = 1e9;
       if (!(value >= 1 && value <= kMost) || value != std::floor(value))
         refuse(fmt::format("holds {}, not a whole number from 1 to 1e9", value));
     } else if (!std::isfinite(value) || !(value > 0)) {
-      refuse(fmt::format("holds {}, not a {} above 0", value, field_ == "cold_mhz" ? "clock" : "time"));
+      refuse(fmt::format("holds {}, not a {} above 0", value, field_.ends_with(kClock) ? "clock" : "time"));
     }
     return keep(value);
   }
@@ -112,6 +137,17 @@ class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
   std::string field_;
   std::vector<double> values_;  // of the list that is being read
 };
+
+void require_batches(const char* phase, const std::vector<double>& us, const std::vector<std::size_t>& batches,
+                     const std::vector<double>& mhz) {
+  const std::size_t sum = std::accumulate(batches.begin(), batches.end(), std::size_t{0});
+  if (!batches.empty() && sum != us.size())
+    throw std::runtime_error(
+        fmt::format("field '{0}_batches' adds up to {1}, but '{0}_us' has {2}", phase, sum, us.size()));
+  if (!mhz.empty() && mhz.size() != batches.size())
+    throw std::runtime_error(
+        fmt::format("field '{}_mhz' has {} clocks for {} batches", phase, mhz.size(), batches.size()));
+}
 
 }  // namespace
 
@@ -127,15 +163,12 @@ SamplesLine parse_samples_line(std::string_view line) {
   for (const auto& [name, value] : names)
     if (value->empty()) throw std::runtime_error(fmt::format("field '{}' is missing or empty", name));
   RowSamples& samples = reader.samples;
-  if (!samples.cold_batches.empty()) {
-    const std::size_t sum = std::accumulate(samples.cold_batches.begin(), samples.cold_batches.end(), std::size_t{0});
-    if (sum != samples.cold_us.size())
-      throw std::runtime_error(
-          fmt::format("field 'cold_batches' adds up to {}, but 'cold_us' has {}", sum, samples.cold_us.size()));
-  }
-  if (!samples.cold_mhz.empty() && samples.cold_mhz.size() != samples.cold_batches.size())
-    throw std::runtime_error(fmt::format("field 'cold_mhz' has {} clocks for {} batches", samples.cold_mhz.size(),
-                                         samples.cold_batches.size()));
+  require_batches("cold", samples.cold_us, samples.cold_batches, samples.cold_mhz);
+  require_batches("warm", samples.warm_us, samples.warm_batches, samples.warm_mhz);
+  require_batches("warm_serial", samples.warm_serial_us, samples.warm_serial_batches, samples.warm_serial_mhz);
+  if (samples.kernels.size() != samples.kernel_counts.size())
+    throw std::runtime_error(fmt::format("field 'kernel_counts' has {} numbers for {} kernels",
+                                         samples.kernel_counts.size(), samples.kernels.size()));
   return {std::move(reader.id), std::move(samples)};
 }
 

@@ -26,11 +26,12 @@ def run(*arguments, **kwargs):
 
 def columns():
     with open(RECORDED / "sweep.csv", newline="") as file:
-        return next(csv.reader(file))
+        names = next(csv.reader(file))
+    return names + [name for name in ("time_warm_serial_us", "warm_clock_mhz") if name not in names]
 
 
-def write_run(folder, times, seed=0, status=None, dtype="bf16", device="Test GPU", commit="abc", mhz=1980.0, samples=50):
-    """A run of len(times) gemms; `status`: index -> what it is instead of ok."""
+def write_run(folder, times, seed=0, status=None, dtype="bf16", device="Test GPU", commit="abc", mhz=1980.0, samples=50, warm=None, kernel="gemm"):
+    """A run of len(times) gemms; `status`: index -> what it is instead of ok. `warm`: serial times, else eight tenths."""
     generator = random.Random(seed)
     folder.mkdir()
     with open(folder / "sweep.csv", "w", newline="") as sweep, open(folder / "samples.jsonl", "w") as raw:
@@ -45,9 +46,15 @@ def write_run(folder, times, seed=0, status=None, dtype="bf16", device="Test GPU
                 row |= {"time_cold_us": f"{cold[samples // 2]:.6g}", "samples": samples, "sm_clock_mhz": mhz}
                 generator.shuffle(cold)
                 batches = [samples // 5] * 5
-                raw.write(json.dumps({**key, "cold_us": cold, "warm_us": [us], "cold_batches": batches, "cold_mhz": [mhz] * 5}) + "\n")
+                around = sorted((warm[i] if warm else 0.8 * us) * (1 + generator.gauss(0, 0.002)) for _ in range(samples))
+                row |= {"time_warm_serial_us": f"{around[samples // 2]:.6g}", "warm_clock_mhz": mhz}
+                generator.shuffle(around)
+                taken = {"cold_us": cold, "warm_us": around, "cold_batches": batches, "warm_batches": batches}
+                taken |= {"cold_mhz": [mhz] * 5, "warm_mhz": [mhz] * 5, "kernels": [f"{kernel}<{i}>"], "kernel_counts": [1]}
+                raw.write(json.dumps(key | taken) + "\n")
             writer.writerow(row)
-    (folder / "env.json").write_text(json.dumps({"schema": 2, "device": device, "commit": commit, "command_lines": []}) + "\n")
+    environment = {"schema": 2, "device": device, "commit": commit, "time_utc": f"2026-01-01T00:00:{seed:02}Z", "command_lines": []}
+    (folder / "env.json").write_text(json.dumps(environment) + "\n")
     return folder
 
 
@@ -225,6 +232,64 @@ def test_gate_over_5000_rows(tmp_path):
     result = gate(a, b, "--markdown", tmp_path / "gate.md")
     assert result.returncode == 0 and "5000 rows compared: 0 regressed" in result.stdout, result.stdout[-500:]
     assert len((tmp_path / "gate.md").read_text()) < 65536, "GitHub cuts longer comments"
+
+
+def test_either_phase_regresses_a_row(baseline, tmp_path):
+    warm = write_run(tmp_path / "warm", [50.0] * 20, seed=1, warm=[40.0] * 19 + [42.5])
+    result = gate(baseline, warm)
+    assert result.returncode == 1 and re.search(r"^regressed +warm +gemm +m=20,", result.stdout, re.M), result.stdout
+    cold = write_run(tmp_path / "cold", [50.0] * 19 + [54.0], seed=1, warm=[40.0] * 20)
+    result = gate(baseline, cold, "--junit", tmp_path / "gate.xml")
+    assert result.returncode == 1 and re.search(r"^regressed +cold +gemm +m=20,", result.stdout, re.M), result.stdout
+    message = ElementTree.parse(tmp_path / "gate.xml").getroot().find(".//failure").get("message")
+    assert message.startswith("regressed by cold; warm: 4") and "; cold: 5" in message, message
+
+
+def test_strict_fails_a_large_ambiguous_slowdown(baseline, tmp_path):
+    slower = write_run(tmp_path / "b", [54.0] * 20, seed=1, mhz=1980 / 1.08)
+    result = gate(baseline, slower)
+    assert result.returncode == 0 and "20 ambiguous" in result.stdout, result
+    result = gate(baseline, slower, "--strict")
+    assert result.returncode == 1 and "20 ambiguous by more than 5 %" in result.stdout, result
+    assert gate(baseline, write_run(tmp_path / "c", [51.5] * 20, seed=1, mhz=1980 / 1.03), "--strict").returncode == 0
+
+
+def test_the_spread_between_processes_is_measured_kept_and_named(baseline, tmp_path):
+    processes = [write_run(tmp_path / f"r{i}", [50.0 + 0.1 * (i % 2)] * 20, seed=10 + i) for i in range(4)]
+    slower = write_run(tmp_path / "b", [51.1] * 20, seed=1, commit="def")
+    result = gate(baseline, slower)
+    assert result.returncode == 0 and "spread between processes: assumed" in result.stdout, "2.2 % is below what is assumed"
+    kept = run("gate", "--baseline", baseline, "--spread", *processes)
+    assert kept.returncode == 0 and "from 4 runs" in kept.stdout and re.search(r"^warm +20 +120 ", kept.stdout, re.M), kept
+    table = json.loads((baseline / "gate_noise.json").read_text())
+    assert table["sweeps"] == [f"abc 2026-01-01T00:00:{10 + i}Z" for i in range(4)] and {row["phase"] for row in table["classes"]} == {"warm", "cold"}
+    result = gate(baseline, slower)
+    assert result.returncode == 1 and "20 regressed" in result.stdout and "gate_noise.json, from 4 runs" in result.stdout, result
+    assert "it does not test the gate" in gate(baseline, processes[0]).stdout
+    assert gate(baseline, slower, "--accept").returncode == 0 and json.loads((baseline / "gate_noise.json").read_text()) == table
+
+    before = contents(tmp_path)
+    for folders, more, says in (
+        (processes[:1], [], "two runs of one build or more"),
+        ([processes[0], processes[0]], [], "holds the samples of"),
+        ([processes[0], slower], [], "between runs of one build"),
+        (processes, ["--candidate", slower], "--spread goes with --baseline alone"),
+    ):
+        result = run("gate", "--baseline", baseline, *more, "--spread", *folders)
+        assert result.returncode == 2 and says in result.stderr, result
+        assert contents(tmp_path) == before
+    (baseline / "gate_noise.json").write_text("{}")
+    result = gate(baseline, slower)
+    assert result.returncode == 2 and "is not what gate --spread writes" in result.stderr
+
+
+def test_changed_launches_are_named_and_fail_where_asked(baseline, tmp_path):
+    other = write_run(tmp_path / "b", [50.0] * 20, seed=1, kernel="gemm_split")
+    result = gate(baseline, other, "--markdown", tmp_path / "gate.md")
+    assert result.returncode == 0 and re.search(r"appears +gemm_split<7>", result.stdout) and re.search(r"vanishes +gemm<7>", result.stdout), result
+    assert "### Launches" in (tmp_path / "gate.md").read_text()
+    assert gate(baseline, other, "--launches").returncode == 1
+    assert gate(baseline, write_run(tmp_path / "c", [50.0] * 20, seed=2), "--launches").returncode == 0
 
 
 def test_a_copy_is_not_noise(baseline, tmp_path):

@@ -14,6 +14,7 @@ void samples(Input input) {
       std::size_t batched = 0;
       for (const std::size_t batch : samples.cold_batches) batched += batch;
       if (!samples.cold_batches.empty() && batched != samples.cold_us.size()) std::abort();
+      if (samples.kernels.size() != samples.kernel_counts.size()) std::abort();
       for (const double time : samples.cold_us)
         if (!(time > 0)) std::abort();
     }

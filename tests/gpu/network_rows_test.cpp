@@ -29,6 +29,7 @@ TEST(NetworkRowsOnADevice, AreVerifiedAndTimedUnderEveryPlan) {
         EXPECT_GT(result.row.time_warm_us.value_or(0), 0);
         EXPECT_LE(result.verdict.l2_error, result.verdict.l2_tolerance);
         EXPECT_FALSE(result.row.registers.has_value());
+        EXPECT_GT(result.samples.kernels.size(), 3u) << "each by its name";
       }
     }
   }

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "reports/run/samples_line.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -28,7 +30,14 @@ SweepRow row(const std::string& variant) {
   return made;
 }
 
-const RowSamples kSamples = {0, {1.99951, 2.0004}, {1}, {1, 1}, {1980.1234, 1965}, {}};
+const RowSamples kSamples = [] {
+  RowSamples samples;
+  samples.cold_us = {1.99951, 2.0004}, samples.cold_batches = {1, 1}, samples.cold_mhz = {1980.1234, 1965};
+  samples.warm_us = {1}, samples.warm_serial_us = {1.5, 1.25, 2}, samples.warm_serial_batches = {2, 1};
+  samples.warm_serial_mhz = {std::nan(""), 1800};
+  samples.kernels = {"gemm::tile<64>", "reduce"}, samples.kernel_counts = {1, 2};
+  return samples;
+}();
 
 std::string slurp(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -61,6 +70,13 @@ TEST(RunFolder, GoesOnWhereItStopped) {
     EXPECT_DOUBLE_EQ(object["cold_us"][0].get<double>(), 2.0);
     EXPECT_EQ(object["cold_batches"], (std::vector<int>{1, 1}));
     EXPECT_DOUBLE_EQ(object["cold_mhz"][0].get<double>(), 1980.123);
+    EXPECT_FALSE(object.contains("warm_mhz")) << "not known";
+    const RowSamples read = parse_samples_line(line).samples;
+    EXPECT_EQ(read.warm_serial_us, kSamples.warm_serial_us);
+    EXPECT_EQ(read.warm_serial_batches, kSamples.warm_serial_batches);
+    EXPECT_TRUE(std::isnan(read.warm_serial_mhz.at(0)));
+    EXPECT_EQ(read.kernels, kSamples.kernels);
+    EXPECT_EQ(read.kernel_counts, kSamples.kernel_counts);
   }
   EXPECT_EQ(lines, 3);
 }

@@ -18,13 +18,17 @@
 namespace noisefloor {
 
 struct SyntheticRow {
-  double us = 100;        // the true median
-  double spread = 0.004;  // relative standard deviation of a sample
-  double batch = 0.001;   // and of a whole batch
+  double us = 100;                     // the true median, cold
+  std::optional<double> warm_us = {};  // warm with ordinary edges; else 0.8 of that
+  bool serial = true;                  // an older folder has no such times
+  double spread = 0.004;               // relative standard deviation of a sample
+  double batch = 0.001;                // and of a whole batch
   double mhz = 1980;
   std::size_t samples = 50, per_batch = 10;
   std::string op = "gemm", variant = "ptx", dtype = "bf16", network = "net-b1";
   Outcome status = Outcome::ok;
+  std::string throttle = {};
+  std::vector<std::string> kernels = {};
 };
 
 // Row i is the problem m=<i+1>,n=64,k=64 with these samples; the same `seed` gives the same noise.
@@ -53,17 +57,26 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
     row.bytes = 1e5;
     if (want.status == Outcome::ok) {
       RowSamples samples;
-      double batch = 0;
-      for (std::size_t s = 0; s < want.samples; ++s) {
-        if (s % want.per_batch == 0) {
-          batch = want.batch * normal(random);
-          samples.cold_batches.push_back(0);
-          samples.cold_mhz.push_back(want.mhz);
+      const auto take = [&](double median_us, std::vector<double>& us, std::vector<std::size_t>& batches,
+                            std::vector<double>& mhz) {
+        double batch = 0;
+        for (std::size_t s = 0; s < want.samples; ++s) {
+          if (s % want.per_batch == 0) {
+            batch = want.batch * normal(random);
+            batches.push_back(0);
+            mhz.push_back(want.mhz);
+          }
+          ++batches.back();
+          us.push_back(median_us * std::max(0.1, 1 + batch + want.spread * normal(random)));
         }
-        ++samples.cold_batches.back();
-        samples.cold_us.push_back(want.us * std::max(0.1, 1 + batch + want.spread * normal(random)));
-      }
-      for (int s = 0; s < 10; ++s) samples.warm_us.push_back(want.us * 0.8 * (1 + want.spread * normal(random)));
+      };
+      take(want.us, samples.cold_us, samples.cold_batches, samples.cold_mhz);
+      take(want.warm_us.value_or(0.8 * want.us), samples.warm_us, samples.warm_batches, samples.warm_mhz);
+      if (want.serial) row.time_warm_serial_us = median(samples.warm_us);
+      samples.kernels = want.kernels;
+      samples.kernel_counts.assign(want.kernels.size(), 1);
+      row.throttle = want.throttle;
+      row.warm_clock_mhz = want.mhz;
       row.time_cold_us = median(samples.cold_us);
       row.time_cold_mad_us = median_absolute_deviation(samples.cold_us);
       row.time_warm_us = median(samples.warm_us);
@@ -93,9 +106,10 @@ inline void write_run(const std::filesystem::path& folder, const RunFiles& run) 
     if (found == run.samples.end()) continue;
     const RowSamples& taken = found->second;
     samples += fmt::format(
-        R"({{"op":"{}","dtype":"{}","problem":"{}","variant":"{}","cold_us":{},"warm_us":{},"cold_batches":{},"cold_mhz":{}}})",
+        R"({{"op":"{}","dtype":"{}","problem":"{}","variant":"{}","cold_us":{},"warm_us":{},"cold_batches":{},)"
+        R"("cold_mhz":{},"warm_batches":{},"warm_mhz":{}}})",
         row.op, row.dtype, row.problem, row.variant, list(taken.cold_us), list(taken.warm_us), list(taken.cold_batches),
-        list(taken.cold_mhz));
+        list(taken.cold_mhz), list(taken.warm_batches), list(taken.warm_mhz));
     samples += "\n";
   }
   write_atomically(folder / "sweep.csv", sweep);

@@ -29,6 +29,16 @@ TEST(Counters, OfWhatFitsIntoL2LeaveOutDram) {
   }
 }
 
+TEST(Kernels, AreCountedByNameInTheirOrder) {
+  std::vector<KernelResources> kernels(4);
+  const char* const names[] = {"void noisefloor::b(int)", "void noisefloor::a<2>(int)", "void noisefloor::b(int)", "c"};
+  for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i].name = names[i];
+  RowSamples samples;
+  count_kernels(kernels, samples);
+  EXPECT_EQ(samples.kernels, (std::vector<std::string>{"b", "a<2>", "c"}));
+  EXPECT_EQ(samples.kernel_counts, (std::vector<std::size_t>{2, 1, 1}));
+}
+
 TEST(AboveTheRoof, SaysWhatLetsIt) {
   const std::size_t cache = 60'000'000;
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::fma}, 100e6, true, cache),
@@ -77,12 +87,12 @@ TEST_F(WarmOnly, RowsHaveAWarmTimeAndNothingElse) {
   const SweepRow& row = result.row;
   EXPECT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(row.time_warm_us, 5);
-  EXPECT_EQ(result.warm_us, std::vector<double>(10, 5.0));
+  EXPECT_EQ(result.samples.warm_us, std::vector<double>(10, 5.0));
   EXPECT_EQ(platform.warm_calls, (Calls{{1, 1}, {10, 1}}));
   EXPECT_TRUE(result.verdict.correct);
 
   EXPECT_TRUE(platform.cold_calls.empty());
-  EXPECT_TRUE(result.cold_us.empty());
+  EXPECT_TRUE(result.samples.cold_us.empty());
   for (const auto& unasked : {row.time_cold_us, row.time_cold_mad_us, row.gflops, row.gbps, row.attainable_gflops,
                               row.pct_of_roof, row.dram_read_bytes, row.dram_write_bytes, row.occupancy_pct})
     EXPECT_FALSE(unasked.has_value());

@@ -141,7 +141,8 @@ TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {
   EXPECT_EQ(timing.cold_batches, std::vector<std::size_t>(4, 20)) << "the first already has the samples it takes";
   EXPECT_EQ(timing.stop, "converged");
   EXPECT_EQ(timing.cold_us, std::vector<double>(80, 1000.0)) << "the probe is not among them";
-  EXPECT_EQ(timing.warm_us, std::vector<double>(40, 1000.0)) << "a host's as well";
+  EXPECT_EQ(timing.warm_us, std::vector<double>(40, 1000.0)) << "warm ones as well";
+  EXPECT_EQ(timing.warm_batches, std::vector<std::size_t>(4, 10));
   EXPECT_TRUE(timing.cold_mhz.empty());
   EXPECT_FALSE(median_clock(timing.cold_mhz));
   EXPECT_FALSE(timing.throttle);
@@ -356,12 +357,12 @@ TEST(TimingLoop, WarmLaunchesHaveTheirClockAndTheirReason) {
   Script script;
   script.mhz = [&](double) { return script.warm_calls.empty() ? 1980.0 : 1700.0; };
   const Timing timing = measured(script);
-  EXPECT_EQ(timing.warm_mhz, std::vector<double>(1, 1700.0)) << "one a batch";
+  EXPECT_EQ(timing.warm_mhz, std::vector<double>(4, 1700.0)) << "one a batch";
   EXPECT_EQ(timing.warm_stop, "converged");
   const SweepRow row = row_of(timing);
   EXPECT_EQ(row.sm_clock_mhz, 1980);
   EXPECT_EQ(row.warm_clock_mhz, 1700);
-  EXPECT_EQ(row.warm_samples, 10);
+  EXPECT_EQ(row.warm_samples, 40);
   EXPECT_EQ(row.warm_stop, "converged");
 }
 
@@ -377,8 +378,10 @@ TEST(TimingLoop, OrdinaryEdgesAreTimedApartWhereAskedFor) {
   loop.cold();
   loop.warm();
   loop.warm_serial();
-  EXPECT_EQ(loop.timing().warm_us, std::vector<double>(10, 1000.0));
-  EXPECT_EQ(loop.timing().warm_serial_us, std::vector<double>(10, 1007.0));
+  EXPECT_EQ(loop.timing().warm_us, std::vector<double>(40, 1000.0));
+  EXPECT_EQ(loop.timing().warm_serial_us, std::vector<double>(40, 1007.0));
+  EXPECT_EQ(loop.timing().warm_serial_batches, std::vector<std::size_t>(4, 10));
+  EXPECT_EQ(loop.timing().warm_serial_mhz.size(), loop.timing().warm_mhz.size());
   EXPECT_EQ(row_of(loop.timing()).time_warm_us, 1000);
   EXPECT_EQ(row_of(loop.timing()).time_warm_serial_us, 1007);
 }

@@ -146,7 +146,7 @@ TEST(NetworkRows, AreMeasuredAsAnyOther) {
   EXPECT_EQ(row.tolerance, 0.2);
   EXPECT_EQ(row.reason.rfind("nodes: ", 0), 0u) << row.reason;
   EXPECT_GT(row.workspace_bytes.value_or(0), 2 * 1'229'697);  // its weights are among them
-  EXPECT_FALSE(result.cold_us.empty());
+  EXPECT_FALSE(result.samples.cold_us.empty());
 }
 
 TEST(NetworkRows, OfOtherSizesAreVerifiedToo) {
