@@ -13,6 +13,7 @@ namespace noisefloor::cudnn {
 long version();
 Baseline attention_baseline();
 Baseline conv2d_baseline();
+Baseline conv2d_four_phases_baseline();
 Baseline conv_transpose2d_baseline();
 Baseline conv3d_temporal_baseline();
 Baseline groupnorm_baseline();
@@ -30,6 +31,7 @@ std::span<const Baseline> baselines() {
       cudnn::attention_baseline(),
       cudnn::temporal_attention_baseline(),
       cudnn::conv2d_baseline(),
+      cudnn::conv2d_four_phases_baseline(),
       cudnn::conv_transpose2d_baseline(),
       cudnn::conv3d_temporal_baseline(),
       cudnn::groupnorm_baseline(),

@@ -8,6 +8,7 @@
 // emulation).
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "baselines/baseline.h"
 #include "baselines/cublaslt_api.h"
+#include "baselines/search.h"
 #include "kernels/gemm/gemm.h"
 
 namespace noisefloor::cublaslt {
@@ -65,7 +67,7 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(
 
 class Run final : public BaselineRun {
  public:
-  Run(const Problem& problem, DType dtype)
+  Run(const Problem& problem, DType dtype, const Algorithms& earlier)
       : problem_(problem),
         dtype_(dtype),
         lt_(api()),
@@ -90,6 +92,7 @@ class Run final : public BaselineRun {
     d_ = layout(type, n, m);
     if (heuristics(kBestAlignment).empty())
       throw LibraryRefused("cuBLASLt's heuristics offer no algorithm for this problem");
+    if (!earlier.empty()) repeat(earlier);
   }
 
   std::size_t workspace_bytes() const override { return kWorkspaceBytes; }
@@ -102,48 +105,45 @@ class Run final : public BaselineRun {
     const auto try_candidate = [&](int i) {
       return matmul(candidates_[static_cast<std::size_t>(i)].algo, tensors, scratch.workspace, context.stream);
     };
-    Ranking ranking = ranker.rank(static_cast<int>(candidates_.size()), try_candidate);
+    const std::size_t offered = candidates_.size();
+    const Ranking ranking = ranker.rank(Caches::cold, static_cast<int>(offered), try_candidate);
     if (!ranking.status.ok()) return ranking.status;
-    const int offered = ranking.ran;
 
     // More splits than the heuristics thought of, around the winners and their own favourites.
-    const std::size_t heuristics_offered = candidates_.size();
-    for (std::size_t i = 0; i < std::min(kSplitKSeeds, heuristics_offered); ++i)
-      add_splits(candidates_[i], candidates_);
+    for (std::size_t i = 0; i < std::min(kSplitKSeeds, offered); ++i) add_splits(candidates_[i], candidates_);
     for (std::size_t i = 0; i < std::min(kSplitKSeeds, ranking.fastest.size()); ++i)
       add_splits(candidates_[static_cast<std::size_t>(ranking.fastest[i].index)], candidates_);
-    ranking = ranker.rank(static_cast<int>(candidates_.size()), try_candidate);
-    if (!ranking.status.ok()) return ranking.status;
-
     // Some of cuBLASLt's kernels for unaligned problems with a residual round more than once.
-    const auto accurate = [&](int i) { return ranker.accurate([&] { return try_candidate(i); }); };
-    for (const Timed& timed : ranking.fastest)
-      if (accurate(timed.index)) {
-        choose(timed.index, offered, ranking.ran);
-        return success();
-      }
-    // None of the fastest: the fastest of those that are accurate.
-    std::vector<int> accurate_ones;
-    for (int i = 0; i < static_cast<int>(candidates_.size()); ++i)
-      if (accurate(i)) accurate_ones.push_back(i);
-    if (accurate_ones.empty())
-      return failure(StatusCode::unsupported_problem, "none of cuBLASLt's algorithms meets the op's tolerance");
-    ranking = ranker.rank(static_cast<int>(accurate_ones.size()),
-                          [&](int i) { return try_candidate(accurate_ones[static_cast<std::size_t>(i)]); });
-    if (!ranking.status.ok()) return ranking.status;
-    choose(accurate_ones[static_cast<std::size_t>(ranking.fastest.front().index)], offered, ranking.ran);
+    const Found found = search(ranker, static_cast<int>(candidates_.size()), try_candidate, try_candidate);
+    if (!found.status.ok()) return found.status;
+    for (const Caches caches : {Caches::cold, Caches::warm})
+      chosen_.of(caches) = candidates_[static_cast<std::size_t>(found.algorithm.of(caches))].algo;
+    tuned_ = true;
+    tally_ = found.tally + "; " + std::to_string(offered) + " offered, " +
+             std::to_string(candidates_.size() - offered) + " more with splits of k";
     return success();
   }
 
-  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                Caches caches) override {
     if (!tuned_) return failure(StatusCode::invalid_argument, "launch before tune");
     const auto tensors = gemm::definition.bind(problem_, pointers);
     if (alignment_of(tensors) < alignment_)
       return failure(StatusCode::invalid_argument, "tensors are less aligned than those it was tuned on");
-    return matmul(chosen_.algo, tensors, scratch.workspace, context.stream);
+    return matmul(chosen_.of(caches), tensors, scratch.workspace, context.stream);
   }
 
-  std::string description() const override { return description_; }
+  std::string description() const override {
+    return "cuBLASLt " + names_of({name_of(chosen_.cold), name_of(chosen_.warm)}) + "; " + tally_;
+  }
+  // The algorithms' words, which cuBLASLt promises to take back in the same version, and the alignment.
+  Algorithms algorithms() const override {
+    Algorithms words;
+    for (const Caches caches : {Caches::cold, Caches::warm})
+      for (const std::uint64_t word : chosen_.of(caches).data) words.push_back(std::to_string(word));
+    words.push_back(std::to_string(alignment_));
+    return words;
+  }
 
  private:
   cublasLtEpilogue_t epilogue() const {
@@ -249,29 +249,44 @@ class Run final : public BaselineRun {
   }
 
   template <class Value>
-  Value config(cublasLtMatmulAlgoConfigAttributes_t attribute) const {
+  Value config(const cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoConfigAttributes_t attribute) const {
     Value value{};
     std::size_t written = 0;
-    require(lt_.config_get(&chosen_.algo, attribute, &value, sizeof(value), &written),
-            "cublasLtMatmulAlgoConfigGetAttribute");
+    require(lt_.config_get(&algo, attribute, &value, sizeof(value), &written), "cublasLtMatmulAlgoConfigGetAttribute");
     return value;
   }
 
-  void choose(int index, int offered, int tried) {
-    chosen_ = candidates_[static_cast<std::size_t>(index)];
-    tuned_ = true;
-    description_ = describe(offered, tried);
+  std::string name_of(const cublasLtMatmulAlgo_t& algo) const {
+    return "algorithm " + std::to_string(config<std::int32_t>(algo, CUBLASLT_ALGO_CONFIG_ID)) + " tile " +
+           std::to_string(config<std::uint32_t>(algo, CUBLASLT_ALGO_CONFIG_TILE_ID)) + " stages " +
+           std::to_string(config<std::uint32_t>(algo, CUBLASLT_ALGO_CONFIG_STAGES_ID)) + " cluster " +
+           std::to_string(config<std::uint16_t>(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)) + " split-K " +
+           std::to_string(config<std::int32_t>(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
   }
 
-  std::string describe(int offered, int tried) const {
-    return "cuBLASLt " + std::to_string(lt_.version()) + " algorithm " +
-           std::to_string(config<std::int32_t>(CUBLASLT_ALGO_CONFIG_ID)) + ", tile " +
-           std::to_string(config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_TILE_ID)) + ", stages " +
-           std::to_string(config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_STAGES_ID)) + ", cluster " +
-           std::to_string(config<std::uint16_t>(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)) + ", split-K " +
-           std::to_string(config<std::int32_t>(CUBLASLT_ALGO_CONFIG_SPLITK_NUM)) + ", workspace " +
-           std::to_string(chosen_.workspaceSize) + " B; best of " + std::to_string(tried) + " of which " +
-           std::to_string(offered) + " came from heuristics";
+  // Throws LibraryRefused where cuBLASLt does not take the words of algorithms() for this problem.
+  void repeat(const Algorithms& words) {
+    constexpr std::size_t kWords = std::size(decltype(cublasLtMatmulAlgo_t::data){});
+    if (words.size() != 2 * kWords + 1) throw LibraryRefused("an earlier choice is not one of cuBLASLt's");
+    auto word = words.begin();
+    for (const Caches caches : {Caches::cold, Caches::warm}) {
+      for (std::uint64_t& part : chosen_.of(caches).data) part = number_of(*word++);
+      cublasLtMatmulHeuristicResult_t checked{};
+      require(lt_.algo_check(handle_.get(), desc_.get(), b_.get(), a_.get(), d_.get(), d_.get(), &chosen_.of(caches),
+                             &checked),
+              "cublasLtMatmulAlgoCheck of an earlier choice");
+      if (checked.workspaceSize > kWorkspaceBytes) throw LibraryRefused("an earlier choice needs more workspace");
+    }
+    alignment_ = number_of(*word);
+    tuned_ = true;
+  }
+
+  static std::uint64_t number_of(const std::string& text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      throw LibraryRefused("an earlier choice is not one of cuBLASLt's");
+    return value;
   }
 
   Problem problem_;
@@ -285,21 +300,22 @@ class Run final : public BaselineRun {
   Owned<cublasLtMatrixLayout_t> b_{nullptr, nullptr};
   Owned<cublasLtMatrixLayout_t> d_{nullptr, nullptr};
   std::vector<cublasLtMatmulHeuristicResult_t> candidates_;
-  cublasLtMatmulHeuristicResult_t chosen_{};
+  ColdWarm<cublasLtMatmulAlgo_t> chosen_{};
   const void* bias_pointer_ = nullptr;
   std::uintptr_t alignment_ = 0;
   bool tuned_ = false;
-  std::string description_;
+  std::string tally_;
 };
 
-std::unique_ptr<BaselineRun> create(const AnyProblem& problem, DType dtype, const DeviceInfo&) {
-  return std::make_unique<Run>(problem.as<Problem>(), dtype);
+std::unique_ptr<BaselineRun> create(const AnyProblem& problem, DType dtype, const DeviceInfo&,
+                                    const Algorithms& earlier) {
+  return std::make_unique<Run>(problem.as<Problem>(), dtype, earlier);
 }
 
 }  // namespace
 
 Baseline gemm_baseline() {
-  return {"gemm", "cublaslt", can_run, create};
+  return {"gemm", "cublaslt", can_run, create, version};
 }
 
 }  // namespace noisefloor::cublaslt

@@ -52,7 +52,7 @@ Operand operand(const Shape& shape, const View& view, std::int64_t seq) {
           view.offset};
 }
 
-std::unique_ptr<BaselineRun> create(const Shape& shape, DType dtype, bool packed, bool lse) {
+std::unique_ptr<BaselineRun> create(const Shape& shape, DType dtype, bool packed, bool lse, const Algorithms& earlier) {
   auto graph = std::make_unique<Graph>();
   const Operand q = operand(shape, shape.q, shape.seq_q), k = operand(shape, shape.k, shape.seq_kv),
                 v = operand(shape, shape.v, shape.seq_kv), out = operand(shape, shape.out, shape.seq_q);
@@ -66,35 +66,38 @@ std::unique_ptr<BaselineRun> create(const Shape& shape, DType dtype, bool packed
 
   const std::int64_t element = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t offsets[] = {q.offset * element, k.offset * element, v.offset * element};
-  return std::make_unique<GraphRun>(std::move(graph), [=, offset_q = offsets[0], offset_k = offsets[1],
-                                                       offset_v = offsets[2]](std::span<void* const> pointers) {
-    const auto at = [&](std::size_t tensor, std::int64_t offset) {
-      return static_cast<void*>(static_cast<char*>(pointers[tensor]) + offset);
-    };
-    std::vector<void*> bound{at(0, offset_q), at(packed ? 0 : 1, offset_k), at(packed ? 0 : 2, offset_v)};
-    for (std::size_t i = packed ? 1 : 3; i < pointers.size(); ++i) bound.push_back(pointers[i]);
-    return bound;
-  });
+  return std::make_unique<GraphRun>(
+      std::move(graph), earlier,
+      [=, offset_q = offsets[0], offset_k = offsets[1], offset_v = offsets[2]](std::span<void* const> pointers) {
+        const auto at = [&](std::size_t tensor, std::int64_t offset) {
+          return static_cast<void*>(static_cast<char*>(pointers[tensor]) + offset);
+        };
+        std::vector<void*> bound{at(0, offset_q), at(packed ? 0 : 1, offset_k), at(packed ? 0 : 2, offset_v)};
+        for (std::size_t i = packed ? 1 : 3; i < pointers.size(); ++i) bound.push_back(pointers[i]);
+        return bound;
+      });
 }
 
-std::unique_ptr<BaselineRun> create_attention(const AnyProblem& any, DType dtype, const DeviceInfo&) {
+std::unique_ptr<BaselineRun> create_attention(const AnyProblem& any, DType dtype, const DeviceInfo&,
+                                              const Algorithms& earlier) {
   const auto& problem = any.as<AttentionProblem>();
-  return create(problem.shape(), dtype, is_packed(problem.layout), problem.lse);
+  return create(problem.shape(), dtype, is_packed(problem.layout), problem.lse, earlier);
 }
 
-std::unique_ptr<BaselineRun> create_temporal(const AnyProblem& any, DType dtype, const DeviceInfo&) {
+std::unique_ptr<BaselineRun> create_temporal(const AnyProblem& any, DType dtype, const DeviceInfo&,
+                                             const Algorithms& earlier) {
   const auto& problem = any.as<TemporalProblem>();
-  return create(problem.shape(), dtype, is_packed(problem.layout), false);
+  return create(problem.shape(), dtype, is_packed(problem.layout), false, earlier);
 }
 
 }  // namespace
 
 Baseline attention_baseline() {
-  return {"attention", "cudnn", can_run_attention, create_attention};
+  return {"attention", "cudnn", can_run_attention, create_attention, version};
 }
 
 Baseline temporal_attention_baseline() {
-  return {"temporal_attention", "cudnn", can_run_temporal, create_temporal};
+  return {"temporal_attention", "cudnn", can_run_temporal, create_temporal, version};
 }
 
 }  // namespace noisefloor::cudnn

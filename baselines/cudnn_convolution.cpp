@@ -3,8 +3,9 @@
 //
 // Where no engine takes the whole graph, a convolution that leaves its sums in fp32 and a graph of pointwise operations
 // behind it run as two launches; the row's description says so. A nearest-x2 upsample before the convolution is a
-// launch of this project's `resample`, since no engine of cuDNN reads through one. A transposed convolution is the
-// gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
+// launch of this project's `resample`, since no engine of cuDNN reads through one; a second baseline runs such a
+// problem as four phases of summed weights (phase_views.h). A transposed convolution is the gradient of one; it wants
+// the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 #include <vector>
 
 #include "baselines/baseline.h"
-#include "baselines/cudnn_graph.h"
+#include "baselines/cudnn_run.h"
+#include "baselines/phase_views.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
@@ -33,6 +35,7 @@ struct Shape {
   ConvolutionPlace place;
   bool transposed = false;
   bool upsample = false;
+  bool four_phases = false;  // x is the small image, out_h and out_w those of one phase
   Activation act = Activation::none;
   double gain = 1;
 };
@@ -41,12 +44,13 @@ Layout images(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
   return {{n, c, h, w}, {c * h * w, 1, c * w, c}};
 }
 
-// A graph, where its pointers come from, and the plan that tuning chose.
+// A graph, and where its pointers come from; it is launched once, or once for each phase.
 struct Stage {
-  std::unique_ptr<Graph> graph;
-  std::function<std::vector<void*>(const convolution::Operands&, void* sums)> bind;
-  int chosen = -1;
+  TunedGraph graph;
+  std::function<std::vector<void*>(const convolution::Operands&, void* sums, int phase)> bind;
+  int launches = 1;
 };
+constexpr std::size_t kWordsOfStage = 2;  // of a choice
 
 // The pointers that an epilogue reads, in the order in which it declares them.
 void bind_epilogue(const convolution::Operands& o, std::vector<void*>& pointers) {
@@ -58,7 +62,8 @@ void bind_epilogue(const convolution::Operands& o, std::vector<void*>& pointers)
 // The epilogue of convolution.h behind `node`; `has` says which operands there are by their pointers.
 void add_epilogue(Graph& graph, int node, const Shape& s, DType dtype, const convolution::Operands& has) {
   const Layout per_channel = images(1, s.cout, 1, 1);
-  const Layout output = images(s.n, s.cout, s.out_h, s.out_w);
+  Layout output = images(s.n, s.cout, s.out_h, s.out_w);
+  if (s.four_phases) output.strides = phase_of_output(s.h, s.w, s.cout, 0).strides;
   const auto apply = [&](Pointwise operation, const void* there, const Layout& layout) {
     if (there != nullptr) node = graph.pointwise(operation, node, graph.input(dtype, layout));
   };
@@ -81,12 +86,12 @@ int add_convolution(Graph& graph, const Shape& s, DType dtype) {
   return graph.convolution(x, graph.input(dtype, images(s.cout, s.cin, s.kernel_h, s.kernel_w)), s.place);
 }
 
-std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::Operands& has) {
+std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::Operands& has,
+                               const Algorithms& earlier) {
   auto graph = std::make_unique<Graph>();
   add_epilogue(*graph, add_convolution(*graph, s, dtype), s, dtype, has);
-  graph->build(kBuildSeconds);
   std::vector<Stage> stages;
-  stages.push_back({std::move(graph), [](const convolution::Operands& o, void*) {
+  stages.push_back({{std::move(graph), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void*, int) {
                       std::vector<void*> pointers{const_cast<void*>(o.x), const_cast<void*>(o.w)};
                       bind_epilogue(o, pointers);
                       return pointers;
@@ -94,24 +99,56 @@ std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::O
   return stages;
 }
 
-std::vector<Stage> separate_stages(const Shape& s, DType dtype, const convolution::Operands& has) {
+std::vector<Stage> separate_stages(const Shape& s, DType dtype, const convolution::Operands& has,
+                                   const Algorithms& earlier) {
   const Layout output = images(s.n, s.cout, s.out_h, s.out_w);
   auto product = std::make_unique<Graph>();
   product->output(add_convolution(*product, s, dtype), DType::fp32, output);
-  product->build(kBuildSeconds);
   auto rest = std::make_unique<Graph>();
   const int sums = rest->input(DType::fp32, output);
   add_epilogue(*rest, rest->pointwise(Pointwise::identity, sums), s, dtype, has);
-  rest->build(kBuildSeconds);
   std::vector<Stage> stages;
-  stages.push_back({std::move(product), [](const convolution::Operands& o, void* into) {
-                      return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
-                    }});
-  stages.push_back({std::move(rest), [](const convolution::Operands& o, void* from) {
-                      std::vector<void*> pointers{from};
-                      bind_epilogue(o, pointers);
-                      return pointers;
-                    }});
+  stages.push_back(
+      {{std::move(product), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void* into, int) {
+         return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
+       }});
+  stages.push_back(
+      {{std::move(rest), kBuildSeconds, earlier, kWordsOfStage}, [](const convolution::Operands& o, void* from, int) {
+         std::vector<void*> pointers{from};
+         bind_epilogue(o, pointers);
+         return pointers;
+       }});
+  return stages;
+}
+
+// phase_views.h: the sums of all phases, then each phase's outputs from its view of them.
+std::vector<Stage> four_phase_stages(const Shape& s, DType dtype, const convolution::Operands& has,
+                                     const Algorithms& earlier) {
+  auto product = std::make_unique<Graph>();
+  Shape wide = s;
+  wide.cout = 4 * s.cout;
+  product->output(add_convolution(*product, wide, dtype), DType::fp32, images(s.n, wide.cout, s.h + 1, s.w + 1));
+  auto rest = std::make_unique<Graph>();
+  const Layout view{{s.n, s.cout, s.h, s.w}, phase_of_sums(s.h, s.w, s.cout, 0).strides};
+  const int sums = rest->input(DType::fp32, view);
+  add_epilogue(*rest, rest->pointwise(Pointwise::identity, sums), s, dtype, has);
+  std::vector<Stage> stages;
+  stages.push_back(
+      {{std::move(product), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void* into, int) {
+         return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
+       }});
+  const auto bind = [h = s.h, w = s.w, cout = s.cout, element = size_of(dtype)](const convolution::Operands& o,
+                                                                                void* from, int phase) {
+    const auto at =
+        static_cast<std::ptrdiff_t>(phase_of_output(h, w, cout, phase).offset) * static_cast<std::ptrdiff_t>(element);
+    convolution::Operands of_phase = o;
+    of_phase.y = static_cast<char*>(o.y) + at;
+    if (o.residual != nullptr) of_phase.residual = static_cast<const char*>(o.residual) + at;
+    std::vector<void*> pointers{static_cast<float*>(from) + phase_of_sums(h, w, cout, phase).offset};
+    bind_epilogue(of_phase, pointers);
+    return pointers;
+  };
+  stages.push_back({{std::move(rest), kBuildSeconds, earlier, kWordsOfStage}, bind, /*launches=*/4});
   return stages;
 }
 
@@ -131,18 +168,29 @@ class ConvolutionRun final : public BaselineRun {
   using Bind = std::function<convolution::Operands(std::span<void* const>)>;
 
   // `has`: which operands the problem has; only whether they are null counts.
-  ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, Bind bind, const DeviceInfo& device)
+  ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, Bind bind, const DeviceInfo& device,
+                 const Algorithms& earlier)
       : shape_(shape), dtype_(dtype), bind_(std::move(bind)) {
-    try {
-      stages_ = fused_stage(shape, dtype, has);
-    } catch (const LibraryRefused& refused) {
+    if (shape.four_phases) {
+      stages_ = four_phase_stages(shape, dtype, has, earlier);
+    } else if (earlier.size() > kWordsOfStage) {
+      stages_ = separate_stages(shape, dtype, has, earlier);
+    } else {
       try {
-        stages_ = separate_stages(shape, dtype, has);
-      } catch (const LibraryRefused&) {
-        throw refused;  // says what the whole graph lacks
+        stages_ = fused_stage(shape, dtype, has, earlier);
+      } catch (const LibraryRefused& refused) {
+        try {
+          if (earlier.empty()) stages_ = separate_stages(shape, dtype, has, earlier);
+        } catch (const LibraryRefused&) {
+        }
+        if (stages_.empty()) throw refused;  // says what the whole graph lacks
       }
-      sums_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.out_h * shape.out_w * shape.cout) * sizeof(float));
     }
+    if (shape.four_phases)
+      sums_bytes_ =
+          aligned(static_cast<std::size_t>(shape.n * (shape.h + 1) * (shape.w + 1) * 4 * shape.cout) * sizeof(float));
+    else if (stages_.size() > 1)
+      sums_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.out_h * shape.out_w * shape.cout) * sizeof(float));
     if (!shape.upsample) return;
     up_ = {resample::Operation::nearest_up2, shape.n, shape.h / 2, shape.w / 2, shape.cin, 0};
     upsampler_ = &upsampler(up_, dtype, device);
@@ -151,15 +199,18 @@ class ConvolutionRun final : public BaselineRun {
 
   std::size_t workspace_bytes() const override {
     std::size_t most = 0;
-    for (const Stage& stage : stages_) most = std::max(most, stage.graph->workspace_bytes());
+    for (const Stage& stage : stages_) most = std::max(most, stage.graph.workspace_bytes());
     return image_bytes_ + sums_bytes_ + most;
   }
 
   std::size_t prepared_bytes() const override {
+    if (shape_.four_phases) return convolution::summed_weight_bytes(shape_.cin, shape_.cout, dtype_);
     return shape_.transposed ? static_cast<std::size_t>(shape_.cout * taps() * shape_.cin) * size_of(dtype_) : 0;
   }
-  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host.
+  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host; or the sums of four phases.
   Status prepare(std::span<void* const> pointers, void* prepared, const LaunchContext& context) override {
+    if (shape_.four_phases)
+      return convolution::sum_upsampled_weights(shape_.cin, shape_.cout, dtype_, bind_(pointers).w, prepared, context);
     std::vector<char> stored(prepared_bytes()), turned(prepared_bytes());
     NOISEFLOOR_CUDA(cudaStreamSynchronize(context.stream));
     NOISEFLOOR_CUDA(cudaMemcpy(stored.data(), bind_(pointers).w, stored.size(), cudaMemcpyDeviceToHost));
@@ -175,33 +226,43 @@ class ConvolutionRun final : public BaselineRun {
   Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
               Ranker& ranker) override {
     if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
-    for (Stage& stage : stages_) {
-      const auto bound = bound_pointers(stage, pointers, scratch);
-      const Ranking ranking = ranker.rank(stage.graph->plans(), [&](int plan) {
-        return stage.graph->execute(plan, bound, graph_workspace(scratch.workspace), context.stream);
-      });
-      if (!ranking.status.ok()) return ranking.status;
-      stage.chosen = ranking.fastest.front().index;
-      if (!description_.empty()) description_ += ", then ";
-      description_ += "cuDNN plan " + stage.graph->plan_name(stage.chosen) + "; best of " +
-                      std::to_string(ranking.ran) + stage.graph->cut_from();
-    }
-    if (shape_.upsample) description_ = std::string("resample/") + upsampler_->name + ", then " + description_;
-    return success();
-  }
-
-  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
-    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
-    for (Stage& stage : stages_) {
-      if (stage.chosen < 0) return failure(StatusCode::invalid_argument, "launch before tune");
-      const Status status = stage.graph->execute(stage.chosen, bound_pointers(stage, pointers, scratch),
-                                                 graph_workspace(scratch.workspace), context.stream);
+    // What stands behind the sums first: with it the convolutions are judged.
+    for (std::size_t i = stages_.size(); i-- > 0;) {
+      const auto judged = [&] { return launch(pointers, scratch, context, Caches::cold); };
+      const Status status =
+          stages_[i].graph.tune(bound_pointers(stages_[i], pointers, scratch, 0), graph_workspace(scratch.workspace),
+                                context.stream, ranker, i == 0 ? judged : TunedGraph::Launch());
       if (!status.ok()) return status;
     }
     return success();
   }
 
-  std::string description() const override { return description_; }
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                Caches caches) override {
+    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
+    for (Stage& stage : stages_)
+      for (int phase = 0; phase < stage.launches; ++phase) {
+        const Status status = stage.graph.execute(caches, bound_pointers(stage, pointers, scratch, phase),
+                                                  graph_workspace(scratch.workspace), context.stream);
+        if (!status.ok()) return status;
+      }
+    return success();
+  }
+
+  std::string description() const override {
+    std::string text = shape_.upsample ? std::string("resample/") + upsampler_->name + ", then " : std::string();
+    for (const Stage& stage : stages_) {
+      text += &stage == &stages_.front() ? "cuDNN " : ", then ";
+      if (stage.launches > 1) text += "for each phase ";
+      text += stage.graph.description();
+    }
+    return text;
+  }
+  Algorithms algorithms() const override {
+    Algorithms words;
+    for (const Stage& stage : stages_) stage.graph.append_algorithms(words);
+    return words;
+  }
 
  private:
   void* sums(void* workspace) const { return static_cast<char*>(workspace) + image_bytes_; }
@@ -209,11 +270,12 @@ class ConvolutionRun final : public BaselineRun {
     return workspace == nullptr ? nullptr : static_cast<char*>(workspace) + image_bytes_ + sums_bytes_;
   }
   std::int64_t taps() const { return shape_.kernel_h * shape_.kernel_w; }
-  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, const Scratch& scratch) const {
+  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, const Scratch& scratch,
+                                    int phase) const {
     convolution::Operands o = bind_(pointers);
     if (shape_.upsample) o.x = scratch.workspace;
-    if (shape_.transposed) o.w = scratch.prepared;
-    return stage.bind(o, sums(scratch.workspace));
+    if (shape_.transposed || shape_.four_phases) o.w = scratch.prepared;
+    return stage.bind(o, sums(scratch.workspace), phase);
   }
   Status upsample(std::span<void* const> pointers, void* workspace, const LaunchContext& context) const {
     if (!shape_.upsample) return success();
@@ -228,7 +290,6 @@ class ConvolutionRun final : public BaselineRun {
   const resample::Definition::Variant* upsampler_ = nullptr;
   std::size_t image_bytes_ = 0;  // of the upsampled input
   std::size_t sums_bytes_ = 0;   // of the sums between two stages
-  std::string description_;
 };
 
 // Any address but null, for operands that a problem has.
@@ -247,12 +308,31 @@ Support can_run_conv2d(const AnyProblem& any, DType) {
   return supported();
 }
 
-std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
-  const auto p = any.as<conv2d::Problem>();
+Support can_run_four_phases(const AnyProblem& any, DType dtype) {
+  const auto& p = any.as<conv2d::Problem>();
+  if (!p.upsample) return unsupported("there are four phases where the image is upsampled first");
+  if (p.cout % 8 != 0) return unsupported("a phase of the output must be aligned to 16 bytes for a cuDNN graph");
+  return can_run_conv2d(any, dtype);
+}
+
+Shape conv2d_shape(const conv2d::Problem& p, bool four_phases) {
+  if (four_phases) {
+    Shape s{p.n, p.h, p.w, p.cin, p.h, p.w, p.cout, 2, 2, {{1, 1}, {1, 1}}};
+    s.four_phases = true;
+    return s;
+  }
   const std::int64_t times = p.upsample ? 2 : 1;
   Shape s{p.n,       p.h * times, p.w * times, p.cin,    p.out_h(),
           p.out_w(), p.cout,      p.kernel,    p.kernel, {{p.pad, p.pad}, {p.stride, p.stride}}};
   s.upsample = p.upsample;
+  return s;
+}
+
+template <bool kFourPhases>
+std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
+                                           const Algorithms& earlier) {
+  const auto p = any.as<conv2d::Problem>();
+  Shape s = conv2d_shape(p, kFourPhases);
   s.act = p.act;
   s.gain = p.gain;
   convolution::Operands has;
@@ -262,7 +342,7 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
   const auto bind = [p](std::span<void* const> pointers) {
     return conv2d::operands(conv2d::definition.bind(p, pointers));
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
 }
 
 Support can_run_any(const AnyProblem&, DType) {
@@ -270,7 +350,8 @@ Support can_run_any(const AnyProblem&, DType) {
 }
 
 // Frames are rows, the pixels of a frame columns.
-std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType dtype, const DeviceInfo& device,
+                                                    const Algorithms& earlier) {
   const auto p = any.as<conv3d_temporal::Problem>();
   const Shape s{p.batch, p.frames, p.hw, p.cin, p.frames, p.hw, p.cout, 3, 1, {{1, 0}, {1, 1}}};
   convolution::Operands has;
@@ -282,10 +363,11 @@ std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType
     o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
     return o;
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
 }
 
-std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device) {
+std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
+                                                     const Algorithms& earlier) {
   const auto p = any.as<conv_transpose2d::Problem>();
   Shape s{p.n, p.h, p.w, p.cin, 2 * p.h, 2 * p.w, p.cout, p.kernel, p.kernel, {{p.pad(), p.pad()}, {2, 2}}};
   s.transposed = true;
@@ -298,19 +380,22 @@ std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DTyp
     o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
     return o;
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device);
+  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
 }
 
 }  // namespace
 
 Baseline conv2d_baseline() {
-  return {"conv2d", "cudnn", can_run_conv2d, create_conv2d};
+  return {"conv2d", "cudnn", can_run_conv2d, create_conv2d<false>, version};
+}
+Baseline conv2d_four_phases_baseline() {
+  return {"conv2d", "cudnn_four_phases", can_run_four_phases, create_conv2d<true>, version};
 }
 Baseline conv_transpose2d_baseline() {
-  return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d};
+  return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d, version};
 }
 Baseline conv3d_temporal_baseline() {
-  return {"conv3d_temporal", "cudnn", can_run_any, create_conv3d_temporal};
+  return {"conv3d_temporal", "cudnn", can_run_any, create_conv3d_temporal, version};
 }
 
 }  // namespace noisefloor::cudnn

@@ -200,12 +200,12 @@ void Graph::output(int node, DType dtype, const Layout& layout) {
   });
 }
 
-void Graph::build(double budget_seconds) {
+void Graph::build(double budget_seconds, const std::vector<std::string>& wanted) {
   const auto start = std::chrono::steady_clock::now();
   // An engine compiles its kernel in up to a second of one core, and cudnn-frontend builds the plans of one graph one
   // after the other.
   constexpr unsigned kMostThreads = 8;
-  const unsigned threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMostThreads);
+  const unsigned threads = wanted.empty() ? std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMostThreads) : 1;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) throw LibraryRefused("cudaGetDevice failed");
   while (state_->replicas.size() < threads) {
@@ -227,18 +227,17 @@ void Graph::build(double budget_seconds) {
     if (first == 0)
       state_->offered = static_cast<int>(graph.get_execution_plan_count());  // all replicas are offered the same
     for (std::int64_t i = first; i < graph.get_execution_plan_count(); i += threads) {
+      State::Plan plan{&replica, i, {}, 0};
+      require(graph.get_plan_name_at_index(i, plan.name), "get_plan_name");
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), plan.name) == wanted.end()) continue;
       {
         const std::lock_guard lock(mutex);
         const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-        if (elapsed.count() > budget_seconds && !built.empty()) return;
+        if (wanted.empty() && elapsed.count() > budget_seconds && !built.empty()) return;
         ++state_->tried;
       }
       auto error = graph.build_plan_at_index(i);
-      State::Plan plan{&replica, i, {}, 0};
-      if (error.is_good()) {
-        require(graph.get_workspace_size_plan_at_index(i, plan.workspace), "get_workspace_size");
-        require(graph.get_plan_name_at_index(i, plan.name), "get_plan_name");
-      }
+      if (error.is_good()) require(graph.get_workspace_size_plan_at_index(i, plan.workspace), "get_workspace_size");
       const std::lock_guard lock(mutex);
       if (error.is_good())
         built.push_back(std::move(plan));
@@ -268,10 +267,14 @@ void Graph::build(double budget_seconds) {
     state_->plans.push_back(std::move(plan));
   }
   if (state_->plans.empty()) throw LibraryRefused("cuDNN has no engine for this graph: " + refusal);
+  for (const std::string& name : wanted) static_cast<void>(plan_named(name));
 }
 
-std::string Graph::cut_from() const {
-  return state_->tried < state_->offered ? " of " + std::to_string(state_->offered) : std::string();
+std::string Graph::tally() const {
+  std::string text = std::to_string(state_->offered) + " offered";
+  if (const int cut = state_->offered - state_->tried; cut > 0)
+    text += ", " + std::to_string(cut) + " of them not built for want of time";
+  return text;
 }
 
 int Graph::plans() const {
@@ -280,6 +283,12 @@ int Graph::plans() const {
 
 std::string Graph::plan_name(int plan) const {
   return state_->plans.at(static_cast<std::size_t>(plan)).name;
+}
+
+int Graph::plan_named(const std::string& name) const {
+  for (int plan = 0; plan < plans(); ++plan)
+    if (plan_name(plan) == name) return plan;
+  throw LibraryRefused("cuDNN offers no plan " + name + " for this graph");
 }
 
 std::size_t Graph::workspace_bytes() const {

@@ -59,13 +59,14 @@ class Graph {
 
   // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guesses
   // first and several side by side, until `budget_seconds` are spent: an engine compiles its kernel when it is built,
-  // in up to a second.
-  void build(double budget_seconds);
+  // in up to a second. With `wanted`, those configurations alone, by their names; all of them, or it throws.
+  void build(double budget_seconds, const std::vector<std::string>& wanted = {});
   int plans() const;
-  // " of 40": how many configurations the heuristics offered, where the budget cut their list; else nothing.
-  std::string cut_from() const;
+  // "40 offered", and how many of them were not built where the budget cut their list.
+  std::string tally() const;
   std::string plan_name(int plan) const;
-  std::size_t workspace_bytes() const;  // enough for every plan
+  int plan_named(const std::string& name) const;  // throws where there is none
+  std::size_t workspace_bytes() const;            // enough for every plan
   // `pointers`: inputs, then outputs, in the order in which they were declared; 16-byte aligned.
   Status execute(int plan, std::span<void* const> pointers, void* workspace, Stream stream);
 

@@ -44,16 +44,19 @@ int Graph::transposed_convolution(int, int, const ConvolutionPlace&, const std::
 void Graph::output(int, DType, const Layout&) {
   missing();
 }
-void Graph::build(double) {
+void Graph::build(double, const std::vector<std::string>&) {
   missing();
 }
 int Graph::plans() const {
   missing();
 }
-std::string Graph::cut_from() const {
+std::string Graph::tally() const {
   missing();
 }
 std::string Graph::plan_name(int) const {
+  missing();
+}
+int Graph::plan_named(const std::string&) const {
   missing();
 }
 std::size_t Graph::workspace_bytes() const {

@@ -24,7 +24,7 @@ Support can_run(const AnyProblem&, DType) {
   return unsupported(kReason);
 }
 
-std::unique_ptr<BaselineRun> create(const AnyProblem&, DType, const DeviceInfo&) {
+std::unique_ptr<BaselineRun> create(const AnyProblem&, DType, const DeviceInfo&, const Algorithms&) {
   throw LibraryRefused(kReason);
 }
 

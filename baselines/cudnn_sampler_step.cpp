@@ -87,7 +87,7 @@ Layout row_layout(const Problem& problem) {
   return {{1, problem.total() / columns, columns}, {problem.total(), columns, 1}};
 }
 
-std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const DeviceInfo&) {
+std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const DeviceInfo&, const Algorithms& earlier) {
   const auto problem = any.as<Problem>();
   const auto half = static_cast<std::ptrdiff_t>(problem.total()) * static_cast<std::ptrdiff_t>(size_of(dtype));
   const auto bind = [problem, half](std::span<void* const> pointers) {
@@ -102,13 +102,13 @@ std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const De
     if (tensors.history_out != nullptr) bound.push_back(tensors.history_out);
     return bound;
   };
-  return std::make_unique<GraphRun>(make_graph(problem, dtype, row_layout(problem)), bind);
+  return std::make_unique<GraphRun>(make_graph(problem, dtype, row_layout(problem)), earlier, bind);
 }
 
 }  // namespace
 
 Baseline sampler_step_baseline() {
-  return {"sampler_step", "cudnn", can_run, create};
+  return {"sampler_step", "cudnn", can_run, create, version};
 }
 
 }  // namespace noisefloor::cudnn

@@ -11,6 +11,7 @@ from baselines.pytorch.timing import Graph
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 SEED = 0
 WARM_UP = 3  # launches before the first timed one
+COMPILE_MODES = {"torch_compile": "default", "torch_compile_max_autotune": "max-autotune-no-cudagraphs"}
 
 
 def first_line(error):
@@ -19,22 +20,23 @@ def first_line(error):
 
 
 class Case:
-    def __init__(self, op, problem, dtype, variant, device, compile_mode="default"):
+    def __init__(self, op, problem, dtype, variant, device):
         self.op, self.problem, self.variant = op, problem, variant
         self.note, self.compiled_s = "", None
         self.inputs = op.make_inputs(problem, DTYPES[dtype], device, torch.Generator(device).manual_seed(SEED))
-        function = self._function(compile_mode)
+        function = self._function()
         self.run = lambda: function(self.inputs)
         self.whole = getattr(op, "WHOLE", False)
         self.outputs = self.run()
         self._graphs, self._holds, self._warmed_up, self._rolled = {}, {}, False, False
 
-    def _function(self, compile_mode):
-        if self.variant not in ("torch_eager", "torch_compile"):
+    def _function(self):
+        if self.variant != "torch_eager" and self.variant not in COMPILE_MODES:
             return self.op.build_variant(self.problem, self.variant)
         run = self.op.build(self.problem)
         if self.variant == "torch_eager":
             return run
+        compile_mode = COMPILE_MODES[self.variant]
         began = time.monotonic()
         if getattr(self.op, "WHOLE", False):
             self.op.prepare_compiler()
@@ -55,7 +57,7 @@ class Case:
         """Of what the last launch left: errors, or what is wrong."""
         expected = self.op.reference(self.problem, self.inputs)
         if expected is not None:
-            roundings = self.op.roundings(self.problem, compiled=self.variant == "torch_compile")
+            roundings = self.op.roundings(self.problem, compiled=self.variant in COMPILE_MODES)
             return {"roundings": roundings, **verify.compare(self.outputs, expected)}
         wrong = self.op.check(self.problem, self.inputs, self.outputs)
         return {"wrong": wrong} if wrong else {"judged": "its noise is its own: judged by mean, deviation and largest element"}

@@ -18,13 +18,13 @@ from baselines.pytorch.problems import read_problem
 class Answers:
     """Answers one question after another about one case at a time."""
 
-    def __init__(self, device, compile_mode):
+    def __init__(self, device):
         import torch
         from baselines.pytorch.case import Case
         from baselines.pytorch.timing import Timer
 
         self.torch, self.make_case = torch, Case
-        self.device, self.compile_mode = device, compile_mode
+        self.device = device
         self.timer = Timer(device) if device.type == "cuda" else None
         self.case = None
 
@@ -37,7 +37,7 @@ class Answers:
         except ImportError:
             version = "none"
         return {"pytorch": str(torch.__version__), "pytorch_cuda": str(torch.version.cuda), "pytorch_cudnn": str(torch.backends.cudnn.version()),
-                "triton": version, "torch_compile_mode": self.compile_mode}
+                "triton": version}
 
     def answer(self, question):
         ask = question.get("ask")
@@ -70,7 +70,7 @@ class Answers:
             op = import_module(f"baselines.pytorch.ops.{problem.op}")
         except ModuleNotFoundError:
             raise Unsupported(f"there is no baselines/pytorch/ops/{problem.op}.py") from None
-        self.case = self.make_case(op, problem, question["dtype"], question["variant"], self.device, self.compile_mode)
+        self.case = self.make_case(op, problem, question["dtype"], question["variant"], self.device)
         return {"note": self.case.note, **self.case.judge()}
 
     def release(self):
@@ -137,7 +137,7 @@ def open_device(index):
 def main(argv):
     parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch.worker", description=__doc__.partition("\n")[0])
     parser.add_argument("--device", type=int, default=0, metavar="N", help="CUDA device (default: 0)")
-    parser.add_argument("--compile-mode", default="default", help="mode of torch.compile (default: %(default)s)")
+    parser.add_argument("--max-autotune", action="store_true", help="rows of max-autotune will be asked for: starting a pool of compilers pays")
     arguments = parser.parse_args(argv)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends it
     # Answers have standard output to themselves: what libraries print goes to standard error.
@@ -148,14 +148,14 @@ def main(argv):
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
-    if arguments.compile_mode == "default":
+    if not arguments.max_autotune:
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # few kernels a row: starting a pool of workers takes longer
     try:
         device = open_device(arguments.device)
     except CannotRun as error:
         write({"failed": "not_built", "reason": str(error)})
         return 2
-    serve(Answers(device, arguments.compile_mode), sys.stdin, write)
+    serve(Answers(device), sys.stdin, write)
     return 0
 
 

@@ -19,7 +19,8 @@ void add_merge_command(CLI::App& app, CommandResult result) {
   command->add_option("--out", arguments->out, "The merged run folder, a new one")->required();
   command->add_flag("--replace", arguments->options.replace, "Replace what an earlier merge wrote to --out");
   command->add_flag("--partial", arguments->options.partial, "Merge what is there, where parts or cases are missing");
-  command->footer("Exit code: 0 all rows are correct, 1 a case is incorrect or failed, 2 could not be merged.");
+  command->footer(
+      "Exit code: 0 all rows of ours are correct, 1 a case of ours is incorrect or failed, 2 could not be merged.");
   command->callback([=] {
     *result = [=] {
       const MergeResult merged =

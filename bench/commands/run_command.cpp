@@ -249,7 +249,7 @@ int run(const RunArguments& arguments) {
     if (!result.note.empty()) fmt::print(stderr, "{}: {}\n", implementation->name, result.note);
     rows.push_back(result.row);
     outputs.settle(test_case, result);
-    wrong = wrong || result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error;
+    wrong = wrong || is_failure(result.row);
     ran = ran || result.row.status == Outcome::ok;
     if (result.device_lost) {
       fmt::print(stderr, "{} left the device unusable for this process; the variants behind it were not run\n",

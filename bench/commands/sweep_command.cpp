@@ -32,8 +32,9 @@ namespace {
 
 struct SweepArguments {
   SelectionOptions cases;
-  std::string device, out, shard, counters = "auto", pytorch = "auto", compile_mode = kTorchCompileModes[0];
-  bool fresh = false, do_bench = false, no_duels = false;
+  std::string device, out, shard, counters = "auto", pytorch = "auto";
+  bool fresh = false, search_again = false, do_bench = false, no_duels = false;
+  int max_autotune = 0;
   double budget = 0;
 };
 
@@ -68,7 +69,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     const auto found = folder.rows().find(test_case.id());
     if (found == folder.rows().end()) continue;
     rows.push_back(found->second);
-    if (found->second.status == Outcome::incorrect || found->second.status == Outcome::cuda_error) ++failed;
+    if (is_failure(found->second)) ++failed;
   }
   if (own_display) {
     fmt::print("{}", row_table(rows));
@@ -79,7 +80,7 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     fmt::print(stderr, "{} cases left by --budget; the same command with --out {} resumes\n", sweep.left_by_budget(),
                folder.path().string());
   if (failed > 0) {
-    fmt::print(stderr, "{} cases are incorrect or failed on the device\n", failed);
+    fmt::print(stderr, "{} cases of ours are incorrect or failed on the device\n", failed);
     return kNotSo;
   }
   return kDone;
@@ -125,7 +126,9 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& ar
   PyTorchSide side;
   if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
   try {
-    side.worker = start_pytorch({device, arguments.compile_mode});
+    const bool max_autotune = std::any_of(cases.begin(), cases.end(),
+                                          [](const Case& one) { return one.implementation->name == kMaxAutotune; });
+    side.worker = start_pytorch({device, max_autotune});
   } catch (const LibraryMissing& error) {
     side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
@@ -230,6 +233,7 @@ int sweep_all(const SweepArguments& arguments, const Invocation& invocation, con
 }
 
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
+  if (arguments.search_again) kept_searches()->search_again();
   const auto problems = arguments.cases.load();
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
   initialize_benchmark(invocation, flags);
@@ -237,7 +241,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, invocation, flags);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
-  const Selection selection = arguments.cases.selection(problems, description.is_host);
+  Selection selection = arguments.cases.selection(problems, description.is_host);
+  selection.max_autotune = arguments.max_autotune;
   auto cases = select_cases(problems, selection, description.is_host);
   require_ops_in_networks(problems, selection);
   if (cases.empty())
@@ -338,6 +343,8 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       "Only part I/N of the problems, every N-th with all of its cases; noisefloor merge makes one run of all "
       "parts");
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
+  command->add_flag("--search-again", arguments->search_again,
+                    "Search anew for the libraries' fastest algorithms, also where earlier searches are cached");
   command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite);
@@ -350,11 +357,11 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
   command
-      ->add_option("--torch-compile-mode", arguments->compile_mode,
-                   "default or max-autotune-no-cudagraphs, which tries more kernels and takes 10 to 20 s a row; CUDA "
-                   "graphs are captured in either")
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTorchCompileModes), std::end(kTorchCompileModes))))
-      ->capture_default_str();
+      ->add_option("--max-autotune", arguments->max_autotune,
+                   fmt::format("Of each network the N costliest problems (count times cost) also as {}, at 10 to 20 s "
+                               "a row; --variants names it for all",
+                               kMaxAutotune))
+      ->check(CLI::Range(1, 1000));
   command->add_flag("--no-duels", arguments->no_duels,
                     "Without duels: the best of ours and the best baseline of each problem in turns");
   command->add_flag("--do-bench", arguments->do_bench,
@@ -362,8 +369,9 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
       "--benchmark_out=FILE (written whole at the end).\n"
-      "Exit code: 0 all correct, 1 a case is incorrect or "
-      "failed, 2 could not sweep.");
+      "Exit code: 0 all of ours correct, 1 a case of ours is incorrect or failed, 2 could not sweep. What a library "
+      "gets\n"
+      "wrong is a row.");
   command->callback([=] { *result = [=] { return sweep(*arguments, *invocation); }; });
 }
 

@@ -15,9 +15,20 @@ constexpr unsigned char kGuardByte = 0xA5;
 
 BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known)
     : fixture_(&fixture) {
-  Platform& platform = fixture.platform();
   KnownTimes nothing;
-  ready_ = implementation.make(platform, fixture.problem(), fixture.dtype(), known != nullptr ? *known : nothing);
+  KnownTimes& times = known != nullptr ? *known : nothing;
+  try {
+    make(implementation, verifier, times);
+  } catch (const StaleChoice&) {
+    make(implementation, verifier, times);
+  }
+}
+
+void BoundCase::make(const Implementation& implementation, Verifier* verifier, KnownTimes& known) {
+  Platform& platform = fixture_->platform();
+  ready_ = implementation.make(platform, fixture_->problem(), fixture_->dtype(), known);
+  workspace_ = Buffer();
+  prepared_ = Buffer();
   if (const std::size_t bytes = ready_->workspace_bytes(); bytes > 0) {
     workspace_ = Buffer(platform, bytes + kGuardBytes);
     // Workspaces come uninitialised: NaN shows a variant that reads before it writes.
@@ -32,7 +43,7 @@ BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Ver
     prepare_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   }
   if (ready_->needs_tuning()) {
-    Verifier own(fixture);
+    Verifier own(*fixture_);
     tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace_.data(), prepared_.data()});
   }
 }
@@ -50,7 +61,9 @@ void BoundCase::use_inputs(std::size_t set) {
 Launch BoundCase::launch(bool overlapping) {
   LaunchContext context = fixture_->platform().context();
   context.programmatic_launch = overlapping;
-  return [this, context] {
+  const Caches caches = overlapping ? Caches::warm : Caches::cold;
+  return [this, context, caches] {
+    ready_->use(caches);
     return ready_->launch(fixture_->pointers(), {workspace_.data(), prepared_.data()}, context);
   };
 }

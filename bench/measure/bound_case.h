@@ -20,7 +20,8 @@ class BoundCase {
             KnownTimes* known = nullptr);
 
   // With `overlapping`, a kernel of ours that waits for the one before it by itself may start before that has ended
-  // (LaunchContext::programmatic_launch); other kernels and baselines are launched as without.
+  // (LaunchContext::programmatic_launch); other kernels are launched as without, and baselines run what they chose for
+  // warm caches.
   Launch launch(bool overlapping = false);
   bool many_kernels() const { return ready_->many_kernels(); }
   // Every byte range that a launch may touch: the fixture's tensors, the workspace, the prepared weights, and what is
@@ -35,11 +36,14 @@ class BoundCase {
   bool prepares() const { return prepared_.bytes() > 0; }
   double prepare_us() const { return prepare_us_; }
   std::string description() const { return ready_->description(); }
+  // For launches with other tensors; this is then of no more use.
+  std::unique_ptr<Ready> take_ready() { return std::move(ready_); }
   // Whether the band behind the workspace was written.
   bool workspace_overrun();
 
  private:
   static constexpr std::size_t kGuardBytes = Fixture::kGuardBytes;
+  void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known);
   void prepare();
   std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
 

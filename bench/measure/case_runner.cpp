@@ -147,7 +147,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
                                        options_.given);
-  verifier_ = std::make_unique<Verifier>(*fixture_);
+  verifier_ = std::make_unique<Verifier>(*fixture_, options_.oracle_flops);
   fixture_of_ = id;
 }
 
@@ -160,6 +160,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   row.workspace_bytes = static_cast<long>(bound.working_bytes());
   if (bound.prepares()) row.prepare_us = bound.prepare_us();
   result.note = bound.description();
+  if (!bound.many_kernels()) row.algorithm = bound.description();
 
   const Verdict verdict = verifier_->verify(bound);
   if (!take_verdict(verdict, result)) return;

@@ -16,7 +16,6 @@ constexpr int kSamples = 4;  // of a turn: what the platform queues at once
 constexpr std::size_t kFewestFinalists = 5, kMostFinalists = 40;
 constexpr double kFinalistWithin = 1.10;  // of the best warm time
 constexpr int kColdTurns = 3;
-constexpr double kOracleFlops = 2e7;  // of a problem; on a GPU the naive variant then judges every element
 
 struct Stage {
   double within;  // of the best warm time
@@ -50,7 +49,7 @@ class ChoiceTimer {
         log_(log),
         variant_(by_choice(*test_case.implementation->variant())),
         fixture_(platform, *test_case.entry, test_case.problem, test_case.dtype, /*seed=*/1),
-        verifier_(fixture_, kOracleFlops),
+        verifier_(fixture_, Verifier::kQuickOracleFlops),
         bound_(fixture_, *implementation_of(variant_)) {}
   ChoiceTimer(const ChoiceTimer&) = delete;  // the variant points into it
 

@@ -33,7 +33,7 @@ class Fight {
       std::array<Block, 2> sums{};
       for (const std::size_t side : {first, second, second, first}) {
         const Block one = block(side);
-        if (!wrong_.empty()) return {{}, {}, round, wrong_};
+        if (!wrong_.empty()) return {{}, {}, round, wrong_, ours_wrong_};
         sums[side].cold += one.cold;
         sums[side].warm += one.warm;
       }
@@ -69,14 +69,16 @@ class Fight {
   void judge(std::size_t side, const char* phase) {
     if (!wrong_.empty()) return;
     const Verdict verdict = sides_[side]->judge();
-    if (!verdict.correct)
-      wrong_ = fmt::format("{} after a {} block: {}", side == 0 ? "ours" : "theirs", phase, verdict.reason);
+    if (verdict.correct) return;
+    ours_wrong_ = side == 0;
+    wrong_ = fmt::format("{} after a {} block: {}", side == 0 ? "ours" : "theirs", phase, verdict.reason);
   }
 
   std::array<Contender*, 2> sides_;
   std::array<int, 2> repeats_{};
   DuelOptions options_;
   std::string wrong_;
+  bool ours_wrong_ = false;
 };
 
 }  // namespace

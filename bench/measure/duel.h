@@ -72,7 +72,8 @@ struct DuelOptions {
 struct DuelResult {
   Ratio cold, warm;  // theirs over ours: above 1 ours is faster
   int rounds = 0;
-  std::string wrong;  // why there are none: whose result was wrong after which block
+  std::string wrong;        // why there are none: whose result was wrong after which block
+  bool ours_wrong = false;  // it was ours
 };
 
 DuelResult fight(Contender& ours, Contender& theirs, const DuelOptions& options = {});

@@ -55,9 +55,22 @@ class VariantImplementation final : public Implementation {
   const AnyVariant* variant_;
 };
 
+// Where a baseline's search keeps what it found; nowhere without a cache.
+struct SearchPlace {
+  std::shared_ptr<SearchCache> cache;
+  SearchCache::Key key;
+
+  std::optional<KeptSearch> find() const { return cache ? cache->find(key) : std::nullopt; }
+  void keep(const KeptSearch& found) const {
+    if (cache) cache->keep(key, found);
+  }
+};
+
 class ReadyBaseline final : public Ready {
  public:
-  explicit ReadyBaseline(std::unique_ptr<BaselineRun> run) : run_(std::move(run)) {}
+  // `earlier`: the search that `run` repeats.
+  ReadyBaseline(std::unique_ptr<BaselineRun> run, SearchPlace place, std::optional<KeptSearch> earlier)
+      : run_(std::move(run)), place_(std::move(place)), earlier_(std::move(earlier)) {}
 
   std::size_t workspace_bytes() const override { return run_->workspace_bytes(); }
   std::size_t prepared_bytes() const override { return run_->prepared_bytes(); }
@@ -67,38 +80,86 @@ class ReadyBaseline final : public Ready {
   bool needs_tuning() const override { return !tuned_; }
   void tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
             Ranker& ranker) override {
-    const Status status = run_->tune(pointers, scratch, context, ranker);
-    if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
-    throw_if_failed(status);
+    if (earlier_) {
+      check_earlier(pointers, scratch, context, ranker);
+    } else {
+      const Status status = run_->tune(pointers, scratch, context, ranker);
+      if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
+      throw_if_failed(status);
+      place_.keep({run_->algorithms(), run_->description()});
+    }
     tuned_ = true;
   }
+  void use(Caches caches) override { caches_ = caches; }
   // Libraries know nothing of programmatic launch; a kernel of ours that one of these starts must not use it.
   Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
     LaunchContext ordinary = context;
     ordinary.programmatic_launch = false;
-    return run_->launch(pointers, scratch, ordinary);
+    return run_->launch(pointers, scratch, ordinary, caches_);
   }
-  std::string description() const override { return run_->description(); }
+  std::string description() const override {
+    return earlier_ ? earlier_->description + "; cached" : run_->description();
+  }
   bool overlaps() const override { return false; }
 
  private:
+  void check_earlier(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                     Ranker& ranker) {
+    std::string why = "its result is wrong";
+    bool lost = false;
+    try {
+      const auto right = [&](Caches caches) {
+        return ranker.accurate([&] { return run_->launch(pointers, scratch, context, caches); });
+      };
+      if (right(Caches::cold) && right(Caches::warm)) return;
+    } catch (const DeviceError& error) {
+      why = error.what();
+      lost = error.lost();
+    }
+    place_.cache->forget(place_.key, why);
+    if (lost) throw DeviceError(why, lost);
+    throw StaleChoice(why);
+  }
+
   std::unique_ptr<BaselineRun> run_;
+  SearchPlace place_;
+  std::optional<KeptSearch> earlier_;
   bool tuned_ = false;
+  Caches caches_ = Caches::cold;
 };
 
 class BaselineImplementation final : public Implementation {
  public:
-  explicit BaselineImplementation(const Baseline& baseline) : baseline_(&baseline) {
+  BaselineImplementation(const Baseline& baseline, const Op& op, std::shared_ptr<SearchCache> searches)
+      : baseline_(&baseline), op_(&op), searches_(std::move(searches)) {
     name = baseline.name;
     kind = to_string(Kind::baseline);
   }
   Support can_run(const AnyProblem& problem, DType dtype) const override { return baseline_->can_run(problem, dtype); }
   std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype, KnownTimes&) const override {
-    return std::make_unique<ReadyBaseline>(baseline_->create(problem, dtype, platform.description().info));
+    const DeviceInfo& device = platform.description().info;
+    SearchPlace place;
+    if (searches_ && baseline_->version != nullptr)
+      place = {searches_,
+               {platform.description().name,
+                std::to_string(baseline_->version()),
+                {{op_->name, op_->print(problem), to_string(dtype)}, name}}};
+    if (auto earlier = place.find()) {
+      try {
+        auto run = baseline_->create(problem, dtype, device, earlier->algorithms);
+        return std::make_unique<ReadyBaseline>(std::move(run), std::move(place), std::move(earlier));
+      } catch (const LibraryRefused& refused) {
+        place.cache->forget(place.key, refused.what());
+      }
+    }
+    return std::make_unique<ReadyBaseline>(baseline_->create(problem, dtype, device, {}), std::move(place),
+                                           std::nullopt);
   }
 
  private:
   const Baseline* baseline_;
+  const Op* op_;
+  std::shared_ptr<SearchCache> searches_;
 };
 
 class WorkerImplementation final : public Implementation {
@@ -123,8 +184,8 @@ ImplementationPtr implementation_of(const AnyVariant& variant) {
   return std::make_shared<VariantImplementation>(variant);
 }
 
-ImplementationPtr implementation_of(const Baseline& baseline) {
-  return std::make_shared<BaselineImplementation>(baseline);
+ImplementationPtr implementation_of(const Baseline& baseline, const Op& op, std::shared_ptr<SearchCache> searches) {
+  return std::make_shared<BaselineImplementation>(baseline, op, std::move(searches));
 }
 
 }  // namespace noisefloor

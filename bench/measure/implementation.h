@@ -11,10 +11,16 @@
 
 #include "baselines/baseline.h"
 #include "bench/measure/known_times.h"
+#include "bench/measure/search_cache.h"
 #include "bench/platform/platform.h"
 #include "kernels/core/op.h"
 
 namespace noisefloor {
+
+class StaleChoice : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 class Ready {
  public:
@@ -25,9 +31,12 @@ class Ready {
   // Lays weights out anew at `prepared`; once per weight, untimed.
   virtual void prepare(std::span<void* const>, void* prepared, const LaunchContext&) { (void)prepared; }
   // Whether an algorithm must be chosen before the first launch. `tune` does it on these tensors (outputs are
-  // overwritten) and their prepared weights, by the ranker's times. Throws LibraryRefused, DeviceError.
+  // overwritten) and their prepared weights, by the ranker's times. Throws LibraryRefused, DeviceError; and StaleChoice
+  // where it repeats an earlier choice that no longer holds: made again, it will choose anew.
   virtual bool needs_tuning() const { return false; }
   virtual void tune(std::span<void* const>, const Scratch&, const LaunchContext&, Ranker&) {}
+  // Which of the algorithms that it chose the launches run from now on.
+  virtual void use(Caches) {}
   // Enqueues. Pointers in the order of Workload::tensors.
   virtual Status launch(std::span<void* const> pointers, const Scratch&, const LaunchContext&) = 0;
 
@@ -67,7 +76,9 @@ using ImplementationPtr = std::shared_ptr<const Implementation>;
 
 // The rows of an op's ladder and of the vendors' baselines. `variant` and `baseline` must outlive what is returned.
 ImplementationPtr implementation_of(const AnyVariant& variant);
-ImplementationPtr implementation_of(const Baseline& baseline);
+// What its searches find is kept in `searches`, and taken from there; null: every one of its runs searches.
+ImplementationPtr implementation_of(const Baseline& baseline, const Op& op,
+                                    std::shared_ptr<SearchCache> searches = nullptr);
 // A baseline that a worker has, on GPUs.
 ImplementationPtr implementation_in_worker(const std::string& name);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bench/measure/timing_loop.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -15,11 +16,14 @@ constexpr std::size_t kFinalists = 8;
 }  // namespace
 
 // Nothing where the library refuses a launch, or its launch waits for the device.
-std::optional<double> HarnessRanker::median_us(const Launch& launch, int samples) {
+std::optional<double> HarnessRanker::median_us(Caches caches, const Launch& launch, int samples) {
   Fixture& fixture = verifier_->fixture();
+  Platform& platform = fixture.platform();
   try {
-    if (!fixture.platform().try_launch(launch)) return std::nullopt;  // also loads the kernel
-    return median(fixture.platform().time_cold(launch, samples, fixture.resident()));
+    if (!platform.try_launch(launch)) return std::nullopt;  // also loads the kernel
+    if (caches == Caches::cold) return median(platform.time_cold(launch, samples, fixture.resident()));
+    const double once = platform.time_warm(launch, 1, 1).front();
+    return median(platform.time_warm(launch, samples, platform.description().is_host ? 1 : warm_repeats(once)));
   } catch (const DeviceError& error) {
     if (error.lost()) throw;
   } catch (const std::runtime_error&) {  // the library refused a later launch
@@ -27,13 +31,16 @@ std::optional<double> HarnessRanker::median_us(const Launch& launch, int samples
   return std::nullopt;
 }
 
-Ranking HarnessRanker::rank(int count, const std::function<Status(int)>& launch) {
+Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status(int)>& launch) {
   const auto start = std::chrono::steady_clock::now();
   const auto faster = [](const Timed& a, const Timed& b) { return a.microseconds < b.microseconds; };
   Ranking ranking;
   std::vector<Timed> first;
   for (int i = 0; i < count; ++i) {
-    if (const auto us = median_us([&] { return launch(i); }, kFirstSamples)) first.push_back({*us, i});
+    ++ranking.tried;
+    if (const auto us = median_us(
+            caches, [&] { return launch(i); }, kFirstSamples))
+      first.push_back({*us, i});
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (elapsed.count() > budget_seconds_ && !first.empty()) break;
   }
@@ -41,7 +48,8 @@ Ranking HarnessRanker::rank(int count, const std::function<Status(int)>& launch)
   std::sort(first.begin(), first.end(), faster);
   first.resize(std::min(first.size(), kFinalists));
   for (const Timed& finalist : first)
-    if (const auto us = median_us([&] { return launch(finalist.index); }, kFinalSamples))
+    if (const auto us = median_us(
+            caches, [&] { return launch(finalist.index); }, kFinalSamples))
       ranking.fastest.push_back({*us, finalist.index});
   std::sort(ranking.fastest.begin(), ranking.fastest.end(), faster);
   if (ranking.fastest.empty())

@@ -1,4 +1,4 @@
-// How the harness chooses among the algorithms of a library: by its own cold times and its own verifier.
+// How the harness chooses among the algorithms of a library: by its own times and its own verifier.
 #pragma once
 
 #include "bench/measure/verify.h"
@@ -11,11 +11,11 @@ class HarnessRanker final : public Ranker {
  public:
   explicit HarnessRanker(Verifier& verifier, double budget_seconds = 4.0)
       : verifier_(&verifier), budget_seconds_(budget_seconds) {}
-  Ranking rank(int count, const std::function<Status(int)>& launch) override;
+  Ranking rank(Caches caches, int count, const std::function<Status(int)>& launch) override;
   bool accurate(const std::function<Status()>& launch) override;
 
  private:
-  std::optional<double> median_us(const Launch& launch, int samples);
+  std::optional<double> median_us(Caches caches, const Launch& launch, int samples);
 
   Verifier* verifier_;
   double budget_seconds_;

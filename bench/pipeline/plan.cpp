@@ -9,7 +9,6 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
-#include "bench/measure/tuner.h"
 #include "bench/pipeline/plan_file.h"
 #include "bench/platform/build_info.h"
 
@@ -17,6 +16,9 @@ namespace noisefloor::pipeline {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
+// Of a ladder the last ones are timed: the best by its order and two rivals. The record has the fastest of a problem
+// among its ladder's last three throughout (docs/log/networks).
+constexpr int kOwnTrials = 3;
 
 enum class Pool { own, baseline, all, naive };
 
@@ -48,8 +50,9 @@ std::optional<SweepRow> why_not(Platform& platform, const Case& test_case) {
 }
 
 // A choice by five to ten times: what is a percent slower may win.
-RunnerOptions quick() {
+RunnerOptions quick(bool host) {
   RunnerOptions options;
+  if (!host) options.oracle_flops = Verifier::kQuickOracleFlops;
   options.counters = CounterMode::off;
   options.warm = {.relative_half_width = 0.05, .minimum_samples = 5, .maximum_samples = 10, .wall_seconds = 0.3};
   options.seed = kSeed;
@@ -80,16 +83,21 @@ class Chooser {
         able.push_back(implementation);
     }
     if (able.size() == 1 && able.front()->own()) return Chosen{able.front(), {}};
-    CaseRunner runner(*platform_, nullptr, quick());  // one a problem: its tensors go when the choice is made
+    // One a problem: its tensors go when the choice is made.
+    CaseRunner runner(*platform_, nullptr, quick(platform_->description().is_host));
     std::optional<Chosen> best;
+    int own_timed = 0;
     // Ladders have their best last: begun with it, the slow ones are recognised by one launch.
     for (auto implementation = able.rbegin(); implementation != able.rend(); ++implementation) {
-      const KnownTimes::Entry entry =
-          time(runner, case_of(*nodes_, problem, *implementation), best ? best->warm_us : std::nullopt);
+      const Case test_case = case_of(*nodes_, problem, *implementation);
+      const bool own = (*implementation)->own();
+      if (own && own_timed >= kOwnTrials && known_->find(test_case.id()) == nullptr) continue;
+      const KnownTimes::Entry entry = time(runner, test_case, best ? best->warm_us : std::nullopt);
       if (!entry.warm_us) {
         refusals.push_back((*implementation)->name + ": " + entry.why_not);
         continue;
       }
+      if (own) ++own_timed;
       if (!best || *entry.warm_us < *best->warm_us) best = Chosen{*implementation, entry.warm_us};
     }
     return best;
@@ -211,20 +219,13 @@ std::string Plan::fallback_text() const {
 }
 
 std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) const {
-  // Enough of the oracle to tell a wrong algorithm from a right one; its times were judged when the plan was made.
-  constexpr double kOracleFlops = 4e7;
+  const Implementation& chosen = *choice(problem_id(node));
   KnownTimes nothing;
-  auto ready = choice(problem_id(node))->make(platform, node.problem, node.dtype, nothing);
-  if (ready->needs_tuning()) {
-    Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
-    const std::size_t bytes = ready->workspace_bytes();
-    const Buffer workspace = bytes == 0 ? Buffer() : Buffer(platform, bytes);
-    const std::size_t prepared_bytes = ready->prepared_bytes();
-    const Buffer prepared = prepared_bytes == 0 ? Buffer() : Buffer(platform, prepared_bytes);
-    if (prepared_bytes > 0) ready->prepare(fixture.pointers(), prepared.data(), platform.context());
-    Verifier verifier(fixture, kOracleFlops);
-    tune_ready(*ready, verifier, {workspace.data(), prepared.data()});
-  }
+  if (!chosen.is(Kind::baseline)) return chosen.make(platform, node.problem, node.dtype, nothing);
+  Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
+  Verifier verifier(fixture, Verifier::kQuickOracleFlops);  // to tell a wrong algorithm from a right one
+  auto ready = BoundCase(fixture, chosen, &verifier).take_ready();
+  ready->use(Caches::warm);
   return ready;
 }
 

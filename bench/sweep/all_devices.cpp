@@ -24,7 +24,7 @@ Counts count_rows(const std::filesystem::path& folder) {
   for (const SweepRow& row : read_sweep_csv(folder / "sweep.csv")) {
     ++counts.rows;
     if (row.status == Outcome::ok) ++counts.ok;
-    if (row.status == Outcome::incorrect || row.status == Outcome::cuda_error) ++counts.failed;
+    if (is_failure(row)) ++counts.failed;
   }
   return counts;
 }

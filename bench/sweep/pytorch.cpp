@@ -34,9 +34,10 @@ std::vector<std::string> pythons(const fs::path& root) {
 std::vector<ImplementationPtr> pytorch_implementations(std::string_view op) {
   const bool attends = op == "attention" || op == "temporal_attention";
   std::vector<ImplementationPtr> rows;
-  for (const char* name : attends ? std::vector{"torch_flash", "torch_cudnn", "torch_efficient"}
-                                  : std::vector{"torch_eager", "torch_compile"})
+  for (const char* name :
+       attends ? std::vector{"torch_flash", "torch_cudnn", "torch_efficient"} : std::vector{"torch_eager"})
     rows.push_back(implementation_in_worker(name));
+  for (const char* name : {"torch_compile", kMaxAutotune}) rows.push_back(implementation_in_worker(name));
   return rows;
 }
 
@@ -46,12 +47,14 @@ std::unique_ptr<Worker> start_pytorch(const PyTorchOptions& options) {
   const std::string python_path = root.string() + (path != nullptr && *path != '\0' ? std::string(":") + path : "");
   std::string why;
   for (const std::string& python : pythons(root)) {
-    WorkerCommand command{{python, "-m", "baselines.pytorch.worker", "--device", std::to_string(options.device),
-                           "--compile-mode", options.compile_mode},
+    WorkerCommand command{{python, "-m", "baselines.pytorch.worker", "--device", std::to_string(options.device)},
                           {{"PYTHONPATH", python_path}},
                           root.string()};  // python -m looks there first, whatever the user's folder has
     WorkerOptions limits;
-    if (options.compile_mode != kTorchCompileModes[0]) limits.ready_seconds *= 4;  // hundreds of kernels, each searched
+    if (options.max_autotune) {
+      command.arguments.emplace_back("--max-autotune");
+      limits.ready_seconds *= 4;  // a network has hundreds of kernels, each searched
+    }
     auto worker = std::make_unique<Worker>("PyTorch's worker", std::move(command), limits);
     try {
       (void)worker->facts();

@@ -10,15 +10,16 @@
 
 namespace noisefloor {
 
-// Eager and compiled; of attention one row per backend of scaled_dot_product_attention, which would otherwise choose
-// one of them by itself.
+// Of torch.compile(mode=max-autotune-no-cudagraphs), which takes 10 to 20 s a row: swept where it is asked for.
+inline constexpr const char* kMaxAutotune = "torch_compile_max_autotune";
+
+// Eager and compiled; of attention in eager's place one row per backend of scaled_dot_product_attention, which would
+// otherwise choose one of them by itself.
 std::vector<ImplementationPtr> pytorch_implementations(std::string_view op);
 
-inline constexpr const char* kTorchCompileModes[] = {"default", "max-autotune-no-cudagraphs"};
-
 struct PyTorchOptions {
-  int device = 0;  // CUDA's number
-  std::string compile_mode = kTorchCompileModes[0];
+  int device = 0;             // CUDA's number
+  bool max_autotune = false;  // such rows will be asked for
 };
 
 // A worker that runs: of NOISEFLOOR_PYTHON, python3, or .venv beside or above the program, the first that has a PyTorch

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "bench/sweep/pytorch.h"
 #include "bench/sweep/suite.h"
 
 namespace noisefloor {
@@ -20,6 +22,34 @@ void require_known(const char* what, const std::vector<std::string>& names, cons
     if (!known.contains(name))
       throw InvalidInput(
           fmt::format("unknown {} '{}'{}; known: {}", what, name, did_you_mean(name, list), fmt::join(list, ", ")));
+}
+
+// About the time by any GPU's roof, in bytes: an H200 does 220 products' operations in the time of a byte, and 15
+// others.
+double roof_cost(const ProblemEntry& entry, DType dtype) {
+  const Cost cost = entry.op->cost(entry.problem, dtype);
+  return std::max(cost.bytes, cost.flops / (cost.pipe == Pipe::tensor ? 220 : 15));
+}
+
+// Of each network of the selection, and of each dtype, the problems whose count times cost is the highest.
+std::set<ProblemId> costliest(const std::vector<ProblemEntry>& problems, const Selection& selection) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::pair<double, ProblemId>>> of_network;
+  for (const ProblemEntry& entry : problems_of_networks(problems, selection)) {
+    if (entry.entry->whole_networks) continue;
+    for (const DType dtype : entry.op->dtypes)
+      for (const auto& use : entry.in(dtype, contains(selection.dtypes, to_string(dtype))).uses)
+        if (!use.set)
+          of_network[{use.network, to_string(dtype)}].push_back(
+              {static_cast<double>(use.count) * roof_cost(entry, dtype),
+               {entry.op->name, entry.text, to_string(dtype)}});
+  }
+  std::set<ProblemId> ids;
+  for (auto& [network, costs] : of_network) {
+    std::stable_sort(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    costs.resize(std::min(costs.size(), static_cast<std::size_t>(selection.max_autotune)));
+    for (const auto& [cost, id] : costs) ids.insert(id);
+  }
+  return ids;
 }
 
 }  // namespace
@@ -52,6 +82,7 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
   std::set<std::pair<std::string, std::string>> left_out;
   for (const ProblemEntry& entry : in_networks(problems, selection.without))
     left_out.emplace(entry.op->name, entry.text);
+  const std::set<ProblemId> searched = costliest(problems, selection);
   std::vector<Case> cases;
   for (const ProblemEntry& entry : problems_of_networks(problems, selection)) {
     if (left_out.contains({entry.op->name, entry.text})) continue;
@@ -62,6 +93,9 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
       for (const ImplementationPtr& implementation : entry.entry->implementations) {
         if (!selection.variants.empty() && !contains(selection.variants, implementation->name)) continue;
         if (!selection.kinds.empty() && !contains(selection.kinds, implementation->kind)) continue;
+        if (implementation->name == kMaxAutotune && selection.variants.empty() &&
+            !searched.contains({entry.op->name, entry.text, to_string(dtype)}))
+          continue;
         // Unasked, a sweep of a GPU has no rows of the host's variants, and the other way round.
         const bool asked = !selection.variants.empty() || !selection.kinds.empty();
         if (!asked && !implementation->runs_on_platform(host)) continue;

@@ -16,6 +16,7 @@ struct Selection {
   std::vector<std::string> dtypes;    // of the networks; problems with a dtype of their own are swept in that
   std::vector<std::string> whole_networks = {};  // of the op `network`, instead of `networks`; empty: as those
   std::vector<std::string> without = {};         // networks whose problems are left out
+  int max_autotune = 0;  // so many of each network's costliest problems have kMaxAutotune too, which is otherwise named
 };
 
 // The problems of the selection's networks, of all ops. Throws InvalidInput on names that nothing has.

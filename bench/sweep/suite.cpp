@@ -17,7 +17,7 @@ std::vector<SuiteEntry> ops() {
     SuiteEntry entry{&op, {}, oracle_of(op)};
     for (const AnyVariant& variant : op.variants) entry.implementations.push_back(implementation_of(variant));
     for (const Baseline& baseline : baselines())
-      if (op.name == baseline.op) entry.implementations.push_back(implementation_of(baseline));
+      if (op.name == baseline.op) entry.implementations.push_back(implementation_of(baseline, op, kept_searches()));
     add_pytorch(entry);
     entries.push_back(std::move(entry));
   }
@@ -25,6 +25,11 @@ std::vector<SuiteEntry> ops() {
 }
 
 }  // namespace
+
+const std::shared_ptr<SearchCache>& kept_searches() {
+  static const std::shared_ptr<SearchCache> cache = SearchCache::of_user();
+  return cache;
+}
 
 const Suite& suite() {
   static const Suite nodes(ops());

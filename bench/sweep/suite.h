@@ -9,4 +9,7 @@ namespace noisefloor {
 // plans find the times of the ops before them.
 const Suite& suite();
 
+// Where its baselines keep what their searches find.
+const std::shared_ptr<SearchCache>& kept_searches();
+
 }  // namespace noisefloor

@@ -94,7 +94,7 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
     if (result.do_bench_us) folder_->append_crosscheck(result.row, *result.do_bench_us);
     ++done_;
     --left_[result.row];
-  } else if (result.row.status == Outcome::incorrect || result.row.status == Outcome::cuda_error) {
+  } else if (is_failure(result.row)) {
     ++failed_repetitions_;
   }
   device_lost_ = result.device_lost;
@@ -141,8 +141,8 @@ void Sweep::duel(const ProblemId& problem) {
       fmt::format("{}: {} against {}", problem.name(), ours->implementation->name, theirs->implementation->name);
   try {
     const DuelResult result = runner_->duel(*ours, *theirs);
-    if (!result.wrong.empty()) {  // of rows that were right when they were alone: the sweep's exit code says it
-      ++failed_duels_;
+    if (!result.wrong.empty()) {  // of rows that were right when they were alone; of ours the sweep's exit code says it
+      failed_duels_ += result.ours_wrong;
       throw std::runtime_error(result.wrong);
     }
     SweepRow own = folder_->rows().at(ours->id()), baseline = folder_->rows().at(theirs->id());

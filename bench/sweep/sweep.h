@@ -37,7 +37,7 @@ class Sweep {
   std::size_t left_by_budget() const { return left_by_budget_; }
   // Of cases whose first repetition is the one in the run folder.
   int failed_repetitions() const { return failed_repetitions_; }
-  // In which a result was wrong.
+  // In which a result of ours was wrong.
   int failed_duels() const { return failed_duels_; }
   bool device_lost() const { return device_lost_; }
 

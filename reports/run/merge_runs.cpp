@@ -83,7 +83,7 @@ void require_same(const Part& part, const char* what, const std::string& value, 
 // PyTorch's versions, and of what it brings; empty where it did not run.
 std::string pytorch_of(const Part& part) {
   std::string versions;
-  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton", "torch_compile_mode"})
+  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"})
     if (part.environment.contains(name))
       versions += fmt::format("{}{} {}", versions.empty() ? "" : ", ", name, text_of(part, name));
   return versions;
@@ -369,7 +369,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
                     torn.begin()->name()));
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows)
-    result.failed += placed.row->status == Outcome::incorrect || placed.row->status == Outcome::cuda_error;
+    result.failed += is_failure(*placed.row);
 
   // Beside its place, then renamed: a reader never meets half of it.
   const fs::path target = out.has_filename() ? out : out.parent_path();

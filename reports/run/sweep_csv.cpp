@@ -95,6 +95,10 @@ std::vector<std::string> other_columns(const std::filesystem::path& file) {
   return names;
 }
 
+bool is_failure(const SweepRow& row) {
+  return (row.status == Outcome::incorrect || row.status == Outcome::cuda_error) && row.kind != "baseline";
+}
+
 bool of_pytorch(const SweepRow& row) {
   return row.variant.starts_with("torch_");
 }

@@ -43,6 +43,8 @@ std::string to_csv(const SweepRow& row, const std::vector<std::string>& others =
 std::vector<std::string> other_columns(const std::vector<SweepRow>& rows);
 // Those of a file's header; the rows do not say which of them are blank in every line.
 std::vector<std::string> other_columns(const std::filesystem::path& file);
+// Whether it makes the exit code 1: wrong, or failed on the device, and ours. What a library gets wrong is a row.
+bool is_failure(const SweepRow& row);
 bool of_pytorch(const SweepRow& row);  // of another program, whose rows a plan for this one cannot use
 // Whether a file that begins with this line is a sweep.csv: it has the columns without which a row means nothing.
 bool is_sweep_csv_header(std::string_view line);

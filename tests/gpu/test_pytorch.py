@@ -73,7 +73,7 @@ def test_its_rows_and_the_duels(problems, tmp_path):
             assert float(first[f"duel_{time_of}_low"]) <= float(first[f"duel_{time_of}"]) <= float(first[f"duel_{time_of}_high"])
     assert found["gemm", "torch_compile"]["reason"] == "torch.compile(mode=default)"
     environment = json.loads((out / "env.json").read_text())
-    assert environment["pytorch"] and environment["torch_compile_mode"] == "default"
+    assert environment["pytorch"]
 
     # A finished folder is not measured again, and takes no rows of another PyTorch.
     again = sweep(problems, out)

@@ -117,10 +117,22 @@ TEST(SweepCsv, RowsRoundTrip) {
   EXPECT_FALSE(rows[0].time_warm_us.has_value());
 }
 
+TEST(SweepCsv, WhatALibraryGetsWrongIsARowAndNoFailure) {
+  SweepRow row;
+  for (const char* kind : {"ptx", "host", "network", "baseline"})
+    for (const Outcome status : {Outcome::ok, Outcome::incorrect, Outcome::cuda_error, Outcome::throttled,
+                                 Outcome::unsupported_problem, Outcome::out_of_memory, Outcome::not_built}) {
+      row.kind = kind;
+      row.status = status;
+      const bool wrong = status == Outcome::incorrect || status == Outcome::cuda_error;
+      EXPECT_EQ(is_failure(row), wrong && row.kind != "baseline") << kind << " " << to_string(status);
+    }
+}
+
 TEST(SweepCsv, HeaderIsTheDocumentedOne) {
   EXPECT_EQ(
       sweep_csv_header(),
-      "op,variant,kind,dtype,problem,networks,status,reason,device,gpu_uuid,arch,"
+      "op,variant,kind,dtype,problem,networks,status,reason,algorithm,device,gpu_uuid,arch,"
       "time_cold_us,time_cold_mad_us,time_warm_us,time_warm_serial_us,rival,duel_cold,duel_cold_low,duel_cold_high,"
       "duel_warm,duel_warm_low,duel_warm_high,samples,stop,warm_samples,warm_stop,flops,bytes,shortcut,"
       "gflops,gbps,ai,attainable_gflops,pct_of_"

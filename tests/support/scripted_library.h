@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "baselines/baseline.h"
+#include "baselines/search.h"
+#include "bench/measure/implementation.h"
 #include "kernels/catalogue.h"
 #include "tests/support/scripted_platform.h"
 
@@ -22,7 +23,9 @@ inline constexpr int kNoLaunch = std::numeric_limits<int>::max();
 
 struct Algorithm {
   double us = 1;
+  double warm_us = 0;  // 0: as cold
   bool right = true;
+  int wrong_from = kNoLaunch;    // the launch
   int refuses_from = kNoLaunch;  // the launch, from 0
   int slow_from = kNoLaunch;     // a hundred times slower
   StatusCode refusal = StatusCode::unsupported_problem;
@@ -43,16 +46,20 @@ class ScriptedLibrary {
     if (algorithm.loses_device) throw DeviceError("the device fell off the bus", true);
     if (launch >= algorithm.refuses_from) return failure(algorithm.refusal, "not this one");
     constexpr int kSlower = 100;
-    platform_->clock_us += algorithm.us * (launch >= algorithm.slow_from ? kSlower : 1);
+    const double us = platform_->warm && algorithm.warm_us > 0 ? algorithm.warm_us : algorithm.us;
+    platform_->clock_us += us * (launch >= algorithm.slow_from ? kSlower : 1);
     const Status status = host_gemm().launch(problem, dtype, pointers, {workspace}, context);
-    if (!algorithm.right) store_element(dtype, pointers.back(), 0, 1e3);
+    if (!algorithm.right || launch >= algorithm.wrong_from) store_element(dtype, pointers.back(), 0, 1e3);
     return status;
   }
 
-  // Keeps the fastest accurate algorithm. It runs on the host, which the vendors' do not.
-  ImplementationPtr implementation();
+  // Keeps the fastest accurate algorithms, in `kept` too. It runs on the host, which the vendors' do not.
+  ImplementationPtr implementation(std::shared_ptr<SearchCache> kept = nullptr);
 
   std::vector<Algorithm> algorithms;
+  int searches = 0;
+  long version = 1;
+  bool offers_no_more = false;  // what a search found earlier
 
  private:
   ScriptedPlatform* platform_;
@@ -60,44 +67,54 @@ class ScriptedLibrary {
 
 class ScriptedRun final : public BaselineRun {
  public:
-  ScriptedRun(ScriptedLibrary& library, const AnyProblem& problem, DType dtype)
-      : library_(&library), problem_(problem), dtype_(dtype) {}
+  ScriptedRun(ScriptedLibrary& library, const AnyProblem& problem, DType dtype, const Algorithms& earlier)
+      : library_(&library), problem_(problem), dtype_(dtype) {
+    if (earlier.empty()) return;
+    if (library.offers_no_more) throw LibraryRefused("it is not offered any more");
+    chosen_ = {std::stoi(earlier.at(0)), std::stoi(earlier.at(1))};
+  }
 
   std::size_t workspace_bytes() const override { return host_gemm().workspace_bytes(problem_, dtype_, {}); }
   Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
               Ranker& ranker) override {
+    ++library_->searches;
     const auto launch = [&](int index) {
       return library_->launch(index, problem_, dtype_, pointers, scratch.workspace, context);
     };
-    const Ranking ranking = ranker.rank(static_cast<int>(library_->algorithms.size()), launch);
-    if (!ranking.status.ok()) return ranking.status;
-    for (const Timed& timed : ranking.fastest) {
-      chosen_ = timed.index;
-      if (ranker.accurate([&] { return launch(chosen_); })) return success();
-    }
-    return failure(StatusCode::unsupported_problem, "no algorithm is accurate");
+    const Found found = search(ranker, static_cast<int>(library_->algorithms.size()), launch, launch);
+    chosen_ = found.algorithm;
+    tally_ = found.tally;
+    return found.status;
   }
-  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
-    return library_->launch(chosen_, problem_, dtype_, pointers, scratch.workspace, context);
+  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                Caches caches) override {
+    return library_->launch(chosen_.of(caches), problem_, dtype_, pointers, scratch.workspace, context);
   }
-  std::string description() const override { return "algorithm " + std::to_string(chosen_); }
+  std::string description() const override {
+    return "algorithm " + names_of({std::to_string(chosen_.cold), std::to_string(chosen_.warm)}) + "; " + tally_;
+  }
+  Algorithms algorithms() const override { return {std::to_string(chosen_.cold), std::to_string(chosen_.warm)}; }
 
  private:
   ScriptedLibrary* library_;
   AnyProblem problem_;
   DType dtype_;
-  int chosen_ = -1;
+  ColdWarm<int> chosen_{-1, -1};
+  std::string tally_;
 };
 
-inline ImplementationPtr ScriptedLibrary::implementation() {
+inline ImplementationPtr ScriptedLibrary::implementation(std::shared_ptr<SearchCache> kept) {
   static ScriptedLibrary* making = nullptr;  // Baseline::create is told of no library
-  static const Baseline baseline{"gemm", "scripted", [](const AnyProblem&, DType) { return supported(); },
-                                 [](const AnyProblem& problem, DType dtype, const DeviceInfo&) {
-                                   return std::unique_ptr<BaselineRun>(new ScriptedRun(*making, problem, dtype));
-                                 }};
+  static const Baseline baseline{
+      "gemm", "scripted", [](const AnyProblem&, DType) { return supported(); },
+      [](const AnyProblem& problem, DType dtype, const DeviceInfo&, const Algorithms& earlier) {
+        return std::unique_ptr<BaselineRun>(new ScriptedRun(*making, problem, dtype, earlier));
+      },
+      [] { return making->version; }};
   class OnHost final : public Implementation {
    public:
-    explicit OnHost(ScriptedLibrary& library) : library_(&library), of_baseline_(implementation_of(baseline)) {
+    OnHost(ScriptedLibrary& library, std::shared_ptr<SearchCache> searches)
+        : library_(&library), of_baseline_(implementation_of(baseline, *find_op("gemm"), std::move(searches))) {
       name = of_baseline_->name;
       kind = of_baseline_->kind;
       on_host = true;
@@ -112,7 +129,7 @@ inline ImplementationPtr ScriptedLibrary::implementation() {
     ScriptedLibrary* library_;
     ImplementationPtr of_baseline_;
   };
-  return std::make_shared<OnHost>(*this);
+  return std::make_shared<OnHost>(*this, std::move(kept));
 }
 
 }  // namespace noisefloor

@@ -12,6 +12,7 @@ namespace noisefloor {
 class ScriptedPlatform final : public WrappedHost {
  public:
   double clock_us = 0;
+  bool warm = false;                            // while warm launches are timed
   std::vector<int> cold_calls;                  // samples
   std::vector<std::pair<int, int>> warm_calls;  // samples, repeats
 
@@ -22,7 +23,10 @@ class ScriptedPlatform final : public WrappedHost {
   }
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
     warm_calls.emplace_back(samples, repeats);
-    return timed(launch, samples, repeats);
+    warm = true;
+    auto times = timed(launch, samples, repeats);
+    warm = false;
+    return times;
   }
 
   // `variant`, whose launches take `us` on this platform, which must outlive it.

@@ -88,12 +88,15 @@ TEST(Duel, NoiseTakesMoreRoundsUpToAnEnd) {
 
 TEST(Duel, AWrongBlockEndsIt) {
   Machine machine;
-  Scripted ours(machine, 'a', 10), theirs(machine, 'b', 10);
-  theirs.wrong_in_block = 6;
-  const DuelResult times = fight(ours, theirs);
+  Scripted right(machine, 'a', 10), wrong(machine, 'b', 10);
+  wrong.wrong_in_block = 6;
+  const DuelResult times = fight(right, wrong);
   EXPECT_TRUE(times.wrong.starts_with("theirs after a ")) << times.wrong;
+  EXPECT_FALSE(times.ours_wrong);
   EXPECT_EQ(times.rounds, 0);
   EXPECT_EQ(times.cold.value, 0);
+  wrong.wrong_in_block = machine.blocks + 4;  // two of which say how many launches make a sample
+  EXPECT_TRUE(fight(wrong, right).ours_wrong);
 }
 
 TEST(Duel, HostVariantsFight) {

@@ -26,9 +26,9 @@ class HarnessRanking : public testing::Test {
                           platform.context());
   }
   Ranking ranked(ScriptedLibrary& library, double budget_seconds = 60) {
-    return HarnessRanker(verifier, budget_seconds).rank(static_cast<int>(library.algorithms.size()), [&](int index) {
-      return launch(library, index);
-    });
+    return HarnessRanker(verifier, budget_seconds)
+        .rank(Caches::cold, static_cast<int>(library.algorithms.size()),
+              [&](int index) { return launch(library, index); });
   }
   static std::vector<int> order(const Ranking& ranking) {
     std::vector<int> indices;
@@ -105,6 +105,7 @@ TEST_F(HarnessRanking, TheBudgetEndsTheSearchOnceOneRan) {
   const Ranking ranking = ranked(library, /*budget_seconds=*/0);
   EXPECT_TRUE(ranking.status.ok());
   EXPECT_EQ(ranking.ran, 1);
+  EXPECT_EQ(ranking.tried, 2);
   EXPECT_EQ(order(ranking), std::vector<int>{1});
   EXPECT_EQ(library.algorithms[2].launches, 0);
 }
@@ -124,8 +125,47 @@ TEST_F(HarnessRanking, AccuracyIsOfTheLaunchItself) {
 TEST_F(HarnessRanking, AnInaccurateAlgorithmIsPassedOver) {
   ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 20}});
   BoundCase bound(fixture, *library.implementation(), &verifier);
-  EXPECT_EQ(bound.description(), "algorithm 2");
+  EXPECT_EQ(bound.description(), "algorithm 2; best of 3");
   EXPECT_TRUE(verifier.verify(bound).correct);
+}
+
+TEST_F(HarnessRanking, ColdAndWarmLaunchesEachHaveTheirFastest) {
+  ScriptedLibrary library(platform, {{.us = 10, .warm_us = 9}, {.us = 20, .warm_us = 5}, {.us = 1, .right = false}});
+  BoundCase bound(fixture, *library.implementation(), &verifier);
+  EXPECT_EQ(bound.description(), "algorithm 0 cold, 1 warm; best of 3");
+  const CaseResult result = CaseRunner(platform, nullptr, {})
+                                .run({&gemm, library.implementation(), fixture.problem(), DType::fp32, kProblem});
+  EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
+  EXPECT_EQ(result.row.time_cold_us, 10);
+  EXPECT_EQ(result.row.time_warm_us, 5);
+  EXPECT_EQ(result.row.algorithm, "algorithm 0 cold, 1 warm; best of 3");
+}
+
+// Judged by what the warm launches left, though the launch before the timing was right.
+TEST_F(HarnessRanking, AWrongWarmChoiceIsNotReported) {
+  ScriptedLibrary library(platform, {{.us = 10, .warm_us = 9}, {.us = 20, .warm_us = 5}});
+  const auto kept = std::make_shared<SearchCache>("", [](const std::string&) {});
+  const Case one{&gemm, library.implementation(kept), fixture.problem(), DType::fp32, kProblem};
+  BoundCase(fixture, *one.implementation, &verifier);  // searches
+  library.algorithms[1].launches = 0;
+  library.algorithms[1].wrong_from = 3;  // behind the launch that judges what was kept
+  const CaseResult result = CaseRunner(platform, nullptr, {}).run(one);
+  EXPECT_EQ(result.row.status, Outcome::incorrect);
+  EXPECT_NE(result.row.reason.find("after the warm launches"), std::string::npos) << result.row.reason;
+}
+
+TEST_F(HarnessRanking, WhereNoneOfTheFastestIsAccurateTheFastestAccurateOneIsTaken) {
+  std::vector<Algorithm> many(10, Algorithm{.us = 10, .right = false});
+  many[3] = {.us = 50};
+  many[7] = {.us = 40};
+  ScriptedLibrary library(platform, many);
+  BoundCase bound(fixture, *library.implementation(), &verifier);
+  EXPECT_EQ(bound.description(), "algorithm 7; best of 10");
+}
+
+TEST_F(HarnessRanking, ALibraryThatIsNeverAccurateRefuses) {
+  ScriptedLibrary library(platform, {{.right = false}, {.right = false}});
+  EXPECT_THROW(BoundCase(fixture, *library.implementation(), &verifier), LibraryRefused);
 }
 
 TEST_F(HarnessRanking, ALibraryThatRefusesEveryAlgorithmGivesItsRowThatReason) {

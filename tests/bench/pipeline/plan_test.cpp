@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <fstream>
 
 #include "bench/pipeline/plan_file.h"
@@ -113,10 +114,61 @@ TEST(Plans, ChooseTheFaster) {
   }
 }
 
+// A ladder by scripted times, in which a rung may be wrong.
+class LadderPlans : public testing::Test {
+ protected:
+  ScriptedPlatform platform;
+  KnownTimes known;
+  const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
+
+  // The rung that is chosen, and how many were timed.
+  std::pair<std::string, int> chosen(const std::vector<double>& ladder_us, int wrong = -1) {
+    std::vector<ImplementationPtr> ladder;
+    for (const double us : ladder_us) {
+      AnyVariant& rung = rungs_.emplace_back(platform.taking(us, host_gemm()));
+      rung.name = "rung " + std::to_string(ladder.size());
+      if (static_cast<int>(ladder.size()) == wrong)
+        rung.launch = [launch = rung.launch](const AnyProblem& gemm, DType dtype, std::span<void* const> pointers,
+                                             const Scratch& scratch, const LaunchContext& context) {
+          const Status status = launch(gemm, dtype, pointers, scratch, context);
+          store_element(dtype, pointers.back(), 0, 1e3);
+          return status;
+        };
+      ladder.push_back(implementation_of(rung));
+    }
+    const Suite suite({{problem.op, ladder, oracle_of(*find_op("gemm"))}});
+    const Plan plan(platform, suite, {problem}, {.source = "own", .known = &known});
+    return {plan.choice(problem_id(problem))->name, plan.measured()};
+  }
+
+ private:
+  std::deque<AnyVariant> rungs_;
+};
+
+using Choice = std::pair<std::string, int>;
+
+TEST_F(LadderPlans, TimeTheBestByItsOrderAndTwoRivals) {
+  EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("rung 3", 3));
+}
+
+TEST_F(LadderPlans, TimeTheWholeOfAShortLadder) {
+  EXPECT_EQ(chosen({10, 20, 30}), Choice("rung 0", 3));
+}
+
+TEST_F(LadderPlans, LookFurtherDownWhereARungIsWrong) {
+  EXPECT_EQ(chosen({5, 10, 30, 20, 40}, /*wrong=*/4), Choice("rung 1", 4));
+}
+
+TEST_F(LadderPlans, TakeEveryTimeThatIsKnown) {
+  known.add({problem_id(problem), "rung 0"}, {10.0, {}});
+  EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("rung 0", 3));
+}
+
 TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   ScriptedPlatform platform;
-  ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 20}});
-  const Suite libraries({{find_op("gemm"), {library.implementation()}, oracle_of(*find_op("gemm"))}});
+  ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 40, .warm_us = 20}});
+  const auto kept = std::make_shared<SearchCache>("", [](const std::string&) {});
+  const Suite libraries({{find_op("gemm"), {library.implementation(kept)}, oracle_of(*find_op("gemm"))}});
   const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
   const Plan plan(platform, libraries, {problem}, {.source = "baseline"});
   EXPECT_TRUE(plan.fallbacks().empty());
@@ -126,7 +178,16 @@ TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   node.text = problem.text;
   node.problem = problem.op->parse(problem.text);
   node.dtype = problem.dtype;
-  EXPECT_EQ(plan.make_ready(platform, node)->description(), "algorithm 2");
+  const auto ready = plan.make_ready(platform, node);
+  EXPECT_EQ(ready->description(), "algorithm 0 cold, 2 warm; best of 3; cached");
+  EXPECT_EQ(library.searches, 1) << "that of the plan is enough";
+
+  Fixture fixture(platform, libraries.entries().front(), node.problem, node.dtype, /*seed=*/1);
+  const Buffer workspace(platform, ready->workspace_bytes());
+  library.algorithms[0].launches = library.algorithms[2].launches = 0;
+  EXPECT_TRUE(ready->launch(fixture.pointers(), {workspace.data()}, platform.context()).ok());
+  EXPECT_EQ(library.algorithms[2].launches, 1) << "a network runs warm";
+  EXPECT_EQ(library.algorithms[0].launches, 0);
 }
 
 }  // namespace

@@ -36,10 +36,10 @@ class StartPyTorch : public testing::Test {
 };
 
 TEST_F(StartPyTorch, ItRunsTheWorkerOfThisProgram) {
-  const auto worker = start_pytorch({.device = 3, .compile_mode = "max-autotune-no-cudagraphs"});
+  const auto worker = start_pytorch({.device = 3, .max_autotune = true});
   EXPECT_EQ(worker->facts(), (Worker::Facts{{"stub", "1.0"}}));
   const std::string root = std::filesystem::canonical(".").string();
-  EXPECT_EQ(called(), root + " -m baselines.pytorch.worker --device 3 --compile-mode max-autotune-no-cudagraphs");
+  EXPECT_EQ(called(), root + " -m baselines.pytorch.worker --device 3 --max-autotune");
   EXPECT_GT(worker->options().ready_seconds, WorkerOptions{}.ready_seconds);
 }
 
@@ -58,7 +58,9 @@ TEST_F(StartPyTorch, WithoutOneItSaysWhy) {
 TEST(PyTorch, EveryOpHasItsRowsAndTheyAreNobodysKernels) {
   for (const Op& op : catalogue()) {
     const auto rows = pytorch_implementations(op.name);
-    EXPECT_GE(rows.size(), 2u);
+    EXPECT_GE(rows.size(), 3u);
+    for (const char* compiled : {"torch_compile", kMaxAutotune})
+      EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return row->name == compiled; }));
     for (const ImplementationPtr& row : rows) {
       EXPECT_TRUE(row->in_worker && row->is(Kind::baseline) && !row->own() && !row->on_host) << row->name;
       EXPECT_TRUE(row->name.starts_with("torch_")) << "reports tell PyTorch's rows by it";

@@ -7,6 +7,7 @@
 
 #include "bench/commands/benchmark_flags.h"
 #include "bench/sweep/problem_files.h"
+#include "bench/sweep/pytorch.h"
 #include "kernels/catalogue.h"
 #include "tests/support/temporary_folder.h"
 
@@ -137,6 +138,32 @@ TEST(Selection, HasProblemsWithADtypeOfTheirOwnInThat) {
   EXPECT_EQ(rows({"a"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 fp32 a:2"}));
   EXPECT_EQ(rows({"all"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 bf16 b:1", "m=4,n=5,k=6 fp32 a:2"}));
   EXPECT_EQ(rows({"all"}, {"fp32"}), (Rows{"m=1,n=2,k=3 fp32 a:4", "m=4,n=5,k=6 fp32 a:2;b:1"}));
+}
+
+// By count times cost, of each network and not of sets; a problem of two networks may be among the costliest of one.
+TEST(Selection, HasMaxAutotuneOfTheCostliestProblemsOfEachNetwork) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\n"
+                                           "a,64,64,64,100\na,512,512,512,1\na,256,256,256,1\na,8,8,8,1\n"
+                                           "b,8,8,8,9\nb,4,4,4,1\ns,1024,1024,1024,1\n";
+  std::ofstream(temporary / "sets.csv") << "network,what\ns,a set\n";
+  const auto problems = load_problems(temporary.path());
+  const auto searched = [&](Selection selection) {
+    std::set<std::string> list;
+    for (const Case& one : select_cases(problems, selection, false))
+      if (one.implementation->name == kMaxAutotune) list.insert(one.text);
+    return list;
+  };
+  using Problems = std::set<std::string>;
+  Selection all{{}, {"all"}, {}, {}, {"bf16"}};
+  EXPECT_EQ(searched(all), Problems{}) << "only where it is asked for";
+  all.max_autotune = 1;
+  EXPECT_EQ(searched(all), (Problems{"m=64,n=64,k=64", "m=8,n=8,k=8"}));
+  all.max_autotune = 2;
+  EXPECT_EQ(searched(all), (Problems{"m=64,n=64,k=64", "m=512,n=512,k=512", "m=8,n=8,k=8", "m=4,n=4,k=4"}));
+  all.max_autotune = 0;
+  all.variants = {kMaxAutotune};
+  EXPECT_EQ(searched(all).size(), 6u) << "by its name, of all";
 }
 
 }  // namespace
