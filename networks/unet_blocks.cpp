@@ -1,0 +1,23 @@
+#include "networks/unet_blocks.h"
+
+namespace noisefloor::networks {
+
+Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
+                   const Embedding& embedding, int groups) {
+  Image h = layers.norm(name + ".norm1", x, {.groups = groups});
+  const ValueId shift = layers.linear(name + ".time_emb_proj", embedding.id, layers.batch(), embedding.width, cout);
+  h = layers.conv(name + ".conv1", h, cout, 3, {.image_shift = shift});
+  h = layers.norm(name + ".norm2", h, {.groups = groups});
+  const ValueId skip = x.channels == cout ? x.id : layers.pointwise(name + ".conv_shortcut", x, cout).id;
+  return layers.conv(name + ".conv2", h, cout, 3, {.residual = skip});
+}
+
+Image downsample_block(Layers& layers, const std::string& name, const Image& x) {
+  return layers.conv(name + ".conv", x, x.channels, 3, {.stride = 2});
+}
+
+Image upsample_block(Layers& layers, const std::string& name, const Image& x) {
+  return layers.conv(name + ".conv", x, x.channels, 3, {.upsample = true});
+}
+
+}  // namespace noisefloor::networks
