@@ -35,11 +35,6 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
   return {outputs.at(0), extent(x.height), extent(x.width), cout};
 }
 
-Image Layers::pointwise(const std::string& name, const Image& x, std::int64_t cout, std::optional<ValueId> residual) {
-  const LinearOptions options{.residual = residual, .file_shape_suffix = {1, 1}};
-  return {linear(name, x.id, batch_ * x.pixels(), x.channels, cout, options), x.height, x.width, cout};
-}
-
 Image Layers::norm(const std::string& name, const Image& x, const NormOptions& options) {
   const char* fusion = options.scale_shift ? "silu+ss" : options.silu ? "silu" : "none";
   Bindings inputs{{"x", x.id}};

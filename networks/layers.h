@@ -57,8 +57,6 @@ class Layers {
 
   // `name` is the module's: name.weight [cout, cin, kernel, kernel], name.bias [cout].
   Image conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options = {});
-  // The same of a single tap, as the product of matrices that it is.
-  Image pointwise(const std::string& name, const Image& x, std::int64_t cout, std::optional<ValueId> residual = {});
   Image norm(const std::string& name, const Image& x, const NormOptions& options);
   // Rows of `x` [m, k] times name.weight [n, k].
   ValueId linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,

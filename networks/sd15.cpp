@@ -16,8 +16,6 @@ NetworkInfo sd15_row() {
           .most_tokens = 65536,
           .parameters = 859'520'964,
           .schedule = sampler_step::Schedule::scaled_linear,
-          .solver = sampler_step::Solver::dpmpp_2m,
-          .steps = 25,
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
 }
 

@@ -8,7 +8,10 @@ Image resnet_block(Layers& layers, const std::string& name, const Image& x, std:
   const ValueId shift = layers.linear(name + ".time_emb_proj", embedding.id, layers.batch(), embedding.width, cout);
   h = layers.conv(name + ".conv1", h, cout, 3, {.image_shift = shift});
   h = layers.norm(name + ".norm2", h, {.groups = groups});
-  const ValueId skip = x.channels == cout ? x.id : layers.pointwise(name + ".conv_shortcut", x, cout).id;
+  ValueId skip = x.id;
+  if (x.channels != cout)  // a convolution of one tap: a product
+    skip = layers.linear(name + ".conv_shortcut", x.id, layers.batch() * x.pixels(), x.channels, cout,
+                         {.file_shape_suffix = {1, 1}});
   return layers.conv(name + ".conv2", h, cout, 3, {.residual = skip});
 }
 
