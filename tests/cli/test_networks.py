@@ -43,7 +43,8 @@ def inputs_of(name, height, width):
     return {"x": torch.randn(2, 3, height, width) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
 
 
-@pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24), ("sd15", 16, 24)])
+@pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24),
+                                                 ("sd15", 16, 24)])
 def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
     if name == "sd15" and UNet2DConditionModel is None:
         pytest.skip("needs diffusers")

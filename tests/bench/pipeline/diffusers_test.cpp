@@ -1,5 +1,5 @@
 // The U-Net of latent diffusion held to diffusers' own: its output at a reduced width, and Stable Diffusion 1.5's
-// layers. tests/support/record_diffusers_unet.py wrote the files.
+// layers. diffusers_unet.py wrote the files.
 #include <gtest/gtest.h>
 
 #include <algorithm>

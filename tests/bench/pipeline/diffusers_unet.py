@@ -1,7 +1,7 @@
-"""Writes what tests/bench/pipeline/diffusers_test.cpp holds ours to: weights, inputs and output of a small UNet2DConditionModel in fp32, and
+"""Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of a small UNet2DConditionModel in fp32, and
 how often a call of Stable Diffusion 1.5 meets each layer.
 
-usage: python3 tests/support/record_diffusers_unet.py      (pip install diffusers==0.42.1 torch, for this script alone)
+usage: python3 tests/bench/pipeline/diffusers_unet.py, with diffusers 0.42.1 and PyTorch
 
 The weights are random, as a checkpoint in fp16 has them; the files' metadata has the versions and the configuration.
 """
@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 PINNED = "0.42.1"  # of diffusers
-FOLDER = Path(__file__).resolve().parents[1] / "bench" / "pipeline"
-# Two levels, the upper with transformers: every kind of block that Stable Diffusion 1.5 has, which diffusers' defaults describe otherwise.
+FOLDER = Path(__file__).resolve().parent
+# Every kind of block that Stable Diffusion 1.5 has; all else is as there.
 SMALL = {
     "block_out_channels": (16, 32),
     "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
