@@ -132,10 +132,10 @@ TEST(Diffusers, EveryTensorOfTheCheckpointIsAsked) {
   }
 }
 
-using Counts = std::map<std::string, long>;
+using LayerCounts = std::map<std::string, long>;
 
-// Counts a node as the layers that diffusers has for it, without what is fused to them.
-void count_layers(const Node& node, Counts& counts) {
+// LayerCounts a node as the layers that diffusers has for it, without what is fused to them.
+void count_layers(const Node& node, LayerCounts& counts) {
   std::map<std::string, std::string> fields;
   for (const KeyValue& pair : node.op->values(node.problem)) fields[pair.key] = pair.value;
   const auto number = [&](const char* field) { return std::stol(fields.at(field)); };
@@ -162,7 +162,7 @@ void count_layers(const Node& node, Counts& counts) {
 }
 
 TEST(Diffusers, StableDiffusion15HasItsLayers) {
-  Counts ours, theirs;
+  LayerCounts ours, theirs;
   const Network network = require_network("sd15").build({.batch = 2});
   for (const Node& node : network.graph.nodes()) count_layers(node, ours);
   std::ifstream file("tests/bench/pipeline/sd15_layers.csv");
