@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "networks/inputs.h"
 #include "networks/layers.h"
 #include "networks/network.h"
 
@@ -83,7 +84,6 @@ void build_adm64(const BuildOptions& options, Network& network) {
   using Kind = NetworkTensor::Kind;
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
-  Graph& graph = network.graph;
   ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
   network.take("timesteps", Kind::timesteps, {n}, DType::fp32, sampler_step::kTrainingSteps);
   if (options.conditional) network.take("labels", Kind::labels, {n, kClasses}, options.dtype, kClasses);
@@ -91,15 +91,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   Builder builder(network, n, options.dtype);
   Layers& layers = builder.layers();
   builder.embed(network);
-  if (options.guided) x = twice(graph, x);
-  if (options.sampling) {
-    const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
-    x = graph
-            .add("scale", "edm_precondition",
-                 fmt::format("side=input,batch={},elements={},sigma_data=1", n, network.image.elements()), DType::fp32,
-                 {{"x", x}, {"sigma", sigma}})
-            .at(0);
-  }
+  x = input_of_noise_predictor(options, network, x);
   Image h{layers.cast("input", x, DType::fp32, options.dtype), height, width, channels};
 
   std::vector<Image> skips;

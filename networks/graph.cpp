@@ -16,6 +16,12 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
+std::vector<std::string> WeightSource::names() const {
+  std::vector<std::string> all{name};
+  all.insert(all.end(), below.begin(), below.end());
+  return all;
+}
+
 std::int64_t Value::elements() const {
   return product(shape);
 }
@@ -26,12 +32,12 @@ ValueId Graph::input(std::string name, std::vector<std::int64_t> shape, DType dt
 }
 
 ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype) {
-  const std::int64_t rows = source.rows == 0 ? source.file.at(0) : source.rows;
+  const std::int64_t rows = source.rows == 0 ? source.all_rows() : source.rows;
   if (product(shape) * source.file.at(0) != product(source.file) * rows)
     throw std::logic_error(
         fmt::format("weight {}: [{}] of [{}]", source.name, fmt::join(shape, ", "), fmt::join(source.file, ", ")));
-  const std::string key = fmt::format("{}|{}|{}|{}|{}", source.name, static_cast<int>(source.layout), source.first_row,
-                                      source.rows, to_string(dtype));
+  const std::string key = fmt::format("{}|{}|{}|{}|{}", fmt::join(source.names(), "|"), static_cast<int>(source.layout),
+                                      source.first_row, source.rows, to_string(dtype));
   const auto [place, added] = weights_.emplace(key, values_.size());
   if (added) {
     std::string name = source.name;

@@ -25,6 +25,12 @@ struct WeightSource {
   std::vector<std::int64_t> file;  // shape in the checkpoint
   Layout layout = Layout::plain;
   std::int64_t first_row = 0, rows = 0;  // part of the first dimension; rows 0: all
+  // Further tensors of that shape, whose rows stand below: projections of one input as one product.
+  std::vector<std::string> below = {};
+
+  // All rows of the tensors, those of a part that is not wanted included.
+  std::int64_t all_rows() const { return file.at(0) * static_cast<std::int64_t>(1 + below.size()); }
+  std::vector<std::string> names() const;  // of all its tensors, in the order of their rows
 };
 
 struct Value {

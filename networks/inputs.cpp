@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/core/fields.h"
+#include "networks/layers.h"
 
 namespace noisefloor::networks {
 namespace {
@@ -18,6 +19,18 @@ constexpr double kLowestSigma = 0.5, kHighestSigma = 2;
 constexpr std::int64_t kStride = 7;  // between the labels of neighbours
 
 }  // namespace
+
+ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, ValueId x) {
+  if (options.guided) x = twice(network.graph, x);
+  if (!options.sampling) return x;
+  const std::int64_t n = network.calls;
+  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
+  return network.graph
+      .add("scale", "edm_precondition",
+           fmt::format("side=input,batch={},elements={},sigma_data=1", n, network.image.elements()), DType::fp32,
+           {{"x", x}, {"sigma", sigma}})
+      .at(0);
+}
 
 bool drawn(Kind kind) {
   return kind == Kind::image || kind == Kind::conditioning;

@@ -1,4 +1,4 @@
-// What goes into a network: labels as it takes them, and numbers for timing and verification.
+// What goes into a network: latents and labels as it takes them, and numbers for timing and verification.
 #pragma once
 
 #include <span>
@@ -7,6 +7,10 @@
 #include "networks/network.h"
 
 namespace noisefloor::networks {
+
+// For builders: `x` as a predictor of noise takes it. With guidance twice, and for a sampler, whose latents are x0 +
+// sigma noise, brought to unit variance by the input sigma, which the network then takes.
+ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, ValueId x);
 
 // Images and conditioning are drawn; all else is a function of its place in the batch (fill_for_timing).
 bool drawn(NetworkTensor::Kind kind);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <string_view>
 
 namespace noisefloor::networks {
 
@@ -17,6 +18,7 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
       graph_->weight({name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, 0, cout},
                      {cout, kernel, kernel, x.channels}, dtype_);
   inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, 0, cout}, {cout}, dtype_);
+  if (options.stride != 1) problem += fmt::format(",stride={}", options.stride);
   if (options.upsample) problem += ",upsample=1";
   if (options.image_shift) {
     problem += ",image_shift=1";
@@ -27,8 +29,10 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
     inputs["residual"] = *options.residual;
   }
   const auto outputs = graph_->add(name, "conv2d", problem, dtype_, inputs);
-  const std::int64_t up = options.upsample ? 2 : 1;
-  return {outputs.at(0), up * x.height, up * x.width, cout};
+  const auto extent = [&](std::int64_t in) {  // as padded by half the kernel
+    return ((options.upsample ? 2 * in : in) + options.stride - 1) / options.stride;
+  };
+  return {outputs.at(0), extent(x.height), extent(x.width), cout};
 }
 
 Image Layers::norm(const std::string& name, const Image& x, const NormOptions& options) {
@@ -48,14 +52,18 @@ Image Layers::norm(const std::string& name, const Image& x, const NormOptions& o
 ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,
                        const LinearOptions& options) {
   const bool transposed = options.layout == WeightSource::Layout::transposed;
-  std::vector<std::int64_t> file = transposed ? std::vector<std::int64_t>{k, n} : std::vector<std::int64_t>{n, k};
+  const std::int64_t rows = std::string_view(options.act) == "geglu" ? 2 * n : n;  // of the weight: values, then gates
+  const std::int64_t part = rows / static_cast<std::int64_t>(1 + options.below.size());
+  std::vector<std::int64_t> file = transposed ? std::vector<std::int64_t>{k, part} : std::vector<std::int64_t>{part, k};
   file.insert(file.end(), options.file_shape_suffix.begin(), options.file_shape_suffix.end());
+  WeightSource source{name + ".weight", file, options.layout};
+  for (const std::string& module : options.below) source.below.push_back(module + ".weight");
   Bindings inputs{{"a", x}};
-  inputs["b"] = graph_->weight({name + ".weight", file, options.layout}, {n, k}, dtype_);
+  inputs["b"] = graph_->weight(std::move(source), {rows, k}, dtype_);
   if (options.bias) {
     const auto layout =
         options.layout == WeightSource::Layout::hd3_to_3hd ? options.layout : WeightSource::Layout::plain;
-    inputs["bias"] = graph_->weight({name + ".bias", {n}, layout}, {n}, dtype_);
+    inputs["bias"] = graph_->weight({name + ".bias", {rows}, layout}, {rows}, dtype_);
   }
   if (options.residual) inputs["residual"] = *options.residual;
   return graph_
@@ -72,6 +80,22 @@ Image Layers::attention(const std::string& name, ValueId qkv, const Image& like,
                                                heads, like.pixels(), like.pixels(), like.channels / heads),
                                    dtype_, {{"qkv", qkv}});
   return {outputs.at(0), like.height, like.width, like.channels};
+}
+
+ValueId Layers::attention(const std::string& name, ValueId q, ValueId k, ValueId v, const AttentionShape& shape) {
+  return graph_
+      ->add(name, "attention",
+            fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={}", batch_, shape.heads, shape.queries, shape.keys,
+                        shape.dim),
+            dtype_, {{"q", q}, {"k", k}, {"v", v}})
+      .at(0);
+}
+
+ValueId Layers::layer_norm(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {
+  Bindings inputs{{"x", x}};
+  inputs["gamma"] = graph_->weight({name + ".weight", {channels}}, {channels}, dtype_);
+  inputs["beta"] = graph_->weight({name + ".bias", {channels}}, {channels}, dtype_);
+  return graph_->add(name, "layernorm", fmt::format("rows={},channels={}", rows, channels), dtype_, inputs).at(0);
 }
 
 Image Layers::upsample(const std::string& name, const Image& x) {

@@ -16,6 +16,7 @@ struct Image {
 };
 
 struct ConvOptions {
+  std::int64_t stride = 1;                  // 1 or 2
   bool upsample = false;                    // nearest x2 before it
   std::optional<ValueId> image_shift = {};  // [n, cout]
   std::optional<ValueId> residual = {};     // as the output
@@ -38,6 +39,13 @@ struct LinearOptions {
   WeightSource::Layout layout = WeightSource::Layout::plain;
   std::vector<std::int64_t> file_shape_suffix =
       {};  // behind [n, k]: {1} or {1, 1} where the checkpoint has a convolution
+  // Further modules that project the same rows, without bias: n is the sum of equal parts.
+  std::vector<std::string> below = {};
+};
+
+// Queries attend to keys, heads of `dim` side by side in each row.
+struct AttentionShape {
+  std::int64_t queries = 0, keys = 0, heads = 0, dim = 0;
 };
 
 // x, and x once more behind it: the two halves of classifier-free guidance.
@@ -55,6 +63,10 @@ class Layers {
                  const LinearOptions& options = {});
   // From a projection [n, pixels, 3, heads, dim] to [n, pixels, heads, dim].
   Image attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads);
+  // From projections [n, queries or keys, heads, dim] to [n, queries, heads, dim].
+  ValueId attention(const std::string& name, ValueId q, ValueId k, ValueId v, const AttentionShape& shape);
+  // Of each of `rows` rows of `channels`.
+  ValueId layer_norm(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels);
   Image upsample(const std::string& name, const Image& x);
   Image downsample(const std::string& name, const Image& x);
   Image concat(const std::string& name, const Image& x, const Image& skip);

@@ -14,6 +14,7 @@ namespace noisefloor::networks {
 NetworkInfo adm64_row();
 NetworkInfo edm_cifar_row();
 NetworkInfo digits_row();
+NetworkInfo sd15_row();
 
 namespace {
 
@@ -142,7 +143,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
 
 std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
-    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row()};
+    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row()};
     for (const NetworkInfo& row : rows) check(row);
     return rows;
   }();
@@ -165,6 +166,9 @@ const NetworkInfo& require_network(std::string_view name) {
 }
 
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options) {
+  if (options.sampling && info.tokens > 0)
+    throw InvalidInput(
+        fmt::format("{} cannot be sampled yet: nothing here gives it the text that it reads", info.name));
   const auto builds = [&](std::int64_t batch) {
     BuildOptions other = options;
     other.batch = batch;

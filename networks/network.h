@@ -132,7 +132,8 @@ std::span<const NetworkInfo> all_networks();
 const NetworkInfo& require_network(std::string_view name);                // throws InvalidInput with "did you mean"
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
-// Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more.
+// Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, and for
+// sampling where it reads text, which the sampling loop does not give yet.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
 
 }  // namespace noisefloor::networks

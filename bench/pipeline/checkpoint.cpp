@@ -79,10 +79,13 @@ double rounded(double value, DType dtype) {
   return load_element(dtype, storage, 0);
 }
 
-// A row of a weight in the graph's layout, from the checkpoint's.
-void take_row(const WeightSource& source, const Numbers& numbers, std::int64_t row, std::span<float> out) {
+// A row of a weight in the graph's layout, from the checkpoint's tensors, which stand below each other.
+void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, std::int64_t row, std::span<float> out) {
   const std::int64_t length = std::ssize(out);
   row += source.first_row;
+  const std::int64_t tensor = tensors.size() == 1 ? 0 : row / source.file[0];
+  row -= tensor * source.file[0];
+  const Numbers& numbers = tensors[static_cast<std::size_t>(tensor)];
   switch (source.layout) {
     case WeightSource::Layout::plain:
       return numbers.take(row * length, out);
@@ -108,28 +111,30 @@ void take_row(const WeightSource& source, const Numbers& numbers, std::int64_t r
 
 }  // namespace
 
+std::string Checkpoint::complaint_of(const std::string& name, const Value& weight) const {
+  const std::vector<std::int64_t>& shape = weight.source->file;
+  const FileTensor* tensor = file_.find(name);
+  if (tensor == nullptr) return fmt::format("{} [{}] is missing", name, fmt::join(shape, ", "));
+  if (tensor->shape != shape)
+    return fmt::format("{} is [{}], not [{}]", name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
+  if (!floating(dtype_of_safetensors(tensor->dtype)))
+    return fmt::format("{} is {}, not F32, F16, BF16 or F64", name, tensor->dtype);
+  const double largest = largest_of(Numbers(file_, *tensor));
+  if (!std::isfinite(largest)) return fmt::format("{} has numbers that are not finite", name);
+  if (!std::isfinite(rounded(largest, weight.dtype)))
+    return fmt::format("{} has numbers that {} cannot hold: up to {}", name, to_string(weight.dtype), largest);
+  return "";
+}
+
 void Checkpoint::check(const Network& network) const {
   std::vector<std::string> complaints;
-  std::set<std::string_view> known;
+  std::set<std::string> known;
   for (const Value& value : network.graph.values()) {
-    if (!value.source || !known.insert(value.source->name).second) continue;
-    const WeightSource& source = *value.source;
-    const FileTensor* tensor = file_.find(source.name);
-    if (tensor == nullptr) {
-      complaints.push_back(fmt::format("{} [{}] is missing", source.name, fmt::join(source.file, ", ")));
-    } else if (tensor->shape != source.file) {
-      complaints.push_back(fmt::format("{} is [{}], not [{}]", source.name, fmt::join(tensor->shape, ", "),
-                                       fmt::join(source.file, ", ")));
-    } else if (!floating(dtype_of_safetensors(tensor->dtype))) {
-      complaints.push_back(fmt::format("{} is {}, not F32, F16, BF16 or F64", source.name, tensor->dtype));
-    } else {
-      const double largest = largest_of(Numbers(file_, *tensor));
-      if (!std::isfinite(largest))
-        complaints.push_back(fmt::format("{} has numbers that are not finite", source.name));
-      else if (!std::isfinite(rounded(largest, value.dtype)))
-        complaints.push_back(
-            fmt::format("{} has numbers that {} cannot hold: up to {}", source.name, to_string(value.dtype), largest));
-    }
+    if (!value.source) continue;
+    for (const std::string& name : value.source->names())
+      if (known.insert(name).second)
+        if (std::string complaint = complaint_of(name, value); !complaint.empty())
+          complaints.push_back(std::move(complaint));
   }
   for (const FileTensor& tensor : file_.tensors())
     if (!known.contains(tensor.name) && !let_pass(*network.info, tensor.name))
@@ -141,16 +146,17 @@ void Checkpoint::check(const Network& network) const {
 
 std::vector<char> Checkpoint::load(const Value& weight) const {
   const WeightSource& source = *weight.source;
-  const Numbers numbers(file_, *file_.find(source.name));
+  std::vector<Numbers> tensors;
+  for (const std::string& name : source.names()) tensors.emplace_back(file_, *file_.find(name));
   const bool transposed = source.layout == WeightSource::Layout::transposed;
-  const std::int64_t file_rows = source.rows == 0 ? source.file[0] : source.rows;
+  const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
   std::vector<char> bytes(weight.bytes());
   parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<float> row(static_cast<std::size_t>(length));
                  for (std::int64_t i = begin; i < end; ++i) {
-                   take_row(source, numbers, i, row);
+                   take_row(source, tensors, i, row);
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
                  }
                });

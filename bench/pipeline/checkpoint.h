@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "bench/pipeline/weights.h"
@@ -25,6 +26,9 @@ class Checkpoint final : public Weights {
   void fill(Platform& platform, const Value& weight, void* data) const override;
 
  private:
+  // What is wrong with one tensor of a weight; empty where nothing is.
+  std::string complaint_of(const std::string& name, const Value& weight) const;
+
   std::filesystem::path path_;
   SafetensorsFile file_;
 };

@@ -19,6 +19,8 @@ def test_problems_are_those_of_the_size():
     assert len(problems("adm64")) == len(ragged)
     sides = {re.search(r"h=(\d+),w=(\d+)", row["problem"]).groups() for row in ragged if row["op"] == "conv2d"}
     assert sides == {("24", "40"), ("12", "20"), ("6", "10"), ("3", "5")}
+    text = problems("sd15", "--tokens", 154, "--height", 32, "--width", 40)
+    assert {re.search(r"seq_kv=(\d+)", row["problem"])[1] for row in text if row["op"] == "attention"} == {"154", "1280", "320", "80", "20"}
     for sizes, says in ((("--height", 60), "height 60: adm64 takes multiples of 8; the nearest are 56 and 64"),
                         (("--frames", 2), "frames 2: adm64 makes single images"), (("--tokens", 1), "tokens 1: adm64 takes no text"),
                         (("--height", 65536, "--width", 65536), "node ")):

@@ -39,7 +39,8 @@ float number(std::uint64_t seed, std::uint64_t place) {
 void write_random_weights(const std::filesystem::path& file, const Graph& graph) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const Value& value : graph.values())
-    if (value.source) shapes[value.source->name] = value.source->file;
+    if (value.source)
+      for (const std::string& name : value.source->names()) shapes[name] = value.source->file;
   std::map<std::string, std::vector<float>> numbers;
   std::vector<FileTensor> tensors;
   std::uint64_t seed = 1;

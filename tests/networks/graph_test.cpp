@@ -69,6 +69,13 @@ TEST(Graph, AWeightIsOneValueADtypeAndPart) {
   EXPECT_NE(part, whole);
   EXPECT_EQ(graph[part].elements(), 24);
   EXPECT_THROW(graph.weight({"w", {6, 8}}, {5, 8}, DType::fp32), std::logic_error);
+  WeightSource stacked = source;
+  stacked.below = {"v", "u"};
+  EXPECT_EQ(stacked.names(), (std::vector<std::string>{"w", "v", "u"}));
+  const ValueId all = graph.weight(stacked, {18, 8}, DType::fp32);
+  EXPECT_NE(all, whole);
+  EXPECT_EQ(graph.weight(stacked, {18, 8}, DType::fp32), all);
+  EXPECT_THROW(graph.weight(stacked, {6, 8}, DType::fp32), std::logic_error);
 }
 
 TEST(Graph, CountsItsProblems) {

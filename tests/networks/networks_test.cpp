@@ -18,7 +18,8 @@ using Kind = NetworkTensor::Kind;
 std::map<std::string, std::vector<std::int64_t>> weights_of(const Network& network) {
   std::map<std::string, std::vector<std::int64_t>> weights;
   for (const Value& value : network.graph.values())
-    if (value.source) weights.emplace(value.source->name, value.source->file);
+    if (value.source)
+      for (const std::string& name : value.source->names()) weights.emplace(name, value.source->file);
   return weights;
 }
 
@@ -76,7 +77,9 @@ TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
         EXPECT_EQ(network.require(Kind::image).shape, (std::vector<std::int64_t>{batch, height, width, channels}));
         EXPECT_EQ(network.level().shape, (std::vector<std::int64_t>{n})) << info.name;
         EXPECT_EQ(network.find(Kind::sigma) != nullptr, guided || info.prediction == sampler_step::Prediction::x0);
-        EXPECT_EQ(network.require(Kind::labels).shape, (std::vector<std::int64_t>{n, info.classes})) << info.name;
+        if (info.classes > 0) {
+          EXPECT_EQ(network.require(Kind::labels).shape, (std::vector<std::int64_t>{n, info.classes})) << info.name;
+        }
         const NetworkTensor& output = network.outputs.front();
         EXPECT_EQ(output.shape[1], height) << info.name;
         EXPECT_EQ(output.shape[2], width) << info.name;
@@ -142,7 +145,7 @@ TEST(Networks, SayWhichSizesTheyTake) {
   EXPECT_EQ(refusal(require_network("digits"), {.sizes = {.height = 9}}),
             "height 9: digits takes multiples of 2; the nearest are 8 and 10");
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 2}}), "frames 2: adm64 makes single images; networks with frames: none");
-  EXPECT_EQ(refusal(info, {.sizes = {.tokens = 7}}), "tokens 7: adm64 takes no text; networks with tokens: none");
+  EXPECT_EQ(refusal(info, {.sizes = {.tokens = 7}}), "tokens 7: adm64 takes no text; networks with tokens: sd15");
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 1}}), "");
   EXPECT_NE(refusal(info, {.sizes = {.height = 65536, .width = 65536}}).find("node "), std::string::npos);
   try {
@@ -197,17 +200,41 @@ TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
 TEST(Networks, SayHowManyImagesTheyTake) {
   for (const NetworkInfo& info : all_networks()) {
     try {
-      build_or_say_limit(info, {.batch = 1 << 20, .sampling = true, .guided = true});
+      build_or_say_limit(info, {.batch = 1 << 20, .sampling = info.tokens == 0, .guided = true});
       FAIL() << info.name;
     } catch (const InvalidInput& error) {
       std::smatch found;
       const std::string message = error.what();
       ASSERT_TRUE(std::regex_search(message, found, std::regex("which takes 1 to (\\d+): "))) << message;
       const std::int64_t most = std::stoll(found[1]);
-      EXPECT_NO_THROW(info.build({.batch = most, .sampling = true, .guided = true})) << message;
-      EXPECT_THROW(info.build({.batch = most + 1, .sampling = true, .guided = true}), InvalidInput) << message;
+      EXPECT_NO_THROW(info.build({.batch = most, .sampling = info.tokens == 0, .guided = true})) << message;
+      EXPECT_THROW(info.build({.batch = most + 1, .sampling = info.tokens == 0, .guided = true}), InvalidInput)
+          << message;
     }
   }
+}
+
+TEST(Networks, ThatReadTextAreNotSampledYet) {
+  const NetworkInfo& info = require_network("sd15");
+  EXPECT_NO_THROW(build_or_say_limit(info, {}));
+  try {
+    build_or_say_limit(info, {.sampling = true});
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_STREQ(error.what(), "sd15 cannot be sampled yet: nothing here gives it the text that it reads");
+  }
+}
+
+// Weights do not depend on the text's length, and what reads it has as many keys.
+TEST(Networks, ReadTextOfAnyLength) {
+  const NetworkInfo& info = require_network("sd15");
+  const Network native = info.build({}), other = info.build({.batch = 3, .sizes = {.tokens = 154}});
+  EXPECT_EQ(weights_of(other), weights_of(native));
+  EXPECT_EQ(other.require(Kind::conditioning).shape, (std::vector<std::int64_t>{3, 154, 768}));
+  int readers = 0;
+  for (const Node& node : other.graph.nodes())
+    if (node.op->name == "attention" && node.text.find("seq_kv=154") != std::string::npos) ++readers;
+  EXPECT_EQ(readers, 16);
 }
 
 // ---- one more, of test code: its row and its builder are all that there is to write

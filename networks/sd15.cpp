@@ -1,0 +1,22 @@
+// Stable Diffusion 1.5 (1.1 to 1.5 are one network): Rombach et al., "High-Resolution Image Synthesis with Latent
+// Diffusion Models" (CVPR 2022), by the names of diffusers' checkpoints (unet/diffusion_pytorch_model.safetensors).
+#include "networks/unet.h"
+
+namespace noisefloor::networks {
+
+NetworkInfo sd15_row() {
+  // Heads are 8 at every level: what its configuration calls attention_head_dim.
+  const UNet unet{.levels = {{320}, {640}, {1280}, {1280, 8, 0}}};
+  return {.name = "sd15",
+          .description = "Stable Diffusion 1.5's U-Net (Rombach et al. 2022), diffusers' checkpoints",
+          .prediction = sampler_step::Prediction::noise,
+          .image = {64, 64, 4},
+          .divisor = unet.divisor(),
+          .tokens = 77,
+          .most_tokens = 65536,
+          .parameters = 859'520'964,
+          .schedule = sampler_step::Schedule::scaled_linear,
+          .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
+}
+
+}  // namespace noisefloor::networks

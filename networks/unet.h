@@ -1,0 +1,32 @@
+// The U-Net of latent diffusion, as diffusers' UNet2DConditionModel has it: residual blocks, and transformers that read
+// text. Its configuration is what tells Stable Diffusion's versions apart, and a small one of tests from them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "networks/network.h"
+
+namespace noisefloor::networks {
+
+struct UNet {
+  struct Level {
+    std::int64_t channels = 0;
+    std::int64_t heads = 8;
+    int transformer_blocks = 1;  // of each transformer; 0: the level has none
+  };
+
+  std::vector<Level> levels;          // the first at the latent's size, each half as large as the one before
+  int middle_transformer_blocks = 1;  // of the transformer at the bottom, which is otherwise as the last level's
+  int blocks = 2;                     // residual ones of a level on the way down; one more on the way up
+  std::int64_t text_width = 768;
+  int groups = 32;
+  bool linear_projection = false;  // of transformers
+
+  std::int64_t divisor() const { return std::int64_t{1} << (levels.size() - 1); }  // of heights and widths
+};
+
+// Takes x, timesteps and encoder_hidden_states [n, tokens, text_width]; gives the noise. Of a sampler: sigma too.
+void build_unet(const UNet& unet, const BuildOptions& options, Network& network);
+
+}  // namespace noisefloor::networks

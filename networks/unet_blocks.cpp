@@ -1,0 +1,26 @@
+#include "networks/unet_blocks.h"
+
+namespace noisefloor::networks {
+
+Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
+                   const Embedding& embedding, int groups) {
+  Image h = layers.norm(name + ".norm1", x, {.groups = groups});
+  const ValueId shift = layers.linear(name + ".time_emb_proj", embedding.id, layers.batch(), embedding.width, cout);
+  h = layers.conv(name + ".conv1", h, cout, 3, {.image_shift = shift});
+  h = layers.norm(name + ".norm2", h, {.groups = groups});
+  ValueId skip = x.id;
+  if (x.channels != cout)  // a convolution of one tap: a product
+    skip = layers.linear(name + ".conv_shortcut", x.id, layers.batch() * x.pixels(), x.channels, cout,
+                         {.file_shape_suffix = {1, 1}});
+  return layers.conv(name + ".conv2", h, cout, 3, {.residual = skip});
+}
+
+Image downsample_block(Layers& layers, const std::string& name, const Image& x) {
+  return layers.conv(name + ".conv", x, x.channels, 3, {.stride = 2});
+}
+
+Image upsample_block(Layers& layers, const std::string& name, const Image& x) {
+  return layers.conv(name + ".conv", x, x.channels, 3, {.upsample = true});
+}
+
+}  // namespace noisefloor::networks

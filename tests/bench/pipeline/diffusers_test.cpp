@@ -1,0 +1,177 @@
+// The U-Net of latent diffusion held to diffusers' own: its output at a reduced width, and Stable Diffusion 1.5's
+// layers. diffusers_unet.py wrote the files.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "bench/pipeline/checkpoint.h"
+#include "bench/pipeline/executor.h"
+#include "bench/sweep/suite.h"
+#include "networks/unet.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+const std::filesystem::path kWeights = "tests/bench/pipeline/small_unet.safetensors";
+
+// As SMALL of the script.
+const UNet kSmall{.levels = {{16, 2, 1}, {32, 2, 0}}, .blocks = 1, .text_width = 24, .groups = 8};
+
+NetworkInfo small(const UNet& unet = kSmall) {
+  return {.name = "small",
+          .description = "of test code",
+          .prediction = sampler_step::Prediction::noise,
+          .image = {8, 12, 4},
+          .divisor = unet.divisor(),
+          .tokens = 5,
+          .most_tokens = 5,
+          .schedule = sampler_step::Schedule::scaled_linear,
+          .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
+}
+
+std::vector<float> numbers_of(const SafetensorsFile& file, const char* name) {
+  const std::vector<std::byte> bytes = file.read(*file.find(name));
+  std::vector<float> numbers(bytes.size() / sizeof(float));
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(numbers.data()));
+  return numbers;
+}
+
+// [n, channels, pixels] to [n, pixels, channels].
+std::vector<float> channels_last(const std::vector<float>& x, std::size_t channels, std::size_t pixels) {
+  std::vector<float> y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    y[(i / pixels / channels * pixels + i % pixels) * channels + i / pixels % channels] = x[i];
+  return y;
+}
+
+// Relative L2 of a call in `dtype`.
+double error_in(DType dtype) {
+  const NetworkInfo info = small();
+  const Network network = info.build({.batch = 2, .dtype = dtype});
+  const Checkpoint weights(kWeights);
+  const SafetensorsFile file("tests/bench/pipeline/small_unet_forward.safetensors");
+  const auto platform = make_host_platform();
+  Executor executor(*platform, network, weights, {*platform, suite(), count_problems(network.graph), {"naive"}});
+  const auto pixels = static_cast<std::size_t>(network.image.pixels());
+  for (const NetworkTensor& input : network.inputs) {
+    std::vector<float> numbers = numbers_of(file, input.name);
+    if (input.kind == NetworkTensor::Kind::image) numbers = channels_last(numbers, 4, pixels);
+    const Value& value = network.graph[input.value];
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      store_element(value.dtype, executor.data(input.value), static_cast<std::int64_t>(i), numbers[i]);
+  }
+  throw_if_failed(executor.enqueue());
+  const std::vector<float> expected = channels_last(numbers_of(file, "output"), 4, pixels);
+  const auto* found = static_cast<const float*>(executor.data(network.output()));
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(static_cast<double>(found[i]) - expected[i], 2);
+    norm += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+TEST(Diffusers, TheUNetIsWhatItComputes) {
+  for (const auto& [dtype, limit] : {std::pair{DType::fp32, 1e-5}, std::pair{DType::bf16, 2e-2}}) {
+    const double error = error_in(dtype);
+    EXPECT_LE(error, limit) << to_string(dtype);
+    RecordProperty(to_string(dtype), std::to_string(1e6 * error) + "e-6");
+  }
+}
+
+// What later versions have otherwise: several blocks a transformer, between matrices.
+TEST(Diffusers, TransformersAreOfSeveralBlocksAndOtherProjections) {
+  const NetworkInfo info =
+      small({.levels = {{32, 2, 0}, {64, 4, 2}}, .middle_transformer_blocks = 3, .linear_projection = true});
+  const Network network = info.build({});
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const Value& value : network.graph.values())
+    if (value.source) shapes[value.source->name] = value.source->file;
+  const std::vector<std::int64_t> matrix{64, 64};
+  EXPECT_EQ(shapes.at("down_blocks.1.attentions.1.proj_in.weight"), matrix);
+  EXPECT_EQ(shapes.at("up_blocks.0.attentions.2.proj_out.weight"), matrix);
+  EXPECT_TRUE(shapes.contains("down_blocks.1.attentions.1.transformer_blocks.1.ff.net.2.weight"));
+  EXPECT_FALSE(shapes.contains("down_blocks.1.attentions.1.transformer_blocks.2.ff.net.2.weight"));
+  EXPECT_TRUE(shapes.contains("mid_block.attentions.0.transformer_blocks.2.ff.net.2.weight"));
+  EXPECT_FALSE(shapes.contains("down_blocks.0.attentions.0.norm.weight"));
+  EXPECT_EQ(shapes.at("down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k.weight").back(), 768);
+}
+
+TEST(Diffusers, EveryTensorOfTheCheckpointIsAsked) {
+  const NetworkInfo info = small();
+  const Network network = info.build({});
+  EXPECT_NO_THROW(Checkpoint(kWeights).check(network));
+  // Of three projections that are one product here, and of what it has no use for.
+  const SafetensorsFile file(kWeights);
+  std::vector<FileTensor> tensors;
+  std::vector<std::vector<std::byte>> storage;
+  for (const FileTensor& tensor : file.tensors()) {
+    storage.push_back(file.read(tensor));
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, storage.back()});
+    if (tensor.name.ends_with("0.attn1.to_k.weight")) tensors.back().name += ".odd";
+  }
+  const TemporaryFolder folder;
+  write_safetensors(folder / "w.safetensors", tensors);
+  try {
+    Checkpoint(folder / "w.safetensors").check(network);
+    FAIL() << "a wrong checkpoint was taken";
+  } catch (const InvalidInput& error) {
+    const std::string message = error.what();
+    for (const char* part :
+         {"8 of its tensors", "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.weight [16, 16] is missing",
+          "mid_block.attentions.0.transformer_blocks.0.attn1.to_k.weight [32, 32] is missing",
+          "attn1.to_k.weight.odd is not a tensor of small"})
+      EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
+  }
+}
+
+using LayerCounts = std::map<std::string, long>;
+
+// LayerCounts a node as the layers that diffusers has for it, without what is fused to them.
+void count_layers(const Node& node, LayerCounts& counts) {
+  std::map<std::string, std::string> fields;
+  for (const KeyValue& pair : node.op->values(node.problem)) fields[pair.key] = pair.value;
+  const auto number = [&](const char* field) { return std::stol(fields.at(field)); };
+  const auto count = [&](const char* layer, std::initializer_list<long> sizes, const std::string& eps = "") {
+    std::string text = layer;
+    for (const long size : sizes) text += ' ' + std::to_string(size);
+    ++counts[eps.empty() ? text : text + ' ' + eps];
+  };
+  if (node.op->name == "conv2d") {
+    const long scale = number("upsample") + 1;
+    count("convolution", {number("n"), scale * number("h"), scale * number("w"), number("cin"), number("cout"),
+                          number("kernel"), number("stride")});
+  } else if (node.op->name == "gemm") {
+    const bool three = number("n") == 3 * number("k");  // queries, keys and values
+    const long n = three ? number("k") : (fields.at("act") == "geglu" ? 2 : 1) * number("n");
+    for (int i = 0; i < (three ? 3 : 1); ++i) count("product", {number("m"), n, number("k")});
+  } else if (node.op->name == "attention") {
+    count("attention", {number("batch"), number("heads"), number("seq_q"), number("seq_kv"), number("dim")});
+  } else if (node.op->name == "groupnorm") {
+    count("groupnorm", {number("n"), number("hw"), number("channels"), number("groups")}, fields.at("eps"));
+  } else if (node.op->name == "layernorm") {
+    count("layernorm", {number("rows"), number("channels")}, fields.at("eps"));
+  }
+}
+
+TEST(Diffusers, StableDiffusion15HasItsLayers) {
+  LayerCounts ours, theirs;
+  const Network network = require_network("sd15").build({.batch = 2});
+  for (const Node& node : network.graph.nodes()) count_layers(node, ours);
+  std::ifstream file("tests/bench/pipeline/sd15_layers.csv");
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) theirs[line.substr(0, line.find(','))] = std::stol(line.substr(line.find(',') + 1));
+  EXPECT_EQ(theirs.size(), 80u);
+  EXPECT_EQ(ours, theirs);
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline
