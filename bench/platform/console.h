@@ -26,7 +26,8 @@ class PlainText {
 // - Texts are plain (PlainText). A carriage return that begins what is written to stderr stays: progress goes on in
 //   its line.
 // - Descriptors 0 to 2 that are closed are put onto /dev/null, so that no file of a run gets their numbers.
-// A limit on the size of files (SIGXFSZ) becomes an error of the write too. Google Benchmark prints through std::cout, which is not changed; finish_console() looks at it too.
+// A limit on the size of files (SIGXFSZ) becomes an error of the write too. Google Benchmark prints through std::cout,
+// which is not changed; finish_console() looks at it too.
 void guard_console();
 
 // At the end of main(): writes out what is left, and returns the exit code to end with: `code`, or 2 where that is 0

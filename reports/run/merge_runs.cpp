@@ -368,8 +368,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
         fmt::format("the rows of {} problems are of several GPUs, as of {}; column gpu_uuid has them", torn.size(),
                     torn.begin()->name()));
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
-  for (const PlacedRow& placed : rows)
-    result.failed += is_failure(*placed.row);
+  for (const PlacedRow& placed : rows) result.failed += is_failure(*placed.row);
 
   // Beside its place, then renamed: a reader never meets half of it.
   const fs::path target = out.has_filename() ? out : out.parent_path();

@@ -252,8 +252,8 @@ TEST_P(NetworkOnGpu, OwnVariantsInBf16AgreeWithNaiveOnesInFp32) {
     device().synchronize();
     return output_of(executor);
   };
-  const std::vector<float> expected =
-      run(exact, Plan(device(), suite(), count_problems(exact.graph), {(folder / "plan.csv").string(), /*strict=*/true}));
+  const std::vector<float> expected = run(
+      exact, Plan(device(), suite(), count_problems(exact.graph), {(folder / "plan.csv").string(), /*strict=*/true}));
   const Network rounded = info.build({.batch = kBatch, .dtype = DType::bf16});
   const std::vector<float> found = run(rounded, Plan(device(), suite(), count_problems(rounded.graph), {}));
   ASSERT_EQ(found.size(), expected.size());

@@ -127,8 +127,8 @@ inline std::vector<CatalogueCase> cheapest(std::vector<CatalogueCase> cases) {
       const Cost cost = one.entry->workload->cost(on.first->problem, on.second);
       return cost.flops + cost.bytes;
     };
-    const auto least = std::min_element(one.on.begin(), one.on.end(),
-                                        [&](const auto& a, const auto& b) { return work(a) < work(b); });
+    const auto least =
+        std::min_element(one.on.begin(), one.on.end(), [&](const auto& a, const auto& b) { return work(a) < work(b); });
     if (least != one.on.end()) one.on = {*least};
   }
   return cases;

@@ -78,7 +78,8 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
   variant.launch = [](const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&) {
     return failure(StatusCode::invalid_argument, "no choice was named");
   };
-  const Case test_case{&gemm, implementation_of(variant), gemm.workload->parse(kChoiceProblem), DType::fp32, kChoiceProblem};
+  const Case test_case{&gemm, implementation_of(variant), gemm.workload->parse(kChoiceProblem), DType::fp32,
+                       kChoiceProblem};
   Tuned tuned;
   tuned.choices = tune_choices(platform, test_case, [&](const std::string& line) { tuned.messages.push_back(line); });
   tuned.cold = platform.cold;

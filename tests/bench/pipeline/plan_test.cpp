@@ -1,5 +1,6 @@
 // Plans: whose a file is, what runs where no vendor can, and what a want of memory is called.
 #include "bench/pipeline/plan.h"
+#include "bench/measure/fixture.h"
 
 #include <gtest/gtest.h>
 
