@@ -33,7 +33,7 @@ ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, 
 }
 
 bool drawn(Kind kind) {
-  return kind == Kind::image || kind == Kind::conditioning;
+  return kind == Kind::image || kind == Kind::text || kind == Kind::conditioning;
 }
 
 void fill_for_timing(const NetworkTensor& input, DType dtype, void* data) {
@@ -45,6 +45,7 @@ void fill_for_timing(const NetworkTensor& input, DType dtype, void* data) {
     const double part = (static_cast<double>(row) + 0.5) / static_cast<double>(rows);
     switch (input.kind) {
       case Kind::image:
+      case Kind::text:
       case Kind::conditioning:
         throw std::logic_error(fmt::format("{} is drawn, not filled", input.name));
       case Kind::timesteps:

@@ -12,7 +12,7 @@ namespace noisefloor::networks {
 // sigma noise, brought to unit variance by the input sigma, which the network then takes.
 ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, ValueId x);
 
-// Images and conditioning are drawn; all else is a function of its place in the batch (fill_for_timing).
+// Images, text and conditioning are drawn; all else is a function of its place in the batch (fill_for_timing).
 bool drawn(NetworkTensor::Kind kind);
 
 // Noise levels spread over the range that a network is asked at, and a label or token for each place. In `dtype`.

@@ -86,7 +86,7 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   const std::int64_t n = network.calls;
   ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
   const ValueId timesteps = network.take("timesteps", Kind::timesteps, {n}, DType::fp32, sampler_step::kTrainingSteps);
-  const ValueId text = network.take("encoder_hidden_states", Kind::conditioning,
+  const ValueId text = network.take("encoder_hidden_states", Kind::text,
                                     {n, options.sizes.tokens, unet.text_width}, options.dtype);
 
   Builder builder(unet, network, options.dtype);

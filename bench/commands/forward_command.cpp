@@ -77,6 +77,8 @@ std::string described(const NetworkInfo& info, const NetworkTensor& input) {
       return "[n] class numbers";
     case NetworkTensor::Kind::tokens:
       return fmt::format("[{}], 0 to {}", fmt::join(input.shape, ", "), input.range - 1);
+    case NetworkTensor::Kind::text:
+      return fmt::format("[n, tokens, {}]", input.shape.back());
     case NetworkTensor::Kind::conditioning:
       break;
   }
@@ -194,11 +196,12 @@ void add_forward_command(CLI::App& app, CommandResult result) {
           "--input", arguments->input,
           fmt::format("x [n, channels, height, width] (channels-first, of videos [n, frames, channels, height, "
                       "width]); timesteps [n] ({}) or sigma [n]; labels [n] where the "
-                      "weights are conditional",
+                      "weights are conditional; encoder_hidden_states [n, tokens, width] ({})",
                       listed(networks_where([](const NetworkInfo& info) {
                                return info.prediction == sampler_step::Prediction::noise;
                              }),
-                             "and")))
+                             "and"),
+                      listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
       ->required();
   command->add_option("--output", arguments->output, "File to write: output [n, channels, height, width], fp32")
       ->required();

@@ -40,6 +40,7 @@ std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info,
     return *std::find_if(fields.begin(), fields.end(), [&](const SizeField& one) { return one.size == size; });
   };
   if (kind == InputKind::tokens) return {{field(&Sizes::tokens), 1}};
+  if (kind == InputKind::text) return {{field(&Sizes::tokens), 2}};
   if (kind != InputKind::image) return {};
   std::vector<std::pair<SizeField, std::size_t>> all{{field(&Sizes::height), 2}, {field(&Sizes::width), 1}};
   if (info.most_frames > 1) all.push_back({field(&Sizes::frames), 4});

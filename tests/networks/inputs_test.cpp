@@ -52,7 +52,8 @@ TEST(Inputs, LabelsAreOneHotAndTokensAreIds) {
 }
 
 TEST(Inputs, WhatIsDrawnIsNotFilled) {
-  EXPECT_TRUE(drawn(Kind::image) && drawn(Kind::conditioning) && !drawn(Kind::sigma) && !drawn(Kind::tokens));
+  EXPECT_TRUE(drawn(Kind::image) && drawn(Kind::text) && drawn(Kind::conditioning) && !drawn(Kind::sigma) &&
+              !drawn(Kind::tokens));
   EXPECT_THROW(filled({"context", Kind::conditioning, 0, {1, 2}, 0}, DType::fp32), std::logic_error);
 }
 

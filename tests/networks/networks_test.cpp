@@ -230,7 +230,7 @@ TEST(Networks, ReadTextOfAnyLength) {
   const NetworkInfo& info = require_network("sd15");
   const Network native = info.build({}), other = info.build({.batch = 3, .sizes = {.tokens = 154}});
   EXPECT_EQ(weights_of(other), weights_of(native));
-  EXPECT_EQ(other.require(Kind::conditioning).shape, (std::vector<std::int64_t>{3, 154, 768}));
+  EXPECT_EQ(other.require(Kind::text).shape, (std::vector<std::int64_t>{3, 154, 768}));
   int readers = 0;
   for (const Node& node : other.graph.nodes())
     if (node.op->name == "attention" && node.text.find("seq_kv=154") != std::string::npos) ++readers;

@@ -57,6 +57,10 @@ TEST(NetworkSizes, AreThoseOfTheTensors) {
   EXPECT_EQ(sizes(video(), {}, {tensor("words", {2, 9}), tensor("x", {2, 7, 4, 12, 14})}), (All{12, 14, 7, 9}));
 }
 
+TEST(NetworkSizes, AreThoseOfEmbeddedText) {
+  EXPECT_EQ(sizes(require_network("sd15"), {}, {tensor("encoder_hidden_states", {2, 9, 768})}), (All{0, 0, 0, 9}));
+}
+
 TEST(NetworkSizes, AreThoseAskedForWhereNoTensorSays) {
   EXPECT_EQ(sizes(video(), {.height = 4, .tokens = 11}, {}), (All{4, 0, 0, 11}));
   // Who reads such a tensor says what it should be.
