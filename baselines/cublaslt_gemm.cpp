@@ -268,6 +268,12 @@ class Run final : public BaselineRun {
   void repeat(const Algorithms& words) {
     constexpr std::size_t kWords = std::size(decltype(cublasLtMatmulAlgo_t::data){});
     if (words.size() != 2 * kWords + 1) throw LibraryRefused("an earlier choice is not one of cuBLASLt's");
+    if (problem_.bias) {  // the check wants an address; matmul() sets the tensor's
+      alignas(kBestAlignment) static const char place = 0;
+      const void* any = &place;
+      require(lt_.desc_set(desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &any, sizeof(any)),
+              "cublasLtMatmulDescSetAttribute");
+    }
     auto word = words.begin();
     for (const Caches caches : {Caches::cold, Caches::warm}) {
       for (std::uint64_t& part : chosen_.of(caches).data) part = number_of(*word++);

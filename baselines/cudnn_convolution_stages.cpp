@@ -49,6 +49,20 @@ int add_convolution(Graph& graph, const Shape& s, DType dtype) {
   return graph.convolution(x, graph.input(dtype, images(s.cout, s.cin, s.kernel_h, s.kernel_w)), s.place);
 }
 
+// The convolution's sums, then what stands behind them. That is built first: its engines are the more likely to be
+// missing, and then the convolution's need not be compiled.
+std::vector<Stage> in_sequence(std::unique_ptr<Graph> product, std::unique_ptr<Graph> rest, const Algorithms& earlier,
+                               Stage::Bind bind, int launches) {
+  TunedGraph behind(std::move(rest), kBuildSeconds, earlier, kWordsOfStage);
+  std::vector<Stage> stages;
+  stages.push_back(
+      {{std::move(product), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void* into, int) {
+         return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
+       }});
+  stages.push_back({std::move(behind), std::move(bind), launches});
+  return stages;
+}
+
 }  // namespace
 
 std::vector<Stage> fused_stage(const Shape& s, DType dtype, const convolution::Operands& has,
@@ -72,18 +86,14 @@ std::vector<Stage> separate_stages(const Shape& s, DType dtype, const convolutio
   auto rest = std::make_unique<Graph>();
   const int sums = rest->input(DType::fp32, output);
   add_epilogue(*rest, rest->pointwise(Pointwise::identity, sums), s, dtype, has);
-  std::vector<Stage> stages;
-  stages.push_back(
-      {{std::move(product), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void* into, int) {
-         return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
-       }});
-  stages.push_back(
-      {{std::move(rest), kBuildSeconds, earlier, kWordsOfStage}, [](const convolution::Operands& o, void* from, int) {
-         std::vector<void*> pointers{from};
-         bind_epilogue(o, pointers);
-         return pointers;
-       }});
-  return stages;
+  return in_sequence(
+      std::move(product), std::move(rest), earlier,
+      [](const convolution::Operands& o, void* from, int) {
+        std::vector<void*> pointers{from};
+        bind_epilogue(o, pointers);
+        return pointers;
+      },
+      1);
 }
 
 std::vector<Stage> four_phase_stages(const Shape& s, DType dtype, const convolution::Operands& has,
@@ -96,11 +106,6 @@ std::vector<Stage> four_phase_stages(const Shape& s, DType dtype, const convolut
   const Layout view{{s.n, s.cout, s.h, s.w}, phase_of_sums(s.h, s.w, s.cout, 0).strides};
   const int sums = rest->input(DType::fp32, view);
   add_epilogue(*rest, rest->pointwise(Pointwise::identity, sums), s, dtype, has);
-  std::vector<Stage> stages;
-  stages.push_back(
-      {{std::move(product), kBuildSeconds, earlier, 0}, [](const convolution::Operands& o, void* into, int) {
-         return std::vector<void*>{const_cast<void*>(o.x), const_cast<void*>(o.w), into};
-       }});
   const auto bind = [h = s.h, w = s.w, cout = s.cout, element = size_of(dtype)](const convolution::Operands& o,
                                                                                 void* from, int phase) {
     const auto at =
@@ -112,8 +117,7 @@ std::vector<Stage> four_phase_stages(const Shape& s, DType dtype, const convolut
     bind_epilogue(of_phase, pointers);
     return pointers;
   };
-  stages.push_back({{std::move(rest), kBuildSeconds, earlier, kWordsOfStage}, bind, /*launches=*/4});
-  return stages;
+  return in_sequence(std::move(product), std::move(rest), earlier, bind, /*launches=*/4);
 }
 
 }  // namespace noisefloor::cudnn

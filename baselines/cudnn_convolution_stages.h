@@ -22,8 +22,9 @@ struct Shape {
 
 // A graph, and where its pointers come from; it is launched once, or once for each phase.
 struct Stage {
+  using Bind = std::function<std::vector<void*>(const convolution::Operands&, void* sums, int phase)>;
   TunedGraph graph;
-  std::function<std::vector<void*>(const convolution::Operands&, void* sums, int phase)> bind;
+  Bind bind;
   int launches = 1;
 };
 constexpr std::size_t kWordsOfStage = 2;  // of a choice

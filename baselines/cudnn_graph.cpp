@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -224,11 +225,16 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
     require(graph.build_operation_graph(replica.handle), "build_operation_graph");
     require(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}),
             "create_execution_plans");
-    if (first == 0)
-      state_->offered = static_cast<int>(graph.get_execution_plan_count());  // all replicas are offered the same
-    for (std::int64_t i = first; i < graph.get_execution_plan_count(); i += threads) {
-      State::Plan plan{&replica, i, {}, 0};
-      require(graph.get_plan_name_at_index(i, plan.name), "get_plan_name");
+    std::vector<std::string> names(static_cast<std::size_t>(graph.get_execution_plan_count()));
+    for (std::size_t i = 0; i < names.size(); ++i)
+      require(graph.get_plan_name_at_index(static_cast<std::int64_t>(i), names[i]), "get_plan_name");
+    const std::set<std::string> distinct(names.begin(), names.end());     // the heuristics' modes overlap
+    if (first == 0) state_->offered = static_cast<int>(distinct.size());  // all replicas are offered the same
+    for (std::size_t i = static_cast<std::size_t>(first); i < names.size(); i += threads) {
+      const auto place = static_cast<std::int64_t>(i);
+      State::Plan plan{&replica, place, names[i], 0};
+      const auto here = names.begin() + place;
+      if (std::find(names.begin(), here, plan.name) != here) continue;
       if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), plan.name) == wanted.end()) continue;
       {
         const std::lock_guard lock(mutex);
@@ -236,8 +242,8 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
         if (wanted.empty() && elapsed.count() > budget_seconds && !built.empty()) return;
         ++state_->tried;
       }
-      auto error = graph.build_plan_at_index(i);
-      if (error.is_good()) require(graph.get_workspace_size_plan_at_index(i, plan.workspace), "get_workspace_size");
+      auto error = graph.build_plan_at_index(place);
+      if (error.is_good()) require(graph.get_workspace_size_plan_at_index(place, plan.workspace), "get_workspace_size");
       const std::lock_guard lock(mutex);
       if (error.is_good())
         built.push_back(std::move(plan));
@@ -260,9 +266,6 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
 
   std::sort(built.begin(), built.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   for (State::Plan& plan : built) {
-    const bool known = std::any_of(state_->plans.begin(), state_->plans.end(),
-                                   [&](const State::Plan& other) { return other.name == plan.name; });
-    if (known) continue;  // the heuristics' modes overlap
     state_->workspace = std::max(state_->workspace, static_cast<std::size_t>(plan.workspace));
     state_->plans.push_back(std::move(plan));
   }

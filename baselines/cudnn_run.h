@@ -23,6 +23,8 @@ class TunedGraph {
   // `pointers` and `workspace` as of execute. `judged` enqueues, with the plan that is tried here, all that it takes to
   // make the outputs; empty: it is judged elsewhere.
   Status tune(std::span<void* const> pointers, void* workspace, Stream stream, Ranker& ranker, const Launch& judged);
+  // After tune, of a graph whose input is always what a launch just before left in cache.
+  void use_warm_always() { chosen_.cold = chosen_.warm; }
   Status execute(Caches caches, std::span<void* const> pointers, void* workspace, Stream stream);
 
   void append_algorithms(Algorithms& words) const;

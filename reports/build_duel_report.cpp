@@ -22,6 +22,15 @@ std::string change(const std::vector<double>& passes) {
   return fmt::format("{} ({} to {})", percent(slower.value), percent(slower.low), percent(slower.high));
 }
 
+// A build's own words, as one line of a table.
+std::string shortened(const std::string& why) {
+  constexpr std::size_t kMost = 200;
+  std::string text = why.size() <= kMost ? why : why.substr(0, kMost - 3) + "...";
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  return text;
+}
+
 struct Judged {
   const BuildDuel* duel;
   BuildVerdict verdict;
@@ -58,7 +67,7 @@ std::vector<Cells> table_of(const std::vector<Judged>& all, std::size_t& left_ou
     }
     const bool timed = duel->why_not.empty();
     lines.push_back({to_string(verdict), duel->id.name(), timed ? change(duel->warm) : "-",
-                     timed ? change(duel->cold) : "-", std::to_string(duel->warm.size()), duel->why_not});
+                     timed ? change(duel->cold) : "-", std::to_string(duel->warm.size()), shortened(duel->why_not)});
   }
   return lines;
 }
@@ -96,7 +105,7 @@ std::string csv_text(const BuildDuelText& text) {
       const Ratio ratio = ratio_of_passes(*passes);
       lines += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
     }
-    lines += fmt::format(",{},{}\n", duel.warm.size(), quote_csv(duel.why_not));
+    lines += fmt::format(",{},{}\n", duel.warm.size(), quote_csv(shortened(duel.why_not)));
   }
   return lines;
 }

@@ -96,17 +96,18 @@ Spread spread_of(const RunFiles& baseline, std::span<const RunFiles> noise, std:
   } else {
     source = "assumed; --noise with more runs of the baseline measures it, --spread keeps it";
   }
+  if (!spread.sweeps.empty() && spread.classes.empty()) source += "; too few rows to measure it, so it is assumed";
   spread.of_host = of_host(baseline);
   return spread;
 }
 
 // An assumed spread is that of a machine that does nothing else.
-Conditions conditions_of(const RowPair& pair, bool beside_others, const Spread& spread) {
+Conditions conditions_of(const RowPair& pair, bool beside_others, bool spread_measured) {
   Conditions conditions;
-  conditions.beside_others = beside_others && spread.sweeps.empty();
+  conditions.beside_others = beside_others && !spread_measured;
   for (const SweepRow* row : {pair.a, pair.b}) {
     conditions.at_power_cap |= row->throttle.find("sw_power_cap") != std::string::npos;
-    conditions.beside_others |= spread.sweeps.empty() && row->load.value_or(0) >= kLoaded;
+    conditions.beside_others |= !spread_measured && row->load.value_or(0) >= kLoaded;
   }
   return conditions;
 }
@@ -219,9 +220,9 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   const bool beside_others = load_of(baseline.rows) >= kLoaded || load_of(candidate.rows) >= kLoaded;
   std::size_t next = 0;
   for (GateRow& row : result.rows) {
-    const Conditions conditions = conditions_of(row.change.rows, beside_others, spread);
     const auto judge_phase = [&](PhaseVerdict& verdict, PhaseChange& change, Phase phase) {
-      const double processes = spread.threshold(*row.change.rows.a, phase, std::min(change.a_us, change.b_us));
+      const double us = std::min(change.a_us, change.b_us), processes = spread.threshold(*row.change.rows.a, phase, us);
+      const Conditions conditions = conditions_of(row.change.rows, beside_others, spread.measured(phase, us));
       for (double* noise_of : {&change.noise, &change.cycle_noise}) *noise_of = std::max(*noise_of, processes);
       verdict.p = corrected[next];
       verdict.p_cycles = corrected_cycles[next++];

@@ -84,6 +84,11 @@ double Spread::Class::spread() const {
   return std::max(p99, kOfNormal * rms);
 }
 
+bool Spread::measured(Phase phase, double us) const {
+  return std::ranges::any_of(classes,
+                             [&](const Class& one) { return one.phase == phase && one.from_us == edge_of(us); });
+}
+
 double Spread::threshold(const CaseId& id, Phase phase, double us) const {
   double spread = class_spread(*this, phase, us);
   for (const Row& row : rows)

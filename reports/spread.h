@@ -45,6 +45,8 @@ struct Spread {
 
   // What a change of this row must exceed: twice the spread of its class, measured or assumed, or of its own.
   double threshold(const CaseId& id, Phase phase, double us) const;
+  // Whether its class had pairs enough to be measured.
+  bool measured(Phase phase, double us) const;
 };
 
 std::span<const double> class_edges();  // microseconds, from 0

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 
-#include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/selection_options.h"
@@ -24,6 +24,14 @@ struct AbArguments {
   bool strict = false;
 };
 
+std::regex pattern_of(const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error& error) {
+    throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression: {}", text, error.what()));
+  }
+}
+
 // A program, or a folder with bin/noisefloor.
 fs::path program_of(const std::string& build) {
   fs::path program = build;
@@ -33,7 +41,10 @@ fs::path program_of(const std::string& build) {
   return fs::absolute(program);
 }
 
-std::unique_ptr<Worker> start(const char* which, const std::string& build, const std::string& device) {
+using Facts = Worker::Facts;
+
+// `facts`: what it said of itself at its first start; filled then, and held to later.
+std::unique_ptr<Worker> start(const char* which, const std::string& build, const std::string& device, Facts& facts) {
   WorkerCommand command{{program_of(build).string(), "worker"}};
   if (!device.empty()) command.arguments.insert(command.arguments.end(), {"--device", device});
   WorkerOptions options;
@@ -42,14 +53,18 @@ std::unique_ptr<Worker> start(const char* which, const std::string& build, const
   try {
     (void)worker->facts();
   } catch (const WorkerGone& error) {
-    throw InvalidInput(fmt::format(
-        "the {} build: {} (`noisefloor worker` is needed, which builds have since 2026-11-22)", which, error.what()));
+    const std::string why = error.what();
+    const bool old = why.find("unknown command 'worker'") != std::string::npos;
+    throw InvalidInput(fmt::format("the {} build: {}{}", which, why, old ? " (builds since 2026-11-22 have it)" : ""));
   }
+  if (facts.empty()) facts = worker->facts();
+  if (facts != worker->facts())
+    throw InvalidInput(fmt::format("the {} build: {} is another one than at the beginning", which, build));
   return worker;
 }
 
-std::string fact(Worker& worker, const std::string& name) {
-  for (const auto& [key, value] : worker.facts())
+std::string fact(const Facts& facts, const std::string& name) {
+  for (const auto& [key, value] : facts)
     if (key == name) return value;
   return {};
 }
@@ -62,36 +77,31 @@ void leave_out_unasked(std::vector<Case>& cases, const SelectionOptions& options
 }
 
 int ab(const AbArguments& arguments) {
-  const BenchmarkFlags filter = parse_benchmark_flags({"--benchmark_filter=" + arguments.filter});
+  const std::regex filter = pattern_of(arguments.filter);
   const auto problems = arguments.cases.load();
   OutputFiles outputs;
   outputs.add("--out", arguments.out);
   outputs.add("--markdown", arguments.markdown);
-  std::string commits[2];
-  bool host = false;
-  {
-    const auto older = start("old", arguments.old_build, arguments.device),
-               newer = start("new", arguments.new_build, arguments.device);
-    for (const char* name : {"device", "gpu_uuid", "platform"})
-      if (fact(*older, name) != fact(*newer, name))
-        throw InvalidInput(fmt::format("the builds run on different devices: {} and {}", fact(*older, "device"),
-                                       fact(*newer, "device")));
-    host = fact(*newer, "platform") == "host";
-    commits[0] = fact(*older, "commit");
-    commits[1] = fact(*newer, "commit");
-  }
+  Facts of_old, of_new;
+  const auto start_old = [&] { return start("old", arguments.old_build, arguments.device, of_old); };
+  const auto start_new = [&] { return start("new", arguments.new_build, arguments.device, of_new); };
+  start_old(), start_new();
+  for (const char* name : {"device", "gpu_uuid", "platform"})
+    if (fact(of_old, name) != fact(of_new, name))
+      throw InvalidInput(fmt::format("the builds run on different devices: {} and {}", fact(of_old, "device"),
+                                     fact(of_new, "device")));
+  const bool host = fact(of_new, "platform") == "host";
   auto cases = select_cases(problems, arguments.cases.selection(problems, host), host);
   leave_out_unasked(cases, arguments.cases);
-  std::erase_if(cases, [&](const Case& one) { return !filter.matches(one.id().name()); });
+  std::erase_if(cases, [&](const Case& one) { return !std::regex_search(one.id().name(), filter); });
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks and --filter");
 
   AlternateOptions options;
   options.resolve = arguments.resolve / 100;
-  const auto duels = alternate({[&] { return start("old", arguments.old_build, arguments.device); },
-                                [&] { return start("new", arguments.new_build, arguments.device); }},
-                               cases, options, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  const BuildDuelText text{duels, options.resolve, commits[0], commits[1]};
+  const auto duels = alternate({start_old, start_new}, cases, options,
+                               [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  const BuildDuelText text{duels, options.resolve, fact(of_old, "commit"), fact(of_new, "commit")};
   fmt::print("{}", terminal_text(text));
   if (!arguments.out.empty()) write_atomically(outputs.partial("--out"), csv_text(text));
   if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
@@ -100,10 +110,11 @@ int ab(const AbArguments& arguments) {
     return std::any_of(duels.begin(), duels.end(),
                        [&](const BuildDuel& duel) { return verdict_of(duel, options.resolve) == verdict; });
   };
-  if (any(BuildVerdict::slower) || any(BuildVerdict::wrong)) return kNotSo;
-  if (arguments.strict && any(BuildVerdict::unresolved)) return kNotSo;
-  const bool compared = any(BuildVerdict::equal) || any(BuildVerdict::faster) || any(BuildVerdict::unresolved);
-  return compared ? kDone : kCouldNot;
+  if (any(BuildVerdict::slower) || any(BuildVerdict::wrong) || any(BuildVerdict::gone)) return kNotSo;
+  const bool compared =
+      std::any_of(duels.begin(), duels.end(), [](const BuildDuel& duel) { return duel.why_not.empty(); });
+  if (!compared) return kCouldNot;
+  return arguments.strict && any(BuildVerdict::unresolved) ? kNotSo : kDone;
 }
 
 }  // namespace
@@ -119,6 +130,7 @@ void add_ab_command(CLI::App& app, CommandResult result) {
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_option("--resolve", arguments->resolve, "Percent of time that is to be told from nothing, 0.1 to 50")
       ->check(CLI::Range(0.1, 50.0))
+      ->check(why_not_finite)
       ->capture_default_str();
   command->add_flag("--strict", arguments->strict, "Unresolved cases fail too");
   command->add_option("--out", arguments->out, "CSV file to write: every case");
@@ -126,8 +138,8 @@ void add_ab_command(CLI::App& app, CommandResult result) {
   command->footer(
       "Each pass starts both builds anew and lets them alternate, case by case, verified in every block; five to\n"
       "sixteen passes. A case is slower where the whole interval over the passes, cold or warm, is above half of\n"
-      "--resolve, with one chance in ten thousand to be so of equal builds.\n"
-      "Exit code: 0 none slower, 1 a case is slower or the new build's result is wrong, 2 nothing could be compared.");
+      "--resolve; of equal builds less than one case in a thousand is. Exit code: 0 none slower, 1 a case is slower,\n"
+      "wrong in the new build or gone from it (--strict: or unresolved), 2 nothing could be compared.");
   command->callback([=] { *result = [=] { return ab(*arguments); }; });
 }
 

@@ -96,6 +96,11 @@ int keep_spread(const GateArguments& arguments) {
   std::vector<const RunFiles*> all;
   for (const RunFiles& run : runs) all.push_back(&run);
   const Spread spread = measure_spread(all);
+  if (spread.classes.empty())
+    throw InvalidInput("--spread: the runs have too few rows in common to measure a spread; sweep more problems");
+  if (const std::string device = read_run(arguments.baseline).environment.device; device != spread.device)
+    throw InvalidInput(fmt::format("--spread: the runs are of '{}', the baseline {} of '{}'", spread.device,
+                                   arguments.baseline, device));
   const auto file = std::filesystem::path(arguments.baseline) / kSpreadFile;
   write_atomically(file, to_json(spread));
   fmt::print("{}{}: from {} runs\n", spread_text(spread), file.string(), runs.size());

@@ -243,6 +243,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   const PlatformDescription& description = platform->description();
   Selection selection = arguments.cases.selection(problems, description.is_host);
   selection.max_autotune = arguments.max_autotune;
+  if (arguments.max_autotune > 0 && (description.is_host || arguments.pytorch == "off"))
+    throw InvalidInput("--max-autotune: PyTorch's rows need a CUDA device, and --pytorch auto or require");
   auto cases = select_cases(problems, selection, description.is_host);
   require_ops_in_networks(problems, selection);
   if (cases.empty())

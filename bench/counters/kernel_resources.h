@@ -35,6 +35,9 @@ struct KernelResources {
 // build, and tells instances of a template apart.
 std::string short_kernel_name(std::string_view demangled);
 
+// Of a kernel that the driver says nothing of.
+inline constexpr const char* kUnknownKernel = "unknown";
+
 // Captures what `enqueue` puts on `stream` (which must not be the default stream, and has nothing captured yet);
 // nothing is executed. In the order of the graph's nodes; empty when the launch has no kernels (copies and memsets
 // only). Throws std::runtime_error where the launch fails or cannot be captured (it synchronises or allocates), or

@@ -173,7 +173,14 @@ std::vector<KernelResources> kernel_resources(Stream stream, const std::function
   const Driver driver;
   const Limits limits = current_limits();
   std::vector<KernelResources> kernels;
-  for (const cudaGraphNode_t node : nodes) kernels.push_back(resources_of(driver, limits, node));
+  for (const cudaGraphNode_t node : nodes) {
+    try {
+      kernels.push_back(resources_of(driver, limits, node));
+    } catch (const std::runtime_error&) {  // of a library's, perhaps: the others of a network are still known
+      if (nodes.size() == 1) throw;
+      kernels.push_back({.name = kUnknownKernel});
+    }
+  }
   return kernels;
 }
 

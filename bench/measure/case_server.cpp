@@ -17,6 +17,13 @@ Json finite(double value) {
   return std::isnan(value) ? Json() : Json(value);
 }
 
+int number(const Json& question, const char* name, int most) {
+  const Json& value = question.at(name);
+  if (!value.is_number_integer() || value < 1 || value > most)
+    throw LibraryRefused(fmt::format("'{}' is {}, not a whole number from 1 to {}", name, value.dump(), most));
+  return value;
+}
+
 Json told(const Verdict& verdict) {
   Json answer = {{"errors", {{{"max", finite(verdict.max_rel_error)}, {"l2", finite(verdict.l2_error)}}}},
                  {"judged", verdict.note}};
@@ -81,8 +88,11 @@ Json CaseServer::answer_or_throw(const Json& question) {
     return Json::object();
   }
   if (!contender_) throw LibraryRefused(fmt::format("'{}' without a case that is ready and right", ask));
-  if (ask == "cold") return {{"us", contender_->cold(question.at("samples"))}};
-  if (ask == "warm") return {{"us", contender_->warm(question.at("samples"), question.at("repeats"))}};
+  constexpr int kMostSamples = 10000, kMostRepeats = 1000;
+  if (ask == "cold") return {{"us", contender_->cold(number(question, "samples", kMostSamples))}};
+  if (ask == "warm")
+    return {
+        {"us", contender_->warm(number(question, "samples", kMostSamples), number(question, "repeats", kMostRepeats))}};
   if (ask == "judge") return told(contender_->judge());
   if (ask == "poison") {
     contender_->poison();

@@ -64,6 +64,9 @@ struct SearchPlace {
   void keep(const KeptSearch& found) const {
     if (cache) cache->keep(key, found);
   }
+  void refuse(const std::string& why) const {
+    if (cache) cache->refuse(key, why);
+  }
 };
 
 class ReadyBaseline final : public Ready {
@@ -83,9 +86,14 @@ class ReadyBaseline final : public Ready {
     if (earlier_) {
       check_earlier(pointers, scratch, context, ranker);
     } else {
-      const Status status = run_->tune(pointers, scratch, context, ranker);
-      if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
-      throw_if_failed(status);
+      try {
+        const Status status = run_->tune(pointers, scratch, context, ranker);
+        if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
+        throw_if_failed(status);
+      } catch (const DeviceError& error) {
+        if (error.lost()) place_.refuse(error.what());
+        throw;
+      }
       place_.keep({run_->algorithms(), run_->description()});
     }
     tuned_ = true;
@@ -116,8 +124,11 @@ class ReadyBaseline final : public Ready {
       why = error.what();
       lost = error.lost();
     }
+    if (lost) {
+      place_.refuse(why);
+      throw DeviceError(why, lost);
+    }
     place_.cache->forget(place_.key, why);
-    if (lost) throw DeviceError(why, lost);
     throw StaleChoice(why);
   }
 
@@ -145,6 +156,9 @@ class BaselineImplementation final : public Implementation {
                 std::to_string(baseline_->version()),
                 {{op_->name, op_->print(problem), to_string(dtype)}, name}}};
     if (auto earlier = place.find()) {
+      if (!earlier->lost.empty())
+        throw LibraryRefused(
+            "it lost the device when it was searched, and is not tried again without --search-again: " + earlier->lost);
       try {
         auto run = baseline_->create(problem, dtype, device, earlier->algorithms);
         return std::make_unique<ReadyBaseline>(std::move(run), std::move(place), std::move(earlier));

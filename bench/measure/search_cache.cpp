@@ -37,6 +37,7 @@ KeptSearch read_search(const fs::path& file, const Json& key) {
     if (!json.contains(name) || json[name] != value)
       throw std::runtime_error(fmt::format("{}: field '{}' is not {}", file.string(), name, value.dump()));
   try {
+    if (json.contains("lost")) return {{}, {}, json.at("lost").get<std::string>()};
     KeptSearch found{json.at("algorithms").get<Algorithms>(), json.at("description").get<std::string>()};
     if (found.algorithms.empty()) throw std::runtime_error(fmt::format("{}: names no algorithm", file.string()));
     return found;
@@ -76,14 +77,26 @@ std::optional<KeptSearch> SearchCache::find(const Key& key) {
 void SearchCache::keep(const Key& key, const KeptSearch& found) {
   const fs::path file = file_of(key);
   of_this_process_[file.string()] = found;
+  write(file, key, found);
+}
+
+void SearchCache::refuse(const Key& key, const std::string& why) {
+  keep(key, {{}, {}, why.empty() ? "no reason was given" : why});
+}
+
+void SearchCache::write(const fs::path& file, const Key& key, const KeptSearch& found) {
   try {
     if (folder_.empty()) throw std::runtime_error("neither XDG_CACHE_HOME nor HOME is set");
     std::error_code error;
     fs::create_directories(folder_, error);
     if (error) throw std::runtime_error(fmt::format("{}: {}", folder_.string(), error.message()));
     Json json = json_of(key);
-    json["algorithms"] = found.algorithms;
-    json["description"] = found.description;
+    if (!found.lost.empty()) {
+      json["lost"] = found.lost;
+    } else {
+      json["algorithms"] = found.algorithms;
+      json["description"] = found.description;
+    }
     write_atomically(file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const std::exception& error) {
     if (!std::exchange(said_, true)) log_(fmt::format("warning: searches are not cached: {}", error.what()));
@@ -94,6 +107,8 @@ void SearchCache::forget(const Key& key, const std::string& why) {
   const fs::path file = file_of(key);
   log_(fmt::format("warning: {}: the cached choice no longer holds and is made again: {}", key.id.name(), why));
   of_this_process_.erase(file.string());
+  std::error_code ignored;
+  fs::remove(file, ignored);
   forgotten_.insert(file.string());
 }
 

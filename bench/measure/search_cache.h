@@ -20,6 +20,7 @@ namespace noisefloor {
 struct KeptSearch {
   Algorithms algorithms;
   std::string description;  // of the search that found them
+  std::string lost = {};    // instead: it cost the process its device, in these words
 };
 
 class SearchCache {
@@ -42,10 +43,13 @@ class SearchCache {
   // A file that cannot be used is as none; `log` is told.
   std::optional<KeptSearch> find(const Key& key);
   void keep(const Key& key, const KeptSearch& found);
+  // The search, or what it found, cost the process its device: nobody is to try it again unasked.
+  void refuse(const Key& key, const std::string& why);
   // It no longer holds, and will be searched for anew; `log` is told why.
   void forget(const Key& key, const std::string& why);
 
  private:
+  void write(const std::filesystem::path& file, const Key& key, const KeptSearch& found);
   std::filesystem::path file_of(const Key& key) const;
 
   std::filesystem::path folder_;

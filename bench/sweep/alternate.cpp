@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
+
 #include "bench/measure/duel.h"
 #include "bench/measure/failure.h"
 
@@ -20,6 +22,14 @@ BuildVerdict failed(bool is_old) {
   return is_old ? BuildVerdict::missing : BuildVerdict::wrong;
 }
 
+// By a person, a scheduler, or a machine short of memory.
+bool ended_from_outside(const WorkerGone& error) {
+  const std::string why = error.what();
+  for (const int number : {SIGKILL, SIGTERM, SIGINT, SIGHUP})
+    if (why.find(fmt::format("was killed by signal {} ", number)) != std::string::npos) return true;
+  return false;
+}
+
 template <class Ask>
 auto asked(bool is_old, const Ask& ask) {
   try {
@@ -27,9 +37,11 @@ auto asked(bool is_old, const Ask& ask) {
   } catch (const Throttled& error) {
     throw CannotFight(is_old, error.what(), BuildVerdict::unresolved);
   } catch (const LibraryRefused& error) {
-    throw CannotFight(is_old, error.what(), BuildVerdict::missing);
+    throw CannotFight(is_old, error.what(), is_old ? BuildVerdict::missing : BuildVerdict::gone);
   } catch (const LibraryMissing& error) {
-    throw CannotFight(is_old, error.what(), BuildVerdict::missing);
+    throw CannotFight(is_old, error.what(), is_old ? BuildVerdict::missing : BuildVerdict::gone);
+  } catch (const WorkerGone& error) {
+    throw CannotFight(is_old, error.what(), ended_from_outside(error) ? BuildVerdict::unresolved : failed(is_old));
   } catch (const std::runtime_error& error) {
     throw CannotFight(is_old, error.what(), failed(is_old));
   }
@@ -73,7 +85,12 @@ void fight_once(Worker& old_build, Worker& new_build, bool old_first, const Case
                 BuildDuel& duel) {
   std::unique_ptr<WorkerCase> old_side, new_side;
   if (old_first) old_side = made_ready(old_build, true, test_case);
-  new_side = made_ready(new_build, false, test_case);
+  try {
+    new_side = made_ready(new_build, false, test_case);
+  } catch (const CannotFight& error) {  // it is gone only where the old build has it
+    if (!old_first && error.verdict == BuildVerdict::gone) (void)made_ready(old_build, true, test_case);
+    throw;
+  }
   if (!old_first) old_side = made_ready(old_build, true, test_case);
   BuildContender newer(*new_side, false), older(*old_side, true);
   DuelOptions options;
@@ -107,8 +124,16 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
     say(fmt::format("pass {} of {} to {}: {} cases", pass + 1, options.passes, options.most_passes, open.size()));
     // Whoever comes first has its memory first, in the one pass as in the other.
     const bool old_first = pass % 2 == 0;
-    const auto first = old_first ? builds.start_old() : builds.start_new();
-    const auto second = old_first ? builds.start_new() : builds.start_old();
+    std::unique_ptr<Worker> first, second;
+    try {
+      first = old_first ? builds.start_old() : builds.start_new();
+      second = old_first ? builds.start_new() : builds.start_old();
+    } catch (const InvalidInput& error) {
+      if (pass == 0) throw;
+      say(fmt::format("{}; what the passes before say stands", error.what()));
+      for (const std::size_t i : open) disturbed[i] = error.what();
+      break;
+    }
     Worker &old_build = old_first ? *first : *second, &new_build = old_first ? *second : *first;
     for (const std::size_t i : open) {
       try {
@@ -125,7 +150,7 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
   }
   for (std::size_t i = 0; i < duels.size(); ++i) {
     if (!duels[i].why_not.empty() || static_cast<int>(duels[i].warm.size()) >= options.passes) continue;
-    duels[i].why_not = disturbed[i];
+    duels[i].why_not = disturbed[i].empty() ? "too few passes" : disturbed[i];
     duels[i].without_times = BuildVerdict::unresolved;
   }
   return duels;

@@ -22,8 +22,8 @@ struct Builds {
   std::function<std::unique_ptr<Worker>()> start_old, start_new;  // each time new processes
 };
 
-// Nothing of `cases` may be in a worker. `say`: one line per pass. Throws LibraryMissing where a build cannot be
-// started.
+// Nothing of `cases` may be in a worker. `say`: one line per pass. Throws InvalidInput where a build cannot be started;
+// after the first pass the cases that are open then stay unresolved.
 std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
                                  const std::function<void(const std::string&)>& say);
 

@@ -7,7 +7,8 @@ Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence) 
 }
 
 const char* to_string(BuildVerdict verdict) {
-  static constexpr const char* kNames[kBuildVerdicts] = {"slower", "wrong", "unresolved", "missing", "faster", "equal"};
+  static constexpr const char* kNames[kBuildVerdicts] = {"slower",  "wrong",  "gone", "unresolved",
+                                                         "missing", "faster", "equal"};
   return kNames[static_cast<int>(verdict)];
 }
 

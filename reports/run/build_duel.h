@@ -12,9 +12,10 @@
 
 namespace noisefloor {
 
-// `wrong`: the new build's result, or it failed. `missing`: a build cannot run the case.
-enum class BuildVerdict { slower, wrong, unresolved, missing, faster, equal };
-inline constexpr int kBuildVerdicts = 6;
+// `wrong`: the new build's result, or it failed. `gone`: only the old build can run the case. `missing`: the old one
+// cannot.
+enum class BuildVerdict { slower, wrong, gone, unresolved, missing, faster, equal };
+inline constexpr int kBuildVerdicts = 7;
 const char* to_string(BuildVerdict verdict);
 
 struct BuildDuel {

@@ -1,6 +1,7 @@
 """A build as `noisefloor ab` starts it, whose times are scripted: python3 stub_build.py SCRIPT worker ...
 
-SCRIPT is JSON: {"us": base time, "facts": {...}, "fail": {case: answer}, "die": case, "judge": answer}; a case is its problem's text.
+SCRIPT is JSON: {"us": base time, "facts": {...}, "fail": {case: answer}, "die": case, "kill": case, "judge": answer,
+"starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit}; a case is its problem's text.
 """
 
 import json
@@ -18,6 +19,8 @@ def answer(question):
     ask = question["ask"]
     if ask == "ready":
         problem = question["problem"]["problem"]
+        if problem == script.get("kill"):
+            os.kill(os.getpid(), 9)
         if problem == script.get("die"):
             print("a fault of mine", file=sys.stderr, flush=True)
             os._exit(139)
@@ -27,6 +30,16 @@ def answer(question):
     return script.get("judge", RIGHT) if ask == "judge" else {}
 
 
+starts = 0
+if "starts" in script:
+    with open(script["starts"], "a+", encoding="utf-8") as file:
+        file.write("x")
+        file.seek(0)
+        starts = len(file.read())
+if starts > script.get("most_starts", starts):
+    sys.exit(2)
+if starts >= script.get("changes_at", starts + 1):
+    FACTS["commit"] = "decaf"
 print(json.dumps({"facts": {**FACTS, **script.get("facts", {})}}), flush=True)
 for line in sys.stdin:
     question = json.loads(line)

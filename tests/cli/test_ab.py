@@ -90,6 +90,48 @@ def test_a_new_build_that_is_wrong_or_fails(build, ab, script, words):
     assert "judge" in script or lines[SECOND]["verdict"] == "equal"
 
 
+def test_a_case_that_is_gone_from_the_new_build(build, ab):
+    lacks = {"fail": {FIRST: {"failed": "unsupported_problem", "reason": "taken out"}}}
+    result, lines = ab(build("old"), build("new", **lacks))
+    assert result.returncode == 1
+    assert lines[FIRST]["verdict"] == "gone" and "the new build: taken out" in lines[FIRST]["reason"]
+    assert lines[SECOND]["verdict"] == "equal"
+    result, lines = ab(build("a", **lacks), build("b", **lacks))
+    assert result.returncode == 0 and lines[FIRST]["verdict"] == "missing", "neither build has it"
+
+
+@pytest.mark.parametrize("us", [-1.0, 0.0, 1e308, 1e-308])
+def test_times_that_cannot_be(build, ab, us):
+    result, lines = ab(build("old"), build("new", us=us))
+    assert result.returncode == 1 and {row["verdict"] for row in lines.values()} == {"wrong"}
+    assert "gave a time of" in lines[FIRST]["reason"]
+
+
+def test_a_worker_that_is_killed_from_outside_leaves_its_case_unresolved(build, ab):
+    result, lines = ab(build("old"), build("new", kill=FIRST))
+    assert result.returncode == 0, result.stderr
+    assert lines[FIRST]["verdict"] == "unresolved" and "killed by signal 9" in lines[FIRST]["reason"]
+    assert lines[SECOND]["verdict"] == "equal"
+
+
+def test_a_build_that_does_not_start_again_leaves_what_is_known(build, ab, tmp_path):
+    result, lines = ab(build("old"), build("new", us=10.2, starts=str(tmp_path / "starts"), most_starts=4))
+    assert result.returncode == 2 and {row["verdict"] for row in lines.values()} == {"unresolved"}
+    assert "what the passes before say stands" in result.stderr
+
+
+def test_a_build_that_changes_on_the_way(build, ab, tmp_path):
+    result, lines = ab(build("old"), build("new", starts=str(tmp_path / "starts"), changes_at=3))
+    assert result.returncode == 2 and "another one than at the beginning" in lines[FIRST]["reason"]
+
+
+def test_reasons_are_one_line(build, ab):
+    noise = {"fail": {FIRST: {"failed": "cuda_error", "reason": "a\nb\x1b[31m" + "x" * 5000}}}
+    result, lines = ab(build("old"), build("new", **noise))
+    assert result.returncode == 1 and len(lines[FIRST]["reason"]) == 200
+    assert "\x1b" not in result.stdout and "a b" in result.stdout
+
+
 def test_an_old_build_that_is_wrong_says_nothing_of_the_new_one(build, ab):
     result, lines = ab(build("old", judge={"wrong": "d[3] is nan", "errors": []}), build("new"))
     assert result.returncode == 2
@@ -100,6 +142,8 @@ def test_waiting_threads_leave_a_case_unresolved(build, ab):
     waits = {"fail": {FIRST: {"failed": "throttled", "reason": "threads waited for a core"}}}
     result, lines = ab(build("old"), build("new", **waits))
     assert result.returncode == 0 and lines[FIRST]["verdict"] == "unresolved"
+    nowhere = {"fail": {problem: waits["fail"][FIRST] for problem in (FIRST, SECOND, OTHER)}}
+    assert ab(build("c"), build("d", **nowhere))[0].returncode == 2, "nothing could be compared"
     assert ab(build("a"), build("b", **waits), "--strict")[0].returncode == 1
 
 
@@ -114,7 +158,8 @@ def test_bad_builds(build, ab, tmp_path):
     assert result.returncode == 2 and "the old build" in result.stderr and "unknown command 'worker'" in result.stderr
     result, _ = ab(good, build("elsewhere", facts={"device": "another host"}))
     assert result.returncode == 2 and "different devices: a host and another host" in result.stderr
-    for wrong in ("0", "60", "x"):
+    assert "'[' is not a regular expression" in ab(good, good, "--filter", "[")[0].stderr
+    for wrong in ("0", "60", "x", "nan"):
         assert ab(good, good, "--resolve", wrong)[0].returncode == 2
 
 

@@ -161,7 +161,7 @@ TEST(Gate, TakesNoiseFromMoreRuns) {
   const GateResult result = judged(a, b, noise);
   EXPECT_EQ(result.count(GateVerdict::ambiguous), 3u);
   EXPECT_NEAR(result.rows.at(0).change.cold.noise, 0.08, 0.01);
-  EXPECT_EQ(result.spread, "measured, of 2 runs");
+  EXPECT_EQ(result.spread, "measured, of 2 runs; too few rows to measure it, so it is assumed");
   EXPECT_NE(refusal(a, b, {synthetic_run(rows_of(3, 104), 3, "other")}).find("noise is between runs of one build"),
             std::string::npos);
   EXPECT_NE(refusal(a, b, {a}).find("holds the samples of"), std::string::npos);

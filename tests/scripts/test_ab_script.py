@@ -72,6 +72,27 @@ def test_only_the_last_base_is_kept(repository):
     assert [path.name for path in (repository.root / "build" / "ab").iterdir()] == [repository.git("rev-parse", "HEAD")[:12]]
 
 
+def test_two_at_once(repository):
+    (repository.root / "build").mkdir()
+    holder = subprocess.Popen(["flock", str(repository.root / "build" / ".ab.lock"), "sh", "-c", "echo held; exec sleep 60"], stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        result = repository.ab("HEAD")
+        assert result.returncode == 2 and "another scripts/ab of this checkout is running" in result.stderr
+    finally:
+        holder.kill()
+
+
+def test_a_base_that_was_changed_is_checked_out_anew(repository):
+    assert repository.ab("HEAD").returncode == 0
+    [tree] = (repository.root / "build" / "ab").iterdir()
+    (tree / "scripts" / "lib.sh").write_text("broken")
+    (repository.root / "build" / "ab" / "not-a-worktree").mkdir()
+    result = repository.ab("HEAD")
+    assert result.returncode == 0 and "checking it out anew" in result.stderr
+    assert (tree / "scripts" / "lib.sh").read_text() != "broken" and [path.name for path in (repository.root / "build" / "ab").iterdir()] == [tree.name]
+
+
 def test_a_base_that_does_not_configure(repository):
     (repository.root / "broken").write_text("")
     repository.commit("broken")

@@ -155,7 +155,7 @@ def test_a_budget_leaves_the_rest_to_the_next_session(tmp_path):
     machine = Machine(tmp_path / "machine")
     result = machine.run("part", "--minutes", "0.0001", "--only", "core-gemm")
     assert result.returncode == 0 and "minutes are over" in result.stderr
-    assert machine.run("finish", "--out", "made").returncode == 2
+    assert "core-gemm/2" not in result.stderr, "no part is begun after its time"
     assert machine.run("part", "--only", "core-gemm").returncode == 0
     status = machine.run("status", "--only", "core-gemm,core-silu").stdout.splitlines()
     assert status[1].split()[:3] == ["core-gemm", "2", "2"] and status[2].split()[:3] == ["core-silu", "1", "0"] and status[3] == "about 10 minutes left"
@@ -223,7 +223,7 @@ def test_a_list_that_is_none(tmp_path):
     machine = Machine(tmp_path / "machine")
     (machine.folder / "list").write_text("core-gemm --ops gemm\n")
     result = machine.run("status")
-    assert result.returncode == 2 and "list:1: needs a step's name, a number of parts from 1, and arguments" in result.stderr
+    assert result.returncode == 2 and "list:1: needs a step's name, a number of parts from 1 to 9999, and arguments" in result.stderr
 
 
 def listed(*arguments):
@@ -253,3 +253,46 @@ def test_the_list_has_every_problem_once():
     assert {case.split("/")[0] for case in core} == {case.split("/")[0] for case in everything}, "every op"
     assert {case for case in everything if case.startswith("network/")} <= set(core), "every network"
     assert problems(listed(*every, "--networks", "adm64-b1")) <= problems(core)
+
+
+def test_a_step_that_is_there_twice(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    (machine.folder / "list").write_text("g 1 --ops gemm\ng 1 --ops silu\n")
+    result = machine.run("status")
+    assert result.returncode == 2 and "list:2: step g is there twice" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '{"seconds": "x"}', '{"done": "no"}', '{"seconds": -5}', "{"])
+def test_a_damaged_part_is_named(tmp_path, text):
+    machine = Machine(tmp_path / "machine")
+    assert machine.run("part", "--only", "core-gemm/1").returncode == 0
+    [file] = machine.folder.glob("*/core-gemm/01-of-02/part.json")
+    file.write_text(text)
+    result = machine.run("status")
+    assert result.returncode == 2 and "part.json" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_finish_replaces_records_alone(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    assert machine.run("part", "--only", "core-gemm").returncode == 0
+    finish = "finish", "--only", "core-gemm", "--out"
+    assert machine.run(*finish, "made").returncode == 0
+    made = machine.folder / "made"
+    (made / "gate_noise.json").write_text("{}")
+    assert machine.run(*finish, "made").returncode == 0 and (made / "gate_noise.json").read_text() == "{}"
+    (made / "notes").mkdir()
+    result = machine.run(*finish, "made")
+    assert result.returncode == 2 and "not a recorded folder" in result.stderr and (made / "notes").is_dir()
+    [parts] = {file.parents[2] for file in machine.folder.glob("*/core-gemm/01-of-02/part.json")}
+    result = machine.run(*finish, parts / "core-gemm/01-of-02")
+    assert result.returncode == 2 and "among the parts" in result.stderr
+
+
+def test_parts_of_another_list_are_refused(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    assert machine.run("part", "--only", "core-gemm").returncode == 0
+    text = (machine.folder / "list").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("core-gemm"))
+    (machine.folder / "list").write_text(text.replace(line, line + " --variants host --dtypes fp32"))
+    result = machine.run("finish", "--only", "core-gemm", "--out", "made")
+    assert result.returncode == 2 and "was measured by another list" in result.stderr

@@ -59,6 +59,9 @@ TEST_F(CaseServerTest, SaysWhatItHasNot) {
   expect_refused(ask({{"ask", "cold"}, {"samples", 3}}), "without a case");
   ready();
   expect_refused(ask({{"ask", "dance"}}), "unknown question 'dance'");
+  for (const Json& samples : {Json(0), Json(-1), Json(1.5), Json("many"), Json(2'000'000'000)})
+    expect_refused(ask({{"ask", "cold"}, {"samples", samples}}), "not a whole number from 1 to 10000");
+  expect_refused(ask({{"ask", "warm"}, {"samples", 1}, {"repeats", -5}}), "not a whole number from 1 to 1000");
 }
 
 TEST_F(CaseServerTest, SurvivesQuestionsThatMakeNoSense) {

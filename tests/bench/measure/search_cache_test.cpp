@@ -169,7 +169,18 @@ TEST_F(RepeatedSearches, ThatCostTheDeviceAreNotRepeated) {
   const auto one = cache();
   EXPECT_THROW(BoundCase(fixture, *library.implementation(one), &verifier), DeviceError);
   library.algorithms[0].loses_device = false;
-  EXPECT_EQ(BoundCase(fixture, *library.implementation(one), &verifier).description(), kSearched);
+  for (const auto& searches : {one, cache()})  // in other processes too
+    EXPECT_THROW(BoundCase(fixture, *library.implementation(searches), &verifier), LibraryRefused);
+  const auto again = cache();
+  again->search_again();
+  EXPECT_EQ(BoundCase(fixture, *library.implementation(again), &verifier).description(), kSearched);
+}
+
+TEST_F(RepeatedSearches, ThatLoseTheDeviceThemselvesAreNotTriedAgain) {
+  library.algorithms[0].loses_device = true;
+  EXPECT_THROW(BoundCase(fixture, *library.implementation(cache()), &verifier), DeviceError);
+  library.algorithms[0].loses_device = false;
+  EXPECT_THROW(BoundCase(fixture, *library.implementation(cache()), &verifier), LibraryRefused);
 }
 
 }  // namespace
