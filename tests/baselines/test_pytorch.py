@@ -368,7 +368,7 @@ class Cases(unittest.TestCase):
     """The worker's answers on the CPU, untimed."""
 
     def setUp(self):
-        self.answers = worker.Answers(torch.device("cpu"), "default")
+        self.answers = worker.Answers(torch.device("cpu"))
 
     def ready(self, name, variant="torch_eager", dtype="bf16", **fields):
         return self.answers.answer({"ask": "ready", "variant": variant, "dtype": dtype, "problem": record(name, **fields)})
