@@ -10,6 +10,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -100,6 +101,8 @@ std::string read_whole_file(const fs::path& file, std::size_t most_bytes) {
 }
 
 void write_atomically(const fs::path& file, std::string_view text) {
+  static std::mutex turn;  // the partial file has the process's number: threads that write one file would share it
+  const std::lock_guard<std::mutex> lock(turn);
   const fs::path partial = partial_of(file);
   const auto fail = [&](int why) {
     (void)unlink(partial.c_str());

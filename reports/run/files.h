@@ -15,8 +15,8 @@ inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far abov
 std::string read_whole_file(const std::filesystem::path& file, std::size_t most_bytes = kMostFileBytes);
 
 // Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be
-// written it is left as it was. A symbolic link is replaced, not followed. Throws std::runtime_error with the file's
-// name.
+// written it is left as it was. A symbolic link is replaced, not followed. Threads may write one file. Throws
+// std::runtime_error with the file's name.
 void write_atomically(const std::filesystem::path& file, std::string_view text);
 
 // Throws std::runtime_error where `file` is there and is not a regular file: what a program appends to or cuts must

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <stdexcept>
+#include <thread>
 
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/csv.h"
@@ -135,6 +136,22 @@ TEST(Files, AreNotWrittenThroughLinks) {
   ASSERT_EQ(mkfifo((folder / "run" / ".lock").c_str(), 0600), 0);
   EXPECT_NE(message_of([&] { const FolderLock lock(folder / "run"); }).find("it is a pipe"), std::string::npos);
   const FolderLock reading(folder / "run", FolderLock::Mode::reading);  // and does not wait
+}
+
+TEST(Files, ThatSeveralThreadsWriteAreAlwaysWhole) {
+  const TemporaryFolder folder;
+  const auto text = [](char letter) { return std::string(50000, letter); };
+  write_atomically(folder / "file", text('a'));
+  std::vector<std::thread> writers;
+  for (const char letter : {'b', 'c', 'd', 'e'})
+    writers.emplace_back([&, letter] {
+      for (int n = 0; n < 50; ++n) EXPECT_NO_THROW(write_atomically(folder / "file", text(letter)));
+    });
+  for (int n = 0; n < 200; ++n) {
+    const std::string seen = read_whole_file(folder / "file");
+    EXPECT_EQ(seen, text(seen.empty() ? '?' : seen.front()));
+  }
+  for (std::thread& writer : writers) writer.join();
 }
 
 TEST(Files, OfKilledWritersAreRemoved) {
