@@ -250,17 +250,18 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   const MatrixMap weights{dtype, o.w, c.weight_rows(), c.weight_row(), L::kShape.block_n / 2, kBlockK};
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
+  const product::Sm90aProduct product = cut(c);
   const Arguments<T> arguments{c,
                                Epilogue<T>(c, o),
                                o.mean,
                                o.m2,
-                               static_cast<int>(schedule.unit_rows),
+                               static_cast<int>(product.unit_rows),
                                static_cast<int>(schedule.unit_clusters),
-                               static_cast<int>(schedule.units / c.phases()),
-                               static_cast<int>(schedule.m_clusters()),
+                               static_cast<int>(product.units / c.phases()),
+                               static_cast<int>(schedule.m_clusters),
                                static_cast<int>(schedule.n_tiles),
                                cin_steps,
-                               static_cast<int>(k_steps(c)),
+                               static_cast<int>(product.k_steps),
                                schedule.stages,
                                schedule.multicast,
                                schedule.splits};

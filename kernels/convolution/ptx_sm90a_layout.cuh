@@ -13,15 +13,14 @@ using product::kSwizzleAtom;
 using product::locate;
 using product::TileIndex;
 
-inline constexpr int kRowBytes = kBlockK * 2;  // of a tile of a 16-bit type
-inline constexpr int kPieceColumns = 64;       // channels of a piece of the output on its way through shared memory
+inline constexpr int kPieceColumns = 64;  // channels of a piece of the output on its way through shared memory
 
 template <class T>
 struct Arguments {
   Convolution c;
   Epilogue<T> epilogue;
   float *mean, *m2;
-  int unit_rows, unit_clusters, phase_units;  // see Schedule
+  int unit_rows, unit_clusters, phase_units;  // see cut
   int m_clusters, n_tiles;
   int cin_steps, k_steps;
   int stages, multicast, splits;

@@ -5,23 +5,14 @@
 #include <cstdint>
 
 #include "kernels/convolution/convolution.h"
+#include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::convolution {
 
-// A compiled tile of the kernel: block_n channels and 64 pixels per consumer warpgroup, and how many k-steps of 64 are
-// in flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself.
-struct Tile {
-  int consumers;
-  int block_n;
-  int blocks_per_sm;
-  int stages;
-  int deep_stages;
-
-  constexpr int block_m() const { return 64 * consumers; }
-};
-
-inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle row
-inline constexpr int kMaxSplits = 8;
+using product::kBlockK;
+using product::kRowBytes;
+using Tile = product::Sm90aTile;
+using Schedule = product::Sm90aSchedule;
 
 // Fitted to the widths of diffusion networks: 192 and 96 for multiples of 192, 160 for those of 320, 256 and 128 for
 // powers of two, the lower ones for few pixels.
@@ -53,37 +44,16 @@ constexpr int exchange_bytes(const Tile& tile, int splits) {
 // were. The widest tile keeps too many registers for it.
 constexpr bool can_split(const Tile& tile, int splits) {
   return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&
-                         exchange_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kBlockK * 2);
+                         exchange_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
 }
 
-struct Schedule {
-  int tile = 0;       // index into kTiles
-  int multicast = 1;  // 1 or 2 blocks, neighbours along the pixels, that share each tile of weights
-  int stages = 4;     // k-steps in flight
-  int splits = 1;     // blocks of a cluster that share one output tile, each with its part of k
-  // Tiles never straddle a unit: a phase, or a phase of one image where slabs of the statistics would cross images.
-  std::int64_t units = 1;
-  std::int64_t unit_rows = 0;
-  std::int64_t unit_clusters = 0;  // output tiles along the pixels of a unit, in units of `multicast`
-  std::int64_t n_tiles = 0;
-  std::int64_t grid = 0;  // blocks; fewer than the tiles where blocks are persistent (splits == 1)
+// The product: a unit is a phase, or a phase of one image where slabs of the statistics would cross images; every tap
+// has whole steps of 64 input channels.
+product::Sm90aProduct cut(const Convolution& convolution);
 
-  int cluster() const { return multicast * splits; }
-  std::int64_t m_clusters() const { return units * unit_clusters; }
-};
-
-// k-steps of a tile: every tap has whole steps of 64 input channels.
-constexpr std::int64_t k_steps(const Convolution& c) {
-  return std::int64_t{c.y.taps} * c.x.taps * ((c.cin + kBlockK - 1) / kBlockK);
-}
-
-// The counts that follow from a tile, a multicast and a split.
+// Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Convolution& convolution, int tile, int multicast, int splits, int sm_count);
-
-// Modelled time of a schedule in SM cycles; only its order means anything.
 double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
-
-// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
 Schedule choose(const Convolution& convolution, int sm_count);
 
 // Launches ptx_sm90a with a given schedule (convolution.h has the one that chooses). For tests and tuning.

@@ -6,8 +6,6 @@
 
 namespace noisefloor::gemm {
 
-inline constexpr int kRowBytes = kBlockK * 2;  // of a stage's tiles of A and B, of a 16-bit type
-
 // The columns of D of one TMA store: 64 or 32, swizzled, where they divide the tile's, else all of them, unswizzled
 // (80, 40 and 16: their rows of 160, 80 and 32 bytes are at most twice in a bank).
 constexpr int store_columns(int tile_columns) {

@@ -2,27 +2,16 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::gemm {
 
-// A compiled tile of the kernel: block_n rows of B and 64 rows of A per consumer warpgroup, and how many k-steps of 64
-// are in flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself. In
-// ping-pong, consumers have all 128 rows of alternate tiles, so that one's epilogue runs under the other's products.
-struct Tile {
-  int consumers;
-  int block_n;
-  int blocks_per_sm;
-  int stages;
-  int deep_stages;
-  bool pingpong = false;
-
-  constexpr int block_m() const { return 64 * consumers; }
-};
-
-inline constexpr int kBlockK = 64;  // 128 bytes of a 16-bit type: one swizzle row
+using product::kBlockK;
+using product::kRowBytes;
+using Tile = product::Sm90aTile;
+using Schedule = product::Sm90aSchedule;
 
 inline constexpr std::array<Tile, 10> kTiles = {{
     {2, 256, 1, 4, 4},
@@ -42,25 +31,9 @@ constexpr bool can_split(const Tile& tile) {
   return tile.block_n <= 160 && !tile.pingpong;
 }
 
-struct Schedule {
-  int tile = 0;                 // index into kTiles
-  int multicast = 1;            // 1 or 2 blocks, neighbours in m, that share each tile of B
-  int stages = 4;               // k-steps in flight
-  int splits = 1;               // blocks of a cluster that share one output tile, each with its part of k
-  std::int64_t m_clusters = 0;  // output tiles along m, in units of `multicast`
-  std::int64_t n_tiles = 0;
-  std::int64_t grid = 0;  // blocks; fewer than the tiles where blocks are persistent (splits == 1)
-
-  int cluster() const { return multicast * splits; }
-};
-
-// The counts that follow from a tile, a multicast and a split.
+// Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
-
-// Modelled time of a schedule in SM cycles; only its order means anything.
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
-
-// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
 Schedule choose(const Problem& problem, int sm_count);
 
 // Launches ptx_sm90a with a given schedule (launchers.h has the one that chooses). For tests and tuning.

@@ -26,22 +26,24 @@ RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   const int sms = *rc::gen::element(1, 60, kSms);
   const Convolution c = conv2d::describe(p, conv2d::Form::phased);
   const Schedule s = choose(c, sms);
+  const product::Sm90aProduct whole = cut(c);
   const Tile& shape = kTiles[static_cast<std::size_t>(s.tile)];
-  RC_ASSERT(s.units * s.unit_rows == c.rows());
-  RC_ASSERT(s.unit_clusters * s.multicast * shape.block_m() >= s.unit_rows);
-  RC_ASSERT((s.unit_clusters - 1) * s.multicast * shape.block_m() < s.unit_rows);
+  RC_ASSERT(whole.units * whole.unit_rows == c.rows());
+  RC_ASSERT(s.m_clusters == whole.units * s.unit_clusters);
+  RC_ASSERT(s.unit_clusters * s.multicast * shape.block_m() >= whole.unit_rows);
+  RC_ASSERT((s.unit_clusters - 1) * s.multicast * shape.block_m() < whole.unit_rows);
   RC_ASSERT(s.n_tiles * shape.block_n >= p.cout && (s.n_tiles - 1) * shape.block_n < p.cout);
-  RC_ASSERT(s.cluster() <= 8 && s.splits <= k_steps(c) && can_split(shape, s.splits));
+  RC_ASSERT(s.cluster() <= 8 && s.splits <= whole.k_steps && can_split(shape, s.splits));
   RC_ASSERT(s.grid > 0 && s.grid % s.cluster() == 0);
   // Split tiles are not walked: every one has its blocks.
-  if (s.splits > 1) RC_ASSERT(s.grid == s.m_clusters() * s.n_tiles * s.cluster());
+  if (s.splits > 1) RC_ASSERT(s.grid == s.blocks());
   // A slab of the statistics lies in one warpgroup's 64 rows.
-  if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(s.unit_rows == c.phase_pixels());
+  if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(whole.unit_rows == c.phase_pixels());
 }
 
 TEST(convolution_schedule, SharesOfASplitTileCoverItOnce) {
   for (const Tile& tile : kTiles)
-    for (int splits = 1; splits <= kMaxSplits; ++splits) {
+    for (int splits = 1; splits <= product::kLargestCluster; ++splits) {
       if (!can_split(tile, splits)) continue;
       EXPECT_EQ(share_begin(tile.block_n, splits, 0), 0);
       EXPECT_EQ(share_begin(tile.block_n, splits, splits), tile.block_n / 8);
@@ -89,7 +91,7 @@ TEST(convolution, ChannelsThatTmaCannotAddressBecomeAProduct) {
   EXPECT_EQ(product.phase_rows(), c.phase_rows());
   EXPECT_EQ(product.phase_pixels(), c.phase_pixels());
   EXPECT_EQ(product.weight_row(), 32);
-  EXPECT_EQ(k_steps(product), 1);
+  EXPECT_EQ(cut(product).k_steps, 1);
 }
 
 }  // namespace

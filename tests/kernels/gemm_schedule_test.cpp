@@ -28,10 +28,6 @@ const Tile& tile_of(const Schedule& schedule) {
   return kTiles[static_cast<std::size_t>(schedule.tile)];
 }
 
-std::int64_t blocks_of(const Schedule& schedule) {
-  return schedule.m_clusters * schedule.n_tiles * schedule.cluster();
-}
-
 // What the kernel relies on, whatever the problem and the device.
 RC_GTEST_PROP(gemm_schedule, ChosenScheduleIsLaunchable, ()) {
   const Problem p =
@@ -53,8 +49,8 @@ RC_GTEST_PROP(gemm_schedule, ChosenScheduleIsLaunchable, ()) {
   RC_ASSERT(s.splits == 1 || can_split(tile));
   // Whole clusters; split blocks have one tile each, the others may walk.
   RC_ASSERT(s.grid >= s.cluster() && s.grid % s.cluster() == 0);
-  RC_ASSERT(s.grid <= blocks_of(s));
-  if (s.splits > 1) RC_ASSERT(s.grid == blocks_of(s));
+  RC_ASSERT(s.grid <= s.blocks());
+  if (s.splits > 1) RC_ASSERT(s.grid == s.blocks());
   RC_ASSERT(s.stages == tile.stages || s.stages == tile.deep_stages);
   if (s.stages > tile.stages) RC_ASSERT(s.grid <= std::max(sms, s.cluster()));
 }
@@ -83,7 +79,7 @@ TEST(gemm_schedule, LargeSquaresUseLargePersistentTiles) {
 TEST(gemm_schedule, FewTilesSpreadOverTheDevice) {
   for (const std::int64_t m : {64, 128, 512}) {
     const Schedule s = choose(problem(m, 1280, 5120), kSms);
-    EXPECT_GE(blocks_of(s), 72) << "m " << m;
+    EXPECT_GE(s.blocks(), 72) << "m " << m;
     EXPECT_LE(tile_of(s).block_n, 160) << "m " << m;
   }
 }
@@ -123,7 +119,7 @@ TEST(gemm_schedule, ClustersThatDoNotFitAreNotCountedAsResident) {
   // 32 clusters of 4 are 128 blocks for 132 SMs, but GPCs hold only 30 of them: a second wave.
   const Problem p = problem(512, 1280, 5120);
   const Schedule s = make_schedule(p, 2, 1, 4, kSms);
-  ASSERT_EQ(blocks_of(s), 128);
+  ASSERT_EQ(s.blocks(), 128);
   const Schedule half = make_schedule(p, 2, 1, 2, kSms);
   EXPECT_GT(modelled_cycles(p, s, kSms), modelled_cycles(p, half, kSms));
 }
@@ -162,7 +158,7 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
     if (!p.residual || p.n % 8 != 0 || p.k % 8 != 0) continue;
     const Schedule s = choose(p, kSms);
     widths.insert(tile_of(s).block_n);
-    ways.insert({tile_of(s).pingpong && blocks_of(s) > 2 * s.grid, s.multicast > 1, s.splits > 1});
+    ways.insert({tile_of(s).pingpong && s.blocks() > 2 * s.grid, s.multicast > 1, s.splits > 1});
     turns_gated |= tile_of(s).pingpong && p.gated();
     splits_gated |= s.splits > 1 && p.gated();
   }

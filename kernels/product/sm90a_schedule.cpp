@@ -1,0 +1,94 @@
+#include "kernels/product/sm90a_schedule.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace noisefloor::product {
+namespace {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// SMs that blocks of this schedule can use. Clusters of more than two blocks do not fill every GPC (one of an H200 has
+// 16 or 18 SMs, of 132 in all): how many blocks run at once in clusters of 1 to 8, each block with an SM to itself (the
+// largest grids that took one wave, where grids were tried; 4 and 8 by the GPCs).
+std::int64_t usable_sms(const Sm90aSchedule& schedule, int sm_count) {
+  constexpr int kBlocksOf132[kLargestCluster] = {132, 132, 108, 120, 100, 96, 98, 120};
+  return std::int64_t{sm_count} * kBlocksOf132[schedule.cluster() - 1] / 132;
+}
+
+// Blocks that can be on the device at once, in whole clusters.
+std::int64_t resident_blocks(const Sm90aTile& tile, const Sm90aSchedule& schedule, int sm_count) {
+  const std::int64_t blocks = usable_sms(schedule, sm_count) * (schedule.stages > tile.stages ? 1 : tile.blocks_per_sm);
+  return std::max<std::int64_t>(blocks / schedule.cluster(), 1) * schedule.cluster();
+}
+
+}  // namespace
+
+Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile, int multicast, int splits,
+                            int sm_count) {
+  const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
+  Sm90aSchedule schedule;
+  schedule.tile = tile;
+  schedule.multicast = multicast;
+  schedule.splits = splits;
+  schedule.unit_clusters = ceil_div(ceil_div(product.unit_rows, shape.block_m()), multicast);
+  schedule.m_clusters = product.units * schedule.unit_clusters;
+  schedule.n_tiles = ceil_div(product.columns, shape.block_n);
+  const bool alone = schedule.blocks() <= usable_sms(schedule, sm_count);
+  schedule.stages = alone ? shape.deep_stages : shape.stages;
+  schedule.grid =
+      splits > 1 ? schedule.blocks() : std::min(schedule.blocks(), resident_blocks(shape, schedule, sm_count));
+  return schedule;
+}
+
+// A block walks its tiles one after the other; a step along k costs what its slowest resource needs, a tile adds the
+// filling of the pipe and the epilogue, a split the exchange of partial sums in place of it.
+double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
+                       int sm_count) {
+  const Sm90aCosts& costs = kernel.costs;
+  const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
+  const double elements = static_cast<double>(shape.block_m()) * shape.block_n;
+  const double sharing = schedule.blocks() > sm_count ? shape.blocks_per_sm : 1;  // blocks that divide an SM
+  const auto waves = static_cast<double>(ceil_div(schedule.blocks(), resident_blocks(shape, schedule, sm_count)));
+  const auto steps = static_cast<double>(ceil_div(product.k_steps, schedule.splits));
+
+  const double load_bytes = (shape.block_m() + static_cast<double>(shape.block_n) / schedule.multicast) * kRowBytes;
+  const double step =
+      std::max({sharing * elements * kBlockK / costs.fma_per_cycle, sharing * load_bytes / costs.bytes_per_cycle,
+                costs.load_latency / schedule.stages, costs.least_step}) +
+      costs.byte * load_bytes;
+  const double once = schedule.multicast > 1 ? costs.multicast : 0;
+  const double store = sharing * elements * costs.store;
+  if (shape.pingpong) return once + costs.fill + 2 * store + waves * (steps * step + costs.turn);
+  double tile = costs.fill + steps * step;
+  if (schedule.splits > 1)
+    tile += costs.meet + costs.meet_per_block * schedule.splits + sharing * elements * costs.exchange;
+  else
+    tile += store;
+  return once + waves * tile;
+}
+
+Sm90aSchedule choose(const Sm90aKernel& kernel, const Sm90aProduct& product, int sm_count) {
+  Sm90aSchedule best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
+    const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
+    for (const int multicast : {1, 2}) {
+      if (multicast > 1 && product.unit_rows <= shape.block_m()) continue;
+      for (int splits = 1; multicast * splits <= kLargestCluster && splits <= product.k_steps; ++splits) {
+        if (splits > 1 && !kernel.can_split(shape, splits)) continue;
+        const Sm90aSchedule schedule = make_schedule(kernel, product, tile, multicast, splits, sm_count);
+        const double cycles = modelled_cycles(kernel, product, schedule, sm_count);
+        if (cycles < least) {
+          least = cycles;
+          best = schedule;
+        }
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace noisefloor::product

@@ -1,0 +1,85 @@
+// How the ptx_sm90a rungs cut a product into tiles, splits and clusters. Host code, pure functions: testable without a
+// GPU.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace noisefloor::product {
+
+inline constexpr int kBlockK = 64;         // k of a step: 128 bytes of a 16-bit type, one swizzle row
+inline constexpr int kRowBytes = 128;      // of a stage's tiles of A and B
+inline constexpr int kLargestCluster = 8;  // that every device of the architecture takes
+
+// A compiled tile of a kernel: block_n rows of B and 64 rows of A per consumer warpgroup, and how many k-steps are in
+// flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself. In ping-pong,
+// consumers have all 128 rows of alternate tiles, so that one's epilogue runs under the other's products.
+struct Sm90aTile {
+  int consumers;
+  int block_n;
+  int blocks_per_sm;
+  int stages;
+  int deep_stages;
+  bool pingpong = false;
+
+  constexpr int block_m() const { return 64 * consumers; }
+};
+
+// What is cut: `units` runs of rows that no tile straddles, all with the same B.
+struct Sm90aProduct {
+  std::int64_t units = 1, unit_rows = 1;
+  std::int64_t columns = 1;  // rows of B
+  std::int64_t k_steps = 1;
+
+  friend bool operator==(const Sm90aProduct&, const Sm90aProduct&) = default;
+};
+
+struct Sm90aSchedule {
+  int tile = 0;                    // index into the kernel's tiles
+  int multicast = 1;               // 1 or 2 blocks, neighbours in m, that share each tile of B
+  int stages = 4;                  // k-steps in flight
+  int splits = 1;                  // blocks of a cluster that share one output tile, each with its part of k
+  std::int64_t unit_clusters = 0;  // output tiles along the rows of a unit, in units of `multicast`
+  std::int64_t m_clusters = 0;     // of all units
+  std::int64_t n_tiles = 0;
+  std::int64_t grid = 0;  // blocks; fewer than the tiles where blocks are persistent (splits == 1)
+
+  int cluster() const { return multicast * splits; }
+  std::int64_t blocks() const { return m_clusters * n_tiles * cluster(); }
+};
+
+// SM cycles that things are taken to cost: a fit to timed schedules, so they stand for more than their names say.
+struct Sm90aCosts {
+  double fma_per_cycle;    // of the 2048 of four tensor cores in bf16
+  double bytes_per_cycle;  // L2 to one SM
+  double load_latency;     // of a stage, under load: `stages` of them are in flight
+  double least_step;       // barriers and issue
+  double byte;             // what a loaded byte takes from the products (shared memory, power)
+  double fill;             // first load to first product
+  double store;            // per element of a tile
+  double exchange;         // per element of a partial tile sent through distributed shared memory
+  double meet;             // a cluster's blocks waiting for each other,
+  double meet_per_block;   // and more of them
+  double multicast;        // neighbours in lock step, once per launch
+  double turn = 0;         // from one consumer's tile to the other's in ping-pong
+};
+
+// A kernel's tiles and what they cost.
+struct Sm90aKernel {
+  std::span<const Sm90aTile> tiles;
+  Sm90aCosts costs;
+  bool (*can_split)(const Sm90aTile&, int splits);  // whether that many blocks can share a tile; 1 always can
+};
+
+// The counts that follow from a tile, a multicast and a split.
+Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile, int multicast, int splits,
+                            int sm_count);
+
+// Modelled time of a schedule in SM cycles; only its order means anything.
+double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
+                       int sm_count);
+
+// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
+Sm90aSchedule choose(const Sm90aKernel& kernel, const Sm90aProduct& product, int sm_count);
+
+}  // namespace noisefloor::product
