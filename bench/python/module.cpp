@@ -30,6 +30,11 @@ std::string text_of(nb::handle value) {
   return text == "True" ? "1" : text == "False" ? "0" : text;
 }
 
+// What the caller's framework does for a call.
+nb::object frameworks() {
+  return nb::module_::import_("noisefloor._frameworks");
+}
+
 // Host memory for one launch.
 struct Free {
   void operator()(void* data) const { std::free(data); }
@@ -83,13 +88,12 @@ class BoundOp {
       const nb::gil_scoped_release released;
       decision = decide(question, device);
     }
-    const nb::object frameworks = nb::module_::import_("noisefloor._frameworks");
     nb::object queue = nb::none();
     if (device.gpu)
-      queue = frameworks.attr("stream")(like, device.index, stream);
+      queue = frameworks().attr("stream")(like, device.index, stream);
     else if (!stream.is_none())
       throw InvalidInput(named("stream") + " is for tensors on a GPU; these are on the CPU");
-    return run(*decision, inputs, question, outs, written, device, frameworks.attr("empty"), like, queue);
+    return run(*decision, inputs, question, outs, written, device, like, queue);
   }
 
   // Of tensors of these (shape, dtype), None where one is not given: the problem, its [(output, shape, dtype)], and how
@@ -172,7 +176,7 @@ class BoundOp {
 
   nb::object run(const Decision& decision, const std::vector<Tensor>& inputs, const Question& question,
                  std::vector<nb::object>& outs, std::vector<std::optional<Tensor>>& written, const Device& device,
-                 const nb::object& empty, const nb::object& like, const nb::object& queue) const {
+                 const nb::object& like, const nb::object& queue) const {
     const auto count = static_cast<std::size_t>(
         std::ranges::count_if(decision.specs, [](const TensorSpec& spec) { return spec.role == Role::out; }));
     if (!outs.empty() && outs.size() != count)
@@ -192,12 +196,12 @@ class BoundOp {
       if (written[output]) {
         check_output(spec, *written[output], device, inputs, question, written, output);
       } else {
-        outs[output] = empty(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
+        outs[output] = frameworks().attr("empty")(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
         written[output] = read_tensor(outs[output], fmt::format("{}: output '{}'", op_->name, spec.name), true);
       }
       pointers.push_back(written[output++]->data);
     }
-    launch_with_scratch(decision, pointers, device, empty, like, queue);
+    launch_with_scratch(decision, pointers, device, like, queue);
     if (count == 1) return outs.front();
     nb::list all;
     for (const nb::object& one : outs) all.append(one);
@@ -207,11 +211,11 @@ class BoundOp {
   // On a GPU scratch memory, too, is the framework's: a CUDA graph may capture the call, and the memory is used again
   // only behind the launch, on its stream.
   void launch_with_scratch(const Decision& decision, const std::vector<void*>& pointers, const Device& device,
-                           const nb::object& empty, const nb::object& like, const nb::object& queue) const {
+                           const nb::object& like, const nb::object& queue) const {
     if (device.gpu) {
       const auto scratch = [&](std::size_t bytes, nb::object& owner) -> void* {
         if (bytes == 0) return nullptr;
-        owner = empty(like, nb::make_tuple(bytes), "uint8", queue);
+        owner = frameworks().attr("empty")(like, nb::make_tuple(bytes), "uint8", queue);
         return read_tensor(owner, named("scratch"), true).data;
       };
       nb::object workspace_owner, prepared_owner;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace nb = nanobind;
 
 namespace noisefloor::python {
@@ -39,43 +41,96 @@ std::string attribute_text(nb::handle object, const char* name) {
   return nb::cast<std::string>(nb::str(nb::handle(value)));
 }
 
-template <class Array>
-bool import_array(nb::handle object, Tensor& tensor, std::string& problem, bool bf16) {
-  Array array;
-  if (!nb::try_cast<Array>(object, array)) return false;
-  const auto type = bf16 ? std::optional(DType::bf16) : dtype_of(array.dtype());
-  const int device = array.device_type();
+// What a framework said of a tensor, whichever way it was asked. Strides are in elements; null where it is contiguous.
+void take(const nb::dlpack::dltensor& given, nb::handle object, bool bf16, Tensor& tensor, std::string& problem) {
+  const auto type = bf16 ? std::optional(DType::bf16) : dtype_of(given.dtype);
+  const int device = given.device.device_type;
   if (!type) {
     problem = "has an element type that no op takes: " + attribute_text(object, "dtype");
   } else if (device == nb::device::cpu::value || device == nb::device::cuda_host::value) {
     tensor.device = {};
   } else if (device == nb::device::cuda::value || device == nb::device::cuda_managed::value) {
-    tensor.device = {true, array.device_id()};
+    tensor.device = {true, given.device.device_id};
   } else {
     problem = fmt::format("is on a device that noisefloor does not know (DLPack's number {})", device);
   }
-  if (!problem.empty()) return true;
+  if (!problem.empty()) return;
   tensor.dtype = *type;
-  tensor.data = const_cast<void*>(static_cast<const void*>(array.data()));
+  tensor.data = static_cast<char*>(given.data) + given.byte_offset;
+  tensor.shape.assign(given.shape, given.shape + given.ndim);
+  if (std::ranges::count(tensor.shape, 0) > 0) return;  // which is refused by its shape
   std::int64_t contiguous = 1;
-  bool strided = false, empty = false;
-  tensor.shape.resize(array.ndim());
-  std::vector<std::int64_t> strides(array.ndim());
-  for (std::size_t i = array.ndim(); i-- > 0;) {
-    tensor.shape[i] = static_cast<std::int64_t>(array.shape(i));
-    strides[i] = array.stride(i);
-    strided = strided || (tensor.shape[i] > 1 && strides[i] != contiguous);
-    empty = empty || tensor.shape[i] == 0;
+  bool strided = false;
+  for (std::size_t i = tensor.shape.size(); given.strides != nullptr && i-- > 0;) {
+    strided = strided || (tensor.shape[i] > 1 && given.strides[i] != contiguous);
     contiguous *= tensor.shape[i];
   }
-  if (empty) return true;  // which is refused by its shape
   if (strided)
     problem = fmt::format("must be contiguous in row-major order; its shape is {}, its strides are {}",
-                          shape_text(tensor.shape), shape_text(strides));
+                          shape_text(tensor.shape), shape_text({given.strides, given.strides + given.ndim}));
   else if (reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment != 0)
     problem = fmt::format("must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
                           kAlignment);
+  else if (given.data == nullptr)
+    problem = "has no memory of its own";
+}
+
+template <class Array>
+bool import_array(nb::handle object, Tensor& tensor, std::string& problem, bool bf16) {
+  Array array;
+  if (!nb::try_cast<Array>(object, array)) return false;
+  std::vector<std::int64_t> shape(array.ndim()), strides(array.ndim());
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    shape[i] = static_cast<std::int64_t>(array.shape(i));
+    strides[i] = array.stride(i);
+  }
+  const nb::dlpack::dltensor given{const_cast<void*>(static_cast<const void*>(array.data())),
+                                   {array.device_type(), array.device_id()},
+                                   static_cast<std::int32_t>(shape.size()),
+                                   array.dtype(),
+                                   shape.data(),
+                                   strides.data(),
+                                   0};
+  take(given, object, bf16, tensor, problem);
   tensor.array = nb::ndarray<nb::ro>(array);
+  return true;
+}
+
+// DLPack's exchange in C (dlpack.h, version 1.3), which costs a tenth of a call of __dlpack__: as far as it is used
+// here.
+struct ManagedTensor {
+  std::uint32_t major, minor;
+  void* context;
+  void (*deleter)(ManagedTensor*);
+  std::uint64_t flags;  // 1: read-only
+  nb::dlpack::dltensor tensor;
+};
+struct ExchangeApi {
+  std::uint32_t major, minor;
+  const ExchangeApi* older;
+  void* allocate;
+  int (*managed_tensor)(void* object, ManagedTensor** out);
+};
+
+// Whether the object's framework has it, and gave the tensor.
+bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool written) {
+  const nb::object capsule = nb::getattr(object.type(), "__dlpack_c_exchange_api__", nb::none());
+  if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return false;
+  const auto* api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (api == nullptr || api->major != 1 || api->managed_tensor == nullptr) return false;
+  ManagedTensor* managed = nullptr;
+  if (api->managed_tensor(object.ptr(), &managed) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  tensor.managed = std::shared_ptr<void>(managed, [](void* data) {
+    auto* const owned = static_cast<ManagedTensor*>(data);
+    if (owned->deleter != nullptr) owned->deleter(owned);
+  });
+  if (written && (managed->flags & 1) != 0)
+    problem = "is read-only, and would be written";
+  else
+    take(managed->tensor, object, false, tensor, problem);
   return true;
 }
 
@@ -104,7 +159,7 @@ Tensor read_tensor(nb::handle object, const std::string& what, bool written) {
       throw InvalidInput(what + " requires a gradient, and the ops have none: call them under torch.no_grad()");
     source = source.attr("detach")();
   }
-  bool done = read(source, false);
+  bool done = exchange(source, tensor, problem, written) || read(source, false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
   if (!done && written && import_array<nb::ndarray<nb::ro>>(object, tensor, problem, false))

@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,7 +13,8 @@
 namespace noisefloor::python {
 
 struct Tensor {
-  nanobind::ndarray<nanobind::ro> array;  // keeps the memory
+  nanobind::ndarray<nanobind::ro> array;  // one of these two keeps the memory
+  std::shared_ptr<void> managed;
   void* data = nullptr;
   DType dtype = DType::fp32;
   std::vector<std::int64_t> shape;

@@ -9,6 +9,7 @@ import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
 import references  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -86,6 +87,8 @@ def test_what_does_not_fit_is_refused_by_name(package):
         noisefloor.ops.groupnorm(x.to("meta"), ones, ones, groups=4)
     with pytest.raises((ValueError, TypeError, NotImplementedError)):
         norm(x.to_sparse(), ones, ones, groups=4)
+    with FakeTensorMode(), pytest.raises((ValueError, TypeError)):
+        noisefloor.ops.groupnorm(torch.ones(2, 6, 32), torch.ones(32), torch.ones(32), groups=4)
     with pytest.raises((ValueError, RuntimeError)):
         noisefloor.torch.gemm(x[0], x[1], bias=True)
 
