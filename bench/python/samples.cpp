@@ -48,7 +48,7 @@ std::vector<Sample> samples(const Op& op, std::uint64_t seed, std::size_t count)
     std::vector<KeyValue> pairs;
     draw.begin();
     for (const FieldInfo& field : op.fields)
-      if (!field.fallback || (!defaults && draw.below(3) == 0)) pairs.push_back({field.name, draw.value(field)});
+      if (!field.fallback || (!defaults && draw.below(2) == 0)) pairs.push_back({field.name, draw.value(field)});
     try {
       const AnyProblem problem = op.parse_pairs(std::move(pairs));
       Sample sample{op.values(problem), op.tensors(problem, DType::fp32), {}};

@@ -77,19 +77,21 @@ def slab_statistics(y):
 
 
 def conv2d(values, inputs):
-    x, upsample = inputs["x"], values["upsample"] == "1"
-    if upsample:
+    x = inputs["x"]
+    if values["upsample"] == "1":
         x = x.repeat(2, 1).repeat(2, 2)
     y = taps(x, inputs["w"], int(values["stride"]), int(values["pad"])) + inputs.get("bias", 0)
     y = y * inputs.get("scale", 1) + inputs.get("shift", 0)
     if "image_shift" in inputs:
         y = y + inputs["image_shift"][:, None, None]
-    y = float(values["gain"]) * (activated(values["act"], y) + inputs.get("residual", 0))
-    if values["stats"] == "0":
-        return (y,)
-    parts = [y[:, row::2, column::2] for row in (0, 1) for column in (0, 1)] if upsample else [y]
+    return (float(values["gain"]) * (activated(values["act"], y) + inputs.get("residual", 0)),)
+
+
+def conv2d_statistics(values, y):
+    """mean and m2, which are of y as it was rounded."""
+    parts = [y[:, row::2, column::2] for row in (0, 1) for column in (0, 1)] if values["upsample"] == "1" else [y]
     found = [slab_statistics(part.reshape(len(y), -1, y.shape[-1])) for part in parts]
-    return (y, *(np.stack(sum((statistics[i] for statistics in found), []), 1) for i in (0, 1)))
+    return tuple(np.stack(sum((statistics[i] for statistics in found), []), 1) for i in (0, 1))
 
 
 def conv_transpose2d(values, inputs):
