@@ -22,6 +22,7 @@ class CurrentGpu {
 
  private:
   int before_ = 0;
+  bool changed_ = false;
 };
 
 std::string cuda_error_text(int error);

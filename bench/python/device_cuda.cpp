@@ -38,10 +38,12 @@ const DeviceInfo& gpu_info(int index) {
 
 CurrentGpu::CurrentGpu(int index) {
   check(cudaGetDevice(&before_), "cudaGetDevice");
-  if (before_ != index) check(cudaSetDevice(index), "cudaSetDevice");
+  if (before_ == index) return;
+  check(cudaSetDevice(index), "cudaSetDevice");
+  changed_ = true;
 }
 CurrentGpu::~CurrentGpu() {
-  (void)cudaSetDevice(before_);
+  if (changed_) (void)cudaSetDevice(before_);
 }
 
 std::string cuda_error_text(int error) {

@@ -104,3 +104,61 @@ def test_the_reference_holds_for_torch():
     y = as_tuple(noisefloor.torch.conv2d(**tensors(inputs), **fields))[0]
     wanted = references.conv2d(values, {name: array.astype(np.float64) for name, array in inputs.items()})[0]
     assert np.allclose(y.numpy(), wanted, atol=1e-4)
+
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_every_rung_on_a_gpu_gives_what_the_host_gives(op, dtype):
+    for which in range(6):
+        values, inputs, fields = random_calls.call_of(op, 1, dtype, which)
+        wanted = as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
+        given = {name: tensor.cuda() for name, tensor in tensors(inputs).items()}
+        made = noisefloor._signatures.signature(op)
+        shapes = tuple((array.shape, made_dtype(array)) if (array := inputs.get(tensor.name)) is not None else fields.get(tensor.name)
+                       for tensor in made.inputs)
+        bound = noisefloor._core.Op(op, [tensor.name for tensor in made.inputs], made.keywords)
+        tolerance = [2 * part for part in bound.describe(shapes, tuple(fields[name] for name in made.keywords), dtype)[2]]
+        for variant in [None] + [rung.name for rung in noisefloor.variants(op) if rung.built and rung.kind != "host"]:
+            try:
+                got = as_tuple(getattr(noisefloor.ops, op)(**given, **fields, dtype=dtype, variant=variant))
+            except ValueError as refused:  # not every rung runs every problem
+                assert variant and "cannot run" in str(refused)
+                continue
+            for one, right in zip(got, wanted):
+                assert one.is_cuda and random_calls.error_text(one.double().cpu().numpy(), right.astype(np.float64), tolerance) == "", (values, variant)
+
+
+def made_dtype(array):
+    return {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}[array.dtype.name]
+
+
+@on_gpu
+def test_streams_and_graphs():
+    x, ones = torch.randn(2, 4096, 320, device="cuda"), torch.ones(320, device="cuda")
+    with torch.no_grad():
+        wanted = noisefloor.ops.groupnorm(x, ones, ones, groups=32)
+        for package in (noisefloor.ops, noisefloor.torch):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                other = package.groupnorm(x, ones, ones, groups=32)
+            stream.synchronize()
+            assert torch.equal(other, wanted)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                captured = package.groupnorm(x, ones, ones, groups=32)
+            captured.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            assert torch.equal(captured, wanted)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        given = noisefloor.ops.groupnorm(x, ones, ones, groups=32, stream=stream)
+        stream.synchronize()
+        assert torch.equal(given, wanted)
+    with pytest.raises(ValueError, match="'gamma' is on the CPU, 'x' on GPU 0"):
+        noisefloor.ops.groupnorm(x, ones.cpu(), ones, groups=32)
