@@ -45,7 +45,8 @@ void require_plan(const std::string& source) {
 }  // namespace
 
 void add_inputs(OutputFiles& files, const NetworkArguments& arguments) {
-  files.add_input("--weights", arguments.weights);
+  if (!arguments.weights.empty())
+    for (const auto& file : files_of_checkpoint(arguments.weights)) files.add_input("--weights", file);
   std::error_code error;
   if (std::filesystem::is_regular_file(arguments.plan, error)) files.add_input("--plan", arguments.plan);
 }
@@ -60,7 +61,8 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
                   known_networks() + " (noisefloor list networks has those with problem files)")
       ->required();
   command.add_option("--weights", arguments.weights,
-                     "Checkpoint in safetensors, with the original's names (default: what comes with noisefloor)");
+                     "Checkpoint in safetensors, with the original's names: a file, the index of its shards, or the "
+                     "folder that has them, also of a diffusers pipeline (default: what comes with noisefloor)");
   command.add_option("--device", arguments.device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
   command.add_option("--plan", arguments.plan, "own, baseline, fastest, or a plan.csv of `noisefloor roofline`")
