@@ -15,6 +15,7 @@ NetworkInfo adm64_row();
 NetworkInfo edm_cifar_row();
 NetworkInfo digits_row();
 NetworkInfo sd15_row();
+NetworkInfo sdxl_row();
 
 namespace {
 
@@ -143,7 +144,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
 
 std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
-    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row()};
+    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(), sdxl_row()};
     for (const NetworkInfo& row : rows) check(row);
     return rows;
   }();

@@ -16,15 +16,15 @@ class Builder {
   Builder(const UNet& unet, Network& network, DType dtype)
       : unet_(unet), layers_(network.graph, network.calls, dtype) {}
 
-  void embed(ValueId timesteps) {
+  void embed(Network& network, ValueId timesteps) {
     const std::int64_t n = layers_.batch(), channels = unet_.levels.front().channels, width = 4 * channels;
-    const ValueId waves =
-        layers_.graph()
-            .add("timestep_embedding", "timestep_embedding",
-                 fmt::format("batch={},channels={},order=cos_sin", n, channels), layers_.dtype(), {{"t", timesteps}})
-            .at(0);
-    const ValueId hidden = layers_.linear("time_embedding.linear_1", waves, n, channels, width, {.act = "silu"});
-    embedding_ = {layers_.linear("time_embedding.linear_2", hidden, n, width, width, {.act = "silu"}), width};
+    const ValueId hidden =
+        layers_.linear("time_embedding.linear_1", waves("timestep_embedding", timesteps, n, channels), n, channels,
+                       width, {.act = "silu"});
+    const auto embedded = [&](const LinearOptions& options) {
+      return layers_.linear("time_embedding.linear_2", hidden, n, width, width, options);
+    };
+    embedding_ = {unet_.added.count == 0 ? embedded({.act = "silu"}) : added_to(embedded({}), width, network), width};
   }
 
   void read(ValueId text, std::int64_t tokens) { text_ = {text, tokens, unet_.text_width}; }
@@ -72,6 +72,34 @@ class Builder {
                        {level.transformer_blocks, level.heads, unet_.groups, unet_.linear_projection});
   }
 
+  ValueId waves(const char* name, ValueId t, std::int64_t batch, std::int64_t channels) {
+    return layers_.graph()
+        .add(name, "timestep_embedding", fmt::format("batch={},channels={},order=cos_sin", batch, channels),
+             layers_.dtype(), {{"t", t}})
+        .at(0);
+  }
+
+  // silu(time + what else is embedded)
+  ValueId added_to(ValueId time, std::int64_t width, Network& network) {
+    using Kind = NetworkTensor::Kind;
+    const UNet::Added& added = unet_.added;
+    const std::int64_t n = layers_.batch();
+    Image all{0, 1, 1, 0};
+    if (added.vector_width > 0)
+      all = {network.take(added.vector, Kind::conditioning, {n, added.vector_width}, layers_.dtype()), 1, 1,
+             added.vector_width};
+    const ValueId numbers = network.take(added.numbers, Kind::conditioning, {n, added.count}, DType::fp32);
+    const Image embedded{waves("add_time_proj", numbers, n * added.count, added.width), 1, 1,
+                         added.count * added.width};
+    all = all.channels == 0 ? embedded : layers_.concat("add_embedding.cat", all, embedded);
+    const ValueId hidden = layers_.linear("add_embedding.linear_1", all.id, n, all.channels, width, {.act = "silu"});
+    const ValueId sum = layers_.linear("add_embedding.linear_2", hidden, n, width, width, {.residual = time});
+    return layers_.graph()
+        .add("embedding", "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", n, width), layers_.dtype(),
+             {{"x", sum}})
+        .at(0);
+  }
+
   const UNet& unet_;
   Layers layers_;
   Embedding embedding_;
@@ -86,11 +114,11 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   const std::int64_t n = network.calls;
   ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
   const ValueId timesteps = network.take("timesteps", Kind::timesteps, {n}, DType::fp32, sampler_step::kTrainingSteps);
-  const ValueId text = network.take("encoder_hidden_states", Kind::text,
-                                    {n, options.sizes.tokens, unet.text_width}, options.dtype);
+  const ValueId text =
+      network.take("encoder_hidden_states", Kind::text, {n, options.sizes.tokens, unet.text_width}, options.dtype);
 
   Builder builder(unet, network, options.dtype);
-  builder.embed(timesteps);
+  builder.embed(network, timesteps);
   builder.read(text, options.sizes.tokens);
   x = input_of_noise_predictor(options, network, x);
   const ValueId in = builder.layers().cast("input", x, DType::fp32, options.dtype);

@@ -58,7 +58,7 @@ def test_forward_takes_its_sizes_from_the_input(tmp_path):
         np.testing.assert_array_equal(outputs[-1], outputs[0])
     for sizes, says in ((("--height", 10), "in.safetensors: tensor x is [2, 1, 6, 10], of height 6, which contradicts --height 10"),
                         (("--width", 9), "width 9: digits takes multiples of 2; the nearest are 8 and 10"),
-                        (("--tokens", 77), "tokens 77: digits takes no text; networks with tokens: sd15")):
+                        (("--tokens", 77), "tokens 77: digits takes no text; networks with tokens: sd15, sdxl")):
         (tmp_path / "out.safetensors").write_text("mine")
         result = forward(tmp_path, *sizes)
         assert result.returncode == 2 and says in result.stderr, result.stderr

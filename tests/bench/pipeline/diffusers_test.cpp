@@ -1,5 +1,5 @@
-// The U-Net of latent diffusion held to diffusers' own: its output at a reduced width, and Stable Diffusion 1.5's
-// layers. diffusers_unet.py wrote the files.
+// The U-Nets of latent diffusion held to diffusers' own: their outputs at a reduced width, and the layers of Stable
+// Diffusion 1.5 and XL. diffusers_unet.py wrote the files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,10 +19,19 @@
 namespace noisefloor::pipeline {
 namespace {
 
-const std::filesystem::path kWeights = "tests/bench/pipeline/small_unet.safetensors";
+const std::filesystem::path kFolder = "tests/bench/pipeline";
+const std::filesystem::path kWeights = kFolder / "small_unet.safetensors";
 
-// As SMALL of the script.
+// As SMALL and SMALL_XL of the script.
 const UNet kSmall{.levels = {{16, 2, 1}, {32, 2, 0}}, .blocks = 1, .text_width = 24, .groups = 8};
+const UNet kSmallXl{
+    .levels = {{8, 2, 0}, {16, 4, 2}},
+    .middle_transformer_blocks = 2,
+    .blocks = 1,
+    .text_width = 24,
+    .groups = 4,
+    .linear_projection = true,
+    .added = {.vector = "text_embeds", .vector_width = 20, .numbers = "time_ids", .count = 6, .width = 8}};
 
 NetworkInfo small(const UNet& unet = kSmall) {
   return {.name = "small",
@@ -51,12 +60,11 @@ std::vector<float> channels_last(const std::vector<float>& x, std::size_t channe
   return y;
 }
 
-// Relative L2 of a call in `dtype`.
-double error_in(DType dtype) {
-  const NetworkInfo info = small();
+// Relative L2 of a call in `dtype`, with the weights NAME.safetensors.
+double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
   const Network network = info.build({.batch = 2, .dtype = dtype});
-  const Checkpoint weights(kWeights);
-  const SafetensorsFile file("tests/bench/pipeline/small_unet_forward.safetensors");
+  const Checkpoint weights(kFolder / (name + ".safetensors"));
+  const SafetensorsFile file(kFolder / (name + "_forward.safetensors"));
   const auto platform = make_host_platform();
   Executor executor(*platform, network, weights, {*platform, suite(), count_problems(network.graph), {"naive"}});
   const auto pixels = static_cast<std::size_t>(network.image.pixels());
@@ -78,12 +86,14 @@ double error_in(DType dtype) {
   return std::sqrt(error / norm);
 }
 
-TEST(Diffusers, TheUNetIsWhatItComputes) {
-  for (const auto& [dtype, limit] : {std::pair{DType::fp32, 1e-5}, std::pair{DType::bf16, 2e-2}}) {
-    const double error = error_in(dtype);
-    EXPECT_LE(error, limit) << to_string(dtype);
-    RecordProperty(to_string(dtype), std::to_string(1e6 * error) + "e-6");
-  }
+TEST(Diffusers, TheUNetsAreWhatItComputes) {
+  const std::pair<std::string, NetworkInfo> networks[] = {{"small_unet", small()}, {"small_sdxl", small(kSmallXl)}};
+  for (const auto& [name, info] : networks)
+    for (const auto& [dtype, limit] : {std::pair{DType::fp32, 1e-5}, std::pair{DType::bf16, 2e-2}}) {
+      const double error = error_in(dtype, info, name);
+      EXPECT_LE(error, limit) << name << ' ' << to_string(dtype);
+      RecordProperty(name + "_" + to_string(dtype), std::to_string(1e6 * error) + "e-6");
+    }
 }
 
 // What later versions have otherwise: several blocks a transformer, between matrices.
@@ -161,16 +171,19 @@ void count_layers(const Node& node, LayerCounts& counts) {
   }
 }
 
-TEST(Diffusers, StableDiffusion15HasItsLayers) {
-  LayerCounts ours, theirs;
-  const Network network = require_network("sd15").build({.batch = 2});
-  for (const Node& node : network.graph.nodes()) count_layers(node, ours);
-  std::ifstream file("tests/bench/pipeline/sd15_layers.csv");
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) theirs[line.substr(0, line.find(','))] = std::stol(line.substr(line.find(',') + 1));
-  EXPECT_EQ(theirs.size(), 80u);
-  EXPECT_EQ(ours, theirs);
+TEST(Diffusers, StableDiffusionHasItsLayers) {
+  for (const auto& [name, kinds] : {std::pair{"sd15", 80u}, std::pair{"sdxl", 60u}}) {
+    LayerCounts ours, theirs;
+    const Network network = require_network(name).build({.batch = 2});
+    for (const Node& node : network.graph.nodes()) count_layers(node, ours);
+    std::ifstream file(kFolder / (std::string(name) + "_layers.csv"));
+    std::string line;
+    std::getline(file, line);
+    while (std::getline(file, line))
+      theirs[line.substr(0, line.find(','))] = std::stol(line.substr(line.find(',') + 1));
+    EXPECT_EQ(theirs.size(), kinds) << name;
+    EXPECT_EQ(ours, theirs) << name;
+  }
 }
 
 }  // namespace

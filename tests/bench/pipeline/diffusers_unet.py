@@ -1,5 +1,5 @@
-"""Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of a small UNet2DConditionModel in fp32, and
-how often a call of Stable Diffusion 1.5 meets each layer.
+"""Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of small U-Nets in fp32, and how often a call
+of Stable Diffusion 1.5 and XL meets each layer.
 
 usage: python3 tests/bench/pipeline/diffusers_unet.py, with diffusers 0.42.1 and PyTorch
 
@@ -18,21 +18,69 @@ from torch import nn
 
 PINNED = "0.42.1"  # of diffusers
 FOLDER = Path(__file__).resolve().parent
-# Every kind of block that Stable Diffusion 1.5 has; all else is as there.
+# Every kind of block that the networks have; all else is as there.
 SMALL = {
     "block_out_channels": (16, 32),
     "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
     "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
     "layers_per_block": 1,
-    "attention_head_dim": 2,  # the number of heads, as in Stable Diffusion 1.5's configuration
+    "attention_head_dim": 2,  # the number of heads, as in Stable Diffusion's configurations
     "cross_attention_dim": 24,
     "norm_num_groups": 8,
 }
+SMALL_XL = {
+    **SMALL,
+    "block_out_channels": (8, 16),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": (2, 4),
+    "norm_num_groups": 4,
+    "transformer_layers_per_block": (1, 2),
+    "use_linear_projection": True,
+    "addition_embed_type": "text_time",
+    "addition_time_embed_dim": 8,
+    "projection_class_embeddings_input_dim": 20 + 6 * 8,
+}
 SD15 = {"cross_attention_dim": 768, "attention_head_dim": 8}  # all else is diffusers' default
+SDXL = {
+    "block_out_channels": (320, 640, 1280),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": (5, 10, 20),
+    "transformer_layers_per_block": (1, 2, 10),
+    "cross_attention_dim": 2048,
+    "use_linear_projection": True,
+    "addition_embed_type": "text_time",
+    "addition_time_embed_dim": 256,
+    "projection_class_embeddings_input_dim": 1280 + 6 * 256,
+}
 
 
-def layers_of_sd15(batch=2, side=64, tokens=77):
-    """Layer -> count, of one call; without numbers, so that nothing is allocated."""
+def build(configuration):
+    return diffusers.UNet2DConditionModel(**configuration).eval()
+
+
+def inputs_of(configuration, height, width, tokens, batch=2):
+    """By our names."""
+    inputs = {
+        "x": torch.randn(batch, 4, height, width),
+        "timesteps": torch.linspace(17, 801, batch),
+        "encoder_hidden_states": torch.randn(batch, tokens, configuration["cross_attention_dim"]),
+    }
+    if "addition_embed_type" in configuration:
+        width = configuration["addition_time_embed_dim"]
+        inputs["text_embeds"] = torch.randn(batch, configuration["projection_class_embeddings_input_dim"] - 6 * width)
+        inputs["time_ids"] = torch.tensor([[1024.0, 768, 0, 16, 1024, 1024], [640, 480, 8, 0, 512, 768]])[:batch]
+    return inputs
+
+
+def call(network, inputs):
+    added = {name: inputs[name] for name in ("text_embeds", "time_ids") if name in inputs}
+    return network(inputs["x"], inputs["timesteps"], inputs["encoder_hidden_states"], added_cond_kwargs=added).sample
+
+
+def layers_of(configuration, side, tokens=77):
+    """Layer -> count, of one call on two images; without numbers, so that nothing is allocated."""
     counts = collections.Counter()
 
     def count(*words):
@@ -62,32 +110,38 @@ def layers_of_sd15(batch=2, side=64, tokens=77):
 
     F.scaled_dot_product_attention = see_attention
     with torch.device("meta"), torch.no_grad():
-        network = diffusers.UNet2DConditionModel(**SD15).eval()
+        network = build(configuration)
         for module in network.modules():
             module.register_forward_hook(see)
-        network(torch.zeros(batch, 4, side, side), torch.zeros(batch), torch.zeros(batch, tokens, SD15["cross_attention_dim"]))
+        call(network, inputs_of(configuration, side, side, tokens))
     F.scaled_dot_product_attention = attention
     return counts
 
 
-def main():
-    if diffusers.__version__ != PINNED:
-        raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
+def write_small(name, configuration):
     torch.manual_seed(16)
-    network = diffusers.UNet2DConditionModel(**SMALL).eval()
+    network = build(configuration)
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
                 parameter.add_(torch.randn_like(parameter) * 0.2)
             parameter.copy_(parameter.half())
-        inputs = {"x": torch.randn(2, 4, 8, 12), "timesteps": torch.tensor([17.0, 801.0]), "encoder_hidden_states": torch.randn(2, 5, 24)}
-        output = network(inputs["x"], inputs["timesteps"], inputs["encoder_hidden_states"]).sample
-    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(SMALL)}
-    weights = {name: tensor.half().contiguous() for name, tensor in network.state_dict().items()}
-    save_file(weights, FOLDER / "small_unet.safetensors", metadata)
-    save_file({**inputs, "output": output.contiguous()}, FOLDER / "small_unet_forward.safetensors", metadata)
-    lines = [f"{layer},{count}\n" for layer, count in sorted(layers_of_sd15().items())]
-    (FOLDER / "sd15_layers.csv").write_text("layer,count\n" + "".join(lines))
+        inputs = inputs_of(configuration, 8, 12, 5)
+        output = call(network, inputs)
+    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
+    weights = {tensor: numbers.half().contiguous() for tensor, numbers in network.state_dict().items()}
+    save_file(weights, FOLDER / f"{name}.safetensors", metadata)
+    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+
+
+def main():
+    if diffusers.__version__ != PINNED:
+        raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
+    write_small("small_unet", SMALL)
+    write_small("small_sdxl", SMALL_XL)
+    for name, configuration, side in (("sd15", SD15, 64), ("sdxl", SDXL, 128)):
+        lines = [f"{layer},{count}\n" for layer, count in sorted(layers_of(configuration, side).items())]
+        (FOLDER / f"{name}_layers.csv").write_text("layer,count\n" + "".join(lines))
 
 
 if __name__ == "__main__":
