@@ -16,6 +16,7 @@ NetworkInfo edm_cifar_row();
 NetworkInfo digits_row();
 NetworkInfo sd15_row();
 NetworkInfo sdxl_row();
+NetworkInfo svd_row();
 
 namespace {
 
@@ -144,7 +145,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
 
 std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
-    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(), sdxl_row()};
+    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(), sdxl_row(), svd_row()};
     for (const NetworkInfo& row : rows) check(row);
     return rows;
   }();
@@ -167,9 +168,9 @@ const NetworkInfo& require_network(std::string_view name) {
 }
 
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options) {
-  if (options.sampling && info.tokens > 0)
-    throw InvalidInput(
-        fmt::format("{} cannot be sampled yet: nothing here gives it the text that it reads", info.name));
+  if (options.sampling && (info.tokens > 0 || info.most_frames > 1))
+    throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it the {}", info.name,
+                                   info.tokens > 0 ? "text that it reads" : "picture that it moves"));
   const auto builds = [&](std::int64_t batch) {
     BuildOptions other = options;
     other.batch = batch;

@@ -24,7 +24,7 @@ struct ImageShape {
 // A tensor that a call takes or gives; its dtype is that of its value in the graph.
 struct NetworkTensor {
   enum class Kind {
-    image,         // x0 + sigma noise, or what the network makes of it
+    image,         // x0 + sigma noise, what the network makes of it, or behind x latents of a picture
     timesteps,     // of training, 0 to range - 1
     sigma,         // noise level, above 0
     labels,        // one-hot over `range` classes
@@ -134,7 +134,7 @@ const NetworkInfo& require_network(std::string_view name);                // thr
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, and for
-// sampling where it reads text, which the sampling loop does not give yet.
+// sampling where it reads text or a picture, which the sampling loop does not give yet.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
 
 }  // namespace noisefloor::networks

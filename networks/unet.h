@@ -1,5 +1,6 @@
 // The U-Net of latent diffusion, as diffusers' UNet2DConditionModel has it: residual blocks, and transformers that read
-// text. Its configuration is what tells Stable Diffusion's versions apart, and a small one of tests from them.
+// text; and that of videos, UNetSpatioTemporalConditionModel. Its configuration is what tells Stable Diffusion's
+// versions apart, and a small one of tests from them.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct UNet {
   int groups = 32;
   bool linear_projection = false;  // of transformers
   Added added = {};
+  bool one_key_rule = true;  // of Text
 
   std::int64_t divisor() const { return std::int64_t{1} << (levels.size() - 1); }  // of heights and widths
 };
@@ -39,5 +41,9 @@ struct UNet {
 // Takes x, timesteps, encoder_hidden_states [n, tokens, text_width] and what is added; gives the noise. Of a sampler:
 // sigma too.
 void build_unet(const UNet& unet, const BuildOptions& options, Network& network);
+
+// Takes x = x0 + sigma noise of 4 channels, sigma, image_latents of the same shape as x, encoder_hidden_states
+// [n, 1, text_width] and what is added; gives v.
+void build_video_unet(const UNet& unet, const BuildOptions& options, Network& network);
 
 }  // namespace noisefloor::networks

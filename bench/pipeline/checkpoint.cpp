@@ -109,6 +109,13 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
   }
 }
 
+// sigmoid(m) or 1 - sigmoid(m); 1 where nothing is shared.
+float share_of(const CheckpointFiles& files, const WeightSource& source) {
+  if (!source.share) return 1;
+  const double m = Numbers(files, *files.find(source.share->of))[0];
+  return static_cast<float>(1 / (1 + std::exp(source.share->rest ? m : -m)));
+}
+
 }  // namespace
 
 std::string Checkpoint::complaint_of(const std::string& name, const Value& weight) const {
@@ -151,12 +158,15 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
+  const float share = share_of(files_, source);
   std::vector<char> bytes(weight.bytes());
   parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<float> row(static_cast<std::size_t>(length));
                  for (std::int64_t i = begin; i < end; ++i) {
                    take_row(source, tensors, i, row);
+                   if (source.share)
+                     for (float& number : row) number *= share;
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
                  }
                });

@@ -121,7 +121,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, sd15, sdxl; did you mean 'digits'"),
+        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, sd15, sdxl, svd; did you mean 'digits'"),
         (["sample", "adm64"], "adm64 needs --weights"),
         (["sample", "sd15", "--weights", "bench/pipeline/weights/digits.safetensors"], "sd15 cannot be sampled yet: nothing here gives it the text"),
         (["sample", "digits", "--sampler", "heun"], "unknown sampler 'heun'"),
@@ -141,7 +141,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--height", "9"], "height 9: digits takes multiples of 2; the nearest are 8 and 10"),
         (["sample", "adm64", "--width", "4"], "width 4: adm64 takes multiples of 8; the nearest is 8"),
         (["sample", "digits", "--width", "0"], "--width"),
-        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: none"),
+        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: svd"),
         (["sample", "digits", "--tokens", "77"], "tokens 77: digits takes no text; networks with tokens: sd15, sdxl"),
         (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
         (["sample", "digits", "--count", "0"], "--count"),

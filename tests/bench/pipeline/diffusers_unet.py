@@ -1,5 +1,5 @@
 """Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of small U-Nets in fp32, and how often a call
-of Stable Diffusion 1.5 and XL meets each layer.
+of Stable Diffusion 1.5 and XL meets each layer. The video network's norms take no fewer than 32 channels; its weights are a rule, not a file.
 
 usage: python3 tests/bench/pipeline/diffusers_unet.py, with diffusers 0.42.1 and PyTorch
 
@@ -8,9 +8,11 @@ The weights are random, as a checkpoint in fp16 has them; the files' metadata ha
 
 import collections
 import json
+import math
 from pathlib import Path
 
 import diffusers
+import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
@@ -53,6 +55,18 @@ SDXL = {
     "addition_embed_type": "text_time",
     "addition_time_embed_dim": 256,
     "projection_class_embeddings_input_dim": 1280 + 6 * 256,
+}
+
+
+SMALL_SVD = {
+    "block_out_channels": (32, 64),
+    "down_block_types": ("CrossAttnDownBlockSpatioTemporal", "DownBlockSpatioTemporal"),
+    "up_block_types": ("UpBlockSpatioTemporal", "CrossAttnUpBlockSpatioTemporal"),
+    "layers_per_block": 1,
+    "num_attention_heads": (2, 4),
+    "cross_attention_dim": 24,
+    "addition_time_embed_dim": 8,
+    "projection_class_embeddings_input_dim": 3 * 8,
 }
 
 
@@ -134,11 +148,52 @@ def write_small(name, configuration):
     save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
 
 
+def weights_by_rule(network):
+    """Numbers of each tensor from its name alone: SplitMix64, seeded by FNV-1a. diffusers_test.cpp has the same rule."""
+    weights = {}
+    for name, tensor in network.state_dict().items():
+        seed = 0xCBF29CE484222325
+        for byte in name.encode():
+            seed = (seed ^ byte) * 0x100000001B3 % 2**64
+        with np.errstate(over="ignore"):
+            bits = np.arange(1, tensor.numel() + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+                bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+        uniform = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(40)).astype(np.float64) / 2**23 - 1  # -1 to 1
+        fan_in = tensor.numel() // tensor.shape[0]
+        spread = 2 if name.endswith("mix_factor") else 0.3 if tensor.dim() == 1 else math.sqrt(3 / fan_in)
+        mean = 1 if tensor.dim() == 1 and "norm" in name and name.endswith("weight") else 0
+        weights[name] = torch.from_numpy((mean + spread * uniform).astype(np.float32)).reshape(tensor.shape)
+    return weights
+
+
+def write_small_video(name, configuration, frames=3, height=4, width=6):
+    """x is x0 + sigma noise, and the network is called as diffusers' pipeline calls it under EulerDiscreteScheduler."""
+    torch.manual_seed(16)
+    network = diffusers.UNetSpatioTemporalConditionModel(**configuration).eval()
+    network.load_state_dict(weights_by_rule(network))
+    sigma = torch.tensor([0.4, 30.0])
+    inputs = {
+        "x": torch.randn(2, frames, 4, height, width) * torch.sqrt(1 + sigma**2).reshape(2, 1, 1, 1, 1),
+        "sigma": sigma,
+        "image_latents": torch.randn(2, frames, 4, height, width),
+        "encoder_hidden_states": torch.randn(2, 1, configuration["cross_attention_dim"]),
+        "added_time_ids": torch.tensor([[6.0, 127, 0.02], [24, 30, 0.1]]),
+    }
+    scaled = inputs["x"] / torch.sqrt(1 + sigma**2).reshape(2, 1, 1, 1, 1)
+    with torch.no_grad():
+        output = network(torch.cat([scaled, inputs["image_latents"]], 2), torch.log(sigma) / 4, inputs["encoder_hidden_states"],
+                         inputs["added_time_ids"]).sample
+    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
+    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+
+
 def main():
     if diffusers.__version__ != PINNED:
         raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
     write_small("small_unet", SMALL)
     write_small("small_sdxl", SMALL_XL)
+    write_small_video("small_svd", SMALL_SVD)
     for name, configuration, side in (("sd15", SD15, 64), ("sdxl", SDXL, 128)):
         lines = [f"{layer},{count}\n" for layer, count in sorted(layers_of(configuration, side).items())]
         (FOLDER / f"{name}_layers.csv").write_text("layer,count\n" + "".join(lines))
