@@ -17,7 +17,7 @@ except ImportError:
 try:
     from tests.bench.pipeline import diffusers_unet
 
-    DIFFUSERS = {"sd15": diffusers_unet.SD15, "sdxl": diffusers_unet.SDXL}
+    DIFFUSERS = {"sd15": diffusers_unet.SD15, "sdxl": diffusers_unet.SDXL, "svd": diffusers_unet.SVD}
 except ImportError:
     DIFFUSERS = {}
 
@@ -40,6 +40,8 @@ def random_network(name):
 
 
 def inputs_of(name, height, width):
+    if name == "svd":
+        return diffusers_unet.video_inputs_of(DIFFUSERS[name], 5, height, width)
     if name in DIFFUSERS:
         return diffusers_unet.inputs_of(DIFFUSERS[name], height, width, 77)
     if name == "adm64":
@@ -48,9 +50,9 @@ def inputs_of(name, height, width):
 
 
 @pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24),
-                                                 ("sd15", 16, 24), ("sdxl", 16, 12)])
+                                                 ("sd15", 16, 24), ("sdxl", 16, 12), ("svd", 8, 16)])
 def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
-    if name.startswith("sd") and name not in DIFFUSERS:
+    if name in ("sd15", "sdxl", "svd") and name not in DIFFUSERS:
         pytest.skip("needs diffusers")
     network, inputs = random_network(name), inputs_of(name, height, width)
     with torch.no_grad():

@@ -43,6 +43,7 @@ SMALL_XL = {
     "addition_time_embed_dim": 8,
     "projection_class_embeddings_input_dim": 20 + 6 * 8,
 }
+SVD = {"down_block_types": ("CrossAttnDownBlockSpatioTemporal",) * 3 + ("DownBlockSpatioTemporal",), "cross_attention_dim": 1024}
 SD15 = {"cross_attention_dim": 768, "attention_head_dim": 8}  # all else is diffusers' default
 SDXL = {
     "block_out_channels": (320, 640, 1280),
@@ -71,7 +72,8 @@ SMALL_SVD = {
 
 
 def build(configuration):
-    return diffusers.UNet2DConditionModel(**configuration).eval()
+    video = "SpatioTemporal" in configuration["down_block_types"][0] if "down_block_types" in configuration else False
+    return (diffusers.UNetSpatioTemporalConditionModel if video else diffusers.UNet2DConditionModel)(**configuration).eval()
 
 
 def inputs_of(configuration, height, width, tokens, batch=2):
@@ -88,7 +90,25 @@ def inputs_of(configuration, height, width, tokens, batch=2):
     return inputs
 
 
+def video_inputs_of(configuration, frames, height, width):
+    """The same of two videos. x is x0 + sigma noise."""
+    sigma = torch.tensor([0.4, 30.0])
+    return {
+        "x": torch.randn(2, frames, 4, height, width) * torch.sqrt(1 + sigma**2).reshape(2, 1, 1, 1, 1),
+        "sigma": sigma,
+        "image_latents": torch.randn(2, frames, 4, height, width),
+        "encoder_hidden_states": torch.randn(2, 1, configuration["cross_attention_dim"]),
+        "added_time_ids": torch.tensor([[6.0, 127, 0.02], [24, 30, 0.1]]),
+    }
+
+
 def call(network, inputs):
+    """Videos as diffusers' pipeline does under EulerDiscreteScheduler."""
+    if "sigma" in inputs:
+        sigma = inputs["sigma"]
+        scaled = inputs["x"] / torch.sqrt(1 + sigma**2).reshape(-1, 1, 1, 1, 1)
+        return network(torch.cat([scaled, inputs["image_latents"]], 2), torch.log(sigma) / 4, inputs["encoder_hidden_states"],
+                       inputs["added_time_ids"]).sample
     added = {name: inputs[name] for name in ("text_embeds", "time_ids") if name in inputs}
     return network(inputs["x"], inputs["timesteps"], inputs["encoder_hidden_states"], added_cond_kwargs=added).sample
 
@@ -132,22 +152,6 @@ def layers_of(configuration, side, tokens=77):
     return counts
 
 
-def write_small(name, configuration):
-    torch.manual_seed(16)
-    network = build(configuration)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-            parameter.copy_(parameter.half())
-        inputs = inputs_of(configuration, 8, 12, 5)
-        output = call(network, inputs)
-    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
-    weights = {tensor: numbers.half().contiguous() for tensor, numbers in network.state_dict().items()}
-    save_file(weights, FOLDER / f"{name}.safetensors", metadata)
-    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
-
-
 def weights_by_rule(network):
     """Numbers of each tensor from its name alone: SplitMix64, seeded by FNV-1a. diffusers_test.cpp has the same rule."""
     weights = {}
@@ -167,23 +171,29 @@ def weights_by_rule(network):
     return weights
 
 
-def write_small_video(name, configuration, frames=3, height=4, width=6):
-    """x is x0 + sigma noise, and the network is called as diffusers' pipeline calls it under EulerDiscreteScheduler."""
+def write_small(name, configuration):
     torch.manual_seed(16)
-    network = diffusers.UNetSpatioTemporalConditionModel(**configuration).eval()
-    network.load_state_dict(weights_by_rule(network))
-    sigma = torch.tensor([0.4, 30.0])
-    inputs = {
-        "x": torch.randn(2, frames, 4, height, width) * torch.sqrt(1 + sigma**2).reshape(2, 1, 1, 1, 1),
-        "sigma": sigma,
-        "image_latents": torch.randn(2, frames, 4, height, width),
-        "encoder_hidden_states": torch.randn(2, 1, configuration["cross_attention_dim"]),
-        "added_time_ids": torch.tensor([[6.0, 127, 0.02], [24, 30, 0.1]]),
-    }
-    scaled = inputs["x"] / torch.sqrt(1 + sigma**2).reshape(2, 1, 1, 1, 1)
+    network = build(configuration)
+    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
     with torch.no_grad():
-        output = network(torch.cat([scaled, inputs["image_latents"]], 2), torch.log(sigma) / 4, inputs["encoder_hidden_states"],
-                         inputs["added_time_ids"]).sample
+        for parameter in network.parameters():
+            if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+            parameter.copy_(parameter.half())
+        weights = {tensor: numbers.half().contiguous() for tensor, numbers in network.state_dict().items()}
+        inputs = inputs_of(configuration, 8, 12, 5)
+        output = call(network, inputs)
+    save_file(weights, FOLDER / f"{name}.safetensors", metadata)
+    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+
+
+def write_small_video(name, configuration):
+    torch.manual_seed(16)
+    network = build(configuration)
+    network.load_state_dict(weights_by_rule(network))
+    inputs = video_inputs_of(configuration, 3, 4, 6)
+    with torch.no_grad():
+        output = call(network, inputs)
     metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
     save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
 
