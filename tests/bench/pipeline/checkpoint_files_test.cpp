@@ -34,7 +34,7 @@ void write_text(const fs::path& file, const std::string& text) {
   std::ofstream(file) << text;
 }
 
-std::string entry(const std::string& tensor, const std::string& shard) {
+std::string maps(const std::string& tensor, const std::string& shard) {
   return '"' + tensor + "\": \"" + shard + '"';
 }
 
@@ -48,7 +48,7 @@ void write_two_shards(const fs::path& folder) {
   fs::create_directories(folder);
   write_shard(folder / kFirst, {"a", "b"}, DType::fp16);
   write_shard(folder / kSecond, {"c"}, DType::bf16);
-  write_index(folder / kIndex, {entry("a", kFirst), entry("b", kFirst), entry("c", kSecond)});
+  write_index(folder / kIndex, {maps("a", kFirst), maps("b", kFirst), maps("c", kSecond)});
 }
 
 std::string refusal(const fs::path& path) {
@@ -60,7 +60,7 @@ std::string refusal(const fs::path& path) {
   }
 }
 
-void expect_parts(const std::string& message, std::initializer_list<const char*> parts) {
+void expect_said(const std::string& message, std::initializer_list<const char*> parts) {
   for (const char* part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
 }
 
@@ -92,7 +92,7 @@ TEST(CheckpointFiles, OfAFolderArePlainOnesBeforeFp16) {
   write_two_shards(folder.path());
   EXPECT_EQ(CheckpointFiles(folder.path()).path().filename(), kIndex);
   fs::create_directories(folder / "empty");
-  expect_parts(refusal(folder / "empty"), {"empty is a folder without a checkpoint", "unet/", "model.safetensors"});
+  expect_said(refusal(folder / "empty"), {"empty is a folder without a checkpoint", "unet/", "model.safetensors"});
 }
 
 TEST(CheckpointFiles, MayBeLinksIntoACache) {
@@ -109,22 +109,20 @@ TEST(CheckpointFiles, NameAllThatIsWrongAtOnce) {
   write_two_shards(folder.path());
   write_shard(folder / "extra.safetensors", {"e", "b"});
   write_text(folder / "cut.safetensors", "cut");
-  write_index(
-      folder / kIndex,
-      {entry("a", kFirst), entry("a", kFirst), entry("b", kFirst), entry("d", kSecond), entry("e", "extra.safetensors"),
-       entry("f", "gone.safetensors"), entry("g", "gone.safetensors"), entry("h", "../secret.safetensors"),
-       entry("i", "/etc/passwd"), entry("j", ".."), entry("k", "cut.safetensors"), "\"l\": 7"});
+  write_index(folder / kIndex, {maps("a", kFirst), maps("a", kFirst), maps("b", kFirst), maps("d", kSecond),
+                                maps("e", "extra.safetensors"), maps("f", "gone.safetensors"),
+                                maps("g", "gone.safetensors"), maps("h", "../secret.safetensors"),
+                                maps("i", "/etc/passwd"), maps("j", ".."), maps("k", "cut.safetensors"), "\"l\": 7"});
   const std::string message = refusal(folder.path());
-  expect_parts(
-      message,
-      {"index.json and its files do not agree", "tensor 'a' is named twice",
-       "tensor 'd' is not in diffusion_pytorch_model-00002-of-00002.safetensors",
-       "tensor 'c' is in diffusion_pytorch_model-00002-of-00002.safetensors, where the index does not",
-       "tensor 'b' is in extra.safetensors, where the index does not have it",
-       "file gone.safetensors of 2 tensors is missing",
-       "file '../secret.safetensors' of tensor 'h' is outside of its folder",
-       "file '/etc/passwd' of tensor 'i' is outside of its folder", "file '..' of tensor 'j' is outside of its folder",
-       "cut.safetensors: ", "tensor 'l' has no file's name"});
+  expect_said(message, {"index.json and its files do not agree", "tensor 'a' is named twice",
+                        "tensor 'd' is not in diffusion_pytorch_model-00002-of-00002.safetensors",
+                        "tensor 'c' is in diffusion_pytorch_model-00002-of-00002.safetensors, where the index does not",
+                        "tensor 'b' is in extra.safetensors, where the index does not have it",
+                        "file gone.safetensors of 2 tensors is missing",
+                        "file '../secret.safetensors' of tensor 'h' is outside of its folder",
+                        "file '/etc/passwd' of tensor 'i' is outside of its folder",
+                        "file '..' of tensor 'j' is outside of its folder",
+                        "cut.safetensors: ", "tensor 'l' has no file's name"});
   EXPECT_EQ(message.find("tensor 'e'"), std::string::npos) << message;
   // Outputs are held against what would be read.
   for (const fs::path& file : files_of_checkpoint(folder.path())) EXPECT_EQ(file.parent_path(), folder.path());
@@ -138,12 +136,12 @@ TEST(CheckpointFiles, RefuseWhatIsNoIndex) {
         std::pair{R"({"weight_map": []})", "has no 'weight_map'"},
         std::pair{R"({"weight_map": {}})", "has no 'weight_map'"}}) {
     write_text(file, text);
-    expect_parts(refusal(file), {"index.json", says});
+    expect_said(refusal(file), {"index.json", says});
   }
   write_text(file, std::string(100, '[') + std::string(100, ']'));
-  expect_parts(refusal(file), {"is nested deeper"});
-  expect_parts(refusal(folder / "none.json"), {"none.json"});
-  expect_parts(refusal(folder / "none"), {"none"});
+  expect_said(refusal(file), {"is nested deeper"});
+  expect_said(refusal(folder / "none.json"), {"none.json"});
+  expect_said(refusal(folder / "none"), {"none"});
 }
 
 TEST(Checkpoint, ReadsShardsOfAnyDtype) {
@@ -151,7 +149,7 @@ TEST(Checkpoint, ReadsShardsOfAnyDtype) {
   write_two_shards(folder.path());
   write_shard(folder / "last.safetensors", {"d"}, DType::fp32);
   write_index(folder / kIndex,
-              {entry("a", kFirst), entry("b", kFirst), entry("c", kSecond), entry("d", "last.safetensors")});
+              {maps("a", kFirst), maps("b", kFirst), maps("c", kSecond), maps("d", "last.safetensors")});
   const Checkpoint checkpoint(folder.path());
   EXPECT_TRUE(checkpoint.has("d"));
   Graph graph;
