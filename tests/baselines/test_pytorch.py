@@ -1,12 +1,16 @@
 """PyTorch's side of a sweep without a GPU: problems, the answers to what is asked, and, where PyTorch is there, the ops on the CPU.
 
-Run from the root of the repository: python3 -m unittest tests/baselines/test_pytorch.py
+Run from the root of the repository: NOISEFLOOR_BINARY=PROGRAM python3 -m unittest tests/baselines/test_pytorch.py
 """
 
 import dataclasses
+import functools
 import io
 import json
 import math
+import os
+import subprocess
+import tempfile
 import unittest
 from importlib import import_module
 from pathlib import Path
@@ -21,10 +25,27 @@ try:
 except ImportError:
     torch = None
 
-TOLERANCE = {"bf16": 2.0**-8 + 1e-5, "fp16": 2.0**-11 + 1e-5, "fp32": 2.0**-24 + 1e-5}
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 # A row of ordinary size, in the order of kernels/sampler_step/coefficients.h: model_x model model_cond limit | x x0 history noise |
 # previous history_x history_x0 unused.
 COEFFICIENTS = [1.1, -0.6, -0.4, None, 0.7, 0.4, -0.2, 0.3, 0.25, 0.8, -0.5, 0]
+SMALL = {
+    "gemm": {"m": 3, "n": 4, "k": 5},
+    "attention": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8},
+    "temporal_attention": {"batch": 2, "frames": 5, "hw": 3, "heads": 2, "dim": 8},
+    "conv2d": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10},
+    "conv_transpose2d": {"n": 2, "h": 5, "w": 3, "cin": 12, "cout": 10},
+    "conv3d_temporal": {"batch": 2, "frames": 5, "hw": 6, "cin": 12, "cout": 10},
+    "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4},
+    "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm"},
+    "layernorm": {"rows": 6, "channels": 40},
+    "elementwise": {"op": "silu", "n": 2, "hw": 12, "channels": 8},
+    "resample": {"op": "nearest_up2", "n": 2, "h": 4, "w": 6, "channels": 8},
+    "timestep_embedding": {"batch": 3, "channels": 16},
+    "q_sample": {"batch": 2, "elements": 1000},
+    "edm_precondition": {"side": "input", "batch": 2, "elements": 100},
+    "network": {"name": "digits", "batch": 2, "height": 8, "width": 8},
+}
 
 
 def coefficient_table(row, step=10, steps=50):
@@ -32,67 +53,42 @@ def coefficient_table(row, step=10, steps=50):
     return [*[math.nan] * 12 * step, *row, *[math.nan] * 12 * (steps - step - 1)]
 
 
-def record(op="gemm", /, text="m=3,n=4,k=5", **fields):
-    base = {
-        "gemm": {"m": 3, "n": 4, "k": 5, "act": "none", "scale": 1, "bias": 1, "residual": 0},
-        "attention": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8, "layout": "separate", "scale": 0, "lse": 0},
-        "temporal_attention": {"batch": 2, "frames": 5, "hw": 3, "heads": 2, "dim": 8, "layout": "separate", "scale": 0},
-        "conv2d": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10, "kernel": 3, "stride": 1, "pad": 1, "upsample": 0, "act": "none", "bias": 1,
-                   "affine": 0, "image_shift": 0, "residual": 0, "gain": 1, "stats": 0},
-        "conv_transpose2d": {"n": 2, "h": 5, "w": 3, "cin": 12, "cout": 10, "kernel": 4, "act": "none", "bias": 1},
-        "conv3d_temporal": {"batch": 2, "frames": 5, "hw": 6, "cin": 12, "cout": 10, "bias": 1, "residual": 0},
-        "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4, "fusion": "none", "eps": 1e-5, "stats": 0,
-                      "slab_stats": "none", "packed": 0},
-        "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm", "prediction": "noise", "guidance": 0, "clamp": 0, "noise": "none",
-                         "blend": 0, "steps": 50, "step": 10, "half": "first"},
-        "layernorm": {"rows": 6, "channels": 40, "images": 1, "fusion": "none", "residual": 0, "affine": 1, "eps": 1e-5},
-        "elementwise": {"op": "silu", "n": 2, "hw": 12, "channels": 8, "broadcast": 0, "scale": 1, "to": "bf16"},
-        "resample": {"op": "nearest_up2", "n": 2, "h": 4, "w": 6, "channels": 8, "skip_channels": 0},
-        "timestep_embedding": {"batch": 3, "channels": 16, "kind": "sinusoidal", "order": "cos_sin", "endpoint": 0, "max_period": 10000, "hidden": 0,
-                               "final_silu": 0},
-        "q_sample": {"batch": 2, "elements": 1000, "noise": "given", "keep": 0},
-        "edm_precondition": {"side": "input", "batch": 2, "elements": 100, "sigma_data": 0.5},
-        "network": {"name": "digits", "batch": 2, "height": 8, "width": 8},
-    }[op]
-    fields = {**base, **fields}
-    extra = 4 if "attention" in op or op == "timestep_embedding" else 1  # these ops' own tolerances foresee more than one rounding
-    costs = {name: {"flops": 2e6, "bytes": 1e6, "max_error": extra * error, "l2_error": min(extra, 2) * error}
-             for name, error in TOLERANCE.items()}
-    if op == "network":
-        for name, cost in costs.items():
-            l2 = 1e-4 if name == "fp32" else 2e-2
-            cost.update(max_error=10 * l2, l2_error=l2)
-    result = {"op": op, "problem": text, "fields": fields, "dtypes": costs, "tensors": [], "filled": {}, "normal": {}}
+ALLOWED = {}  # by op and problem
+
+
+@functools.cache
+def listed(op, fields):
+    """What the program says of a problem: its fields, tolerances and inputs."""
+    with tempfile.TemporaryDirectory() as folder:
+        names, values = zip(*fields)
+        Path(folder, f"{op}.csv").write_text(f"network,{','.join(names)},count\nsmall,{','.join(map(str, values))},1\n")
+        result = subprocess.run([PROGRAM, "list", "problems", "--problems", folder, "--format", "json"], capture_output=True, text=True, check=True)
+    found = json.loads(result.stdout)
+    ALLOWED[op, found["problem"]] = found["dtypes"]
+    return found
+
+
+def record(op="gemm", /, **fields):
+    result = dict(listed(op, tuple({**SMALL[op], **fields}.items())))
     if op == "sampler_step":
-        row = list(COEFFICIENTS)
-        row[3] = fields["clamp"] or None
+        fields, row = result["fields"], list(COEFFICIENTS)
+        row[3] = int(fields["clamp"]) or None
         if fields["prediction"] == "x0":
             row[:2] = [0, 1]
         if fields["solver"] == "dpmpp_2m":
             row[9:11] = [0, 1]
-        if not fields["guidance"]:
+        if not float(fields["guidance"]):
             row[2] = 0
         result["filled"] = {"coefficients": coefficient_table(row)}
-        result["normal"] = {"x": [0, 1.5]}
-        if fields["half"] == "second" or fields["solver"] == "dpmpp_2m":
-            result["normal"]["history"] = [0, 1]
-        keeps = fields["solver"] == "dpmpp_2m" or fields["solver"] == "edm_heun" and fields["half"] == "first"
-        result["tensors"] = [{"name": name, "role": "out"} for name in ("x_next", "history_out")[:1 + keeps]]
-    if op == "q_sample":
-        result["filled"] = {"levels": [0.8, 0.6, 0.3, 0.95]}
-    if op == "network":
-        result["filled"] = {"sigma": [0.7, 1.4]}
-    if op == "edm_precondition":
-        result["filled"] = {"sigma": [40.0, 0.1]}
-    if op == "timestep_embedding":  # angles small enough for fp32
-        result["normal"] = {"t": [3, 1], "freqs": [0, 1]}
+        result["normal"] = {**result["normal"], "x": [0, 1.5]}
     return result
 
 
 def problem(name, /, **fields):
-    return read_problem(json.loads(json.dumps(record(name, **fields))))
+    return read_problem(record(name, **fields))
 
 
+@unittest.skipIf(not Path(PROGRAM).is_file(), "NOISEFLOOR_BINARY names no program")
 class Problems(unittest.TestCase):
     def test_reads_a_record(self):
         parsed = problem("gemm", act="silu", scale="0.5")
@@ -111,7 +107,7 @@ class Problems(unittest.TestCase):
         with self.assertRaisesRegex(BadQuestion, "no field 'groups'"):
             problem("gemm").integer("groups")
         with self.assertRaisesRegex(BadQuestion, "'m' is not a number: 'many'"):
-            problem("gemm", m="many").integer("m")
+            dataclasses.replace(problem("gemm"), fields={"m": "many"}).integer("m")
 
     def test_reads_the_inputs(self):
         parsed = read_problem({**record(), "filled": {"table": [1, None]}, "normal": {"a": [0, 2]}})
@@ -178,7 +174,7 @@ def op_of(name):
     return import_module(f"baselines.pytorch.ops.{name}")
 
 
-@unittest.skipIf(torch is None, "PyTorch is not installed")
+@unittest.skipIf(torch is None or not Path(PROGRAM).is_file(), "PyTorch is not installed, or NOISEFLOOR_BINARY names no program")
 class Ops(unittest.TestCase):
     def outputs(self, parsed, dtype):
         from baselines.pytorch.case import DTYPES
@@ -191,7 +187,7 @@ class Ops(unittest.TestCase):
         """What is wrong, by the allowance of bench/measure/worker.cpp."""
         from baselines.pytorch.verify import compare
 
-        allowed, roundings = record(parsed.op)["dtypes"][dtype], op.roundings(parsed, compiled=False)
+        allowed, roundings = ALLOWED[parsed.op, parsed.text][dtype], op.roundings(parsed, compiled=False)
         found = compare(outputs, op.reference(parsed, inputs))
         for error in found.get("errors", []):
             if error["max"] is None or error["max"] > allowed["max_error"] * (1 + 1.5 * (roundings - 1)):
@@ -282,7 +278,7 @@ class Ops(unittest.TestCase):
         with self.assertRaisesRegex(Unsupported, "no noise levels"):
             self.outputs(parsed, "bf16")
         with self.assertRaisesRegex(Unsupported, "unknown network 'digit'"):
-            self.outputs(problem("network", name="digit"), "bf16")
+            self.outputs(dataclasses.replace(parsed, fields={**parsed.fields, "name": "digit"}), "bf16")
 
     def test_activations_differ_in_fp32(self):
         parsed = problem("gemm", act="gelu", m=64, n=64)
@@ -318,7 +314,7 @@ class Ops(unittest.TestCase):
         self.assertEqual(self.judge(parsed, "fp32", outputs, op, inputs), "")
 
     def test_a_table_that_is_missing_is_named(self):
-        parsed = read_problem({**record("sampler_step"), "filled": {}})
+        parsed = read_problem({**record("sampler_step", solver="ddim"), "filled": {}})
         with self.assertRaisesRegex(Unsupported, "no coefficients"):
             self.outputs(parsed, "bf16")
 
@@ -334,7 +330,7 @@ class Ops(unittest.TestCase):
         op, inputs, outputs = self.outputs(parsed, "fp32")
         self.assertIsNone(op.reference(parsed, inputs))
         self.assertEqual(op.check(parsed, inputs, outputs), "")
-        [quiet] = op.build(problem("sampler_step", elements=100_000))(inputs)
+        [quiet] = op.build(problem("sampler_step", solver="ddim", elements=100_000))(inputs)
         noise = torch.randn(quiet.shape, generator=torch.Generator().manual_seed(2))
         self.assertEqual(op.check(parsed, inputs, (quiet + 0.3 * noise,)), "")
         self.assertIn("standard deviation", op.check(parsed, inputs, (quiet,)))
@@ -345,7 +341,7 @@ class Ops(unittest.TestCase):
         self.assertIn("2 outputs", op.check(parsed, inputs, (quiet, quiet)))
 
 
-@unittest.skipIf(torch is None, "PyTorch is not installed")
+@unittest.skipIf(torch is None or not Path(PROGRAM).is_file(), "PyTorch is not installed, or NOISEFLOOR_BINARY names no program")
 class Timing(unittest.TestCase):
     def test_a_batch_that_began_too_early_is_discarded(self):
         from baselines.pytorch.timing import held
@@ -363,7 +359,7 @@ class Timing(unittest.TestCase):
             held(lambda seconds: None, lambda: None, [mock.Mock(query=lambda: True)], 0.002)
 
 
-@unittest.skipIf(torch is None, "PyTorch is not installed")
+@unittest.skipIf(torch is None or not Path(PROGRAM).is_file(), "PyTorch is not installed, or NOISEFLOOR_BINARY names no program")
 class Cases(unittest.TestCase):
     """The worker's answers on the CPU, untimed."""
 
