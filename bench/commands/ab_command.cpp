@@ -45,7 +45,7 @@ using Facts = Worker::Facts;
 
 // `facts`: what it said of itself at its first start; filled then, and held to later.
 std::unique_ptr<Worker> start(const char* which, const std::string& build, const std::string& device, Facts& facts) {
-  WorkerCommand command{{program_of(build).string(), "worker"}};
+  ChildCommand command{{program_of(build).string(), "worker"}};
   if (!device.empty()) command.arguments.insert(command.arguments.end(), {"--device", device});
   WorkerOptions options;
   options.most_values = 0;  // it knows the ops itself

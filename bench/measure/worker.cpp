@@ -45,7 +45,7 @@ auto understood(Worker& worker, const Read& read) {
 
 }  // namespace
 
-Worker::Worker(std::string name, WorkerCommand command, WorkerOptions options)
+Worker::Worker(std::string name, ChildCommand command, WorkerOptions options)
     : name_(std::move(name)), command_(std::move(command)), options_(options) {}
 
 Worker::~Worker() = default;

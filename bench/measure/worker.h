@@ -45,7 +45,7 @@ class Worker {
   using Facts = std::vector<std::pair<std::string, std::string>>;
 
   // `name` is for messages: "PyTorch's worker".
-  Worker(std::string name, WorkerCommand command, WorkerOptions options = {});
+  Worker(std::string name, ChildCommand command, WorkerOptions options = {});
   ~Worker();
 
   // What it says of itself; starts it where it is not running. Throws WorkerGone, and LibraryMissing where it could not
@@ -67,7 +67,7 @@ class Worker {
 
   static constexpr int kMostStarts = 2;  // in vain, one after the other
   std::string name_;
-  WorkerCommand command_;
+  ChildCommand command_;
   WorkerOptions options_;
   std::unique_ptr<WorkerProcess> process_;
   Facts facts_;

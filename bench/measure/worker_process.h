@@ -1,13 +1,12 @@
 // A program at the other end of two pipes, asked and answered line by line.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "bench/platform/child_process.h"
 
 namespace noisefloor {
 
@@ -17,18 +16,10 @@ class WorkerGone : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-struct WorkerCommand {
-  std::vector<std::string> arguments;                                 // the program first, looked for on PATH
-  std::vector<std::pair<std::string, std::string>> environment = {};  // beside this process's own
-  std::string folder = {};                                            // to run in; empty: where this process does
-};
-
 class WorkerProcess {
  public:
   // Throws WorkerGone when no process can be made. A program that cannot be run shows at the first receive().
-  explicit WorkerProcess(const WorkerCommand& command);
-  ~WorkerProcess();  // ends the process
-  WorkerProcess(const WorkerProcess&) = delete;
+  explicit WorkerProcess(const ChildCommand& command);
 
   // Each throws WorkerGone with how the process ended, and the last line of what it wrote to standard error.
   void send(const std::string& line);
@@ -37,12 +28,10 @@ class WorkerProcess {
  private:
   void read_some(std::chrono::milliseconds patience);
   std::string end(std::chrono::milliseconds patience);  // how it ended, in words
-  bool has_ended() const;
   [[noreturn]] void fail(const std::string& how);
 
-  pid_t pid_ = -1;
-  int input_ = -1, output_ = -1, errors_ = -1;
-  std::string answers_, complaints_;
+  std::unique_ptr<ChildProcess> child_;  // none once it has ended
+  std::string complaints_;               // the end of what it wrote to standard error
 };
 
 }  // namespace noisefloor

@@ -63,7 +63,7 @@ std::vector<DeviceLane> device_lanes(const std::vector<CudaDevice>& devices, con
     const std::string folder = "gpu" + index + "-" + device_slug(devices[i].name);
     std::vector<std::string> own = shared;
     own.insert(own.end(), {"--device", index, "--out", (run / folder).string()});
-    lanes.push_back({devices[i], folder, {"gpu" + index, "/proc/self/exe", std::move(own), cpus[i]}});
+    lanes.push_back({devices[i], folder, {"gpu" + index, {std::move(own), {}, {}, "/proc/self/exe", cpus[i]}}});
   }
   return lanes;
 }

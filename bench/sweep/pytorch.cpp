@@ -47,9 +47,9 @@ std::unique_ptr<Worker> start_pytorch(const PyTorchOptions& options) {
   const std::string python_path = root.string() + (path != nullptr && *path != '\0' ? std::string(":") + path : "");
   std::string why;
   for (const std::string& python : pythons(root)) {
-    WorkerCommand command{{python, "-m", "baselines.pytorch.worker", "--device", std::to_string(options.device)},
-                          {{"PYTHONPATH", python_path}},
-                          root.string()};  // python -m looks there first, whatever the user's folder has
+    ChildCommand command{{python, "-m", "baselines.pytorch.worker", "--device", std::to_string(options.device)},
+                         {{"PYTHONPATH", python_path}},
+                         root.string()};  // python -m looks there first, whatever the user's folder has
     WorkerOptions limits;
     if (options.max_autotune) {
       command.arguments.emplace_back("--max-autotune");

@@ -2,17 +2,16 @@
 #pragma once
 
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "bench/platform/child_process.h"
 
 namespace noisefloor {
 
 struct Lane {
   std::string name;  // in front of each of its lines
-  std::filesystem::path program;
-  std::vector<std::string> arguments;  // from argv[0] on
-  std::vector<int> cpus;               // to run on; empty: wherever this process may
+  ChildCommand command;
 };
 
 struct LaneResult {

@@ -2,8 +2,12 @@
 
 import csv
 import json
+import os
 import shlex
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -171,3 +175,32 @@ def test_this_program_against_itself(ab):
     assert 5 <= int(row["passes"]) <= 16 or row["verdict"] == "unresolved"
     assert row["verdict"] in ("equal", "unresolved", "slower", "faster")
     assert not row["warm"] or float(row["warm_low"]) <= float(row["warm"]) <= float(row["warm_high"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_it_started_ends_with_it(build, problems, tmp_path, number):
+    """A build that starts another program, as a wrapper script does, and answers nothing."""
+    folder, pid = build("old"), tmp_path / "pid"
+    (folder / "bin/noisefloor").write_text(f"""#!/bin/sh
+sleep 1000 & echo $! >{shlex.quote(f"{pid}.part")}
+mv {shlex.quote(f"{pid}.part")} {shlex.quote(str(pid))}
+sleep 1000
+""")
+    command = [PROGRAM, "ab", folder, build("new"), "--problems", problems, "--networks", "all"]
+    ab = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def state():
+        try:
+            return Path(f"/proc/{int(pid.read_text())}/stat").read_text().rpartition(") ")[2][0]
+        except (FileNotFoundError, ProcessLookupError):
+            return "gone"
+
+    while not pid.exists():
+        assert ab.poll() is None
+        time.sleep(0.01)
+    ab.send_signal(number)
+    assert ab.wait() == -number
+    deadline = time.monotonic() + 120
+    while state() not in ("gone", "Z"):
+        assert time.monotonic() < deadline, "what a build started is still there"
+        time.sleep(0.01)

@@ -54,7 +54,7 @@ class InAWorker : public testing::Test {
   void start(const std::string& question = "", const std::string& behaviour = "", WorkerOptions limits = {20, 20, 20}) {
     worker = std::make_unique<Worker>(
         "the stub",
-        WorkerCommand{{"python3", "tests/bench/measure/stub_worker.py", question, behaviour}, {{"STUB_LOG", log()}}},
+        ChildCommand{{"python3", "tests/bench/measure/stub_worker.py", question, behaviour}, {{"STUB_LOG", log()}}},
         limits);
     options.worker = worker.get();
   }

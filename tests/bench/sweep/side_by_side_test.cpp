@@ -18,7 +18,7 @@ namespace noisefloor {
 namespace {
 
 Lane shell(const std::string& name, const std::string& script) {
-  return {name, "/bin/sh", {"sh", "-c", script}, {}};
+  return {name, {{"sh", "-c", script}}};
 }
 
 struct Ran {
@@ -80,7 +80,7 @@ TEST(SideBySide, OneThatFailsOrDiesLeavesTheOthers) {
   const Ran ran = run({shell("ok", "sleep 0.2; echo done"),
                        shell("not so", "exit 1"),
                        shell("dead", "kill -SEGV $$"),
-                       {"missing", "/no/such/program", {"program"}, {}}});
+                       {"missing", {{"/no/such/program"}}}});
   const auto& lanes = ran.result.lanes;
   EXPECT_EQ(lanes[0].exit_code, 0);
   EXPECT_EQ(lanes[0].output, "done\n");
@@ -105,6 +105,15 @@ TEST(SideBySide, AnInterruptionEndsAll) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
 }
 
+// Under nohup a hang-up is neither this process's nor a lane's to hear.
+TEST(SideBySide, WhatIsIgnoredStaysIgnored) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  const Ran ran = run({shell("a", "kill -HUP " + std::to_string(getpid()) + "; kill -HUP $$; echo still here")});
+  (void)std::signal(SIGHUP, before);
+  EXPECT_EQ(ran.result.interrupted_by, 0);
+  EXPECT_EQ(ran.result.lanes[0].output, "still here\n");
+}
+
 TEST(SideBySide, RunsOnTheCpusItIsGiven) {
   cpu_set_t allowed;
   ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
@@ -112,7 +121,7 @@ TEST(SideBySide, RunsOnTheCpusItIsGiven) {
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
     if (CPU_ISSET(static_cast<unsigned>(cpu), &allowed)) last = cpu;
   Lane lane = shell("a", "grep Cpus_allowed_list /proc/self/status | cut -f2");
-  lane.cpus = {last};
+  lane.command.cpus = {last};
   EXPECT_EQ(run({lane}).result.lanes[0].output, std::to_string(last) + "\n");
 }
 
@@ -137,8 +146,8 @@ TEST(AllDevices, EachHasItsOwnFolderAndCommandLine) {
   ASSERT_EQ(lanes.size(), 2u);
   EXPECT_EQ(lanes[0].folder, "gpu0-nvidia-h200");
   EXPECT_EQ(lanes[1].folder, "gpu1-nvidia-a100-sxm4");
-  EXPECT_EQ(lanes[1].lane.arguments, (Lines{"noisefloor", "sweep", "--ops=gemm", "--fresh", "--device", "1", "--out",
-                                            "run/gpu1-nvidia-a100-sxm4"}));
+  EXPECT_EQ(lanes[1].lane.command.arguments, (Lines{"noisefloor", "sweep", "--ops=gemm", "--fresh", "--device", "1",
+                                                    "--out", "run/gpu1-nvidia-a100-sxm4"}));
 }
 
 TEST(AllDevices, AreListed) {
