@@ -197,6 +197,15 @@ def test_wrong_arguments_are_named(arguments, says, tmp_path):
     assert result.returncode == 2 and says in result.stderr
 
 
+def test_status_of_a_mistyped_folder(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    for folder in ("prats", "list", "problems"):
+        result = machine.run("status", parts=(folder,))
+        assert result.returncode == 2 and f"--parts: {folder} is not a folder of parts" in result.stderr and not result.stdout
+    (machine.folder / "parts").mkdir()
+    assert machine.run("status").returncode == 0, "one in which they are to come"
+
+
 def test_what_cannot_be_read_or_written_is_named(tmp_path):
     machine = Machine(tmp_path / "machine")
     state = machine.folder / "parts/core-gemm/01-of-02/part.json"
