@@ -1,0 +1,36 @@
+// The folders that are to be merged: read whole, and held against each other.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/run/ceilings_csv.h"
+#include "reports/run/shard.h"
+#include "reports/run/sweep_csv.h"
+
+namespace noisefloor {
+
+struct MergePart {
+  std::filesystem::path folder;
+  std::vector<SweepRow> rows;
+  std::map<CaseId, std::string> samples;  // its line
+  CeilingTable ceilings;
+  nlohmann::ordered_json environment;
+  std::optional<ShardRecord> shard;
+
+  std::string text(const char* name) const;  // of env.json; throws where it is not there
+};
+
+// Each throws std::runtime_error naming folder and case.
+[[noreturn]] void cannot_merge(const std::filesystem::path& place, const std::string& what);
+MergePart read_merge_part(const std::filesystem::path& folder);  // every timed row must have its samples
+// One device, driver and commit, and one version of each library.
+void require_one_origin(const std::vector<MergePart>& parts);
+// What a split sweep lacks, in words. Throws where parts are of different cuts, or hold what is not theirs.
+std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
+
+}  // namespace noisefloor
