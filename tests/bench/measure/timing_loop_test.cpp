@@ -3,102 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "bench/platform/nvml.h"
-#include "bench/platform/platform.h"
 #include "reports/run/sweep_csv.h"
+#include "tests/support/scripted_timing.h"
 
 namespace noisefloor {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Launches take what they take on the scripted machine, and its time goes on by that.
-class Script final : public TimingSource {
- public:
-  std::function<double(int)> launch_us = [](int) { return 1000.0; };  // of cold launch i
-  // Of the time; null: such a machine has none.
-  std::function<double(double)> mhz;
-  std::function<std::uint64_t(double)> reasons;
-  int lost_in_cold = -1, lost_in_warm = -1;  // the call, from 0, in which the device is lost
-
-  double time = 0;
-  std::vector<int> cold_calls;
-  std::vector<std::pair<int, int>> warm_calls;  // samples, repeats
-  int serial_calls = 0;
-  double serial_us = 0;                   // that a launch with ordinary edges takes longer
-  std::function<double(double)> wait_us;  // of a sample that ends at this time; null: nobody says
-  std::function<double(double)> others;   // threads of others, at this time
-
-  double now() override { return time; }
-
-  std::vector<double> cold(int samples) override {
-    if (static_cast<int>(cold_calls.size()) == lost_in_cold) throw DeviceError("the device fell off the bus", true);
-    cold_calls.push_back(samples);
-    return launch(samples, 1);
-  }
-  std::vector<double> warm(int samples, int repeats, Edges edges) override {
-    if (static_cast<int>(warm_calls.size()) == lost_in_warm) throw DeviceError("the device fell off the bus", true);
-    warm_calls.emplace_back(samples, repeats);
-    std::vector<double> times = launch(samples, repeats);
-    if (edges == Edges::ordinary)
-      for (double& one : times) ++serial_calls, one += serial_us;
-    return times;
-  }
-  std::optional<ClockReading> clock() override {
-    if (!mhz) return std::nullopt;
-    return ClockReading{mhz(time), {mhz(time) - 1}};
-  }
-  std::optional<std::uint64_t> clock_event_reasons() override {
-    if (!reasons) return std::nullopt;
-    return reasons(time);
-  }
-  std::span<const double> waits_us() override { return waits_; }
-  std::optional<double> load() override {
-    if (!others) return std::nullopt;
-    return others(time);
-  }
-
- private:
-  std::vector<double> launch(int samples, int repeats) {
-    constexpr double kHour = 3600;
-    if (time > kHour) throw std::logic_error("the loop does not end");
-    std::vector<double> times;
-    waits_.clear();
-    for (int i = 0; i < samples; ++i) {
-      times.push_back(launch_us(launches_++));
-      time += times.back() * repeats * 1e-6;
-      if (wait_us) waits_.push_back(wait_us(time));
-    }
-    return times;
-  }
-  int launches_ = 0;
-  std::vector<double> waits_;
-};
-
-// So far apart that their median is never known.
-double scattered(int launch) {
-  return launch % 2 == 0 ? 1000 : 3000;
-}
-
-Timing measured(Script& script, const TimingOptions& options = {}) {
-  TimingLoop loop(script, options);
-  loop.cold();
-  loop.warm();
-  return loop.timing();
-}
-
-SweepRow row_of(const Timing& timing) {
-  SweepRow row;
-  row.flops = 1e9;
-  row.bytes = 1e6;
-  write_times(timing, row);
-  return row;
-}
+using Script = ScriptedTiming;
 
 TEST(StoppingRule, StopsForEachReason) {
   StoppingRule rule{0.005, 10, 50, 1.0};
@@ -220,100 +137,6 @@ TEST(TimingLoop, ThrottlingThatDoesNotEndLeavesNoTime) {
     for (const auto& time : {row.time_cold_us, row.time_cold_mad_us, row.time_warm_us, row.gflops, row.gbps})
       EXPECT_FALSE(time.has_value());
   }
-}
-
-// For 2 s another program has every other sample's core.
-TEST(TimingLoop, SamplesThatWaitedForACoreAreTakenAgain) {
-  Script script;
-  int sample = 0;
-  const auto disturbed = [&](double time) { return time < 2 && ++sample % 2 == 0; };
-  bool last = false;
-  script.launch_us = [&](int) { return (last = disturbed(script.time)) ? 8000.0 : 1000.0; };
-  script.wait_us = [&](double) { return last ? 7000.0 : 9.0; };
-  script.others = [](double time) { return time < 2 ? 2.0 : 0.0; };
-  const Timing timing = measured(script, {.host = true});
-  EXPECT_FALSE(timing.throttled());
-  EXPECT_EQ(timing.cold_us, std::vector<double>(timing.cold_us.size(), 1000.0));
-  EXPECT_GE(timing.cold_us.size(), 20u);
-  EXPECT_EQ(timing.warm_us, std::vector<double>(timing.warm_us.size(), 1000.0));
-  EXPECT_GT(timing.others.waited, 0u);
-  EXPECT_LT(timing.others.waited, timing.others.judged);
-  std::size_t kept = 0;
-  for (const std::size_t batch : timing.cold_batches) kept += batch;
-  EXPECT_EQ(kept, timing.cold_us.size()) << "a batch is what was kept of it";
-  const SweepRow row = row_of(timing);
-  EXPECT_EQ(row.status, Outcome::ok);
-  EXPECT_EQ(row.time_cold_us, 1000);
-  EXPECT_GT(row.load, 0);
-  EXPECT_LE(row.load, 2);
-  EXPECT_GT(row.waited_pct, 0);
-}
-
-TEST(TimingLoop, WaitingUpToAHundredthIsNone) {
-  Script script;
-  script.wait_us = [](double) { return 10.0; };
-  EXPECT_EQ(measured(script, {.host = true}).others.waited, 0u);
-  script.wait_us = [](double) { return 10.1; };
-  EXPECT_TRUE(measured(script, {.host = true}).throttled());
-}
-
-TEST(TimingLoop, CoresThatOthersKeepLeaveNoTime) {
-  Script script;
-  script.launch_us = [](int) { return 8000.0; };
-  script.wait_us = [](double) { return 7850.0; };
-  script.others = [](double) { return 2.5; };
-  const Timing timing = measured(script, {.host = true});
-  EXPECT_TRUE(timing.throttled());
-  EXPECT_TRUE(timing.cold_us.empty());
-  EXPECT_TRUE(script.warm_calls.empty()) << "it is known already";
-  EXPECT_GE(timing.discarded_seconds, 5);
-  EXPECT_LT(script.time, 5.2) << "it is given up, not waited for";
-  const SweepRow row = row_of(timing);
-  EXPECT_EQ(row.status, Outcome::throttled);
-  EXPECT_EQ(row.throttle, "run_queue");
-  EXPECT_EQ(row.reason,
-            "threads waited for a core in 100 % of the samples, also after 5 s of repeating: other programs had 2.5 "
-            "threads to run");
-  EXPECT_EQ(row.load, 2.5);
-  EXPECT_EQ(row.waited_pct, 100);
-  for (const auto& time : {row.time_cold_us, row.time_cold_mad_us, row.time_warm_us, row.gflops, row.gbps})
-    EXPECT_FALSE(time.has_value());
-}
-
-TEST(TimingLoop, CoresThatOthersTakeInTheWarmPhaseLeaveNoTime) {
-  Script script;
-  script.wait_us = [&](double) { return script.warm_calls.empty() ? 0.0 : 500.0; };
-  const Timing timing = measured(script, {.host = true});
-  EXPECT_EQ(timing.stop, "converged");
-  EXPECT_EQ(row_of(timing).status, Outcome::throttled);
-  EXPECT_FALSE(row_of(timing).time_cold_us.has_value());
-  EXPECT_LT(script.time, 5.2);
-}
-
-// Five undisturbed samples are a median; fewer are none.
-TEST(TimingLoop, FewUndisturbedSamplesAreEnough) {
-  for (const int good : {4, 5}) {
-    Script script;
-    int left = good;
-    bool last = false;
-    script.launch_us = [&](int launch) {
-      last = launch > 0 && script.warm_calls.empty() && (launch % 100 != 0 || left-- <= 0);
-      return last ? 3000.0 : 1000.0;
-    };
-    script.wait_us = [&](double) { return last ? 2000.0 : 0.0; };
-    const Timing timing = measured(script, {.host = true});
-    EXPECT_EQ(timing.cold_us, std::vector<double>(static_cast<std::size_t>(good), 1000.0));
-    EXPECT_EQ(timing.stop, "time_cap");
-    EXPECT_EQ(timing.throttled(), good < 5);
-  }
-}
-
-TEST(TimingLoop, AProbeThatWaitedIsTakenAgain) {
-  Script script;
-  script.launch_us = [](int launch) { return launch < 2 ? 9000.0 : 1000.0; };
-  script.wait_us = [&](double) { return script.cold_calls.size() <= 2 ? 8000.0 : 0.0; };
-  measured(script, {.host = true});
-  EXPECT_EQ(std::vector(script.cold_calls.begin(), script.cold_calls.begin() + 4), (std::vector{1, 1, 1, 20}));
 }
 
 TEST(TimingLoop, ThrottlingInTheWarmPhaseLeavesNoTime) {
