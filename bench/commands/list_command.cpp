@@ -119,17 +119,14 @@ void list_networks(const std::vector<ProblemEntry>& problems, const Wanted& want
 
 void list_solvers(const Wanted& wanted) {
   using sampler_step::SolverRow;
-  static constexpr const char *kLatents[] = {"preserving", "exploding", "either"},
-                              *kNoise[] = {"never", "always", "with_eta"},
-                              *kHistory[] = {"none", "first_half", "step_before"};
   for (const SolverRow& row : sampler_step::solvers()) {
     if (!std::regex_search(row.name, wanted.filter)) continue;
     const Json line = {{"solver", row.name},
                        {"order", row.order},
                        {"calls", row.calls},
-                       {"latents", kLatents[static_cast<int>(row.latents)]},
-                       {"noise", kNoise[static_cast<int>(row.noise)]},
-                       {"history", kHistory[static_cast<int>(row.history)]},
+                       {"latents", SolverRow::kLatentsNames[static_cast<int>(row.latents)]},
+                       {"noise", SolverRow::kNoiseNames[static_cast<int>(row.noise)]},
+                       {"history", SolverRow::kHistoryNames[static_cast<int>(row.history)]},
                        {"churn", row.churns},
                        {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
                        {"source", row.source}};

@@ -29,11 +29,14 @@ struct SolverStep {
 struct SolverRow {
   // Of the formulas: alpha^2 + sigma^2 = 1, alpha = 1, or as the schedule has them (karras: alpha = 1).
   enum class Latents { preserving, exploding, either };
+  static constexpr const char* kLatentsNames[] = {"preserving", "exploding", "either"};
   enum class Noise { never, always, with_eta };
+  static constexpr const char* kNoiseNames[] = {"never", "always", "with_eta"};
   // What a launch reads beside x and the model's output, a past output: the slope or x0 that the first half kept for
   // the second, or that a step kept for the next. The first step reads none, nor does the last, which ends without
   // noise.
   enum class History { none, first_half, step_before };
+  static constexpr const char* kHistoryNames[] = {"none", "first_half", "step_before"};
 
   Solver solver;
   const char* name;
