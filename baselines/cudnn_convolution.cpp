@@ -1,11 +1,11 @@
 // conv2d, conv3d_temporal and conv_transpose2d by cuDNN: one graph of the convolution and everything behind it,
 // autotuned over the engine configurations that cuDNN's heuristics offer.
 //
-// Where no engine takes the whole graph, a convolution that leaves its sums in fp32 and a graph of pointwise operations
-// behind it run as two launches; the row's description says so. A nearest-x2 upsample before the convolution is a
-// launch of this project's `resample`, since no engine of cuDNN reads through one; a second baseline runs such a
-// problem as four phases of summed weights (phase_views.h). A transposed convolution is the gradient of one; it wants
-// the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
+// Where no engine takes the whole graph, or none that does is accurate enough, a convolution that leaves its sums in
+// fp32 and a graph of pointwise operations behind it run as two launches; the row's description says so. A nearest-x2
+// upsample before the convolution is a launch of this project's `resample`, since no engine of cuDNN reads through one;
+// a second baseline runs such a problem as four phases of summed weights (phase_views.h). A transposed convolution is
+// the gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -41,11 +41,11 @@ class ConvolutionRun final : public BaselineRun {
 
   // `has`: which operands the problem has; only whether they are null counts.
   ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, Bind bind, const DeviceInfo& device,
-                 const Algorithms& earlier)
-      : shape_(shape), dtype_(dtype), bind_(std::move(bind)) {
+                 const Algorithms& earlier, bool fused = true)
+      : shape_(shape), dtype_(dtype), has_(has), bind_(std::move(bind)), device_(device) {
     if (shape.four_phases) {
       stages_ = four_phase_stages(shape, dtype, has, earlier);
-    } else if (earlier.size() > kWordsOfStage) {
+    } else if (!fused || earlier.size() > kWordsOfStage) {
       stages_ = separate_stages(shape, dtype, has, earlier);
     } else {
       try {
@@ -110,6 +110,16 @@ class ConvolutionRun final : public BaselineRun {
     return success();
   }
 
+  // With sums in fp32 between two launches.
+  std::unique_ptr<BaselineRun> other_form() override {
+    if (stages_.size() > 1) return nullptr;
+    try {
+      return std::make_unique<ConvolutionRun>(shape_, dtype_, has_, bind_, device_, Algorithms(), /*fused=*/false);
+    } catch (const LibraryRefused&) {
+      return nullptr;
+    }
+  }
+
   Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
                 Caches caches) override {
     if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
@@ -157,7 +167,9 @@ class ConvolutionRun final : public BaselineRun {
 
   Shape shape_;
   DType dtype_;
+  convolution::Operands has_;
   Bind bind_;
+  DeviceInfo device_;
   std::vector<Stage> stages_;
   resample::Problem up_;
   const resample::Definition::Variant* upsampler_ = nullptr;

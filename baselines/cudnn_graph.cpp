@@ -122,6 +122,7 @@ struct Graph::State {
   std::vector<Plan> plans;
   std::size_t workspace = 0;
   int offered = 0, tried = 0;  // configurations
+  std::string words;           // the last one's words, which a Status points to
 
   int apply(std::function<int(Replica&)> step) {
     recipe.push_back(std::move(step));
@@ -303,14 +304,18 @@ Status Graph::execute(int plan, std::span<void* const> pointers, void* workspace
   Replica& replica = *chosen.replica;
   if (pointers.size() != replica.inputs.size() + replica.outputs.size())
     return failure(StatusCode::invalid_argument, "cudnn::Graph::execute: one pointer per input and output");
+  const auto failed = [&](const std::string& what) {
+    state_->words = what;
+    return failure(StatusCode::cuda_error, state_->words.c_str());
+  };
   if (fe::detail::set_stream(replica.handle, stream) != CUDNN_STATUS_SUCCESS)
-    return failure(StatusCode::cuda_error, "cudnnSetStream");
+    return failed("cudnnSetStream: " + fe::detail::get_last_error_string_());
   std::unordered_map<std::int64_t, void*> pack;
   std::size_t next = 0;
   for (const auto* tensors : {&replica.inputs, &replica.outputs})
     for (const Node& tensor : *tensors) pack[tensor->get_uid()] = pointers[next++];
-  const auto error = replica.graph.execute_plan_at_index(replica.handle, pack, workspace, chosen.index);
-  return error.is_good() ? success() : failure(StatusCode::cuda_error, "cudnnBackendExecute");
+  auto error = replica.graph.execute_plan_at_index(replica.handle, pack, workspace, chosen.index);
+  return error.is_good() ? success() : failed("cuDNN execute: " + error.get_message());
 }
 
 }  // namespace noisefloor::cudnn

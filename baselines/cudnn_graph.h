@@ -67,7 +67,8 @@ class Graph {
   std::string plan_name(int plan) const;
   int plan_named(const std::string& name) const;  // throws where there is none
   std::size_t workspace_bytes() const;            // enough for every plan
-  // `pointers`: inputs, then outputs, in the order in which they were declared; 16-byte aligned.
+  // `pointers`: inputs, then outputs, in the order in which they were declared; 16-byte aligned. A failure has cuDNN's
+  // words, which last until the next one.
   Status execute(int plan, std::span<void* const> pointers, void* workspace, Stream stream);
 
  private:

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <vector>
 
-#include "bench/measure/tuner.h"
-
 namespace noisefloor {
 namespace {
 
@@ -13,20 +11,31 @@ constexpr unsigned char kGuardByte = 0xA5;
 
 }  // namespace
 
-BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known)
+BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known,
+                     Deadline search_until)
     : fixture_(&fixture) {
   KnownTimes nothing;
   KnownTimes& times = known != nullptr ? *known : nothing;
   try {
-    make(implementation, verifier, times);
+    make(implementation, verifier, times, search_until);
   } catch (const StaleChoice&) {
-    make(implementation, verifier, times);
+    make(implementation, verifier, times, search_until);
   }
 }
 
-void BoundCase::make(const Implementation& implementation, Verifier* verifier, KnownTimes& known) {
+void BoundCase::make(const Implementation& implementation, Verifier* verifier, KnownTimes& known,
+                     Deadline search_until) {
+  ready_ = implementation.make(fixture_->platform(), fixture_->problem(), fixture_->dtype(), known);
+  lay_out();
+  while (ready_->needs_tuning()) {
+    Verifier own(*fixture_);
+    tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace_.data(), prepared_.data()}, search_until);
+    if (ready_->needs_tuning()) lay_out();  // for another form
+  }
+}
+
+void BoundCase::lay_out() {
   Platform& platform = fixture_->platform();
-  ready_ = implementation.make(platform, fixture_->problem(), fixture_->dtype(), known);
   workspace_ = Buffer();
   prepared_ = Buffer();
   if (const std::size_t bytes = ready_->workspace_bytes(); bytes > 0) {
@@ -41,10 +50,6 @@ void BoundCase::make(const Implementation& implementation, Verifier* verifier, K
     const auto start = std::chrono::steady_clock::now();
     prepare();
     prepare_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  }
-  if (ready_->needs_tuning()) {
-    Verifier own(*fixture_);
-    tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace_.data(), prepared_.data()});
   }
 }
 

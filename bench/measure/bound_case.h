@@ -6,6 +6,7 @@
 
 #include "bench/measure/fixture.h"
 #include "bench/measure/implementation.h"
+#include "bench/measure/tuner.h"
 
 namespace noisefloor {
 
@@ -14,10 +15,10 @@ class Verifier;
 class BoundCase {
  public:
   // Allocates, prepares weights, or tunes: against `verifier`, or one of its own. Throws OutOfMemory, DeviceError, or
-  // std::runtime_error with a library's words. What chooses by times takes them from `known` and adds those that it
-  // measured.
+  // std::runtime_error with a library's words, BudgetSpent. What chooses by times takes them from `known` and adds
+  // those that it measured.
   BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier = nullptr,
-            KnownTimes* known = nullptr);
+            KnownTimes* known = nullptr, Deadline search_until = Deadline::max());
 
   // With `overlapping`, a kernel of ours that waits for the one before it by itself may start before that has ended
   // (LaunchContext::programmatic_launch); other kernels are launched as without, and baselines run what they chose for
@@ -43,7 +44,8 @@ class BoundCase {
 
  private:
   static constexpr std::size_t kGuardBytes = Fixture::kGuardBytes;
-  void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known);
+  void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known, Deadline search_until);
+  void lay_out();
   void prepare();
   std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
 

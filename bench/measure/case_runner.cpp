@@ -64,7 +64,7 @@ CaseRunner::~CaseRunner() = default;
 
 CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_us) {
   CaseResult result = measure(test_case, to_beat_us);
-  known_.add(result.row);
+  if (!result.unfinished) known_.add(result.row);
   return result;
 }
 
@@ -79,6 +79,9 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
       measure_in_worker(test_case, result);
     else
       measure_here(test_case, result, to_beat_us);
+  } catch (const BudgetSpent&) {
+    result.unfinished = true;
+    return result;
   } catch (const std::exception&) {
     const Failure failure = current_failure();
     row.status = failure.outcome;
@@ -155,7 +158,8 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   require_fixture(test_case);
   fixture_->use_inputs(0);
   SweepRow& row = result.row;
-  auto made = std::make_unique<BoundCase>(*fixture_, *test_case.implementation, verifier_.get(), &known_);
+  auto made =
+      std::make_unique<BoundCase>(*fixture_, *test_case.implementation, verifier_.get(), &known_, search_until_);
   BoundCase& bound = *made;
   row.workspace_bytes = static_cast<long>(bound.working_bytes());
   if (bound.prepares()) row.prepare_us = bound.prepare_us();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -50,6 +51,7 @@ struct CaseResult {
   std::string note{};                   // for the log: a baseline's chosen algorithm
   std::vector<double> launch_mhz{};     // with clock_in_launches: the SM clock during launches
   Verdict verdict{};                    // of the launch before the timed ones
+  bool unfinished = false;              // there is no row: the time for a library's search was over
   std::optional<double> do_bench_us{};  // with do_bench
 };
 
@@ -66,6 +68,9 @@ class CaseRunner {
   // Never throws for what the case does wrong; the row's status says it. With warm_only, a case that takes more than
   // twice `to_beat_us` is timed once.
   CaseResult run(const Case& test_case, std::optional<double> to_beat_us = std::nullopt);
+
+  // From then on a library's search ends without a result.
+  void search_until(std::chrono::steady_clock::time_point until) { search_until_ = until; }
 
   // Of two cases of one problem, in turns. Throws what making one of them ready throws, and DeviceError.
   DuelResult duel(const Case& ours, const Case& theirs);
@@ -95,6 +100,7 @@ class CaseRunner {
   std::string counter_message_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   KnownTimes known_;
+  std::chrono::steady_clock::time_point search_until_ = std::chrono::steady_clock::time_point::max();
   // The fixture of the last problem: the implementations of one problem come one after another.
   ProblemId fixture_of_;
   std::unique_ptr<Fixture> fixture_;

@@ -15,6 +15,10 @@ constexpr std::size_t kFinalists = 8;
 
 }  // namespace
 
+void HarnessRanker::require_time() const {
+  if (std::chrono::steady_clock::now() >= until_) throw BudgetSpent();
+}
+
 // Nothing where the library refuses a launch, or its launch waits for the device.
 std::optional<double> HarnessRanker::median_us(Caches caches, const Launch& launch, int samples) {
   Fixture& fixture = verifier_->fixture();
@@ -37,6 +41,7 @@ Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status
   Ranking ranking;
   std::vector<Timed> first;
   for (int i = 0; i < count; ++i) {
+    require_time();
     ++ranking.tried;
     if (const auto us = median_us(
             caches, [&] { return launch(i); }, kFirstSamples))
@@ -58,13 +63,14 @@ Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status
 }
 
 bool HarnessRanker::accurate(const std::function<Status()>& launch) {
+  require_time();
   verifier_->fixture().reset_outputs();
   return verifier_->fixture().platform().try_launch(launch) && verifier_->judge_outputs().correct;
 }
 
-void tune_ready(Ready& ready, Verifier& verifier, const Scratch& scratch) {
+void tune_ready(Ready& ready, Verifier& verifier, const Scratch& scratch, Deadline until) {
   Fixture& fixture = verifier.fixture();
-  HarnessRanker ranker(verifier);
+  HarnessRanker ranker(verifier, HarnessRanker::kBudgetSeconds, until);
   verifier.expect();  // so that every element is judged
   ready.tune(fixture.pointers(), scratch, fixture.platform().context(), ranker);
   fixture.platform().synchronize();

@@ -18,7 +18,10 @@ void throw_if_failed(const Status& status) {
     case StatusCode::out_of_memory:
       throw OutOfMemory(status.what);
     case StatusCode::cuda_error:
-      throw DeviceError(fmt::format("{}: {}", status.what, cuda_error_text(status.cuda_error)), false);
+      throw DeviceError(status.cuda_error == 0  // a library's, which has its words in `what`
+                            ? status.what
+                            : fmt::format("{}: {}", status.what, cuda_error_text(status.cuda_error)),
+                        false);
     default:
       throw std::runtime_error(fmt::format("{}: {}", to_string(status.code), status.what));
   }

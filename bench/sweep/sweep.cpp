@@ -77,17 +77,32 @@ void Sweep::report_known(const CaseId& id, benchmark::State& state) {
   report(row, static_cast<std::size_t>(row.samples.value_or(1)), state);
 }
 
+std::chrono::steady_clock::time_point Sweep::end_of_budget() const {
+  return start_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                      std::chrono::duration<double>(options_.budget_seconds));
+}
+
+void Sweep::leave(benchmark::State& state) {
+  ++left_by_budget_;
+  state.SkipWithError("the budget is spent");
+}
+
 void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   if (device_lost_) {
     state.SkipWithError("the device was lost before this case");
     return;
   }
-  if (options_.budget_seconds > 0 && seconds_since(start_) > options_.budget_seconds) {
-    ++left_by_budget_;
-    state.SkipWithError("the budget is spent");
+  if (options_.budget_seconds > 0 && std::chrono::steady_clock::now() > end_of_budget()) {
+    leave(state);
     return;
   }
+  // Not the first one's, so that sweeps which are resumed come to an end.
+  if (options_.budget_seconds > 0 && done_ > 0) runner_->search_until(end_of_budget());
   const CaseResult result = runner_->run(test_case);
+  if (result.unfinished) {
+    leave(state);
+    return;
+  }
   // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
   if (!folder_->rows().contains(result.row)) {
     folder_->append(result.row, result.samples);

@@ -42,6 +42,8 @@ class Sweep {
   bool device_lost() const { return device_lost_; }
 
  private:
+  std::chrono::steady_clock::time_point end_of_budget() const;
+  void leave(benchmark::State& state);
   void run_case(const Case& test_case, benchmark::State& state);
   void report_known(const CaseId& id, benchmark::State& state);
   void report(const SweepRow& row, std::size_t samples, benchmark::State& state) const;

@@ -7,6 +7,7 @@
 #include "bench/measure/case_runner.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/scripted_library.h"
+#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
@@ -108,6 +109,43 @@ TEST_F(HarnessRanking, TheBudgetEndsTheSearchOnceOneRan) {
   EXPECT_EQ(ranking.tried, 2);
   EXPECT_EQ(order(ranking), std::vector<int>{1});
   EXPECT_EQ(library.algorithms[2].launches, 0);
+}
+
+TEST_F(HarnessRanking, ASearchThatASweepHasNoTimeForEndsWithoutAResult) {
+  ScriptedLibrary library(platform, {{.us = 10}, {.us = 1}});
+  HarnessRanker ranker(verifier, 60, Deadline::min());
+  EXPECT_THROW((void)ranker.rank(Caches::cold, 2, [&](int index) { return launch(library, index); }), BudgetSpent);
+  EXPECT_THROW((void)ranker.accurate([&] { return launch(library, 0); }), BudgetSpent);
+  EXPECT_EQ(library.algorithms[0].launches, 0);
+
+  const TemporaryFolder folder;
+  const auto kept = std::make_shared<SearchCache>(folder.path(), [](const std::string&) {});
+  CaseRunner runner(platform, nullptr, {});
+  const Case one{&gemm, library.implementation(kept), gemm.workload->parse(kProblem), DType::fp32, kProblem};
+  runner.search_until(Deadline::min());
+  EXPECT_TRUE(runner.run(one).unfinished);
+  runner.search_until(Deadline::max());
+  const CaseResult result = runner.run(one);
+  EXPECT_FALSE(result.unfinished);
+  EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
+  EXPECT_EQ(library.searches, 2) << "nothing was kept of the first";
+}
+
+// As where all fused plans of cuDNN round to TF32: its separate stages are tried, with scratch of their size.
+TEST_F(HarnessRanking, WhereNoneIsAccurateAnotherFormIsTried) {
+  ScriptedLibrary library(platform, {{.us = 1, .right = false}, {.us = 2, .right = false}});
+  library.other_form = {{.us = 30}, {.us = 20}};
+  BoundCase bound(fixture, *library.implementation(), &verifier);
+  EXPECT_EQ(bound.description(), "algorithm 1; best of 2");
+  EXPECT_EQ(bound.working_bytes(), workspace.bytes() + ScriptedRun::kMoreWorkspace);
+  EXPECT_TRUE(verifier.verify(bound).correct);
+  EXPECT_EQ(library.searches, 2);
+}
+
+TEST_F(HarnessRanking, WhereNoneOfTheOtherFormIsAccurateTheLibraryRefused) {
+  ScriptedLibrary library(platform, {{.right = false}});
+  library.other_form = {{.right = false}};
+  EXPECT_THROW(BoundCase(fixture, *library.implementation(), &verifier), LibraryRefused);
 }
 
 // The outputs of the launch before are no excuse: they are poisoned first, and judged behind the launch.
