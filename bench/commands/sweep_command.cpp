@@ -7,11 +7,11 @@
 #include <iostream>
 #include <set>
 
-#include "bench/ceilings/store.h"
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/selection_options.h"
+#include "bench/commands/sweep_folder.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/openmp_waiting.h"
@@ -32,7 +32,8 @@ namespace {
 
 struct SweepArguments {
   SelectionOptions cases;
-  std::string device, out, shard, counters = "auto", pytorch = "auto";
+  std::optional<std::string> shard;
+  std::string device, out, counters = "auto", pytorch = "auto";
   bool fresh = false, search_again = false, do_bench = false, no_duels = false;
   int max_autotune = 0;
   double budget = 0;
@@ -134,50 +135,9 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& ar
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
     if (nothing_else || arguments.pytorch == "require") throw InvalidInput(side.why_not);
     fmt::print(stderr, "no rows of PyTorch (NOISEFLOOR_PYTHON names a Python that has it): {}\n", side.why_not);
-    if (arguments.shard.empty()) std::erase_if(cases, in_worker);
+    if (!arguments.shard) std::erase_if(cases, in_worker);
   }
   return side;
-}
-
-// Rows that one folder has are compared: they are of one driver, and of one version of each library.
-void require_same_software(const RunFolder& folder, const nlohmann::ordered_json& facts) {
-  for (const char* name : {"driver", "cublaslt", "cudnn"})
-    if (const std::string before = folder.fact(name), now = facts.value(name, "");
-        !folder.rows().empty() && !before.empty() && !now.empty() && before != now)
-      throw InvalidInput(fmt::format("{}: holds rows of {} {}, this is {}; give another --out, or --fresh",
-                                     folder.path().string(), name, before, now));
-}
-
-// Rows of one problem come from one GPU: those that another one has left half done are measured anew.
-void drop_half_done(RunFolder& folder, const std::vector<CaseId>& cases, const PlatformDescription& description) {
-  const std::set<CaseId> chosen(cases.begin(), cases.end());
-  std::set<ProblemId> half_done;
-  for (const CaseId& one : cases)
-    if (!folder.rows().contains(one)) half_done.insert(one);
-  std::set<CaseId> dropped;
-  std::size_t foreign = 0;
-  for (const auto& [id, row] : folder.rows()) {
-    if (row.gpu_uuid.empty() || row.gpu_uuid == description.uuid) continue;
-    ++foreign;
-    if (half_done.contains(id) && chosen.contains(id)) dropped.insert(id);
-  }
-  folder.drop(dropped);
-  if (!dropped.empty())
-    fmt::print(stderr, "{} rows of another {} are measured anew: it left their problems half done\n", dropped.size(),
-               description.name);
-  if (foreign > dropped.size())
-    fmt::print(stderr, "warning: {} holds rows of another {}; column gpu_uuid tells them apart\n",
-               folder.path().string(), description.name);
-}
-
-// Its rows are of one PyTorch.
-void require_same_pytorch(const RunFolder& folder, Worker& worker) {
-  const auto& rows = folder.rows();
-  if (std::none_of(rows.begin(), rows.end(), [](const auto& row) { return of_pytorch(row.second); })) return;
-  for (const auto& [name, value] : worker.facts())
-    if (const std::string before = folder.fact(name); !before.empty() && before != value)
-      throw InvalidInput(fmt::format("{}: holds rows of {} {}, this is {}; give another --out, or --fresh",
-                                     folder.path().string(), name, before, value));
 }
 
 // What other programs do on the host's cores, before the first case and behind the last; empty on a GPU.
@@ -203,22 +163,6 @@ HostLoad load_at_start(const PlatformDescription& description) {
   return load;
 }
 
-// A row above the roof says that the roof is too low, as where it was measured beside other programs: it is measured
-// once more. What reads more than it writes may stay above a copy.
-void raise_beaten_roof(RunFolder& folder, Ceilings ceilings, const CeilingsLog& log) {
-  constexpr double kBeaten = 102;
-  std::vector<SweepRow> placed;
-  for (const auto& [id, row] : folder.rows())
-    if (row.pct_of_roof && row.ai) placed.push_back(row);
-  if (std::none_of(placed.begin(), placed.end(), [](const SweepRow& row) { return *row.pct_of_roof > kBeaten; }))
-    return;
-  log("rows are above the roof: the host's ceilings are measured once more");
-  ceilings = raise_host_ceilings(ceilings, build_info().commit, log);
-  std::erase_if(placed, [&](SweepRow& row) { return !place_under_roof(row, ceilings); });
-  folder.amend(placed);
-  write_ceilings(folder.path() / "ceilings.csv", ceilings);
-}
-
 int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
   if (!flags.format.empty() || !flags.out.empty())
     throw InvalidInput(
@@ -233,6 +177,7 @@ int sweep_all(const SweepArguments& arguments, const Invocation& invocation, con
 }
 
 int sweep(const SweepArguments& arguments, const Invocation& invocation) {
+  if (arguments.shard) (void)parse_shard(*arguments.shard);
   if (arguments.search_again) kept_searches()->search_again();
   const auto problems = arguments.cases.load();
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
@@ -263,8 +208,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   PyTorchSide pytorch;
   if (!flags.list_tests && !description.is_host) pytorch = start_pytorch_for(cases, arguments, description.index);
   std::optional<ShardRecord> shard;
-  if (!arguments.shard.empty()) {
-    shard = make_shard_record(parse_shard(arguments.shard), ids_of(cases));
+  if (arguments.shard) {
+    shard = make_shard_record(parse_shard(*arguments.shard), ids_of(cases));
     const std::set<CaseId> own(shard->cases.begin(), shard->cases.end());
     std::erase_if(cases, [&](const Case& one) { return !own.contains(one.id()); });  // maybe all of few problems
   }
@@ -347,7 +292,9 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
   command->add_flag("--search-again", arguments->search_again,
                     "Search anew for the libraries' fastest algorithms, also where earlier searches are cached");
-  command->add_option("--budget", arguments->budget, "Stop starting cases after this many seconds")
+  command
+      ->add_option("--budget", arguments->budget,
+                   "Stop starting cases, and leave a library's search, after this many seconds")
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite);
   command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")

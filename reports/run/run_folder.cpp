@@ -337,8 +337,13 @@ std::string device_slug(const std::string& device) {
 }
 
 std::filesystem::path default_run_folder(const std::string& device) {
-  return std::filesystem::path("runs") / device_slug(device) /
-         fmt::format("{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
+  const auto folder = std::filesystem::path("runs") / device_slug(device);
+  const std::string name = fmt::format("{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
+  std::filesystem::create_directories(folder);
+  auto made = folder / name;
+  for (int number = 2; !std::filesystem::create_directory(made); ++number)
+    made = folder / fmt::format("{}-{}", name, number);
+  return made;
 }
 
 }  // namespace noisefloor

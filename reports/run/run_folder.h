@@ -67,7 +67,8 @@ class RunFolder {
   std::optional<FolderLock> lock_;
 };
 
-// runs/<device>/<UTC time>, below the working directory.
+// runs/<device>/<UTC time>, below the working directory; made, with -2 and so on where another sweep began in that
+// second.
 std::filesystem::path default_run_folder(const std::string& device);
 
 // "NVIDIA H200" -> "nvidia-h200".

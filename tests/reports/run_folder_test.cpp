@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "reports/run/samples_line.h"
 #include "tests/support/temporary_folder.h"
@@ -326,6 +327,14 @@ TEST(RunFolder, SlugsNames) {
   EXPECT_EQ(device_slug("NVIDIA H200"), "nvidia-h200");
   EXPECT_EQ(device_slug("AMD EPYC (2 cores)"), "amd-epyc-2-cores");
   EXPECT_EQ(device_slug("()"), "device");
+  const TemporaryFolder temporary;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(temporary.path());
+  std::set<std::filesystem::path> folders;  // of sweeps that begin in one second, or two
+  for (int i = 0; i < 20; ++i) folders.insert(default_run_folder("NVIDIA H200"));
+  std::filesystem::current_path(before);
+  EXPECT_EQ(folders.size(), 20u);
+  for (const auto& folder : folders) EXPECT_TRUE((temporary / "runs/nvidia-h200" / folder.filename()).is_absolute());
 }
 
 }  // namespace
