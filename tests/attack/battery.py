@@ -1,6 +1,7 @@
 """What the attacks share: the program, a small run to damage, the time that a kind of attack may take, and what must hold whatever is tried.
 
-NOISEFLOOR_ATTACK_SECONDS is the time of each kind (default 12: seven kinds take a minute and a half); NOISEFLOOR_ATTACK_SEED repeats a battery.
+NOISEFLOOR_ATTACK_SECONDS is the time of each kind (default 12, so that seven kinds take a minute and a half, with a seed that is always the same;
+where it is given, the seed is another each time). NOISEFLOOR_ATTACK_SEED repeats a battery.
 """
 
 import csv
@@ -19,7 +20,7 @@ PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 SECONDS = float(os.environ.get("NOISEFLOOR_ATTACK_SECONDS", "12"))
 PROBLEMS = "network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(1, 7))
 MOST_MEMORY = 4 << 30
-MOST_SECONDS = 30  # of one command: a pipe or an endless file must not hold it
+MOST_SECONDS = 120  # of one command: a pipe or an endless file must not hold it
 LIBRARY = re.compile(r"terminate called|std::|basic_string|vector::|json\.exception|filesystem error|Assertion|Traceback|Segmentation")
 
 
@@ -66,7 +67,7 @@ class Battery:
 
     def __init__(self, name):
         self.name = name
-        seed = int(os.environ.get("NOISEFLOOR_ATTACK_SEED", time.time_ns() % 1_000_000))
+        seed = int(os.environ.get("NOISEFLOOR_ATTACK_SEED", time.time_ns() % 1_000_000 if "NOISEFLOOR_ATTACK_SECONDS" in os.environ else 1))
         self.random = random.Random(seed)
         self.seed = seed
         self.counts = Counter()

@@ -61,7 +61,7 @@ class Page:
     def js(self, script, *arguments):
         return self.browser.execute_script(script, *arguments)
 
-    def wait(self, condition, what, seconds=20):
+    def wait(self, condition, what, seconds=120):
         from selenium.webdriver.support.ui import WebDriverWait
 
         return WebDriverWait(self.browser, seconds).until(lambda _: self.js(f"return {condition}"), what)

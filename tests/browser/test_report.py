@@ -292,7 +292,7 @@ def test_hostile_text_is_text(browser, recorded, terminal, tmp_path):
         page.click("#rows tbody tr")
         assert text.split()[0] in page.texts("#card")[0]
         command = page.texts("#card pre")[0]
-        words = subprocess.run(["bash", "-c", f"noisefloor() {{ printf '%s\\0' \"$@\"; }}; {command}"], capture_output=True, text=True, timeout=10)
+        words = subprocess.run(["bash", "-c", f"noisefloor() {{ printf '%s\\0' \"$@\"; }}; {command}"], capture_output=True, text=True, timeout=120)
         assert words.stdout.split("\0")[1] in HOSTILE and words.stdout.split("\0")[3].startswith(tuple(HOSTILE))
         page.browser.switch_to.active_element.send_keys("\ue00c")
     assert page.js("return window.hacked") is None

@@ -2,11 +2,11 @@
 
 import csv
 import json
+import os
 import re
 import resource
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -168,7 +168,6 @@ def test_killed_sweep_loses_at_most_the_case_in_flight(tmp_path):
             process.send_signal(signal.SIGKILL)
             break
     process.wait()
-    time.sleep(0.1)
     finished = rows(out)
     assert len(finished) >= reported
     result = sweep(problems, out)
@@ -190,7 +189,8 @@ def test_two_sweeps_in_one_folder_at_once(more, tmp_path):
     try:
         while not first.stderr.readline().startswith("["):
             assert first.poll() is None
-        first.send_signal(signal.SIGSTOP)  # so that what is there can be compared byte for byte
+        first.send_signal(signal.SIGSTOP)  # so that what is there can be compared byte for byte, once it stands
+        assert os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code == os.CLD_STOPPED
         before = {file.name: file.read_bytes() for file in out.iterdir()}
         second = sweep(problems, out, *more)
         assert second.returncode == 2

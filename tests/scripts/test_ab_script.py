@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.locks import held
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 CMAKE = """#!/usr/bin/env bash
 case "$1" in
@@ -74,13 +76,9 @@ def test_only_the_last_base_is_kept(repository):
 
 def test_two_at_once(repository):
     (repository.root / "build").mkdir()
-    holder = subprocess.Popen(["flock", str(repository.root / "build" / ".ab.lock"), "sh", "-c", "echo held; exec sleep 60"], stdout=subprocess.PIPE)
-    try:
-        holder.stdout.readline()
+    with held(repository.root / "build" / ".ab.lock"):
         result = repository.ab("HEAD")
         assert result.returncode == 2 and "another scripts/ab of this checkout is running" in result.stderr
-    finally:
-        holder.kill()
 
 
 def test_a_base_that_was_changed_is_checked_out_anew(repository):

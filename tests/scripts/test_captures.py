@@ -218,7 +218,7 @@ def test_wrong_arguments_are_named(captures, arguments, says):
 @pytest.mark.parametrize("tool", ["ncu", "nsys"])
 def test_help_and_bad_arguments_come_before_any_building(tool):
     for command, code in ((["--help"], 0), (["no_case"], 2)):
-        result = subprocess.run([SCRIPTS / tool, *command], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+        result = subprocess.run([SCRIPTS / tool, *command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
         assert result.returncode == code
         assert ("usage: scripts/" + tool in result.stdout) == (code == 0)
         assert "setting up" not in result.stderr

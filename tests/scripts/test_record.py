@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.locks import held
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
@@ -180,10 +182,8 @@ def test_a_part_that_is_being_measured_is_left_alone(tmp_path):
     machine = Machine(tmp_path / "machine")
     folder = machine.folder / "parts/core-gemm/01-of-02"
     folder.mkdir(parents=True)
-    with subprocess.Popen(["flock", folder / ".session", "cat"], stdin=subprocess.PIPE) as other:
-        time.sleep(0.2)
+    with held(folder / ".session"):
         assert machine.run("part", "--only", "core-gemm").returncode == 0
-        other.communicate()
     assert not (folder / "sweep.csv").exists() and len(machine.rows("core-gemm/02-of-02")) == 2
 
 

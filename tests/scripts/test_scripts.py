@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.locks import held
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
 
@@ -192,14 +194,10 @@ def test_two_sweeps_in_one_folder_at_once(sweep, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / ".unfinished").write_text("the other's\n")
-    holder = subprocess.Popen(["flock", str(out / ".session"), "sh", "-c", "echo held; exec sleep 60"], stdout=subprocess.PIPE)
-    try:
-        holder.stdout.readline()
+    with held(out / ".session"):
         result = sweep("--out", out)
         assert result.returncode == 2 and f"another sweep is writing to {out}" in result.stderr
         assert sweep.called() == [] and (out / ".unfinished").read_text() == "the other's\n"
-    finally:
-        holder.kill()
 
 
 def test_a_refused_sweep_leaves_no_folder(sweep):

@@ -4,6 +4,7 @@ It answers every question well, but QUESTION (start, ready, cold, ...) as BEHAVI
 
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -19,13 +20,13 @@ def misbehave():
     if behaviour == "kill":
         os.kill(os.getpid(), 9)
     if behaviour == "hang":
-        time.sleep(60)
-    if behaviour == "loop":  # deaf to SIGTERM, and with a child
-        os.system(f"trap '' TERM; echo child $$ >>{os.environ['STUB_LOG']}; sleep 60")
+        time.sleep(1000)
+    if behaviour == "loop":  # deaf to SIGTERM, as its child is
+        child.wait()
     if behaviour == "orphan":  # its child holds its output
         if os.fork():
             os._exit(7)
-        time.sleep(60)
+        time.sleep(1000)
     if behaviour == "garbage":
         return "gar\tbage"
     return behaviour  # the answer itself
@@ -49,6 +50,10 @@ def numbered(text, number):
     return json.dumps({"number": number, **answer}) if isinstance(answer, dict) else text
 
 
+if behaviour == "loop":  # it stands before anybody waits for an answer
+    child = subprocess.Popen(["sh", "-c", "trap '' TERM; echo; sleep 1000"], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    print("child", child.pid, file=log, flush=True)
 print(answer("start", 0), flush=True)
 for line in sys.stdin:
     question = json.loads(line)
