@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "reports/roofline.h"
 #include "reports/run/run_files.h"
+#include "reports/totals.h"
 
 namespace noisefloor {
 

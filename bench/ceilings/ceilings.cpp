@@ -1,7 +1,6 @@
 #include "bench/ceilings/ceilings.h"
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 
 #include "reports/run/sweep_csv.h"

@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <stdexcept>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/ceilings/gpu_rates.h"

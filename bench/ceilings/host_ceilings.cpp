@@ -10,7 +10,6 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <new>
 #include <stdexcept>
 
 #include "bench/ceilings/ceilings.h"

@@ -11,7 +11,6 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
-#include "reports/compare.h"
 #include "reports/crosscheck.h"
 #include "reports/statistics.h"
 

@@ -1,7 +1,6 @@
 // noisefloor tune: times what an op's variants choose from, for the table that its room compiles in (scripts/tune).
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <fstream>
 

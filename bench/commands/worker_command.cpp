@@ -1,11 +1,9 @@
 // noisefloor worker: makes cases ready and times them where another program asks (`noisefloor ab`).
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "bench/commands/commands.h"
 #include "bench/measure/case_server.h"

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
-#include <type_traits>
 
 #include "bench/counters/kernel_resources.h"
 

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
-#include <stdexcept>
 
 #include "bench/measure/failure.h"
 #include "bench/measure/timing_loop.h"

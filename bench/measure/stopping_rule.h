@@ -1,7 +1,6 @@
 // When enough samples were taken: the median is known to 0.5 %, or time or patience is up.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>

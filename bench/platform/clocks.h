@@ -3,7 +3,6 @@
 // about.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 
 #include "kernels/core/device.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"

@@ -7,7 +7,6 @@
 //
 // Bound: FMA throughput. Requires: nothing. Numerics: fp32 sums per block of k, added in order.
 #include <algorithm>
-#include <vector>
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/core/parallel.h"

@@ -1,7 +1,5 @@
 #include "kernels/convolution/sm80_plan.h"
 
-#include <algorithm>
-
 namespace noisefloor::convolution {
 
 // The plan of the same product; its tiles, cut so that none straddles two phases.

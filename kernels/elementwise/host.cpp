@@ -1,7 +1,6 @@
 // elementwise on the host: chunks widened to float in cache, loops that vectorise, all cores. Layouts change in blocks
 // of 32 x 32 elements, so that every cache line that is touched is used up while it is there.
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/core/host_chunks.h"
 #include "kernels/core/vector_math.h"

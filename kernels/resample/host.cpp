@@ -1,6 +1,5 @@
 // resample on the host: rows of pixels on all cores. What only moves is copied by memcpy, a pixel or a row at a time;
 // means are taken in float, in chunks of channels that vectorise.
-#include <algorithm>
 #include <cstring>
 
 #include "kernels/core/host_chunks.h"

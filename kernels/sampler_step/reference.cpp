@@ -1,6 +1,5 @@
 // The oracle: the linear form of coefficients.h in double, one element at a time, from the coefficients as the tensor
 // holds them.
-#include <algorithm>
 
 #include "kernels/core/noise_stream.h"
 #include "kernels/core/tensor.h"

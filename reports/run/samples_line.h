@@ -1,7 +1,6 @@
 // One line of samples.jsonl: the raw samples of one row.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "reports/run/run_files.h"
