@@ -134,7 +134,6 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--schedule", "linear", "--offset", "1"], "--offset is for --spacing leading"),
         (["sample", "digits", "--schedule", "linear", "--spacing", "leading", "--steps", "20", "--offset", "50"], "with 20 steps the range is 0 to 49"),
         (["sample", "digits", "--schedule", "linear", "--final", "last"], "--final"),
-        (["sample", "digits", "--schedule", "linear", "--sampler", "dpmpp_2m", "--final", "first"], "--final first is for the samplers ddim and edm_euler"),
         (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
         (["sample", "digits", "--labels", "one"], "'one' is not a whole number"),
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
