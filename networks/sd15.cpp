@@ -14,6 +14,7 @@ NetworkInfo sd15_row() {
           .divisor = unet.divisor(),
           .tokens = 77,
           .most_tokens = 65536,
+          .folder = "unet",
           .parameters = 859'520'964,
           .schedule = sampler_step::Schedule::scaled_linear,
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};

@@ -28,6 +28,33 @@ std::filesystem::path shipped_weights(const std::string& network) {
                                  listed(networks_where([](const NetworkInfo& info) { return info.shipped; }), "and")));
 }
 
+// Of a network in the folder of a diffusers pipeline.
+std::filesystem::path weights_in(const std::filesystem::path& folder, const NetworkInfo& info) {
+  std::vector<std::string> tried;
+  for (const char* file : {"diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.fp16.safetensors"}) {
+    tried.push_back((std::filesystem::path(info.folder) / file).string());
+    if (std::filesystem::is_regular_file(folder / tried.back())) return folder / tried.back();
+  }
+  throw InvalidInput(*info.folder == '\0'
+                         ? fmt::format("--weights {}: is a folder; {} takes a file", folder.string(), info.name)
+                         : fmt::format("--weights {}: has no {}, of which {} reads one", folder.string(),
+                                       fmt::join(tried, " or "), info.name));
+}
+
+std::filesystem::path weights_of(const NetworkArguments& arguments) {
+  const NetworkInfo& info = require_network(arguments.network);
+  if (arguments.weights.empty()) return shipped_weights(arguments.network);
+  return std::filesystem::is_directory(arguments.weights) ? weights_in(arguments.weights, info)
+                                                          : std::filesystem::path(arguments.weights);
+}
+
+// A network as its checkpoint has it.
+Network build_for(const Checkpoint& checkpoint, const NetworkInfo& info, BuildOptions options) {
+  options.conditional = checkpoint.has(info.label_weight);
+  options.old_names = checkpoint.has(info.old_weight);
+  return build_or_say_limit(info, options);
+}
+
 // Beside what is counted, a device holds the code of kernels, which is loaded as they are first launched, and recorded
 // graphs.
 constexpr std::size_t kDeviceReserve = std::size_t{256} << 20;
@@ -60,7 +87,8 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
                   known_networks() + " (noisefloor list networks has those with problem files)")
       ->required();
   command.add_option("--weights", arguments.weights,
-                     "Checkpoint in safetensors, with the original's names (default: what comes with noisefloor)");
+                     "Checkpoint in safetensors, with the original's names, or the folder of a diffusers pipeline "
+                     "(default: what comes with noisefloor)");
   command.add_option("--device", arguments.device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
   command.add_option("--plan", arguments.plan, "own, baseline, fastest, or a plan.csv of `noisefloor roofline`")
@@ -74,20 +102,23 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
       ->capture_default_str();
 }
 
+void check_weights(const NetworkArguments& arguments, BuildOptions options) {
+  const Checkpoint checkpoint(weights_of(arguments));
+  checkpoint.check(build_for(checkpoint, require_network(arguments.network), options));
+}
+
 OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options,
                          const std::function<void(const Network&)>& check, const Beside& beside,
                          std::unique_ptr<Platform> platform) {
   const NetworkInfo& info = require_network(arguments.network);
   require_plan(arguments.plan);
   OpenNetwork open;
-  open.checkpoint = std::make_unique<Checkpoint>(arguments.weights.empty() ? shipped_weights(arguments.network)
-                                                                           : std::filesystem::path(arguments.weights));
+  open.checkpoint = std::make_unique<Checkpoint>(weights_of(arguments));
   open.platform = platform ? std::move(platform) : open_platform(arguments.device);
   const PlatformDescription& description = open.platform->description();
   const std::string dtype = !arguments.dtype.empty() ? arguments.dtype : description.is_host ? "fp32" : "bf16";
   options.dtype = require_dtype(*require_op("conv2d").workload, dtype);
-  options.conditional = open.checkpoint->has(info.label_weight);
-  open.network = std::make_unique<Network>(build_or_say_limit(info, options));
+  open.network = std::make_unique<Network>(build_for(*open.checkpoint, info, options));
   check(*open.network);
   open.checkpoint->check(*open.network);
   const std::size_t free_before = open.platform->free_bytes();

@@ -23,6 +23,14 @@ std::map<std::string, std::vector<std::int64_t>> weights_of(const Network& netwo
   return weights;
 }
 
+// Networks that samplers ask, which decoders of latents are not.
+std::vector<NetworkInfo> denoisers() {
+  std::vector<NetworkInfo> infos;
+  for (const NetworkInfo& info : all_networks())
+    if (!info.decodes()) infos.push_back(info);
+  return infos;
+}
+
 double flops_of(const Network& network) {
   double flops = 0;
   for (const Node& node : network.graph.nodes()) flops += node.op->cost(node.problem, node.dtype).flops;
@@ -62,7 +70,7 @@ TEST(Networks, AreConditionalByTheWeightThatTheirRowNames) {
 }
 
 TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
-  for (const NetworkInfo& info : all_networks()) {
+  for (const NetworkInfo& info : denoisers()) {
     for (const std::int64_t batch : {1, 3, 5}) {
       for (const bool guided : {false, true}) {
         const Network network = info.build({.batch = batch, .sampling = guided, .guided = guided});
@@ -102,8 +110,9 @@ TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
     EXPECT_EQ(weights_of(other), weights_of(native)) << info.name;
     EXPECT_EQ(other.graph.nodes().size(), native.graph.nodes().size()) << info.name;
     EXPECT_EQ(other.x(), native.x());
-    EXPECT_EQ(other.outputs.front().shape[1], info.image.height + info.divisor) << info.name;
-    EXPECT_EQ(other.outputs.front().shape[2], 2 * info.image.width) << info.name;
+    const std::int64_t scale = std::max<std::int64_t>(1, info.enlarges);
+    EXPECT_EQ(other.outputs.front().shape[1], scale * (info.image.height + info.divisor)) << info.name;
+    EXPECT_EQ(other.outputs.front().shape[2], scale * 2 * info.image.width) << info.name;
     const double pixels = static_cast<double>(other.image.pixels()) / static_cast<double>(native.image.pixels());
     EXPECT_GT(flops_of(other), 0.9 * pixels * flops_of(native)) << info.name;
     EXPECT_LT(flops_of(other), pixels * pixels * flops_of(native)) << info.name;
@@ -117,11 +126,13 @@ TEST(Networks, AreBuiltForAnyMultipleOfWhatTheyDownsample) {
     for (const auto& [rows, columns] : {std::pair{1, 1}, std::pair{1, 13}, std::pair{7, 3}}) {
       const Sizes sizes{.height = rows * info.divisor, .width = columns * info.divisor};
       for (const bool guided : {false, true}) {
+        if (guided && info.decodes()) continue;
         const Network network = info.build({.batch = 2, .sampling = guided, .guided = guided, .sizes = sizes});
-        const std::int64_t n = guided ? 4 : 2;
+        const std::int64_t n = guided ? 4 : 2, scale = std::max<std::int64_t>(1, info.enlarges);
         const NetworkTensor& output = network.outputs.front();
         EXPECT_EQ(network.image.elements(), sizes.height * sizes.width * info.image.channels) << info.name;
-        EXPECT_EQ(output.shape, (std::vector<std::int64_t>{n, sizes.height, sizes.width, output.shape.back()}));
+        EXPECT_EQ(output.shape,
+                  (std::vector<std::int64_t>{n, scale * sizes.height, scale * sizes.width, output.shape.back()}));
       }
     }
   }
@@ -178,7 +189,7 @@ TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
 }
 
 TEST(Networks, AreBuiltGuidedForWholeBatches) {
-  for (const NetworkInfo& info : all_networks()) {
+  for (const NetworkInfo& info : denoisers()) {
     for (const std::int64_t batch : {6, 64, 1024}) {
       const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
       EXPECT_EQ(network.graph[network.output()].elements(), 2 * batch * network.image.elements()) << info.name;
@@ -198,7 +209,7 @@ TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
 }
 
 TEST(Networks, SayHowManyImagesTheyTake) {
-  for (const NetworkInfo& info : all_networks()) {
+  for (const NetworkInfo& info : denoisers()) {
     try {
       build_or_say_limit(info, {.batch = 1 << 20, .sampling = info.tokens == 0, .guided = true});
       FAIL() << info.name;
@@ -208,8 +219,7 @@ TEST(Networks, SayHowManyImagesTheyTake) {
       ASSERT_TRUE(std::regex_search(message, found, std::regex("which takes 1 to (\\d+): "))) << message;
       const std::int64_t most = std::stoll(found[1]);
       EXPECT_NO_THROW(info.build({.batch = most, .sampling = info.tokens == 0, .guided = true})) << message;
-      EXPECT_THROW(info.build({.batch = most + 1, .sampling = info.tokens == 0, .guided = true}), InvalidInput)
-          << message;
+      EXPECT_THROW(info.build({.batch = most + 1, .sampling = info.tokens == 0, .guided = true}), InvalidInput) << message;
     }
   }
 }
@@ -222,6 +232,38 @@ TEST(Networks, ThatReadTextAreNotSampledYet) {
     FAIL();
   } catch (const InvalidInput& error) {
     EXPECT_STREQ(error.what(), "sd15 cannot be sampled yet: nothing here gives it the text that it reads");
+  }
+}
+
+// Latents in, pictures out, of any batch and size.
+TEST(Networks, ThatDecodeMakePicturesOfLatents) {
+  for (const char* name : {"sd-vae", "sdxl-vae"}) {
+    const NetworkInfo& info = require_network(name);
+    const Network network = info.build({.batch = 3, .sizes = {.height = 5, .width = 7}});
+    ASSERT_EQ(network.inputs.size(), 1u);
+    EXPECT_EQ(network.inputs.front().shape, (std::vector<std::int64_t>{3, 5, 7, 4}));
+    EXPECT_EQ(network.outputs.front().shape, (std::vector<std::int64_t>{3, 40, 56, 3}));
+    int heads = 0;
+    for (const Node& node : network.graph.nodes())
+      heads += node.op->name == std::string("attention") && node.text.find("dim=512") != std::string::npos ? 1 : 0;
+    EXPECT_EQ(heads, 1) << name;
+    // What the latents were multiplied by is taken back in the first product.
+    const Node& first = network.graph.nodes().at(1);
+    EXPECT_EQ(first.name, "post_quant_conv");
+    EXPECT_NE(first.text.find(name == std::string("sd-vae") ? "scale=5.48" : "scale=7.67"), std::string::npos)
+        << first.text;
+    EXPECT_THROW(build_or_say_limit(info, {.sampling = true}), InvalidInput);
+  }
+}
+
+TEST(Networks, SayWhyTheyAreNotRunInFp16) {
+  EXPECT_NO_THROW(build_or_say_limit(require_network("sd-vae"), {.dtype = DType::fp16}));
+  EXPECT_NO_THROW(build_or_say_limit(require_network("sdxl-vae"), {.dtype = DType::bf16}));
+  try {
+    build_or_say_limit(require_network("sdxl-vae"), {.dtype = DType::fp16});
+    FAIL();
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("sdxl-vae in fp16: its activations exceed"), std::string::npos);
   }
 }
 
