@@ -211,28 +211,28 @@ TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
 TEST(Networks, SayHowManyImagesTheyTake) {
   for (const NetworkInfo& info : denoisers()) {
     try {
-      build_or_say_limit(info, {.batch = 1 << 20, .sampling = info.tokens == 0, .guided = true});
+      build_or_say_limit(info, {.batch = 1 << 20, .sampling = true, .guided = true});
       FAIL() << info.name;
     } catch (const InvalidInput& error) {
       std::smatch found;
       const std::string message = error.what();
       ASSERT_TRUE(std::regex_search(message, found, std::regex("which takes 1 to (\\d+): "))) << message;
       const std::int64_t most = std::stoll(found[1]);
-      EXPECT_NO_THROW(info.build({.batch = most, .sampling = info.tokens == 0, .guided = true})) << message;
-      EXPECT_THROW(info.build({.batch = most + 1, .sampling = info.tokens == 0, .guided = true}), InvalidInput) << message;
+      EXPECT_NO_THROW(info.build({.batch = most, .sampling = true, .guided = true})) << message;
+      EXPECT_THROW(info.build({.batch = most + 1, .sampling = true, .guided = true}), InvalidInput) << message;
     }
   }
 }
 
-TEST(Networks, ThatReadTextAreNotSampledYet) {
-  const NetworkInfo& info = require_network("sd15");
-  EXPECT_NO_THROW(build_or_say_limit(info, {}));
-  try {
-    build_or_say_limit(info, {.sampling = true});
-    FAIL();
-  } catch (const InvalidInput& error) {
-    EXPECT_STREQ(error.what(), "sd15 cannot be sampled yet: nothing here gives it the text that it reads");
+// What draws latents names a network that decodes as many channels.
+TEST(Networks, ThatDrawLatentsNameTheirDecoder) {
+  for (const NetworkInfo& info : all_networks()) {
+    if (*info.decoder == '\0') continue;
+    EXPECT_TRUE(require_network(info.decoder).decodes()) << info.name;
+    EXPECT_EQ(require_network(info.decoder).image.channels, info.image.channels) << info.name;
+    EXPECT_STRNE(info.folder, require_network(info.decoder).folder) << info.name;
   }
+  EXPECT_STREQ(require_network("sd15").decoder, "sd-vae");
 }
 
 // Latents in, pictures out, of any batch and size.

@@ -1,7 +1,9 @@
 // Tensors that a script recorded, as a network has them, and how far ours are from them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "bench/tensors/safetensors.h"
