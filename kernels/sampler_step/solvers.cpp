@@ -132,12 +132,13 @@ OlderTerms pndm_older(const SolverStep& step) {
 
 // clang-format off
 constexpr SolverRow kSolvers[] = {
-    // latents, noise, history, keeps_x0, calls, order, churns, spare, schedule, formulas, starts_twice, older, its terms,
-    // ends_as_trained
+    // latents, noise, history, keeps_x0, calls, order, churns, spare, schedule, formulas,
+    // starts_twice, older, older_terms, ends_as_trained
     {Solver::ddpm, "ddpm", "Ho et al. 2020, the posterior",
      Latents::preserving, Noise::always, History::none, false, 1, 1, false, 0, Schedule::linear, ddpm},
     {Solver::ddim, "ddim", "Song et al. 2021, eq. 12",
-     Latents::preserving, Noise::with_eta, History::none, false, 1, 1, false, 0, Schedule::linear, ddim, false, 0, nullptr, true},
+     Latents::preserving, Noise::with_eta, History::none, false, 1, 1, false, 0, Schedule::linear, ddim,
+     false, 0, nullptr, true},
     {Solver::edm_euler, "edm_euler", "Karras et al. 2022, algorithm 2 without its second half",
      Latents::exploding, Noise::never, History::none, false, 1, 1, true, 0, Schedule::karras, edm_euler},
     {Solver::edm_heun, "edm_heun", "Karras et al. 2022, algorithm 2",
