@@ -182,6 +182,8 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
   if (options.sampling && info.decodes())
     throw InvalidInput(
         fmt::format("{} decodes latents, which noisefloor forward gives it; it cannot be sampled", info.name));
+  if (options.sampling && info.tokens > 0 && *info.decoder == '\0')
+    throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it all that it reads", info.name));
   const auto builds = [&](std::int64_t batch) {
     BuildOptions other = options;
     other.batch = batch;

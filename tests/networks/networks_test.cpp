@@ -333,6 +333,8 @@ TEST(ANewNetwork, SaysWhatItTakes) {
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 26}}), "frames 26: video takes 1 to 25");
   EXPECT_EQ(refusal(info, {.sizes = {.tokens = 78}}), "tokens 78: video takes 1 to 77");
   EXPECT_EQ(refusal(info, {.sizes = {.height = 5}}), "height 5: video takes multiples of 2; the nearest are 4 and 6");
+  EXPECT_NO_THROW(build_or_say_limit(info, {}));
+  EXPECT_THROW(build_or_say_limit(info, {.sampling = true}), InvalidInput);  // it reads text, and has no decoder
   NetworkInfo fixed = info;
   fixed.divisor = 0;
   EXPECT_EQ(refusal(fixed, {.sizes = {.height = 6, .width = 12}}), "width 12: video takes images of 6 x 10 only");
