@@ -31,9 +31,9 @@ Conditioning::Conditioning(const std::string& path, const NetworkInfo& info, boo
     throw InvalidInput(fmt::format("{} has no {}; such a file is made by {}", path, fmt::join(missing, " and no "),
                                    command_for(info)));
   const FileTensor& prompts = tensor(kPrompts);
-  if (prompts.shape.size() != 3 || prompts.shape[0] < 1)
-    throw InvalidInput(fmt::format("{}: tensor {} is [{}], not [n, tokens, width] with n of 1 and more", path, kPrompts,
-                                   fmt::join(prompts.shape, ", ")));
+  if (prompts.shape.size() != 3 || prompts.shape[0] < 1 || prompts.shape[1] < 1)
+    throw InvalidInput(fmt::format("{}: tensor {} is [{}], not [n, tokens, width] with n and tokens of 1 and more",
+                                   path, kPrompts, fmt::join(prompts.shape, ", ")));
   tokens_ = prompts.shape[1];
 }
 

@@ -215,6 +215,7 @@ def test_what_is_no_pipeline_is_refused_before_anything_is_drawn(tmp_path):
     assert "decoder.mid_block.attentions.0.to_q.weight [512, 512] is missing" in said
     assert "--tokens 77" in refused("--tokens", 77, **text)
     assert "prompt_embeds is [5, 768], not [n, tokens, width]" in refused(**{**text, "prompt_embeds": np.zeros((5, 768), np.float32)})
+    assert "prompt_embeds is [1, 0, 768], not [n, tokens" in refused(**{**text, "prompt_embeds": np.zeros((1, 0, 768), np.float32)})
     narrow = np.zeros((1, 5, 1024), np.float32)
     assert "prompt_embeds is [1, 5, 1024], not [1, 5, 768]" in refused(**{**text, "prompt_embeds": narrow})
     assert "negative_prompt_embeds is [1, 4, 768], not [1, 5, 768]" in refused(
