@@ -27,7 +27,7 @@ std::int64_t Value::elements() const {
 }
 
 ValueId Graph::input(std::string name, std::vector<std::int64_t> shape, DType dtype) {
-  values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::input, {}});
+  values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::input, {}, 0});
   return values_.size() - 1;
 }
 
@@ -36,13 +36,28 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
   if (product(shape) * source.file.at(0) != product(source.file) * rows)
     throw std::logic_error(
         fmt::format("weight {}: [{}] of [{}]", source.name, fmt::join(shape, ", "), fmt::join(source.file, ", ")));
-  const std::string key = fmt::format("{}|{}|{}|{}|{}", fmt::join(source.names(), "|"), static_cast<int>(source.layout),
-                                      source.first_row, source.rows, to_string(dtype));
+  const std::string share = source.share ? fmt::format("{}{}", source.share->rest ? "1-" : "", source.share->of) : "";
+  const std::string key =
+      fmt::format("{}|{}|{}|{}|{}|{}", fmt::join(source.names(), "|"), static_cast<int>(source.layout),
+                  source.first_row, source.rows, to_string(dtype), share);
+  if (source.share) leave_unread(source.share->of, {1});  // by nodes: it is in the weights
   const auto [place, added] = weights_.emplace(key, values_.size());
   if (added) {
     std::string name = source.name;
-    values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::weight, std::move(source)});
+    values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::weight, std::move(source), 0});
   }
+  return place->second;
+}
+
+void Graph::leave_unread(std::string name, std::vector<std::int64_t> shape) {
+  if (weights_.emplace(name + "|unread", values_.size()).second)
+    values_.push_back({name, shape, DType::fp32, Value::Kind::unread, WeightSource{name, shape}, 0});
+}
+
+ValueId Graph::constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period) {
+  const auto [place, added] = weights_.emplace(
+      fmt::format("{}|constant|{}|{}", fmt::join(shape, ","), to_string(dtype), period), values_.size());
+  if (added) values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::constant, {}, period});
   return place->second;
 }
 
@@ -62,7 +77,7 @@ std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, cons
   for (const TensorSpec& spec : op->tensors(node.problem, dtype)) {
     const auto bound = inputs.find(spec.name);
     if (spec.role == Role::out) {
-      values_.push_back({node.name + "." + spec.name, spec.shape, spec.dtype, Value::Kind::activation, {}});
+      values_.push_back({node.name + "." + spec.name, spec.shape, spec.dtype, Value::Kind::activation, {}, 0});
       node.values.push_back(values_.size() - 1);
       outputs.push_back(values_.size() - 1);
       continue;

@@ -28,18 +28,33 @@ struct WeightSource {
   // Further tensors of that shape, whose rows stand below: projections of one input as one product.
   std::vector<std::string> below = {};
 
+  // What is blended with something else comes with its share of the blend: all numbers times sigmoid(m), or with `rest`
+  // times 1 - sigmoid(m), of a tensor m [1].
+  struct Share {
+    std::string of;
+    bool rest = false;
+  };
+  std::optional<Share> share = {};
+
   // All rows of the tensors, those of a part that is not wanted included.
   std::int64_t all_rows() const { return file.at(0) * static_cast<std::int64_t>(1 + below.size()); }
   std::vector<std::string> names() const;  // of all its tensors, in the order of their rows
 };
 
 struct Value {
-  enum class Kind { input, weight, activation };
+  enum class Kind {
+    input,
+    weight,
+    unread,    // of the checkpoint, and of no node
+    constant,  // 0, 1, ..., period - 1, over and over
+    activation
+  };
   std::string name;
   std::vector<std::int64_t> shape;
   DType dtype = DType::fp32;
   Kind kind = Kind::activation;
-  std::optional<WeightSource> source;  // of a weight
+  std::optional<WeightSource> source;  // of a weight, also one that is not read
+  std::int64_t period = 0;             // of a constant
 
   std::int64_t elements() const;
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
@@ -61,6 +76,9 @@ class Graph {
   ValueId input(std::string name, std::vector<std::int64_t> shape, DType dtype);
   // One value per distinct (source, dtype), however often it is asked for.
   ValueId weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype);
+  // Tensors that the checkpoint has and nothing here reads: known, so that they are neither missing nor too many.
+  void leave_unread(std::string name, std::vector<std::int64_t> shape);
+  ValueId constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period);
   // A node, and values for its outputs. `inputs` binds the op's input tensors by their names; sizes and dtypes must
   // agree. Throws std::logic_error naming the node when they do not: that is a mistake in a network's builder. Throws
   // InvalidInput naming the node where the op refuses the problem: the batch is too large. Returns the outputs in the

@@ -14,9 +14,9 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
                                     x.channels, cout, kernel, kernel / 2, options.gain);
   Bindings inputs{{"x", x.id}};
   const std::int64_t file_cout = options.file_cout == 0 ? cout : options.file_cout;
-  inputs["w"] =
-      graph_->weight({name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, 0, cout},
-                     {cout, kernel, kernel, x.channels}, dtype_);
+  WeightSource w{name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, 0, cout};
+  if (options.matrix) w = {name + ".weight", {cout, x.channels}};
+  inputs["w"] = graph_->weight(std::move(w), {cout, kernel, kernel, x.channels}, dtype_);
   inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, 0, cout}, {cout}, dtype_);
   if (options.stride != 1) problem += fmt::format(",stride={}", options.stride);
   if (options.upsample) problem += ",upsample=1";
@@ -63,6 +63,7 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
     source.below.push_back(module + ".weight");
     bias.below.push_back(module + ".bias");
   }
+  source.share = bias.share = options.share;
   Bindings inputs{{"a", x}};
   inputs["b"] = graph_->weight(std::move(source), {rows, k}, dtype_);
   if (options.bias) inputs["bias"] = graph_->weight(std::move(bias), {rows}, dtype_);
@@ -90,6 +91,56 @@ ValueId Layers::attention(const std::string& name, ValueId q, ValueId k, ValueId
                         shape.dim),
             dtype_, {{"q", q}, {"k", k}, {"v", v}})
       .at(0);
+}
+
+Image Layers::temporal_attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads,
+                                 std::int64_t frames) {
+  const auto outputs = graph_->add(name, "temporal_attention",
+                                   fmt::format("batch={},frames={},hw={},heads={},dim={},layout=packed_3hd",
+                                               batch_ / frames, frames, like.pixels(), heads, like.channels / heads),
+                                   dtype_, {{"qkv", qkv}});
+  return {outputs.at(0), like.height, like.width, like.channels};
+}
+
+Image Layers::temporal_conv(const std::string& name, const Image& x, std::int64_t cout, std::int64_t frames,
+                            const TemporalOptions& options) {
+  constexpr std::int64_t kTaps = 3;
+  WeightSource w{name + ".weight", {cout, x.channels, kTaps, 1, 1}, WeightSource::Layout::ohwi},
+      bias{name + ".bias", {cout}};
+  w.share = bias.share = options.share;
+  Bindings inputs{{"x", x.id},
+                  {"w", graph_->weight(std::move(w), {cout, kTaps, x.channels}, dtype_)},
+                  {"bias", graph_->weight(std::move(bias), {cout}, dtype_)}};
+  if (options.residual) inputs["residual"] = *options.residual;
+  const auto outputs = graph_->add(name, "conv3d_temporal",
+                                   fmt::format("batch={},frames={},hw={},cin={},cout={},residual={}", batch_, frames,
+                                               x.pixels() / frames, x.channels, cout, options.residual ? 1 : 0),
+                                   dtype_, inputs);
+  return {outputs.at(0), x.height, x.width, cout};
+}
+
+// A convolution of zeros, whose epilogue has both: no op adds one row to many.
+Image Layers::shifted(const std::string& name, const Image& x, ValueId shift) {
+  constexpr std::int64_t kZeros = 8;  // channels: what a vector load takes
+  const ValueId zeros = graph_->constant("zeros", {batch_, x.height, x.width, kZeros}, dtype_, 1);
+  const ValueId w = graph_->constant("zero weight", {x.channels, 1, 1, kZeros}, dtype_, 1);
+  const auto outputs =
+      graph_->add(name, "conv2d",
+                  fmt::format("n={},h={},w={},cin={},cout={},kernel=1,pad=0,bias=0,image_shift=1,residual=1", batch_,
+                              x.height, x.width, kZeros, x.channels),
+                  dtype_, {{"x", zeros}, {"w", w}, {"image_shift", shift}, {"residual", x.id}});
+  return {outputs.at(0), x.height, x.width, x.channels};
+}
+
+ValueId Layers::repeated(const std::string& name, ValueId rows, std::int64_t width, std::int64_t times) {
+  Image power{rows, 1, 1, width};
+  std::optional<Image> all;
+  for (std::int64_t left = times;;) {
+    if (left % 2 == 1) all = all ? concat(name, *all, power) : power;
+    left /= 2;
+    if (left == 0) return all->id;
+    power = concat(name, power, power);
+  }
 }
 
 ValueId Layers::layer_norm(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {

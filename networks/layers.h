@@ -21,6 +21,7 @@ struct ConvOptions {
   std::optional<ValueId> image_shift = {};  // [n, cout]
   std::optional<ValueId> residual = {};     // as the output
   double gain = 1;                          // of everything, residual included
+  bool matrix = false;                      // whether the checkpoint has the one tap as a matrix
   std::int64_t file_cout = 0;               // of the checkpoint, where only its first channels are wanted
 };
 
@@ -41,6 +42,12 @@ struct LinearOptions {
       {};  // behind [n, k]: {1} or {1, 1} where the checkpoint has a convolution
   // Further modules that project the same rows, with a bias where this one has: n is the sum of equal parts.
   std::vector<std::string> below = {};
+  std::optional<WeightSource::Share> share = {};  // of weight and bias
+};
+
+struct TemporalOptions {
+  std::optional<ValueId> residual = {};
+  std::optional<WeightSource::Share> share = {};  // of weight and bias
 };
 
 // Queries attend to keys, heads of `dim` side by side in each row.
@@ -65,6 +72,16 @@ class Layers {
   Image attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads);
   // From projections [n, queries or keys, heads, dim] to [n, queries, heads, dim].
   ValueId attention(const std::string& name, ValueId q, ValueId k, ValueId v, const AttentionShape& shape);
+  // Along `frames` frames, which stand below each other in each image: name.weight [cout, cin, 3, 1, 1].
+  Image temporal_conv(const std::string& name, const Image& x, std::int64_t cout, std::int64_t frames,
+                      const TemporalOptions& options = {});
+  // From a projection [n, frames, pixels, 3, heads, dim]; images are frames here, `frames` of them a video.
+  Image temporal_attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads,
+                           std::int64_t frames);
+  // x + shift, which is [n, channels].
+  Image shifted(const std::string& name, const Image& x, ValueId shift);
+  // Each of n rows `times` times, one behind the other.
+  ValueId repeated(const std::string& name, ValueId rows, std::int64_t width, std::int64_t times);
   // Of each of `rows` rows of `channels`.
   ValueId layer_norm(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels);
   Image upsample(const std::string& name, const Image& x);

@@ -15,6 +15,8 @@ NetworkInfo adm64_row();
 NetworkInfo edm_cifar_row();
 NetworkInfo digits_row();
 NetworkInfo sd15_row();
+NetworkInfo sdxl_row();
+NetworkInfo svd_row();
 NetworkInfo sd_vae_row();
 NetworkInfo sdxl_vae_row();
 
@@ -155,7 +157,8 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
 
 std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
-    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(), sd_vae_row(), sdxl_vae_row()};
+    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(),
+                                  sdxl_row(),  svd_row(),       sd_vae_row(), sdxl_vae_row()};
     for (const NetworkInfo& row : rows) check(row);
     return rows;
   }();
@@ -182,7 +185,7 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
   if (options.sampling && info.decodes())
     throw InvalidInput(
         fmt::format("{} decodes latents, which noisefloor forward gives it; it cannot be sampled", info.name));
-  if (options.sampling && info.tokens > 0 && *info.decoder == '\0')
+  if (options.sampling && (info.tokens > 0 || info.most_frames > 1) && *info.decoder == '\0')
     throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it all that it reads", info.name));
   const auto builds = [&](std::int64_t batch) {
     BuildOptions other = options;

@@ -24,7 +24,7 @@ struct ImageShape {
 // A tensor that a call takes or gives; its dtype is that of its value in the graph.
 struct NetworkTensor {
   enum class Kind {
-    image,         // x0 + sigma noise, or what the network makes of it
+    image,         // x0 + sigma noise, what the network makes of it, or behind x latents of a picture
     timesteps,     // of training, 0 to range - 1
     sigma,         // noise level, above 0
     labels,        // one-hot over `range` classes

@@ -5,15 +5,20 @@
 namespace noisefloor::networks {
 namespace {
 
-// One BasicTransformerBlock. Pixels are the rows of its products.
+// Pixels are the rows of its products.
 class Block {
  public:
-  Block(Layers& layers, std::string name, std::int64_t heads)
-      : layers_(layers), name_(std::move(name)), heads_(heads) {}
+  Block(Layers& layers, std::string name, std::int64_t heads, std::int64_t frames)
+      : layers_(layers), name_(std::move(name)), heads_(heads), frames_(frames) {}
 
   Image build(Image x, const Text& text) {
-    x.id = project("attn1.to_out.0", self_attention(norm("norm1", x)), x.channels, {.residual = x.id}).id;
-    x.id = project("attn2.to_out.0", cross_attention(norm("norm2", x), text), x.channels, {.residual = x.id}).id;
+    const Image mixed = self_attention(norm("norm1", x));
+    if (text.tokens == 1 && text.one_key_rule) {
+      x.id = project_with_one_key(mixed, x, text);
+    } else {
+      x.id = project("attn1.to_out.0", mixed, x.channels, {.residual = x.id}).id;
+      x.id = project("attn2.to_out.0", cross_attention(norm("norm2", x), text), x.channels, {.residual = x.id}).id;
+    }
     const Image h = project("ff.net.0.proj", norm("norm3", x), 4 * x.channels, {.act = "geglu"});
     return project("ff.net.2", h, x.channels, {.residual = x.id});
   }
@@ -34,7 +39,24 @@ class Block {
   Image self_attention(const Image& x) {
     const Image qkv =
         project("attn1.to_q", x, 3 * x.channels, {.bias = false, .below = {part("attn1.to_k"), part("attn1.to_v")}});
-    return layers_.attention(part("attn1"), qkv.id, x, heads_);
+    return frames_ == 0 ? layers_.attention(part("attn1"), qkv.id, x, heads_)
+                        : layers_.temporal_attention(part("attn1"), qkv.id, x, heads_, frames_);
+  }
+
+  // attn1's projection, its residual, and attn2 of one key as a shift of each text's images: a convolution of one tap,
+  // since products have no such shift. Images of one text stand below each other.
+  ValueId project_with_one_key(const Image& mixed, const Image& x, const Text& text) {
+    Graph& graph = layers_.graph();
+    const std::int64_t c = x.channels;
+    graph.leave_unread(part("norm2.weight"), {c});
+    graph.leave_unread(part("norm2.bias"), {c});
+    graph.leave_unread(part("attn2.to_q.weight"), {c, c});
+    graph.leave_unread(part("attn2.to_k.weight"), {c, text.width});
+    const ValueId value = layers_.linear(part("attn2.to_v"), text.id, text.n, text.width, c, {.bias = false});
+    const ValueId shift = layers_.linear(part("attn2.to_out.0"), value, text.n, c, c);
+    Layers texts(graph, text.n, layers_.dtype());
+    const Image all{mixed.id, x.height * layers_.batch() / text.n, x.width, c};
+    return texts.conv(part("attn1.to_out.0"), all, c, 1, {.image_shift = shift, .residual = x.id, .matrix = true}).id;
   }
 
   // Keys and values apart from each other, as attention takes them.
@@ -51,10 +73,15 @@ class Block {
 
   Layers& layers_;
   std::string name_;
-  std::int64_t heads_;
+  std::int64_t heads_, frames_;
 };
 
 }  // namespace
+
+Image transformer_block(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
+                        std::int64_t frames) {
+  return Block(layers, name, heads, frames).build(x, text);
+}
 
 Image transformer(Layers& layers, const std::string& name, const Image& x, const Text& text,
                   const TransformerOptions& options) {
@@ -67,7 +94,7 @@ Image transformer(Layers& layers, const std::string& name, const Image& x, const
   const Image normed = layers.norm(name + ".norm", x, {.groups = options.groups, .eps = 1e-6, .silu = false});
   Image h = project(".proj_in", normed.id, {});
   for (int i = 0; i < options.blocks; ++i)
-    h = Block(layers, fmt::format("{}.transformer_blocks.{}", name, i), options.heads).build(h, text);
+    h = transformer_block(layers, fmt::format("{}.transformer_blocks.{}", name, i), h, text, options.heads);
   return project(".proj_out", h.id, x.id);
 }
 

@@ -8,10 +8,14 @@
 
 namespace noisefloor::networks {
 
-// Embedded text [n, tokens, width], which cross-attention reads.
+// Embedded text [n, tokens, width], which cross-attention reads. A text may be that of several images in a row, as are
+// the frames of a video; it is then one token.
 struct Text {
   ValueId id = 0;
-  std::int64_t tokens = 0, width = 0;
+  std::int64_t n = 0, tokens = 0, width = 0;
+  // Over one key softmax is 1, whatever the query: what is attended to is that key's value. So cross-attention is a
+  // vector per text, and its query, keys and norm are not computed. Off: to be compared with.
+  bool one_key_rule = true;
 };
 
 struct TransformerOptions {
@@ -20,6 +24,10 @@ struct TransformerOptions {
   int groups = 32;                 // of the norm before it
   bool linear_projection = false;  // whether the checkpoint has proj_in and proj_out as matrices, not as 1x1 kernels
 };
+
+// One BasicTransformerBlock. With `frames` its attention runs along those, for every pixel by itself.
+Image transformer_block(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
+                        std::int64_t frames = 0);
 
 Image transformer(Layers& layers, const std::string& name, const Image& x, const Text& text,
                   const TransformerOptions& options);

@@ -1,5 +1,6 @@
 // The U-Net of latent diffusion, as diffusers' UNet2DConditionModel has it: residual blocks, and transformers that read
-// text. Its configuration is what tells Stable Diffusion's versions apart, and a small one of tests from them.
+// text; and that of videos, UNetSpatioTemporalConditionModel. Its configuration is what tells Stable Diffusion's
+// versions apart, and a small one of tests from them.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,33 @@ struct UNet {
     int transformer_blocks = 1;  // of each transformer; 0: the level has none
   };
 
+  // What is embedded beside the timestep: a vector, and behind it numbers, each embedded as a timestep is.
+  struct Added {
+    const char* vector = "";  // the input's name: [n, vector_width]
+    std::int64_t vector_width = 0;
+    const char* numbers = "";  // [n, count]
+    std::int64_t count = 0;    // 0: nothing is added
+    std::int64_t width = 256;  // of a number's embedding
+  };
+
   std::vector<Level> levels;          // the first at the latent's size, each half as large as the one before
   int middle_transformer_blocks = 1;  // of the transformer at the bottom, which is otherwise as the last level's
   int blocks = 2;                     // residual ones of a level on the way down; one more on the way up
   std::int64_t text_width = 768;
   int groups = 32;
   bool linear_projection = false;  // of transformers
+  Added added = {};
+  bool one_key_rule = true;  // of Text
 
   std::int64_t divisor() const { return std::int64_t{1} << (levels.size() - 1); }  // of heights and widths
 };
 
-// Takes x, timesteps and encoder_hidden_states [n, tokens, text_width]; gives the noise. Of a sampler: sigma too.
+// Takes x, timesteps, encoder_hidden_states [n, tokens, text_width] and what is added; gives the noise. Of a sampler:
+// sigma too.
 void build_unet(const UNet& unet, const BuildOptions& options, Network& network);
+
+// Takes x = x0 + sigma noise of 4 channels, sigma, image_latents of the same shape as x, encoder_hidden_states
+// [n, 1, text_width] and what is added; gives v.
+void build_video_unet(const UNet& unet, const BuildOptions& options, Network& network);
 
 }  // namespace noisefloor::networks

@@ -3,11 +3,11 @@
 namespace noisefloor::networks {
 
 Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
-                   const Embedding& embedding, int groups) {
-  Image h = layers.norm(name + ".norm1", x, {.groups = groups});
+                   const Embedding& embedding, int groups, double eps) {
+  Image h = layers.norm(name + ".norm1", x, {.groups = groups, .eps = eps});
   const ValueId shift = layers.linear(name + ".time_emb_proj", embedding.id, layers.batch(), embedding.width, cout);
   h = layers.conv(name + ".conv1", h, cout, 3, {.image_shift = shift});
-  h = layers.norm(name + ".norm2", h, {.groups = groups});
+  h = layers.norm(name + ".norm2", h, {.groups = groups, .eps = eps});
   ValueId skip = x.id;
   if (x.channels != cout)  // a convolution of one tap: a product
     skip = layers.linear(name + ".conv_shortcut", x.id, layers.batch() * x.pixels(), x.channels, cout,

@@ -15,7 +15,7 @@ struct Embedding {
 };
 
 Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
-                   const Embedding& embedding, int groups);
+                   const Embedding& embedding, int groups, double eps = 1e-5);
 Image downsample_block(Layers& layers, const std::string& name, const Image& x);
 Image upsample_block(Layers& layers, const std::string& name, const Image& x);
 

@@ -173,14 +173,15 @@ void add_forward_command(CLI::App& app, CommandResult result) {
   command
       ->add_option(
           "--input", arguments->input,
-          fmt::format("x [n, channels, height, width] (channels-first, of videos [n, frames, channels, height, "
-                      "width]); timesteps [n] ({}) or sigma [n]; labels [n] where the "
-                      "weights are conditional; encoder_hidden_states [n, tokens, width] ({})",
-                      listed(networks_where([](const NetworkInfo& info) {
-                               return info.prediction == sampler_step::Prediction::noise && !info.decodes();
-                             }),
-                             "and"),
-                      listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
+          fmt::format(
+              "x [n, channels, height, width] (channels-first, of videos [n, frames, channels, height, "
+              "width]); timesteps [n] ({}) or sigma [n]; labels [n] where the "
+              "weights are conditional; encoder_hidden_states [n, tokens, width] ({}); what else the network takes, "
+              "of which a message says name and shape where it is missing",
+              listed(networks_where(
+                         [](const NetworkInfo& info) { return info.prediction == sampler_step::Prediction::noise; }),
+                     "and"),
+              listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
       ->required();
   command->add_option("--output", arguments->output, "File to write: output [n, channels, height, width], fp32")
       ->required();

@@ -28,24 +28,9 @@ std::filesystem::path shipped_weights(const std::string& network) {
                                  listed(networks_where([](const NetworkInfo& info) { return info.shipped; }), "and")));
 }
 
-// Of a network in the folder of a diffusers pipeline.
-std::filesystem::path weights_in(const std::filesystem::path& folder, const NetworkInfo& info) {
-  std::vector<std::string> tried;
-  for (const char* file : {"diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.fp16.safetensors"}) {
-    tried.push_back((std::filesystem::path(info.folder) / file).string());
-    if (std::filesystem::is_regular_file(folder / tried.back())) return folder / tried.back();
-  }
-  throw InvalidInput(*info.folder == '\0'
-                         ? fmt::format("--weights {}: is a folder; {} takes a file", folder.string(), info.name)
-                         : fmt::format("--weights {}: has no {}, of which {} reads one", folder.string(),
-                                       fmt::join(tried, " or "), info.name));
-}
-
-std::filesystem::path weights_of(const NetworkArguments& arguments) {
-  const NetworkInfo& info = require_network(arguments.network);
-  if (arguments.weights.empty()) return shipped_weights(arguments.network);
-  return std::filesystem::is_directory(arguments.weights) ? weights_in(arguments.weights, info)
-                                                          : std::filesystem::path(arguments.weights);
+std::unique_ptr<Checkpoint> checkpoint_of(const NetworkArguments& arguments) {
+  if (arguments.weights.empty()) return std::make_unique<Checkpoint>(shipped_weights(arguments.network));
+  return std::make_unique<Checkpoint>(arguments.weights, require_network(arguments.network).folder);
 }
 
 // A network as its checkpoint has it.
@@ -72,7 +57,9 @@ void require_plan(const std::string& source) {
 }  // namespace
 
 void add_inputs(OutputFiles& files, const NetworkArguments& arguments) {
-  files.add_input("--weights", arguments.weights);
+  if (!arguments.weights.empty())
+    for (const auto& file : files_of_checkpoint(arguments.weights, require_network(arguments.network).folder))
+      files.add_input("--weights", file);
   std::error_code error;
   if (std::filesystem::is_regular_file(arguments.plan, error)) files.add_input("--plan", arguments.plan);
 }
@@ -87,8 +74,8 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
                   known_networks() + " (noisefloor list networks has those with problem files)")
       ->required();
   command.add_option("--weights", arguments.weights,
-                     "Checkpoint in safetensors, with the original's names, or the folder of a diffusers pipeline "
-                     "(default: what comes with noisefloor)");
+                     "Checkpoint in safetensors, with the original's names: a file, the index of its shards, or the "
+                     "folder that has them, also of a diffusers pipeline (default: what comes with noisefloor)");
   command.add_option("--device", arguments.device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
   command.add_option("--plan", arguments.plan, "own, baseline, fastest, or a plan.csv of `noisefloor roofline`")
@@ -103,8 +90,8 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
 }
 
 void check_weights(const NetworkArguments& arguments, BuildOptions options) {
-  const Checkpoint checkpoint(weights_of(arguments));
-  checkpoint.check(build_for(checkpoint, require_network(arguments.network), options));
+  const std::unique_ptr<Checkpoint> checkpoint = checkpoint_of(arguments);
+  checkpoint->check(build_for(*checkpoint, require_network(arguments.network), options));
 }
 
 OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options,
@@ -113,7 +100,7 @@ OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options
   const NetworkInfo& info = require_network(arguments.network);
   require_plan(arguments.plan);
   OpenNetwork open;
-  open.checkpoint = std::make_unique<Checkpoint>(weights_of(arguments));
+  open.checkpoint = checkpoint_of(arguments);
   open.platform = platform ? std::move(platform) : open_platform(arguments.device);
   const PlatformDescription& description = open.platform->description();
   const std::string dtype = !arguments.dtype.empty() ? arguments.dtype : description.is_host ? "fp32" : "bf16";

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -20,14 +21,15 @@ bool floating(std::optional<DType> dtype) {
   return dtype && (*dtype == DType::fp32 || *dtype == DType::bf16 || *dtype == DType::fp16 || *dtype == DType::fp64);
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kGrain = 1 << 16;  // elements: some 100 us of a core
 
 // Numbers of a checkpoint's tensor as fp32, which holds what its dtypes hold; an fp64 number is rounded, as it would be
 // on its way into any weight.
 class Numbers {
  public:
-  Numbers(const SafetensorsFile& file, const FileTensor& tensor)
-      : dtype_(*dtype_of_safetensors(tensor.dtype)), bytes_(file.read(tensor)) {}
+  Numbers(const CheckpointFiles& files, const FileTensor& tensor)
+      : dtype_(*dtype_of_safetensors(tensor.dtype)), bytes_(files.read(tensor)) {}
 
   std::int64_t count() const { return static_cast<std::int64_t>(bytes_.size() / size_of(dtype_)); }
   DType dtype() const { return dtype_; }
@@ -49,20 +51,18 @@ double largest_of(const Numbers& numbers) {
   std::mutex mutex;
   parallel_for(numbers.count(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     double most = 0;
-    bool finite = true;
-    const auto take = [&](double value) {
-      finite &= std::isfinite(value);
-      most = std::max(most, std::fabs(value));
-    };
     if (numbers.dtype() == DType::fp64) {  // may be beyond fp32
-      for (std::int64_t i = begin; i < end; ++i) take(numbers[i]);
-    } else {
+      for (std::int64_t i = begin; i < end; ++i)
+        most = std::max(most, std::isnan(numbers[i]) ? kInfinity : std::fabs(numbers[i]));
+    } else {  // magnitudes are ordered as their bits are, and what is not finite comes last
       std::vector<float> some(static_cast<std::size_t>(end - begin));
       numbers.take(begin, some);
-      for (const float value : some) take(value);
+      std::uint32_t bits = 0;
+      for (const float value : some) bits = std::max(bits, std::bit_cast<std::uint32_t>(value) & 0x7fffffffu);
+      most = std::bit_cast<float>(bits);
     }
     const std::scoped_lock lock(mutex);
-    largest = finite ? std::max(largest, most) : std::numeric_limits<double>::infinity();
+    largest = std::isnan(most) ? kInfinity : std::max(largest, most);
   });
   return largest;
 }
@@ -104,17 +104,24 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
   }
 }
 
+// sigmoid(m) or 1 - sigmoid(m); 1 where nothing is shared.
+float share_of(const CheckpointFiles& files, const WeightSource& source) {
+  if (!source.share) return 1;
+  const double m = Numbers(files, *files.find(source.share->of))[0];
+  return static_cast<float>(1 / (1 + std::exp(source.share->rest ? m : -m)));
+}
+
 }  // namespace
 
 std::string Checkpoint::complaint_of(const std::string& name, const Value& weight) const {
   const std::vector<std::int64_t>& shape = weight.source->file;
-  const FileTensor* tensor = file_.find(name);
+  const FileTensor* tensor = files_.find(name);
   if (tensor == nullptr) return fmt::format("{} [{}] is missing", name, fmt::join(shape, ", "));
   if (tensor->shape != shape)
     return fmt::format("{} is [{}], not [{}]", name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
   if (!floating(dtype_of_safetensors(tensor->dtype)))
     return fmt::format("{} is {}, not F32, F16, BF16 or F64", name, tensor->dtype);
-  const double largest = largest_of(Numbers(file_, *tensor));
+  const double largest = largest_of(Numbers(files_, *tensor));
   if (!std::isfinite(largest)) return fmt::format("{} has numbers that are not finite", name);
   if (!std::isfinite(rounded(largest, weight.dtype)))
     return fmt::format("{} has numbers that {} cannot hold: up to {}", name, to_string(weight.dtype), largest);
@@ -131,27 +138,30 @@ void Checkpoint::check(const Network& network) const {
         if (std::string complaint = complaint_of(name, value); !complaint.empty())
           complaints.push_back(std::move(complaint));
   }
-  for (const FileTensor& tensor : file_.tensors())
-    if (!known.contains(tensor.name) && !network.info->lets_pass(tensor.name))
-      complaints.push_back(fmt::format("{} is not a tensor of {}", tensor.name, network.name()));
+  for (const FileTensor* tensor : files_.tensors())
+    if (!known.contains(tensor->name) && !network.info->lets_pass(tensor->name))
+      complaints.push_back(fmt::format("{} is not a tensor of {}", tensor->name, network.name()));
   if (!complaints.empty())
-    throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path_.string(),
+    throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path().string(),
                                    network.name(), complaints.size(), fmt::join(complaints, "\n  ")));
 }
 
 std::vector<char> Checkpoint::load(const Value& weight) const {
   const WeightSource& source = *weight.source;
   std::vector<Numbers> tensors;
-  for (const std::string& name : source.names()) tensors.emplace_back(file_, *file_.find(name));
+  for (const std::string& name : source.names()) tensors.emplace_back(files_, *files_.find(name));
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
+  const float share = share_of(files_, source);
   std::vector<char> bytes(weight.bytes());
   parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<float> row(static_cast<std::size_t>(length));
                  for (std::int64_t i = begin; i < end; ++i) {
                    take_row(source, tensors, i, row);
+                   if (source.share)
+                     for (float& number : row) number *= share;
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
                  }
                });

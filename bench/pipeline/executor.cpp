@@ -19,6 +19,17 @@ Buffer allocate(Platform& platform, std::size_t bytes, const char* what) {
   }
 }
 
+bool given(const Value& value) {
+  return value.kind == Value::Kind::input || value.kind == Value::Kind::constant;
+}
+
+void upload_constant(Platform& platform, const Value& value, void* data) {
+  std::vector<char> bytes(value.bytes());
+  for (std::int64_t i = 0; i < value.elements(); ++i)
+    store_element(value.dtype, bytes.data(), i, static_cast<double>(i % value.period));
+  platform.upload(data, bytes.data(), bytes.size());
+}
+
 }  // namespace
 
 Executor::Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan)
@@ -42,15 +53,16 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
   workspace_ = allocate(platform, workspace, "the workspaces");
   std::size_t input_bytes = 0;
   for (const Value& value : graph.values())
-    if (value.kind == Value::Kind::input) input_bytes += aligned(value.bytes());
+    if (given(value)) input_bytes += aligned(value.bytes());
   inputs_ = allocate(platform, input_bytes, "the inputs");
   std::size_t offset = 0;
   for (ValueId id = 0; id < graph.values().size(); ++id) {
     if (graph[id].kind == Value::Kind::activation)
       pointers_[id] = static_cast<char*>(activations_.data()) + placement.offsets[id];
-    if (graph[id].kind != Value::Kind::input) continue;
+    if (!given(graph[id])) continue;
     pointers_[id] = static_cast<char*>(inputs_.data()) + offset;
     offset += aligned(graph[id].bytes());
+    if (graph[id].kind == Value::Kind::constant) upload_constant(platform, graph[id], pointers_[id]);
   }
   load_weights(weights);
   bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes();
@@ -73,11 +85,11 @@ void Executor::load_weights(const Weights& weights) {
   const Graph& graph = network_->graph;
   std::size_t total = 0;
   for (const Value& value : graph.values())
-    if (value.source) total += aligned(value.bytes());
+    if (value.kind == Value::Kind::weight) total += aligned(value.bytes());
   weights_ = allocate(*platform_, total, "the weights");
   std::size_t offset = 0;
   for (ValueId id = 0; id < graph.values().size(); ++id) {
-    if (!graph[id].source) continue;
+    if (graph[id].kind != Value::Kind::weight) continue;
     pointers_[id] = static_cast<char*>(weights_.data()) + offset;
     weights.fill(*platform_, graph[id], pointers_[id]);
     offset += aligned(graph[id].bytes());

@@ -50,7 +50,7 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
   const Graph& graph = network.graph;
   std::size_t held = place(activation_lifetimes(graph, network.output_values())).bytes, workspace = 0, measuring = 0;
   for (const Value& value : graph.values())
-    if (value.kind != Value::Kind::activation) held += aligned(value.bytes());
+    if (value.kind != Value::Kind::activation && value.kind != Value::Kind::unread) held += aligned(value.bytes());
   std::set<ProblemId> measured;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];

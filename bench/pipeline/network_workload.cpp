@@ -77,7 +77,8 @@ struct Definition {
     Cost total{0, 0, Pipe::tensor};
     for (const Node& node : network.graph.nodes()) total.flops += node.op->cost(node.problem, node.dtype).flops;
     for (const Value& value : network.graph.values())
-      if (value.kind != Value::Kind::activation) total.bytes += static_cast<double>(value.bytes());
+      if (value.kind == Value::Kind::input || value.kind == Value::Kind::weight)
+        total.bytes += static_cast<double>(value.bytes());
     for (const ValueId output : network.output_values())
       total.bytes += static_cast<double>(network.graph[output].bytes());
     return total;

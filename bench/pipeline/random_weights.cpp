@@ -28,6 +28,7 @@ void RandomWeights::fill(Platform& platform, const Value& weight, void* data) co
   } else if (source.name.ends_with("weight")) {
     mean = 1;
   }
+  if (source.share) deviation /= 2;  // a blend of equal parts
   platform.fill_normal(weight.dtype, data, weight.elements(), mean, deviation, seed);
 }
 

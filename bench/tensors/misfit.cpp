@@ -72,8 +72,8 @@ Misfit nearest_misfit(const Workload& op, const KnownShapes& shapes, ShapeFit& f
   }
   for (const TensorSpec& spec : specs)
     if (!shapes.contains(spec.name))
-      differences.push_back(fmt::format("its '{}' [{}] is missing (--random {} makes it)", spec.name,
-                                        fmt::join(spec.shape, ", "), spec.name));
+      differences.push_back(fmt::format("its '{}' [{}] is missing{}", spec.name, fmt::join(spec.shape, ", "),
+                                        fit.wording().random ? fmt::format(" (--random {} makes it)", spec.name) : ""));
   return {op.print(parse(op, nearest)), fmt::format("{}", fmt::join(differences, "; "))};
 }
 

@@ -29,8 +29,8 @@ FieldValues values_of(const std::vector<KeyValue>& pairs) {
 
 class Search {
  public:
-  Search(const Workload& op, const FieldValues& given, const KnownShapes& shapes)
-      : op_(op), given_(given), shapes_(shapes), fit_(op, shapes, given) {
+  Search(const Workload& op, const FieldValues& given, const KnownShapes& shapes, const Wording& wording)
+      : op_(op), given_(given), shapes_(shapes), fit_(op, shapes, given, wording) {
     for (const FieldInfo& field : op.fields)
       if (!given.contains(field.name) && field.chosen() && !field.fallback) required_.push_back(&field);
   }
@@ -250,7 +250,7 @@ class Search {
   }
 
   [[noreturn]] void refuse_open(const std::vector<std::string>& fields) const {
-    throw InvalidInput(fmt::format("the tensors fit more than one problem of {}; give --problem its {}", op_.name,
+    throw InvalidInput(fmt::format("the tensors fit more than one problem of {}; {} {}", op_.name, fit_.wording().give,
                                    fmt::join(fields, ", ")));
   }
 
@@ -276,7 +276,7 @@ class Search {
 
   std::vector<FieldValues> fits_of(const FieldValues& given) const {
     try {
-      return Search(op_, given, shapes_).fits();
+      return Search(op_, given, shapes_, fit_.wording()).fits();
     } catch (const InvalidInput&) {  // too many to try
       return {};
     }
@@ -290,7 +290,7 @@ class Search {
     const Misfit misfit = nearest_misfit(op_, shapes_, fit_);
     const std::string clash = clashes();
     throw InvalidInput(fmt::format("the tensors fit no problem of {}{}; nearest is {}: {}{}{}", op_.name,
-                                   given_.empty() ? "" : " with the fields of --problem", misfit.problem,
+                                   given_.empty() ? "" : fmt::format(" {}", fit_.wording().given), misfit.problem,
                                    misfit.differences, clash.empty() ? "" : "; ", clash));
   }
 
@@ -303,8 +303,34 @@ class Search {
 
 }  // namespace
 
-AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes) {
-  return Search(op, values_of(given), shapes).run();
+AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes,
+                         const Wording& wording) {
+  return Search(op, values_of(given), shapes, wording).run();
+}
+
+DType infer_dtype(const Workload& op, const AnyProblem& problem, std::optional<DType> dtype, const KnownTypes& types,
+                  std::string_view (*name)(DType), const Wording& wording) {
+  std::vector<std::string> reasons, fits;
+  std::optional<DType> found;
+  for (const DType candidate : op.dtypes) {
+    if (dtype && candidate != *dtype) continue;
+    std::vector<std::string> wrong;
+    for (const TensorSpec& spec : op.tensors(problem, candidate)) {
+      const auto type = types.find(spec.name);
+      if (type != types.end() && type->second != name(spec.dtype))
+        wrong.push_back(fmt::format("'{}' is {}, not {}", spec.name, type->second, name(spec.dtype)));
+    }
+    if (!wrong.empty()) {
+      reasons.push_back(fmt::format("{} {}: {}", op.name, to_string(candidate), fmt::join(wrong, ", ")));
+      continue;
+    }
+    if (!found) found = candidate;
+    fits.emplace_back(to_string(candidate));
+  }
+  if (fits.size() > 1)
+    throw InvalidInput(fmt::format("the tensors fit {}; {}", fmt::join(fits, ", "), wording.give_dtype));
+  if (!found) throw InvalidInput(fmt::format("no dtype fits the tensors ({})", fmt::join(reasons, "; ")));
+  return *found;
 }
 
 }  // namespace noisefloor

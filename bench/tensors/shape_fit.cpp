@@ -26,8 +26,8 @@ std::int64_t span_of(const FieldInfo& field) {
 
 }  // namespace
 
-ShapeFit::ShapeFit(const Workload& op, const KnownShapes& shapes, const FieldValues& given)
-    : op_(op), shapes_(shapes), given_(given) {
+ShapeFit::ShapeFit(const Workload& op, const KnownShapes& shapes, const FieldValues& given, const Wording& wording)
+    : op_(op), shapes_(shapes), given_(given), wording_(wording) {
   // A whole checkpoint would keep the search busy for long, and is not an op's input.
   constexpr std::size_t kMostTensors = 16, kHighestRank = 8;  // no op has more than half of either
   if (shapes.size() > kMostTensors)
@@ -48,7 +48,7 @@ ShapeFit::ShapeFit(const Workload& op, const KnownShapes& shapes, const FieldVal
 std::optional<std::vector<TensorSpec>> ShapeFit::inputs(const FieldValues& values) {
   if (++asked_ > kMostAsked)
     throw InvalidInput(
-        fmt::format("the tensors leave too many problems of {} to try; give --problem more of its fields", op_.name));
+        fmt::format("the tensors leave too many problems of {} to try; {}", op_.name, wording_.give_more));
   std::vector<KeyValue> pairs;
   for (const auto& [key, value] : values) pairs.push_back({key, value});
   try {

@@ -20,13 +20,22 @@ using KnownShapes = std::map<std::string, std::optional<std::vector<std::int64_t
 // Field -> text; those that are not there have their default.
 using FieldValues = std::map<std::string, std::string>;
 
+// What messages tell a front end's user to do; those of the command line where nothing else is said.
+struct Wording {
+  const char* give = "give --problem its";  // and the fields that follow
+  const char* give_more = "give --problem more of its fields";
+  const char* given = "with the fields of --problem";
+  const char* give_dtype = "give --dtype";
+  bool random = true;  // --random makes a tensor that is missing
+};
+
 class ShapeFit {
  public:
   // Of values that make no problem.
   static constexpr int kNoProblem = 1'000'000;
 
   // The integers of `given` stay as they are. Throws InvalidInput where no op has so many tensors or dimensions.
-  ShapeFit(const Workload& op, const KnownShapes& shapes, const FieldValues& given);
+  ShapeFit(const Workload& op, const KnownShapes& shapes, const FieldValues& given, const Wording& wording = {});
 
   // None where the values make no problem. Throws InvalidInput when it has been asked too often: a search has an end,
   // whatever the tensors are.
@@ -51,7 +60,8 @@ class ShapeFit {
   // Values to begin with, as they need not make a problem: of all tensors' extents, and a few more.
   std::set<std::int64_t> starts() const;
   const std::set<std::int64_t>& extents() const { return extents_; }  // of all tensors
-  void set_open(FieldValues& values, std::int64_t start) const;       // the integers without a default
+  const Wording& wording() const { return wording_; }
+  void set_open(FieldValues& values, std::int64_t start) const;  // the integers without a default
 
   // The nearest so far, and why values made no problem where none did.
   const FieldValues& nearest() const { return nearest_; }
@@ -70,6 +80,7 @@ class ShapeFit {
   const Workload& op_;
   const KnownShapes& shapes_;
   const FieldValues given_;
+  const Wording wording_;
   std::vector<const FieldInfo*> integers_;
   std::set<std::int64_t> extents_;
   std::int64_t asked_ = 0;

@@ -16,37 +16,6 @@ std::vector<TensorSpec> input_specs(const Workload& op, const AnyProblem& proble
   return specs;
 }
 
-// The tensors whose element type is not the one that the op takes in `dtype`.
-std::vector<std::string> wrong_types(const Workload& op, const AnyProblem& problem, DType dtype,
-                                     const SafetensorsFile& file) {
-  std::vector<std::string> wrong;
-  for (const TensorSpec& spec : input_specs(op, problem, dtype)) {
-    const FileTensor* tensor = file.find(spec.name);
-    if (tensor != nullptr && tensor->dtype != safetensors_name(spec.dtype))
-      wrong.push_back(fmt::format("'{}' is {}, not {}", spec.name, tensor->dtype, safetensors_name(spec.dtype)));
-  }
-  return wrong;
-}
-
-DType infer_dtype(const Workload& op, const AnyProblem& problem, std::optional<DType> dtype,
-                  const SafetensorsFile& file) {
-  std::vector<std::string> reasons, fits;
-  std::optional<DType> found;
-  for (const DType candidate : op.dtypes) {
-    if (dtype && candidate != *dtype) continue;
-    const auto wrong = wrong_types(op, problem, candidate, file);
-    if (!wrong.empty()) {
-      reasons.push_back(fmt::format("{} {}: {}", op.name, to_string(candidate), fmt::join(wrong, ", ")));
-      continue;
-    }
-    if (!found) found = candidate;
-    fits.emplace_back(to_string(candidate));
-  }
-  if (fits.size() > 1) throw InvalidInput(fmt::format("the tensors fit {}; give --dtype", fmt::join(fits, ", ")));
-  if (!found) throw InvalidInput(fmt::format("no dtype fits the tensors ({})", fmt::join(reasons, "; ")));
-  return *found;
-}
-
 // The oracle says nothing about what becomes of NaN and infinity.
 void require_finite(const std::string& name, std::span<const std::byte> data, DType dtype) {
   if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) return;
@@ -72,7 +41,9 @@ UserTensors bind(const Workload& op, const SafetensorsFile& file, const std::vec
       throw InvalidInput(fmt::format("tensor '{}' is in the file, and in --random too", name));
   UserTensors user;
   user.problem = infer_problem(op, fields, shapes);
-  user.dtype = infer_dtype(op, user.problem, dtype, file);
+  KnownTypes types;
+  for (const FileTensor& tensor : file.tensors()) types[tensor.name] = tensor.dtype;
+  user.dtype = infer_dtype(op, user.problem, dtype, types, safetensors_name);
   for (const TensorSpec& spec : input_specs(op, user.problem, user.dtype)) {
     const FileTensor* tensor = file.find(spec.name);
     if (tensor == nullptr) continue;

@@ -1,6 +1,7 @@
 # The project's options, and the flags that every target of it shares (through noisefloor_flags).
 option(NOISEFLOOR_BUILD_BENCH "Build the noisefloor program" ${PROJECT_IS_TOP_LEVEL})
 option(NOISEFLOOR_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(NOISEFLOOR_PYTHON "Build the Python module, where .venv (scripts/setup) or Python_EXECUTABLE has nanobind" ${PROJECT_IS_TOP_LEVEL})
 option(NOISEFLOOR_WARNINGS_AS_ERRORS "Stop at a warning" ${PROJECT_IS_TOP_LEVEL})
 option(NOISEFLOOR_UNITY "Compile bookkeeping and host tests several files at once: a fresh build takes half the time, a rebuild a little longer" ON)
 option(NOISEFLOOR_SANITIZE "Build host code with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)

@@ -1,12 +1,13 @@
 """One call of a network on a user's tensors, on the host."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import breakdown_rows, needs_program, run
+from tests.cli.program import WEIGHTS, breakdown_rows, needs_program, run
 
 pytestmark = needs_program
 
@@ -57,7 +58,7 @@ def test_forward_takes_its_sizes_from_the_input(tmp_path):
         np.testing.assert_array_equal(outputs[-1], outputs[0])
     for sizes, says in ((("--height", 10), "in.safetensors: tensor x is [2, 1, 6, 10], of height 6, which contradicts --height 10"),
                         (("--width", 9), "width 9: digits takes multiples of 2; the nearest are 8 and 10"),
-                        (("--tokens", 77), "tokens 77: digits takes no text; networks with tokens: sd15")):
+                        (("--tokens", 77), "tokens 77: digits takes no text; networks with tokens: sd15, sdxl")):
         (tmp_path / "out.safetensors").write_text("mine")
         result = forward(tmp_path, *sizes)
         assert result.returncode == 2 and says in result.stderr, result.stderr
@@ -122,3 +123,45 @@ def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
     result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
     assert result.returncode == 2 and "label 10" in result.stderr
     assert (tmp_path / "plan.csv").read_text().count("\n") == 1
+
+
+INDEX = "diffusion_pytorch_model.safetensors.index.json"
+
+
+def shards(folder):
+    """The shipped weights in two files and an index, as a pipeline's folder has them."""
+    tensors, weight_map = load_file(WEIGHTS), {}
+    (folder / "unet").mkdir()
+    for part, names in enumerate((sorted(tensors)[::2], sorted(tensors)[1::2])):
+        name = f"diffusion_pytorch_model-0000{part + 1}-of-00002.safetensors"
+        save_file({tensor: tensors[tensor] for tensor in names}, folder / "unet" / name)
+        weight_map.update(dict.fromkeys(names, name))
+    (folder / "unet" / INDEX).write_text(json.dumps({"metadata": {"total_size": 0}, "weight_map": weight_map}))
+    return weight_map
+
+
+def test_forward_takes_shards(tmp_path):
+    forward_input(tmp_path)
+    shards(tmp_path)
+    outputs = []
+    for weights in (WEIGHTS, tmp_path, tmp_path / "unet", tmp_path / "unet" / INDEX):
+        result = forward(tmp_path, "--weights", weights)
+        assert result.returncode == 0, result.stderr
+        outputs.append(load_file(tmp_path / "out.safetensors")["output"])
+        np.testing.assert_array_equal(outputs[-1], outputs[0])
+
+
+def test_forward_refuses_shards_that_are_not_whole(tmp_path):
+    forward_input(tmp_path)
+    weight_map = shards(tmp_path)
+    first, second = sorted(set(weight_map.values()))
+    result = run("forward", "digits", "--device", "host", "--input", tmp_path / "in.safetensors", "--output", tmp_path / "unet" / first,
+                 "--weights", tmp_path)
+    assert result.returncode == 2 and "is the same file as --weights" in result.stderr, result.stderr
+    (tmp_path / "unet" / second).unlink()
+    result = forward(tmp_path, "--weights", tmp_path)
+    assert result.returncode == 2 and f"file {second} of" in result.stderr and "is missing" in result.stderr, result.stderr
+    (tmp_path / "unet" / INDEX).unlink()
+    result = forward(tmp_path, "--weights", tmp_path)
+    assert result.returncode == 2 and "is a folder without a checkpoint" in result.stderr, result.stderr
+    assert not (tmp_path / "out.safetensors").exists()

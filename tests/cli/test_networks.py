@@ -1,5 +1,5 @@
-"""Networks held to their PyTorch implementations on random weights: needs PyTorch (any), 4 GB of disk and 16 GB of memory, for sd15 diffusers;
-else skipped. On the GPU where there is one, else on the host."""
+"""Networks held to their PyTorch implementations on random weights: needs PyTorch (any), 6 GB of disk and 16 GB of memory, for Stable Diffusion
+diffusers; else skipped. On the GPU where there is one, else on the host."""
 
 import os
 import subprocess
@@ -15,9 +15,11 @@ try:
 except ImportError:
     torch = None
 try:
-    from diffusers import UNet2DConditionModel
+    from tests.bench.pipeline import diffusers_unet
+
+    DIFFUSERS = {"sd15": diffusers_unet.SD15, "sdxl": diffusers_unet.SDXL, "svd": diffusers_unet.SVD}
 except ImportError:
-    UNet2DConditionModel = None
+    DIFFUSERS = {}
 
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
@@ -27,35 +29,41 @@ LIMITS = {"fp32": 1e-5, "bf16": 2e-2}  # relative L2
 
 def random_network(name):
     torch.manual_seed(0)
-    network = (UNet2DConditionModel(cross_attention_dim=768, attention_head_dim=8) if name == "sd15" else networks.build(name)).eval()
+    network = (diffusers_unet.build(DIFFUSERS[name]) if name in DIFFUSERS else networks.build(name)).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
                 parameter.add_(torch.randn_like(parameter) * 0.2)
+            if name in DIFFUSERS:
+                parameter.copy_(parameter.half())  # as their files are
     return network
 
 
 def inputs_of(name, height, width):
-    if name == "sd15":
-        return {"x": torch.randn(2, 4, height, width), "timesteps": torch.tensor([17.0, 800.0]), "encoder_hidden_states": torch.randn(2, 77, 768)}
+    if name == "svd":
+        return diffusers_unet.video_inputs_of(DIFFUSERS[name], 5, height, width)
+    if name in DIFFUSERS:
+        return diffusers_unet.inputs_of(DIFFUSERS[name], height, width, 77)
     if name == "adm64":
         return {"x": torch.randn(2, 3, height, width), "timesteps": torch.tensor([17.0, 800.0]), "labels": torch.tensor([3, 999])}
     return {"x": torch.randn(2, 3, height, width) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
 
 
 @pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24),
-                                                 ("sd15", 16, 24)])
+                                                 ("sd15", 16, 24), ("sdxl", 16, 12), ("svd", 8, 16)])
 def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
-    if name == "sd15" and UNet2DConditionModel is None:
+    if name in ("sd15", "sdxl", "svd") and name not in DIFFUSERS:
         pytest.skip("needs diffusers")
     network, inputs = random_network(name), inputs_of(name, height, width)
     with torch.no_grad():
-        x, level, condition = inputs.values()
-        if name == "sd15":
-            expected = network(x, level, condition).sample
+        if name in DIFFUSERS:
+            expected = diffusers_unet.call(network, inputs)
         else:
+            x, level, condition = inputs.values()
             expected = network(x, level, torch.eye(network.configuration.classes)[condition] if network.one_hot else condition)
-    save_file({key: value.contiguous() for key, value in network.state_dict().items()}, tmp_path / "weights.safetensors")
+    save_file({key: (value.half() if name in DIFFUSERS else value).contiguous() for key, value in network.state_dict().items()},
+              tmp_path / "weights.safetensors")
+    del network  # of up to 10 GB
     save_file(inputs, tmp_path / "in.safetensors")
     for dtype, limit in LIMITS.items():
         result = subprocess.run([PROGRAM, "forward", name, "--dtype", dtype, "--weights", tmp_path / "weights.safetensors", "--input",

@@ -49,6 +49,29 @@ TEST(Graph, MistakesOfABuilderNameTheNode) {
   EXPECT_TRUE(p.graph.nodes().empty());
 }
 
+TEST(Graph, TellsSharesOfAWeightApart) {
+  Graph graph;
+  WeightSource spatial{"w", {4, 8}}, temporal = spatial;
+  spatial.share = {"mix", false};
+  temporal.share = {"mix", true};
+  const ValueId a = graph.weight(spatial, {4, 8}, DType::fp32), b = graph.weight(temporal, {4, 8}, DType::fp32);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(graph.weight(temporal, {4, 8}, DType::fp32), b);
+  EXPECT_NE(graph.weight({"w", {4, 8}}, {4, 8}, DType::fp32), b);
+  // The factor is of the checkpoint, and no node's.
+  int unread = 0;
+  for (const Value& value : graph.values()) unread += value.kind == Value::Kind::unread && value.name == "mix" ? 1 : 0;
+  EXPECT_EQ(unread, 1);
+}
+
+TEST(Graph, HasAConstantOnce) {
+  Graph graph;
+  const ValueId frames = graph.constant("frames", {6}, DType::fp32, 3);
+  EXPECT_EQ(graph.constant("frames", {6}, DType::fp32, 3), frames);
+  EXPECT_NE(graph.constant("zeros", {6}, DType::fp32, 1), frames);
+  EXPECT_EQ(graph[frames].period, 3);
+}
+
 TEST(Graph, AProblemThatTheOpRefusesNamesTheNode) {
   Product p;
   try {

@@ -37,6 +37,11 @@ double flops_of(const Network& network) {
   return flops;
 }
 
+// Whether the sampling loop can give it all that it takes.
+bool sampled(const NetworkInfo& info) {
+  return (info.tokens == 0 && info.most_frames == 1) || *info.decoder != '\0';
+}
+
 std::string refusal(const NetworkInfo& info, const BuildOptions& options) {
   try {
     (void)info.build(options);
@@ -80,17 +85,19 @@ TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
         for (const NetworkTensor& input : network.inputs) {
           EXPECT_TRUE(names.insert(input.name).second) << info.name << " has two inputs " << input.name;
           EXPECT_EQ(input.shape, network.graph[input.value].shape) << info.name << ' ' << input.name;
-          EXPECT_EQ(input.shape.front(), input.kind == Kind::image ? batch : n) << info.name << ' ' << input.name;
+          EXPECT_EQ(input.shape.front(), input.value == network.x() ? batch : n) << info.name << ' ' << input.name;
         }
-        EXPECT_EQ(network.require(Kind::image).shape, (std::vector<std::int64_t>{batch, height, width, channels}));
+        std::vector<std::int64_t> shape{batch, height, width, channels};
+        if (frames > 1) shape.insert(shape.begin() + 1, frames);
+        EXPECT_EQ(network.require(Kind::image).shape, shape) << info.name;
         EXPECT_EQ(network.level().shape, (std::vector<std::int64_t>{n})) << info.name;
-        EXPECT_EQ(network.find(Kind::sigma) != nullptr, guided || info.prediction == sampler_step::Prediction::x0);
+        EXPECT_EQ(network.find(Kind::sigma) != nullptr, guided || info.prediction != sampler_step::Prediction::noise);
         if (info.classes > 0) {
           EXPECT_EQ(network.require(Kind::labels).shape, (std::vector<std::int64_t>{n, info.classes})) << info.name;
         }
         const NetworkTensor& output = network.outputs.front();
-        EXPECT_EQ(output.shape[1], height) << info.name;
-        EXPECT_EQ(output.shape[2], width) << info.name;
+        EXPECT_EQ(output.shape[output.shape.size() - 3], height) << info.name;
+        EXPECT_EQ(output.shape[output.shape.size() - 2], width) << info.name;
         EXPECT_TRUE(!guided || output.shape.back() == channels) << info.name << ": a sampler wants the image alone";
         std::int64_t elements = 1;
         for (const std::int64_t extent : output.shape) elements *= extent;
@@ -111,8 +118,9 @@ TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
     EXPECT_EQ(other.graph.nodes().size(), native.graph.nodes().size()) << info.name;
     EXPECT_EQ(other.x(), native.x());
     const std::int64_t scale = std::max<std::int64_t>(1, info.enlarges);
-    EXPECT_EQ(other.outputs.front().shape[1], scale * (info.image.height + info.divisor)) << info.name;
-    EXPECT_EQ(other.outputs.front().shape[2], scale * 2 * info.image.width) << info.name;
+    const std::vector<std::int64_t>& shape = other.outputs.front().shape;
+    EXPECT_EQ(shape[shape.size() - 3], scale * (info.image.height + info.divisor)) << info.name;
+    EXPECT_EQ(shape[shape.size() - 2], scale * 2 * info.image.width) << info.name;
     const double pixels = static_cast<double>(other.image.pixels()) / static_cast<double>(native.image.pixels());
     EXPECT_GT(flops_of(other), 0.9 * pixels * flops_of(native)) << info.name;
     EXPECT_LT(flops_of(other), pixels * pixels * flops_of(native)) << info.name;
@@ -130,9 +138,11 @@ TEST(Networks, AreBuiltForAnyMultipleOfWhatTheyDownsample) {
         const Network network = info.build({.batch = 2, .sampling = guided, .guided = guided, .sizes = sizes});
         const std::int64_t n = guided ? 4 : 2, scale = std::max<std::int64_t>(1, info.enlarges);
         const NetworkTensor& output = network.outputs.front();
-        EXPECT_EQ(network.image.elements(), sizes.height * sizes.width * info.image.channels) << info.name;
-        EXPECT_EQ(output.shape,
-                  (std::vector<std::int64_t>{n, scale * sizes.height, scale * sizes.width, output.shape.back()}));
+        const std::int64_t frames = info.image.frames;
+        EXPECT_EQ(network.image.elements(), frames * sizes.height * sizes.width * info.image.channels) << info.name;
+        std::vector<std::int64_t> shape{n, scale * sizes.height, scale * sizes.width, output.shape.back()};
+        if (frames > 1) shape.insert(shape.begin() + 1, frames);
+        EXPECT_EQ(output.shape, shape);
       }
     }
   }
@@ -155,8 +165,8 @@ TEST(Networks, SayWhichSizesTheyTake) {
   EXPECT_EQ(refusal(info, {.sizes = {.height = -8}}), "height -8: adm64 takes multiples of 8; the nearest is 8");
   EXPECT_EQ(refusal(require_network("digits"), {.sizes = {.height = 9}}),
             "height 9: digits takes multiples of 2; the nearest are 8 and 10");
-  EXPECT_EQ(refusal(info, {.sizes = {.frames = 2}}), "frames 2: adm64 makes single images; networks with frames: none");
-  EXPECT_EQ(refusal(info, {.sizes = {.tokens = 7}}), "tokens 7: adm64 takes no text; networks with tokens: sd15");
+  EXPECT_EQ(refusal(info, {.sizes = {.frames = 2}}), "frames 2: adm64 makes single images; networks with frames: svd");
+  EXPECT_EQ(refusal(info, {.sizes = {.tokens = 7}}), "tokens 7: adm64 takes no text; networks with tokens: sd15, sdxl");
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 1}}), "");
   EXPECT_NE(refusal(info, {.sizes = {.height = 65536, .width = 65536}}).find("node "), std::string::npos);
   try {
@@ -191,6 +201,7 @@ TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
 TEST(Networks, AreBuiltGuidedForWholeBatches) {
   for (const NetworkInfo& info : denoisers()) {
     for (const std::int64_t batch : {6, 64, 1024}) {
+      if (2 * batch * info.image.frames * info.image.pixels() > 1 << 23) continue;  // tensors of 2^33 elements
       const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
       EXPECT_EQ(network.graph[network.output()].elements(), 2 * batch * network.image.elements()) << info.name;
     }
@@ -211,15 +222,15 @@ TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
 TEST(Networks, SayHowManyImagesTheyTake) {
   for (const NetworkInfo& info : denoisers()) {
     try {
-      build_or_say_limit(info, {.batch = 1 << 20, .sampling = true, .guided = true});
+      build_or_say_limit(info, {.batch = 1 << 20, .sampling = sampled(info), .guided = true});
       FAIL() << info.name;
     } catch (const InvalidInput& error) {
       std::smatch found;
       const std::string message = error.what();
       ASSERT_TRUE(std::regex_search(message, found, std::regex("which takes 1 to (\\d+): "))) << message;
       const std::int64_t most = std::stoll(found[1]);
-      EXPECT_NO_THROW(info.build({.batch = most, .sampling = true, .guided = true})) << message;
-      EXPECT_THROW(info.build({.batch = most + 1, .sampling = true, .guided = true}), InvalidInput) << message;
+      EXPECT_NO_THROW(info.build({.batch = most, .sampling = sampled(info), .guided = true})) << message;
+      EXPECT_THROW(info.build({.batch = most + 1, .sampling = sampled(info), .guided = true}), InvalidInput) << message;
     }
   }
 }
@@ -265,6 +276,7 @@ TEST(Networks, SayWhyTheyAreNotRunInFp16) {
   } catch (const InvalidInput& error) {
     EXPECT_NE(std::string(error.what()).find("sdxl-vae in fp16: its activations exceed"), std::string::npos);
   }
+  EXPECT_THROW(build_or_say_limit(require_network("svd"), {.sampling = true}), InvalidInput);
 }
 
 // Weights do not depend on the text's length, and what reads it has as many keys.
@@ -277,6 +289,34 @@ TEST(Networks, ReadTextOfAnyLength) {
   for (const Node& node : other.graph.nodes())
     if (node.op->name == "attention" && node.text.find("seq_kv=154") != std::string::npos) ++readers;
   EXPECT_EQ(readers, 16);
+}
+
+// What Stable Diffusion XL has beside the text: by diffusers' names, in numbers that are not rounded.
+TEST(Networks, TakeWhatIsEmbeddedBesideTheTimestep) {
+  const Network network = require_network("sdxl").build({.batch = 3, .sampling = true, .guided = true});
+  const auto named = [&](const char* name) {
+    return *std::find_if(network.inputs.begin(), network.inputs.end(),
+                         [&](const NetworkTensor& input) { return std::string_view(input.name) == name; });
+  };
+  EXPECT_EQ(network.require(Kind::text).shape, (std::vector<std::int64_t>{6, 77, 2048}));
+  EXPECT_EQ(named("text_embeds").shape, (std::vector<std::int64_t>{6, 1280}));
+  EXPECT_EQ(named("time_ids").shape, (std::vector<std::int64_t>{6, 6}));
+  EXPECT_EQ(network.graph[named("time_ids").value].dtype, DType::fp32);
+}
+
+TEST(Networks, TakeAVideoAndThePictureItMoves) {
+  const NetworkInfo& info = require_network("svd");
+  const Network native = info.build({}), longer = info.build({.batch = 2, .sizes = {.frames = 25}});
+  EXPECT_EQ(weights_of(longer), weights_of(native));
+  for (const std::size_t input : {0u, 2u})  // x, image_latents
+    EXPECT_EQ(longer.inputs.at(input).shape, (std::vector<std::int64_t>{2, 25, 72, 128, 4}));
+  EXPECT_EQ(longer.outputs.front().shape, (std::vector<std::int64_t>{2, 25, 72, 128, 4}));
+  std::map<std::string, int> counts;
+  for (const Node& node : native.graph.nodes()) ++counts[node.op->name];
+  EXPECT_EQ(counts["temporal_attention"], 16);
+  EXPECT_EQ(counts["attention"], 16);  // and none over the one key of the picture's embedding
+  EXPECT_EQ(counts["conv3d_temporal"], 2 * 22);
+  EXPECT_EQ(refusal(info, {.sizes = {.frames = 33}}), "frames 33: svd takes 1 to 32");
 }
 
 // ---- one more, of test code: its row and its builder are all that there is to write

@@ -4,10 +4,12 @@ program with them is linked and asked. (test_columns.py follows that of a column
 import csv
 import os
 import re
+import runpy
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,3 +97,5 @@ def test_a_variant_and_an_op_are_measured(tmp_path):
                 assert re.search(r"\bhost .*\b(ok|throttled)\b", rows("rmsnorm", "--problem", problem, "--dtype", dtype))
     listed = subprocess.run([program, "list", "variants", "--filter", "^rmsnorm/"], capture_output=True, text=True, timeout=60).stdout
     assert "ptx_sm90a" in listed and "an example of docs/adding.md" in listed
+    rmsnorm = runpy.run_path(tmp_path / "tests/python/references.py")["rmsnorm"]
+    assert np.allclose(rmsnorm({"eps": "0"}, {"x": np.array([[3.0, -3.0]]), "gamma": np.array([1.0, 2.0])}), [[1, -2]])

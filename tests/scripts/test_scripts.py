@@ -43,7 +43,7 @@ def executable(path, text):
     return path
 
 
-@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "slurm-sweep", "slurm_task.sh", "fuzz", "../.ci/run", "../tests/slurm/run", "bundle_run.sh", "record"])
+@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "wheel", "slurm-sweep", "slurm_task.sh", "fuzz", "../.ci/run", "../tests/slurm/run", "bundle_run.sh", "record"])
 def test_help_is_the_header(script, tmp_path):
     path = SCRIPTS / script
     if script == "bundle_run.sh":  # lies beside scripts/ in a bundle
@@ -64,6 +64,7 @@ def test_help_is_the_header(script, tmp_path):
         (["fuzz", "--seconds", "0"], "--seconds needs a whole number"),
         (["fuzz", "problem_txt"], "there is no target 'problem_txt'"),
         (["bundle", "--output"], "--output needs"),
+        (["wheel", "--architectures"], "--architectures needs"),
     ],
 )
 def test_wrong_arguments_are_named(command, says):

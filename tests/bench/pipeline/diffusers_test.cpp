@@ -1,5 +1,5 @@
-// The U-Net of latent diffusion held to diffusers' own: its output at a reduced width, and Stable Diffusion 1.5's
-// layers. diffusers_unet.py wrote the files.
+// The U-Nets of latent diffusion held to diffusers' own: their outputs at a reduced width, and the layers of Stable
+// Diffusion 1.5 and XL. diffusers_unet.py wrote the files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,16 +13,44 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/sweep/suite.h"
+#include "networks/inputs.h"
 #include "networks/unet.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
-const std::filesystem::path kWeights = "tests/bench/pipeline/small_unet.safetensors";
+const std::filesystem::path kFolder = "tests/bench/pipeline";
+const std::filesystem::path kWeights = kFolder / "small_unet.safetensors";
 
-// As SMALL of the script.
+// As SMALL and SMALL_XL of the script.
 const UNet kSmall{.levels = {{16, 2, 1}, {32, 2, 0}}, .blocks = 1, .text_width = 24, .groups = 8};
+const UNet kSmallXl{
+    .levels = {{8, 2, 0}, {16, 4, 2}},
+    .middle_transformer_blocks = 2,
+    .blocks = 1,
+    .text_width = 24,
+    .groups = 4,
+    .linear_projection = true,
+    .added = {.vector = "text_embeds", .vector_width = 20, .numbers = "time_ids", .count = 6, .width = 8}};
+
+const UNet kSmallSvd{.levels = {{32, 2}, {64, 4, 0}},
+                     .blocks = 1,
+                     .text_width = 24,
+                     .linear_projection = true,
+                     .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
+
+NetworkInfo small_video() {
+  return {
+      .name = "small video",
+      .description = "of test code",
+      .prediction = sampler_step::Prediction::v,
+      .image = {4, 6, 4, 3},
+      .divisor = kSmallSvd.divisor(),
+      .most_frames = 32,
+      .schedule = sampler_step::Schedule::karras,
+      .builder = [](const BuildOptions& options, Network& network) { build_video_unet(kSmallSvd, options, network); }};
+}
 
 NetworkInfo small(const UNet& unet = kSmall) {
   return {.name = "small",
@@ -51,12 +79,49 @@ std::vector<float> channels_last(const std::vector<float>& x, std::size_t channe
   return y;
 }
 
-// Relative L2 of a call in `dtype`.
-double error_in(DType dtype) {
-  const NetworkInfo info = small();
+// All weights of a network, numbers by their names: as weights_by_rule of the script.
+void write_weights_by_rule(const std::filesystem::path& file, const Graph& graph) {
+  std::map<std::string, std::vector<float>> numbers;
+  std::vector<FileTensor> tensors;
+  for (const Value& value : graph.values()) {
+    if (!value.source) continue;
+    for (const std::string& name : value.source->names()) {
+      const std::vector<std::int64_t>& shape = value.source->file;
+      auto [place, added] = numbers.try_emplace(name);
+      if (!added) continue;
+      std::uint64_t seed = 0xCBF29CE484222325;
+      for (const char byte : name) seed = (seed ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+      std::int64_t count = 1;
+      for (const std::int64_t extent : shape) count *= extent;
+      const bool vector = shape.size() == 1, norm = name.find("norm") != std::string::npos && name.ends_with("weight");
+      const double spread = name.ends_with("mix_factor") ? 2
+                            : vector                     ? 0.3
+                                                         : std::sqrt(3 / static_cast<double>(count / shape[0]));
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::uint64_t bits = static_cast<std::uint64_t>(i + 1) * 0x9E3779B97F4A7C15 + seed;
+        bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9;
+        bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB;
+        const double uniform = static_cast<double>((bits ^ (bits >> 31)) >> 40) / 0x1p23 - 1;
+        place->second.push_back(static_cast<float>((vector && norm ? 1 : 0) + spread * uniform));
+      }
+      tensors.push_back({name, safetensors_name(DType::fp32), shape, std::as_bytes(std::span(place->second))});
+    }
+  }
+  write_safetensors(file, tensors);
+}
+
+// Relative L2 of a call in `dtype`, with the weights NAME.safetensors, or where there are none by rule.
+double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
   const Network network = info.build({.batch = 2, .dtype = dtype});
-  const Checkpoint weights(kWeights);
-  const SafetensorsFile file("tests/bench/pipeline/small_unet_forward.safetensors");
+  const TemporaryFolder folder;
+  std::filesystem::path checkpoint = kFolder / (name + ".safetensors");
+  if (!std::filesystem::exists(checkpoint)) {
+    checkpoint = folder / "weights.safetensors";
+    write_weights_by_rule(checkpoint, network.graph);
+  }
+  const Checkpoint weights(checkpoint);
+  weights.check(network);
+  const SafetensorsFile file(kFolder / (name + "_forward.safetensors"));
   const auto platform = make_host_platform();
   Executor executor(*platform, network, weights, {*platform, suite(), count_problems(network.graph), {"naive"}});
   const auto pixels = static_cast<std::size_t>(network.image.pixels());
@@ -78,12 +143,15 @@ double error_in(DType dtype) {
   return std::sqrt(error / norm);
 }
 
-TEST(Diffusers, TheUNetIsWhatItComputes) {
-  for (const auto& [dtype, limit] : {std::pair{DType::fp32, 1e-5}, std::pair{DType::bf16, 2e-2}}) {
-    const double error = error_in(dtype);
-    EXPECT_LE(error, limit) << to_string(dtype);
-    RecordProperty(to_string(dtype), std::to_string(1e6 * error) + "e-6");
-  }
+TEST(Diffusers, TheUNetsAreWhatItComputes) {
+  const std::pair<std::string, NetworkInfo> networks[] = {
+      {"small_unet", small()}, {"small_sdxl", small(kSmallXl)}, {"small_svd", small_video()}};
+  for (const auto& [name, info] : networks)
+    for (const auto& [dtype, limit] : {std::pair{DType::fp32, 1e-5}, std::pair{DType::bf16, 2e-2}}) {
+      const double error = error_in(dtype, info, name);
+      EXPECT_LE(error, limit) << name << ' ' << to_string(dtype);
+      RecordProperty(name + "_" + to_string(dtype), std::to_string(1e6 * error) + "e-6");
+    }
 }
 
 // What later versions have otherwise: several blocks a transformer, between matrices.
@@ -102,6 +170,36 @@ TEST(Diffusers, TransformersAreOfSeveralBlocksAndOtherProjections) {
   EXPECT_TRUE(shapes.contains("mid_block.attentions.0.transformer_blocks.2.ff.net.2.weight"));
   EXPECT_FALSE(shapes.contains("down_blocks.0.attentions.0.norm.weight"));
   EXPECT_EQ(shapes.at("down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k.weight").back(), 768);
+}
+
+// Over one key softmax is 1. The long form has a product of queries and keys, and says the same.
+TEST(Diffusers, OneKeyIsNotAttendedTo) {
+  UNet unet = kSmall;
+  std::vector<std::vector<float>> outputs;
+  const auto platform = make_host_platform();
+  const Checkpoint weights(kWeights);
+  for (const bool rule : {true, false}) {
+    unet.one_key_rule = rule;
+    const Network network = small(unet).build({.batch = 3, .dtype = DType::fp32, .sizes = {.tokens = 1}});
+    weights.check(network);
+    int over_one_key = 0;
+    for (const Node& node : network.graph.nodes())
+      over_one_key += node.text.find("seq_kv=1,") != std::string::npos ? 1 : 0;
+    EXPECT_EQ(over_one_key, rule ? 0 : 4);
+    Executor executor(*platform, network, weights, {*platform, suite(), count_problems(network.graph), {"naive"}});
+    for (const NetworkTensor& input : network.inputs) {
+      const Value& value = network.graph[input.value];
+      if (drawn(input.kind))
+        platform->fill_normal(value.dtype, executor.data(input.value), value.elements(), 0, 1, 7 + input.value);
+      else
+        fill_for_timing(input, value.dtype, executor.data(input.value));
+    }
+    throw_if_failed(executor.enqueue());
+    const auto* found = static_cast<const float*>(executor.data(network.output()));
+    outputs.emplace_back(found, found + network.graph[network.output()].elements());
+  }
+  ASSERT_EQ(outputs[0].size(), outputs[1].size());
+  for (std::size_t i = 0; i < outputs[0].size(); ++i) EXPECT_NEAR(outputs[0][i], outputs[1][i], 2e-5);
 }
 
 TEST(Diffusers, EveryTensorOfTheCheckpointIsAsked) {
@@ -161,16 +259,19 @@ void count_layers(const Node& node, LayerCounts& counts) {
   }
 }
 
-TEST(Diffusers, StableDiffusion15HasItsLayers) {
-  LayerCounts ours, theirs;
-  const Network network = require_network("sd15").build({.batch = 2});
-  for (const Node& node : network.graph.nodes()) count_layers(node, ours);
-  std::ifstream file("tests/bench/pipeline/sd15_layers.csv");
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) theirs[line.substr(0, line.find(','))] = std::stol(line.substr(line.find(',') + 1));
-  EXPECT_EQ(theirs.size(), 80u);
-  EXPECT_EQ(ours, theirs);
+TEST(Diffusers, StableDiffusionHasItsLayers) {
+  for (const auto& [name, kinds] : {std::pair{"sd15", 80u}, std::pair{"sdxl", 60u}}) {
+    LayerCounts ours, theirs;
+    const Network network = require_network(name).build({.batch = 2});
+    for (const Node& node : network.graph.nodes()) count_layers(node, ours);
+    std::ifstream file(kFolder / (std::string(name) + "_layers.csv"));
+    std::string line;
+    std::getline(file, line);
+    while (std::getline(file, line))
+      theirs[line.substr(0, line.find(','))] = std::stol(line.substr(line.find(',') + 1));
+    EXPECT_EQ(theirs.size(), kinds) << name;
+    EXPECT_EQ(ours, theirs) << name;
+  }
 }
 
 }  // namespace

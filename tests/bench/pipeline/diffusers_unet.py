@@ -1,5 +1,5 @@
-"""Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of a small UNet2DConditionModel in fp32, and
-how often a call of Stable Diffusion 1.5 meets each layer.
+"""Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of small U-Nets in fp32, and how often a call
+of Stable Diffusion 1.5 and XL meets each layer. The video network's norms take no fewer than 32 channels; its weights are a rule, not a file.
 
 usage: python3 tests/bench/pipeline/diffusers_unet.py, with diffusers 0.42.1 and PyTorch
 
@@ -8,9 +8,11 @@ The weights are random, as a checkpoint in fp16 has them; the files' metadata ha
 
 import collections
 import json
+import math
 from pathlib import Path
 
 import diffusers
+import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
@@ -18,21 +20,101 @@ from torch import nn
 
 PINNED = "0.42.1"  # of diffusers
 FOLDER = Path(__file__).resolve().parent
-# Every kind of block that Stable Diffusion 1.5 has; all else is as there.
+# Every kind of block that the networks have; all else is as there.
 SMALL = {
     "block_out_channels": (16, 32),
     "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
     "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
     "layers_per_block": 1,
-    "attention_head_dim": 2,  # the number of heads, as in Stable Diffusion 1.5's configuration
+    "attention_head_dim": 2,  # the number of heads, as in Stable Diffusion's configurations
     "cross_attention_dim": 24,
     "norm_num_groups": 8,
 }
+SMALL_XL = {
+    **SMALL,
+    "block_out_channels": (8, 16),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": (2, 4),
+    "norm_num_groups": 4,
+    "transformer_layers_per_block": (1, 2),
+    "use_linear_projection": True,
+    "addition_embed_type": "text_time",
+    "addition_time_embed_dim": 8,
+    "projection_class_embeddings_input_dim": 20 + 6 * 8,
+}
+SVD = {"down_block_types": ("CrossAttnDownBlockSpatioTemporal",) * 3 + ("DownBlockSpatioTemporal",), "cross_attention_dim": 1024}
 SD15 = {"cross_attention_dim": 768, "attention_head_dim": 8}  # all else is diffusers' default
+SDXL = {
+    "block_out_channels": (320, 640, 1280),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": (5, 10, 20),
+    "transformer_layers_per_block": (1, 2, 10),
+    "cross_attention_dim": 2048,
+    "use_linear_projection": True,
+    "addition_embed_type": "text_time",
+    "addition_time_embed_dim": 256,
+    "projection_class_embeddings_input_dim": 1280 + 6 * 256,
+}
 
 
-def layers_of_sd15(batch=2, side=64, tokens=77):
-    """Layer -> count, of one call; without numbers, so that nothing is allocated."""
+SMALL_SVD = {
+    "block_out_channels": (32, 64),
+    "down_block_types": ("CrossAttnDownBlockSpatioTemporal", "DownBlockSpatioTemporal"),
+    "up_block_types": ("UpBlockSpatioTemporal", "CrossAttnUpBlockSpatioTemporal"),
+    "layers_per_block": 1,
+    "num_attention_heads": (2, 4),
+    "cross_attention_dim": 24,
+    "addition_time_embed_dim": 8,
+    "projection_class_embeddings_input_dim": 3 * 8,
+}
+
+
+def build(configuration):
+    video = "SpatioTemporal" in configuration["down_block_types"][0] if "down_block_types" in configuration else False
+    return (diffusers.UNetSpatioTemporalConditionModel if video else diffusers.UNet2DConditionModel)(**configuration).eval()
+
+
+def inputs_of(configuration, height, width, tokens, batch=2):
+    """By our names."""
+    inputs = {
+        "x": torch.randn(batch, 4, height, width),
+        "timesteps": torch.linspace(17, 801, batch),
+        "encoder_hidden_states": torch.randn(batch, tokens, configuration["cross_attention_dim"]),
+    }
+    if "addition_embed_type" in configuration:
+        width = configuration["addition_time_embed_dim"]
+        inputs["text_embeds"] = torch.randn(batch, configuration["projection_class_embeddings_input_dim"] - 6 * width)
+        inputs["time_ids"] = torch.tensor([[1024.0, 768, 0, 16, 1024, 1024], [640, 480, 8, 0, 512, 768]])[:batch]
+    return inputs
+
+
+def video_inputs_of(configuration, frames, height, width):
+    """The same of two videos. x is x0 + sigma noise."""
+    sigma = torch.tensor([0.4, 30.0])
+    return {
+        "x": torch.randn(2, frames, 4, height, width) * torch.sqrt(1 + sigma**2).reshape(2, 1, 1, 1, 1),
+        "sigma": sigma,
+        "image_latents": torch.randn(2, frames, 4, height, width),
+        "encoder_hidden_states": torch.randn(2, 1, configuration["cross_attention_dim"]),
+        "added_time_ids": torch.tensor([[6.0, 127, 0.02], [24, 30, 0.1]]),
+    }
+
+
+def call(network, inputs):
+    """Videos as diffusers' pipeline does under EulerDiscreteScheduler."""
+    if "sigma" in inputs:
+        sigma = inputs["sigma"]
+        scaled = inputs["x"] / torch.sqrt(1 + sigma**2).reshape(-1, 1, 1, 1, 1)
+        return network(torch.cat([scaled, inputs["image_latents"]], 2), torch.log(sigma) / 4, inputs["encoder_hidden_states"],
+                       inputs["added_time_ids"]).sample
+    added = {name: inputs[name] for name in ("text_embeds", "time_ids") if name in inputs}
+    return network(inputs["x"], inputs["timesteps"], inputs["encoder_hidden_states"], added_cond_kwargs=added).sample
+
+
+def layers_of(configuration, side, tokens=77):
+    """Layer -> count, of one call on two images; without numbers, so that nothing is allocated."""
     counts = collections.Counter()
 
     def count(*words):
@@ -62,32 +144,69 @@ def layers_of_sd15(batch=2, side=64, tokens=77):
 
     F.scaled_dot_product_attention = see_attention
     with torch.device("meta"), torch.no_grad():
-        network = diffusers.UNet2DConditionModel(**SD15).eval()
+        network = build(configuration)
         for module in network.modules():
             module.register_forward_hook(see)
-        network(torch.zeros(batch, 4, side, side), torch.zeros(batch), torch.zeros(batch, tokens, SD15["cross_attention_dim"]))
+        call(network, inputs_of(configuration, side, side, tokens))
     F.scaled_dot_product_attention = attention
     return counts
 
 
-def main():
-    if diffusers.__version__ != PINNED:
-        raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
+def weights_by_rule(network):
+    """Numbers of each tensor from its name alone: SplitMix64, seeded by FNV-1a. diffusers_test.cpp has the same rule."""
+    weights = {}
+    for name, tensor in network.state_dict().items():
+        seed = 0xCBF29CE484222325
+        for byte in name.encode():
+            seed = (seed ^ byte) * 0x100000001B3 % 2**64
+        with np.errstate(over="ignore"):
+            bits = np.arange(1, tensor.numel() + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+                bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+        uniform = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(40)).astype(np.float64) / 2**23 - 1  # -1 to 1
+        fan_in = tensor.numel() // tensor.shape[0]
+        spread = 2 if name.endswith("mix_factor") else 0.3 if tensor.dim() == 1 else math.sqrt(3 / fan_in)
+        mean = 1 if tensor.dim() == 1 and "norm" in name and name.endswith("weight") else 0
+        weights[name] = torch.from_numpy((mean + spread * uniform).astype(np.float32)).reshape(tensor.shape)
+    return weights
+
+
+def write_small(name, configuration):
     torch.manual_seed(16)
-    network = diffusers.UNet2DConditionModel(**SMALL).eval()
+    network = build(configuration)
+    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
                 parameter.add_(torch.randn_like(parameter) * 0.2)
             parameter.copy_(parameter.half())
-        inputs = {"x": torch.randn(2, 4, 8, 12), "timesteps": torch.tensor([17.0, 801.0]), "encoder_hidden_states": torch.randn(2, 5, 24)}
-        output = network(inputs["x"], inputs["timesteps"], inputs["encoder_hidden_states"]).sample
-    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(SMALL)}
-    weights = {name: tensor.half().contiguous() for name, tensor in network.state_dict().items()}
-    save_file(weights, FOLDER / "small_unet.safetensors", metadata)
-    save_file({**inputs, "output": output.contiguous()}, FOLDER / "small_unet_forward.safetensors", metadata)
-    lines = [f"{layer},{count}\n" for layer, count in sorted(layers_of_sd15().items())]
-    (FOLDER / "sd15_layers.csv").write_text("layer,count\n" + "".join(lines))
+        weights = {tensor: numbers.half().contiguous() for tensor, numbers in network.state_dict().items()}
+        inputs = inputs_of(configuration, 8, 12, 5)
+        output = call(network, inputs)
+    save_file(weights, FOLDER / f"{name}.safetensors", metadata)
+    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+
+
+def write_small_video(name, configuration):
+    torch.manual_seed(16)
+    network = build(configuration)
+    network.load_state_dict(weights_by_rule(network))
+    inputs = video_inputs_of(configuration, 3, 4, 6)
+    with torch.no_grad():
+        output = call(network, inputs)
+    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
+    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+
+
+def main():
+    if diffusers.__version__ != PINNED:
+        raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
+    write_small("small_unet", SMALL)
+    write_small("small_sdxl", SMALL_XL)
+    write_small_video("small_svd", SMALL_SVD)
+    for name, configuration, side in (("sd15", SD15, 64), ("sdxl", SDXL, 128)):
+        lines = [f"{layer},{count}\n" for layer, count in sorted(layers_of(configuration, side).items())]
+        (FOLDER / f"{name}_layers.csv").write_text("layer,count\n" + "".join(lines))
 
 
 if __name__ == "__main__":

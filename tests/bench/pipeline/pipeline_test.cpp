@@ -155,7 +155,9 @@ TEST(Checkpoint, LaysWeightsOut) {
   std::iota(more.begin(), more.end(), 100.0f);
   for (auto* numbers : {&conv, &table, &rows})
     for (std::size_t i = 0; i < numbers->size(); ++i) (*numbers)[i] = static_cast<float>(i);
-  const FileTensor tensors[] = {{"conv", "F32", {3, 2, 2, 2}, std::as_bytes(std::span(conv))},
+  const std::vector<float> mix{2};
+  const FileTensor tensors[] = {{"mix", "F32", {1}, std::as_bytes(std::span(mix))},
+                                {"conv", "F32", {3, 2, 2, 2}, std::as_bytes(std::span(conv))},
                                 {"table", "F32", {4, 3}, std::as_bytes(std::span(table))},
                                 {"rows", "F32", {6, 2}, std::as_bytes(std::span(rows))},
                                 {"more", "F32", {6, 2}, std::as_bytes(std::span(more))}};
@@ -181,6 +183,15 @@ TEST(Checkpoint, LaysWeightsOut) {
   EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 4, 2}, {2, 2}), (std::vector<float>{8, 9, 10, 11}));
   // rows of one below those of another
   EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 5, 2, {"more"}}, {2, 2}), (std::vector<float>{10, 11, 100, 101}));
+  // a share of a blend, and what is left of it
+  for (const bool rest : {false, true}) {
+    WeightSource part{"rows", {6, 2}, Layout::plain, 4, 1};
+    part.share = {"mix", rest};
+    const double share = 1 / (1 + std::exp(rest ? 2.0 : -2.0));
+    const std::vector<float> found = loaded(part, {1, 2});
+    EXPECT_NEAR(found[0], 8 * share, 1e-6);
+    EXPECT_NEAR(found[1], 9 * share, 1e-6);
+  }
 }
 
 // ---- samplers

@@ -1,0 +1,167 @@
+#include "bench/pipeline/checkpoint_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "reports/run/json_file.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What diffusers and transformers call them, the one to take first where there are several: as those do without a
+// `variant`.
+constexpr const char* kNames[] = {
+    "diffusion_pytorch_model.safetensors.index.json",
+    "diffusion_pytorch_model.safetensors",
+    "model.safetensors.index.json",
+    "model.safetensors",
+    "diffusion_pytorch_model.safetensors.index.fp16.json",
+    "diffusion_pytorch_model.fp16.safetensors",
+    "model.safetensors.index.fp16.json",
+    "model.fp16.safetensors",
+};
+
+// The file or index that a path means.
+fs::path resolved(const fs::path& path, std::string_view part) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  for (const fs::path& folder : {path, path / part})
+    for (const char* name : kNames)
+      if (fs::exists(folder / name, error)) return folder / name;
+  throw InvalidInput(fmt::format("{} is a folder without a checkpoint; looked for, there and in {}/: {}", path.string(),
+                                 part, fmt::join(kNames, ", ")));
+}
+
+bool is_index(const fs::path& path) {
+  return path.extension() == ".json";
+}
+
+struct Index {
+  std::map<std::string, std::vector<std::string>> shards;  // and the tensors that they are said to have
+  std::vector<std::string> complaints;
+};
+
+// {"metadata": {...}, "weight_map": {"conv_in.weight": "diffusion_pytorch_model-00001-of-00002.safetensors", ...}}
+Index read_index(const fs::path& path) {
+  using Json = nlohmann::json;
+  Index index;
+  const auto refuse = [&](const std::string& what) { throw InvalidInput(fmt::format("{}: {}", path.string(), what)); };
+  std::set<std::string> named;
+  std::string section;
+  const auto see = [&](int depth, Json::parse_event_t event, Json& key) {
+    if (depth > kDeepestJson) refuse(fmt::format("is nested deeper than {} levels", kDeepestJson));
+    if (event != Json::parse_event_t::key) return true;
+    if (depth == 1) section = key.get<std::string>();
+    if (depth == 2 && section == "weight_map" && !named.insert(key.get<std::string>()).second)
+      index.complaints.push_back(fmt::format("tensor '{}' is named twice", key.get<std::string>()));
+    return true;
+  };
+  Json json;
+  try {
+    json = Json::parse(read_whole_file(path, kMostJsonBytes), see);
+  } catch (const Json::exception& error) {
+    refuse(fmt::format("is not JSON: {}", error.what()));
+  } catch (const InvalidInput&) {
+    throw;
+  } catch (const std::runtime_error& error) {  // of the file
+    throw InvalidInput(error.what());
+  }
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() ||
+      json["weight_map"].empty())
+    refuse("is not the index of a checkpoint: it has no 'weight_map' of tensors and files");
+  for (const auto& [tensor, shard] : json["weight_map"].items()) {
+    if (shard.is_string())
+      index.shards[shard.get<std::string>()].push_back(tensor);
+    else
+      index.complaints.push_back(fmt::format("tensor '{}' has no file's name", tensor));
+  }
+  return index;
+}
+
+// A bare name: an index may come from anywhere, and leads nowhere else. What it names may be a link, as in the caches
+// of Hugging Face.
+bool beside(const std::string& shard) {
+  return fs::path(shard).filename() == shard && shard != ".." && shard != "." && !shard.empty();
+}
+
+std::string tensors_of(const std::vector<std::string>& names) {
+  return names.size() == 1 ? fmt::format("tensor '{}'", names.front()) : fmt::format("{} tensors", names.size());
+}
+
+}  // namespace
+
+CheckpointFiles::CheckpointFiles(const fs::path& path, std::string_view part) : path_(resolved(path, part)) {
+  if (is_index(path_)) {
+    open_shards();
+    return;
+  }
+  files_.push_back(std::make_unique<SafetensorsFile>(path_));
+  for (const FileTensor& tensor : files_.back()->tensors()) places_[tensor.name] = {files_.back().get(), &tensor};
+}
+
+void CheckpointFiles::open_shards() {
+  Index index = read_index(path_);
+  const auto complain = [&](std::string what) { index.complaints.push_back(std::move(what)); };
+  for (const auto& [shard, names] : index.shards) {
+    std::error_code error;
+    const fs::path file = path_.parent_path() / shard;
+    if (!beside(shard)) {
+      complain(fmt::format("file '{}' of {} is outside of its folder", shard, tensors_of(names)));
+      continue;
+    }
+    if (!fs::exists(file, error)) {
+      complain(fmt::format("file {} of {} is missing", shard, tensors_of(names)));
+      continue;
+    }
+    try {
+      files_.push_back(std::make_unique<SafetensorsFile>(file));
+    } catch (const SafetensorsError& problem) {
+      complain(problem.what());
+      continue;
+    }
+    const std::set<std::string> said(names.begin(), names.end());
+    std::set<std::string> there;
+    for (const FileTensor& tensor : files_.back()->tensors()) {
+      there.insert(tensor.name);
+      if (!said.contains(tensor.name))
+        complain(fmt::format("tensor '{}' is in {}, where the index does not have it", tensor.name, shard));
+      places_[tensor.name] = {files_.back().get(), &tensor};
+    }
+    for (const std::string& name : names)
+      if (!there.contains(name)) complain(fmt::format("tensor '{}' is not in {}", name, shard));
+  }
+  if (!index.complaints.empty())
+    throw InvalidInput(
+        fmt::format("{} and its files do not agree:\n  {}", path_.string(), fmt::join(index.complaints, "\n  ")));
+}
+
+std::vector<const FileTensor*> CheckpointFiles::tensors() const {
+  std::vector<const FileTensor*> all;
+  for (const auto& file : files_)
+    for (const FileTensor& tensor : file->tensors()) all.push_back(&tensor);
+  return all;
+}
+
+const FileTensor* CheckpointFiles::find(std::string_view name) const {
+  const auto place = places_.find(name);
+  return place == places_.end() ? nullptr : place->second.tensor;
+}
+
+std::vector<std::byte> CheckpointFiles::read(const FileTensor& tensor) const {
+  return places_.at(tensor.name).file->read(tensor);
+}
+
+std::vector<fs::path> files_of_checkpoint(const fs::path& path, std::string_view part) {
+  std::vector<fs::path> files{resolved(path, part)};
+  if (is_index(files.front()))
+    for (const auto& [shard, names] : read_index(files.front()).shards)
+      if (beside(shard)) files.push_back(files.front().parent_path() / shard);
+  return files;
+}
+
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,45 @@
+// The files of a checkpoint: one, or the shards that an index beside them names, as diffusers and transformers write
+// them.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/tensors/safetensors.h"
+
+namespace noisefloor::pipeline {
+
+class CheckpointFiles {
+ public:
+  // `path`: a file, an index (*.json), a folder that has one of them, or the folder of a pipeline, where it stands in
+  // the folder `part`. Throws InvalidInput that names, all at once, shards that are missing or lie elsewhere, and
+  // tensors that the index and the shards do not agree on.
+  explicit CheckpointFiles(const std::filesystem::path& path, std::string_view part = "unet");
+
+  const std::filesystem::path& path() const { return path_; }  // of the file, or of the index
+  std::vector<const FileTensor*> tensors() const;
+  const FileTensor* find(std::string_view name) const;  // null where there is none
+  // Its bytes; throws SafetensorsError where the file was truncated since.
+  std::vector<std::byte> read(const FileTensor& tensor) const;
+
+ private:
+  struct Place {
+    const SafetensorsFile* file;
+    const FileTensor* tensor;
+  };
+  void open_shards();
+
+  std::filesystem::path path_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Place, std::less<>> places_;
+};
+
+// All files that opening `path` would read; none that are not there.
+std::vector<std::filesystem::path> files_of_checkpoint(const std::filesystem::path& path,
+                                                       std::string_view part = "unet");
+
+}  // namespace noisefloor::pipeline

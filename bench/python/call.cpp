@@ -1,0 +1,163 @@
+#include "bench/python/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "bench/python/device.h"
+#include "bench/tensors/problem_inference.h"
+
+namespace noisefloor::python {
+namespace {
+
+constexpr Wording kWording = {.give = "give the arguments",
+                              .give_more = "give more of its fields as arguments",
+                              .given = "with the arguments given",
+                              .give_dtype = "give dtype=",
+                              .random = false};
+
+std::string_view dtype_name(DType dtype) {
+  return to_string(dtype);
+}
+
+void find_problem(const Question& question, Decision& decision) {
+  const Op& op = *question.op;
+  KnownShapes shapes;
+  KnownTypes types;
+  for (const Question::Tensor& tensor : question.inputs) {
+    if (std::ranges::count(tensor.shape, 0) > 0)
+      throw InvalidInput(fmt::format("{}: '{}' is empty; every extent must be at least 1", op.name, tensor.name));
+    shapes[tensor.name] = tensor.shape;
+    types[tensor.name] = to_string(tensor.dtype);
+  }
+  decision.problem = infer_problem(op, question.fields, shapes, kWording);
+  std::size_t output = 0;
+  for (const TensorSpec& spec : op.tensors(decision.problem, op.dtypes.front())) {
+    if (spec.role != Role::out || output == question.out_types.size()) continue;
+    if (!question.out_types[output].empty()) types[spec.name] = question.out_types[output];
+    ++output;
+  }
+  std::optional<DType> dtype;
+  if (!question.dtype.empty()) {
+    dtype = parse_dtype(question.dtype);
+    if (!dtype || std::ranges::count(op.dtypes, *dtype) == 0)
+      throw InvalidInput(fmt::format("{}: dtype '{}' is not one of its element types", op.name, question.dtype));
+  }
+  decision.dtype = infer_dtype(op, decision.problem, dtype, types, dtype_name, kWording);
+  decision.specs = op.tensors(decision.problem, decision.dtype);
+}
+
+// Why a variant cannot run a problem there; "" where it can.
+std::string obstacle(const AnyVariant& variant, const Decision& decision, const Device& device) {
+  if (variant.not_written) return "is not written yet: " + *variant.not_written;
+  if (!variant.built) return fmt::format("is not in this build; it needs {}", to_string(variant.arch));
+  if (!runs_on(variant.arch, decision.info->compute_capability))
+    return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), to_string(device));
+  if (const Support support = variant.can_run(decision.problem, decision.dtype); !support) return support.reason;
+  return "";
+}
+
+void choose_variant(const Question& question, const Device& device, Decision& decision) {
+  const Op& op = *question.op;
+  decision.info = device.gpu ? &gpu_info(device.index) : &host_info();
+  std::vector<std::string> names, obstacles;
+  for (auto variant = op.variants.rbegin(); variant != op.variants.rend(); ++variant) {
+    names.push_back(variant->name);
+    if (!question.variant.empty() && question.variant != variant->name) continue;
+    const std::string why = obstacle(*variant, decision, device);
+    if (why.empty()) {
+      decision.variant = &*variant;
+      decision.workspace_bytes = variant->workspace_bytes(decision.problem, decision.dtype, *decision.info);
+      decision.prepared_bytes = variant->prepared_bytes(decision.problem, decision.dtype);
+      return;
+    }
+    obstacles.push_back(fmt::format("variant '{}' {}", variant->name, why));
+  }
+  if (obstacles.empty())
+    throw InvalidInput(
+        fmt::format("{} has no variant '{}'{}", op.name, question.variant, did_you_mean(question.variant, names)));
+  std::string text;
+  for (const std::string& why : obstacles) text += (text.empty() ? "" : "; ") + why;
+  throw InvalidInput(
+      fmt::format("{} cannot run {} {}: {}", op.name, to_string(decision.dtype), op.print(decision.problem), text));
+}
+
+}  // namespace
+
+std::string to_string(const Device& device) {
+  return device.gpu ? fmt::format("GPU {}", device.index) : "the CPU";
+}
+
+std::string Question::key() const {
+  std::string text;
+  const auto add = [&](std::string_view word) {  // with its length, so that no two words read as others
+    text += std::to_string(word.size());
+    text += ':';
+    text += word;
+  };
+  const auto add_count = [&](std::int64_t number) {
+    text.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  add(op->name);
+  add_count(static_cast<std::int64_t>(inputs.size()));
+  for (const Tensor& tensor : inputs) {
+    add(tensor.name);
+    text += static_cast<char>(tensor.dtype);
+    add_count(static_cast<std::int64_t>(tensor.shape.size()));
+    for (const std::int64_t extent : tensor.shape) add_count(extent);
+  }
+  add_count(static_cast<std::int64_t>(fields.size()));
+  for (const KeyValue& field : fields) {
+    add(field.key);
+    add(field.value);
+  }
+  for (const std::string& type : out_types) add(type);
+  add(dtype);
+  add(variant);
+  return text;
+}
+
+std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device) {
+  constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat must not fill the memory
+  static std::mutex mutex;
+  static std::unordered_map<std::string, std::shared_ptr<const Decision>> kept;
+  const std::string key = question.key() + (device ? (device->gpu ? "g" + std::to_string(device->index) : "c") : "");
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = kept.find(key); found != kept.end()) return found->second;
+  }
+  auto decision = std::make_shared<Decision>();
+  try {
+    find_problem(question, *decision);
+  } catch (const InvalidInput& error) {
+    const std::string what = error.what();
+    throw InvalidInput(what.starts_with(question.op->name) ? what : question.op->name + ": " + what);
+  }
+  if (device) choose_variant(question, *device, *decision);
+  const std::lock_guard lock(mutex);
+  if (kept.size() >= kMostKept) kept.clear();
+  kept[key] = decision;
+  return decision;
+}
+
+void launch(const Decision& decision, const std::vector<void*>& pointers, void* workspace, void* prepared,
+            const Device& device, Stream stream) {
+  std::optional<CurrentGpu> current;
+  if (device.gpu) current.emplace(device.index);
+  const LaunchContext context{stream, decision.info, false};
+  const AnyVariant& variant = *decision.variant;
+  Status status = success();
+  if (decision.prepared_bytes > 0)
+    status = variant.prepare(decision.problem, decision.dtype, pointers, prepared, context);
+  if (status.ok())
+    status = variant.launch(decision.problem, decision.dtype, pointers, Scratch{workspace, prepared}, context);
+  if (status.ok()) return;
+  std::string what = fmt::format("variant '{}': {}", variant.name, status.what);
+  if (status.code == StatusCode::cuda_error) what += ": " + cuda_error_text(status.cuda_error);
+  if (status.code == StatusCode::unsupported_problem) throw InvalidInput(what);
+  throw std::runtime_error(what);
+}
+
+}  // namespace noisefloor::python

@@ -1,0 +1,30 @@
+// The machine that a call from Python runs on: what launchers may know of it, and which GPU is the current one.
+#pragma once
+
+#include <string>
+
+#include "kernels/core/device.h"
+
+namespace noisefloor::python {
+
+// Of the host, or of the GPU of that number, asked once. Throws std::runtime_error where there is no such GPU, and in a
+// build without CUDA.
+const DeviceInfo& host_info();
+const DeviceInfo& gpu_info(int index);
+
+// Makes a GPU the current one for as long as it lives.
+class CurrentGpu {
+ public:
+  explicit CurrentGpu(int index);
+  ~CurrentGpu();
+  CurrentGpu(const CurrentGpu&) = delete;
+  CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+std::string cuda_error_text(int error);
+
+}  // namespace noisefloor::python

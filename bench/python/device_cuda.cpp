@@ -1,0 +1,54 @@
+// CUDA devices, by the runtime. Nothing here runs before a tensor on a GPU is given.
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "bench/python/device.h"
+
+namespace noisefloor::python {
+namespace {
+
+void check(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cuda_error_text(error));
+}
+
+int attribute(cudaDeviceAttr name, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, name, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+}  // namespace
+
+const DeviceInfo& gpu_info(int index) {
+  static std::mutex mutex;
+  static std::map<int, DeviceInfo> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(index); found != known.end()) return found->second;
+  DeviceInfo info;
+  info.compute_capability =
+      10 * attribute(cudaDevAttrComputeCapabilityMajor, index) + attribute(cudaDevAttrComputeCapabilityMinor, index);
+  info.sm_count = attribute(cudaDevAttrMultiProcessorCount, index);
+  info.l2_bytes = static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, index));
+  info.shared_bytes_per_block = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+  return known[index] = info;
+}
+
+CurrentGpu::CurrentGpu(int index) {
+  check(cudaGetDevice(&before_), "cudaGetDevice");
+  if (before_ == index) return;
+  check(cudaSetDevice(index), "cudaSetDevice");
+  changed_ = true;
+}
+CurrentGpu::~CurrentGpu() {
+  if (changed_) (void)cudaSetDevice(before_);
+}
+
+std::string cuda_error_text(int error) {
+  const auto code = static_cast<cudaError_t>(error);
+  return std::string(cudaGetErrorString(code)) + " (" + cudaGetErrorName(code) + ")";
+}
+
+}  // namespace noisefloor::python

@@ -1,0 +1,19 @@
+// A build without CUDA.
+#include <stdexcept>
+
+#include "bench/python/device.h"
+
+namespace noisefloor::python {
+
+const DeviceInfo& gpu_info(int) {
+  throw std::runtime_error("this build of noisefloor has no CUDA: only tensors on the CPU can be given");
+}
+
+CurrentGpu::CurrentGpu(int) {}
+CurrentGpu::~CurrentGpu() = default;
+
+std::string cuda_error_text(int error) {
+  return "CUDA error " + std::to_string(error);
+}
+
+}  // namespace noisefloor::python

@@ -1,0 +1,11 @@
+"""The ops of noisefloor as functions: ``noisefloor.ops.gemm(a, b)``.
+
+Tensors come and go by DLPack: of NumPy and PyTorch on the CPU, where the host variants serve, and of a GPU's framework
+in a build with CUDA. `docs/python.md` says what can be given.
+"""
+
+from noisefloor import _core, ops
+from noisefloor._signatures import Variant, variants
+
+__version__ = _core.version
+__all__ = ["Variant", "ops", "variants"]

@@ -1,0 +1,66 @@
+"""What a framework does for a call: empty tensors beside its own, and its stream."""
+
+import contextlib
+import functools
+import sys
+
+TORCH = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int64": "int64", "int32": "int32", "uint8": "uint8"}
+
+
+def framework(tensor):
+    return type(tensor).__module__.partition(".")[0]
+
+
+@functools.cache
+def torch_dtype(name):
+    return getattr(sys.modules["torch"], TORCH[name])
+
+
+def array_dtype(name):
+    """NumPy's; bf16 is ml_dtypes', which whoever has such an array has imported."""
+    if name != "bf16":
+        return TORCH[name]
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16
+
+
+def empty(like, shape, dtype, stream):
+    """An uninitialised tensor of the framework of `like`, on its device; on a GPU it belongs to `stream`."""
+    name = framework(like)
+    if name == "numpy" or (stream is None and isinstance(like, memoryview)):
+        return sys.modules["numpy"].empty(shape, array_dtype(dtype))
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(like, torch.Tensor):
+        with on_stream(torch, like.device, stream):
+            return torch.empty(shape, dtype=torch_dtype(dtype), device=like.device)
+    if name == "cupy":
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.ExternalStream(stream):
+            return cupy.empty(shape, array_dtype(dtype))
+    if name in ("jax", "jaxlib"):
+        raise TypeError("JAX's arrays cannot be written: give out=, a tensor of NumPy or of another framework")
+    raise TypeError(f"cannot make a tensor as '{name}' has them; give out=")
+
+
+def on_stream(torch, device, stream):
+    """PyTorch's allocator hands memory out again in the order of the stream that it was made on."""
+    if stream is None or stream == torch.cuda.current_stream(device).cuda_stream:
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
+
+
+def stream(like, device, given):
+    """The number of the stream to launch on: the given one's, else the framework's current one."""
+    if given is not None:
+        for name in ("cuda_stream", "ptr"):  # PyTorch's, CuPy's
+            given = getattr(given, name, given)
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise TypeError(f"stream must be a CUDA stream or its number, not a {type(given).__name__}")
+        return given
+    name, torch = framework(like), sys.modules.get("torch")
+    if torch is not None and isinstance(like, torch.Tensor):
+        return torch.cuda.current_stream(device).cuda_stream
+    if name == "cupy":
+        return sys.modules["cupy"].cuda.get_current_stream().ptr
+    return 0

@@ -1,0 +1,80 @@
+"""The ops as operators of PyTorch, `torch.ops.noisefloor.*`: torch.compile traces through them, and CUDA graphs capture them.
+
+`noisefloor.torch.gemm(a, b)` takes what `noisefloor.ops.gemm` takes, but `out` and `stream`: the current stream is used. There are no
+gradients: a tensor that requires one is refused where they are recorded.
+"""
+
+import torch
+
+from noisefloor import _core, _frameworks, _signatures
+
+__all__ = sorted(_signatures.CATALOGUE)
+_SCHEMA_TYPE = {"integer": "int?", "real": "float?", "flag": "bool?", "choice": "str?"}
+_NAMES = {getattr(torch, name): short for short, name in _frameworks.TORCH.items()}
+_library = torch.library.Library("noisefloor", "DEF")
+
+
+def _define(op):
+    """Registers an op, and returns what its function needs. Its outputs are a list, as their number is the problem's."""
+    made = _signatures.signature(op)
+    names = [tensor.name for tensor in made.inputs]
+    # A tensor may be absent for more than one reason: an operator has one more argument for it.
+    reasons = [name for name in made.shared if made.fields[name]["type"] == "choice"]
+    bound = _core.Op(op, names, made.keywords)
+    schema = [f"Tensor {tensor.name}" if tensor.always else f"Tensor? {tensor.name}=None"
+              for tensor in sorted(made.inputs, key=lambda tensor: not tensor.always)]
+    order = [text.split()[1].partition("=")[0] for text in schema]
+    schema += ["*"] + [f"{_SCHEMA_TYPE[made.fields[name]['type']]} {name}=None" for name in made.keywords]
+    schema += [f"str? {name}_is=None" for name in reasons] + ["str? variant=None", "str? dtype=None"]
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+    _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
+
+    def taken(tensors, given):
+        by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
+        for name in reasons:
+            if by_name.get(name) is None:
+                by_name[name] = given.get(f"{name}_is")
+        return [by_name.get(name) for name in names], tuple(given.get(name) for name in made.keywords)
+
+    def real(*tensors, **given):
+        inputs, its_fields = taken(tensors, given)
+        outputs = bound.call(tuple(inputs), its_fields, None, given.get("variant"), None, given.get("dtype"))
+        return list(outputs) if isinstance(outputs, tuple) else [outputs]
+
+    def fake(*tensors, **given):
+        inputs, its_fields = taken(tensors, given)
+        shapes = tuple((tuple(map(int, one.shape)), _NAMES.get(one.dtype, str(one.dtype))) if isinstance(one, torch.Tensor) else one
+                       for one in inputs)
+        device = next(one.device for one in inputs if isinstance(one, torch.Tensor))
+        outputs = bound.describe(shapes, its_fields, given.get("dtype"))[1]
+        return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
+
+    for key in ("CPU", "CUDA"):
+        _library.impl(op, real, key)
+    torch.library.register_fake(f"noisefloor::{op}", fake, lib=_library)
+    return made, order, reasons
+
+
+def _refuse_gradients(op, **tensors):
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+            raise ValueError(f"{op}: '{name}' requires a gradient, and the ops have none: call them under torch.no_grad()")
+
+
+def _make_function(op):
+    made, order, reasons = _define(op)
+    parameters = made.parameters(typed=False).removesuffix(", stream=None").replace(", out=None", "")
+    passed = [f"{name}=None if {name} is _default_{name} else {name}" for name in made.keywords]
+    passed += [f"{name}_is={name} if isinstance({name}, str) else None" for name in reasons]
+    tensors = [f"None if isinstance({name}, str) or {name} is False else {name}" if name in made.shared else name for name in order]
+    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n    outputs = _operator({', '.join(tensors + passed)}, variant=variant, dtype=dtype)\n"
+              f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
+    scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients}
+    scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
+    exec(compile(source, f"<noisefloor.torch.{op}>", "exec"), scope)
+    function = scope[op]
+    function.__doc__, function.__module__ = f"noisefloor.ops.{op} as an operator of PyTorch.", "noisefloor.torch"
+    return function
+
+
+globals().update({op: _make_function(op) for op in __all__})

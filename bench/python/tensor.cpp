@@ -1,0 +1,175 @@
+#include "bench/python/tensor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace nb = nanobind;
+
+namespace noisefloor::python {
+namespace {
+
+constexpr std::uintptr_t kAlignment = 16;  // of the widest loads and stores
+
+std::optional<DType> dtype_of(const nb::dlpack::dtype& type) {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(type.code);
+  if (type.lanes != 1) return std::nullopt;
+  if (code == Code::Float && type.bits == 64) return DType::fp64;
+  if (code == Code::Float && type.bits == 32) return DType::fp32;
+  if (code == Code::Float && type.bits == 16) return DType::fp16;
+  if (code == Code::Bfloat && type.bits == 16) return DType::bf16;
+  if (code == Code::Int && type.bits == 64) return DType::int64;
+  if (code == Code::Int && type.bits == 32) return DType::int32;
+  if (code == Code::UInt && type.bits == 8) return DType::uint8;
+  return std::nullopt;
+}
+
+bool is_true(nb::handle object, const char* name) {
+  const nb::object value = nb::getattr(object, name, nb::none());
+  return nb::isinstance<nb::bool_>(value) && nb::cast<bool>(value);
+}
+
+std::string python_type(nb::handle object) {
+  return nb::cast<std::string>(object.type().attr("__name__"));
+}
+
+// What str() says of an attribute; "" where there is none.
+std::string attribute_text(nb::handle object, const char* name) {
+  const nb::object value = nb::getattr(object, name, nb::str(""));
+  return nb::cast<std::string>(nb::str(nb::handle(value)));
+}
+
+// What a framework said of a tensor, whichever way it was asked. Strides are in elements; null where it is contiguous.
+void take(const nb::dlpack::dltensor& given, nb::handle object, bool bf16, Tensor& tensor, std::string& problem) {
+  const auto type = bf16 ? std::optional(DType::bf16) : dtype_of(given.dtype);
+  const int device = given.device.device_type;
+  if (!type) {
+    problem = "has an element type that no op takes: " + attribute_text(object, "dtype");
+  } else if (device == nb::device::cpu::value || device == nb::device::cuda_host::value) {
+    tensor.device = {};
+  } else if (device == nb::device::cuda::value || device == nb::device::cuda_managed::value) {
+    tensor.device = {true, given.device.device_id};
+  } else {
+    problem = fmt::format("is on a device that noisefloor does not know (DLPack's number {})", device);
+  }
+  if (!problem.empty()) return;
+  tensor.dtype = *type;
+  tensor.data = static_cast<char*>(given.data) + given.byte_offset;
+  tensor.shape.assign(given.shape, given.shape + given.ndim);
+  if (std::ranges::count(tensor.shape, 0) > 0) return;  // which is refused by its shape
+  std::int64_t contiguous = 1;
+  bool strided = false;
+  for (std::size_t i = tensor.shape.size(); given.strides != nullptr && i-- > 0;) {
+    strided = strided || (tensor.shape[i] > 1 && given.strides[i] != contiguous);
+    contiguous *= tensor.shape[i];
+  }
+  if (strided)
+    problem = fmt::format("must be contiguous in row-major order; its shape is {}, its strides are {}",
+                          shape_text(tensor.shape), shape_text({given.strides, given.strides + given.ndim}));
+  else if (reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment != 0)
+    problem = fmt::format("must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
+                          kAlignment);
+  else if (given.data == nullptr)
+    problem = "has no memory of its own";
+}
+
+template <class Array>
+bool import_array(nb::handle object, Tensor& tensor, std::string& problem, bool bf16) {
+  Array array;
+  if (!nb::try_cast<Array>(object, array)) return false;
+  std::vector<std::int64_t> shape(array.ndim()), strides(array.ndim());
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    shape[i] = static_cast<std::int64_t>(array.shape(i));
+    strides[i] = array.stride(i);
+  }
+  const nb::dlpack::dltensor given{const_cast<void*>(static_cast<const void*>(array.data())),
+                                   {array.device_type(), array.device_id()},
+                                   static_cast<std::int32_t>(shape.size()),
+                                   array.dtype(),
+                                   shape.data(),
+                                   strides.data(),
+                                   0};
+  take(given, object, bf16, tensor, problem);
+  tensor.array = nb::ndarray<nb::ro>(array);
+  return true;
+}
+
+// DLPack's exchange in C (dlpack.h, version 1.3), which costs a tenth of a call of __dlpack__: as far as it is used
+// here.
+struct ManagedTensor {
+  std::uint32_t major, minor;
+  void* context;
+  void (*deleter)(ManagedTensor*);
+  std::uint64_t flags;  // 1: read-only
+  nb::dlpack::dltensor tensor;
+};
+struct ExchangeApi {
+  std::uint32_t major, minor;
+  const ExchangeApi* older;
+  void* allocate;
+  int (*managed_tensor)(void* object, ManagedTensor** out);
+};
+
+// Whether the object's framework has it, and gave the tensor.
+bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool written) {
+  const nb::object capsule = nb::getattr(object.type(), "__dlpack_c_exchange_api__", nb::none());
+  if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return false;
+  const auto* api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (api == nullptr || api->major != 1 || api->managed_tensor == nullptr) return false;
+  ManagedTensor* managed = nullptr;
+  if (api->managed_tensor(object.ptr(), &managed) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  tensor.managed = std::shared_ptr<void>(managed, [](void* data) {
+    auto* const owned = static_cast<ManagedTensor*>(data);
+    if (owned->deleter != nullptr) owned->deleter(owned);
+  });
+  if (written && (managed->flags & 1) != 0)
+    problem = "is read-only, and would be written";
+  else
+    take(managed->tensor, object, false, tensor, problem);
+  return true;
+}
+
+}  // namespace
+
+std::size_t Tensor::bytes() const {
+  std::size_t count = size_of(dtype);
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  return count;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Tensor read_tensor(nb::handle object, const std::string& what, bool written) {
+  Tensor tensor;
+  std::string problem;
+  const auto read = [&](nb::handle source, bool bf16) {
+    return written ? import_array<nb::ndarray<>>(source, tensor, problem, bf16)
+                   : import_array<nb::ndarray<nb::ro>>(source, tensor, problem, bf16);
+  };
+  nb::object source = nb::borrow(object);
+  if (is_true(object, "requires_grad")) {
+    if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
+      throw InvalidInput(what + " requires a gradient, and the ops have none: call them under torch.no_grad()");
+    source = source.attr("detach")();
+  }
+  bool done = exchange(source, tensor, problem, written) || read(source, false);
+  if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
+    done = read(object.attr("view")("uint16"), true);
+  if (!done && written && import_array<nb::ndarray<nb::ro>>(object, tensor, problem, false))
+    throw InvalidInput(what + " is read-only, and would be written");
+  if (!done)
+    throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}", what,
+                                     python_type(object))
+                             .c_str());
+  if (!problem.empty()) throw InvalidInput(what + " " + problem);
+  return tensor;
+}
+
+}  // namespace noisefloor::python

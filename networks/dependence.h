@@ -1,0 +1,15 @@
+// What of a call depends on what: a loop of calls computes the rest once. Keys and values of a text, and embeddings of
+// what stays, depend on neither latents nor levels; what depends on levels alone is known before the loop begins.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "networks/graph.h"
+
+namespace noisefloor::networks {
+
+// Of each node, in the graph's order: whether one of `inputs` reaches it.
+std::vector<bool> nodes_reached_by(const Graph& graph, std::span<const ValueId> inputs);
+
+}  // namespace noisefloor::networks

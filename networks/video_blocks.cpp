@@ -1,0 +1,59 @@
+// Blends cost no pass over memory: the share of each side is in weights. A residual block's is x + (1 - a) h, where the
+// factor is its last convolution's; a transformer's goes into its last projection, which is linear.
+#include "networks/video_blocks.h"
+
+#include <fmt/format.h>
+
+namespace noisefloor::networks {
+
+Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
+                         const Embedding& of_frames, const Embedding& of_videos, int groups, double eps,
+                         std::int64_t frames) {
+  const Image spatial = resnet_block(layers, name + ".spatial_res_block", x, cout, of_frames, groups, eps);
+  const std::string temporal = name + ".temporal_res_block";
+  const std::int64_t n = layers.batch() / frames;
+  Layers videos(layers.graph(), n, layers.dtype());  // whose frames stand below each other
+  Image h = videos.norm(temporal + ".norm1", {spatial.id, frames * spatial.height, spatial.width, cout},
+                        {.groups = groups, .eps = eps});
+  h = videos.temporal_conv(temporal + ".conv1", h, cout, frames);
+  const ValueId shift = videos.linear(temporal + ".time_emb_proj", of_videos.id, n, of_videos.width, cout);
+  h = videos.shifted(temporal + ".shift", h, shift);
+  h = videos.norm(temporal + ".norm2", h, {.groups = groups, .eps = eps});
+  h = videos.temporal_conv(temporal + ".conv2", h, cout, frames,
+                           {.residual = spatial.id, .share = {{name + ".time_mixer.mix_factor", true}}});
+  return {h.id, spatial.height, spatial.width, cout};
+}
+
+Image video_transformer(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
+                        int groups, std::int64_t frames) {
+  const std::int64_t n = layers.batch(), c = x.channels, rows = n * x.pixels();
+  const Image normed = layers.norm(name + ".norm", x, {.groups = groups, .eps = 1e-6, .silu = false});
+  Image spatial = x, mixed = x;
+  spatial.id = layers.linear(name + ".proj_in", normed.id, rows, c, c);
+  spatial = transformer_block(layers, name + ".transformer_blocks.0", spatial, text, heads);
+
+  const ValueId places = layers.graph().constant("frames", {n}, DType::fp32, frames);
+  const ValueId waves =
+      layers.graph()
+          .add(name + ".time_proj", "timestep_embedding", fmt::format("batch={},channels={},order=cos_sin", n, c),
+               layers.dtype(), {{"t", places}})
+          .at(0);
+  const ValueId hidden = layers.linear(name + ".time_pos_embed.linear_1", waves, n, c, 4 * c, {.act = "silu"});
+  mixed =
+      layers.shifted(name + ".shift", spatial, layers.linear(name + ".time_pos_embed.linear_2", hidden, n, 4 * c, c));
+
+  const std::string temporal = name + ".temporal_transformer_blocks.0";
+  const ValueId in = layers.layer_norm(temporal + ".norm_in", mixed.id, rows, c);
+  const ValueId wide = layers.linear(temporal + ".ff_in.net.0.proj", in, rows, c, 4 * c, {.act = "geglu"});
+  mixed.id = layers.linear(temporal + ".ff_in.net.2", wide, rows, 4 * c, c, {.residual = mixed.id});
+  mixed = transformer_block(layers, temporal, mixed, text, heads, frames);
+
+  const auto project = [&](ValueId id, ValueId residual, bool rest) {
+    return layers.linear(name + ".proj_out", id, rows, c, c,
+                         {.residual = residual, .share = {{name + ".time_mixer.mix_factor", rest}}});
+  };
+  mixed.id = project(mixed.id, project(spatial.id, x.id, false), true);
+  return mixed;
+}
+
+}  // namespace noisefloor::networks

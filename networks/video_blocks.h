@@ -1,0 +1,21 @@
+// What diffusers' video U-Net has in place of residual blocks and transformers: each with a second one along the frames
+// behind it, and a learnt blend of both. Images are frames; those of a video follow each other.
+#pragma once
+
+#include <string>
+
+#include "networks/transformer.h"
+#include "networks/unet_blocks.h"
+
+namespace noisefloor::networks {
+
+// SpatioTemporalResBlock. The embedding of each frame, and that of each video, which is the same.
+Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
+                         const Embedding& of_frames, const Embedding& of_videos, int groups, double eps,
+                         std::int64_t frames);
+
+// TransformerSpatioTemporalModel, of one block.
+Image video_transformer(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
+                        int groups, std::int64_t frames);
+
+}  // namespace noisefloor::networks

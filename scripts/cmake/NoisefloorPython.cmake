@@ -1,0 +1,23 @@
+# The Python module, where there is a Python with headers and nanobind: the project's own environment, or Python_EXECUTABLE. A build of the
+# target `noisefloor` alone leaves it out, and a sanitized program cannot be loaded into a plain Python.
+if(NOT NOISEFLOOR_PYTHON OR NOISEFLOOR_SANITIZE)
+  return()
+endif()
+if(NOT Python_EXECUTABLE AND EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python3)
+  set(Python_EXECUTABLE ${PROJECT_SOURCE_DIR}/.venv/bin/python3)
+endif()
+if(Python_EXECUTABLE)
+  find_package(Python 3.10 COMPONENTS Interpreter Development.Module ${SKBUILD_SABI_COMPONENT} QUIET)
+endif()
+if(Python_FOUND)
+  execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir OUTPUT_VARIABLE nanobind_folder
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  find_package(nanobind CONFIG QUIET NO_DEFAULT_PATH PATHS "${nanobind_folder}")
+endif()
+if(nanobind_FOUND)
+  add_subdirectory(bench/python)
+elseif(SKBUILD)
+  message(FATAL_ERROR "noisefloor: a wheel needs nanobind and the headers of ${Python_EXECUTABLE} (Debian's are in python3-dev)")
+else()
+  message(STATUS "No Python module (it needs nanobind and Python's headers, which scripts/setup installs)")
+endif()

@@ -1,0 +1,55 @@
+// What a sampling loop would compute once: by counting nodes of networks whose layers are known.
+#include "networks/dependence.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "networks/network.h"
+
+namespace noisefloor::networks {
+namespace {
+
+using Kind = NetworkTensor::Kind;
+
+std::map<std::string, int> ops_not_reached(const Network& network, std::vector<ValueId> inputs) {
+  const std::vector<bool> reached = nodes_reached_by(network.graph, inputs);
+  EXPECT_EQ(reached.size(), network.graph.nodes().size());
+  std::map<std::string, int> counts;
+  for (std::size_t node = 0; node < reached.size(); ++node)
+    if (!reached[node]) ++counts[network.graph.nodes()[node].op->name];
+  return counts;
+}
+
+TEST(Dependence, OfTextAloneAreKeysAndValues) {
+  for (const auto& [name, transformers] : {std::pair{"sd15", 16}, std::pair{"sdxl", 70}}) {
+    const Network network = require_network(name).build({.sampling = true});
+    const bool added = network.find(Kind::conditioning) != nullptr;  // embedded by a product
+    const ValueId x = network.x(), level = network.require(Kind::timesteps).value;
+    const auto once = ops_not_reached(network, {x, level, network.require(Kind::sigma).value});
+    EXPECT_EQ(once.at("gemm"), 2 * transformers + (added ? 1 : 0)) << name;
+    EXPECT_EQ(once.contains("attention") || once.contains("conv2d"), false) << name;
+    // Two layers of the embedding, and a projection of it in each of 22 residual blocks; of sdxl's 17.
+    EXPECT_EQ(ops_not_reached(network, {x}).at("gemm"), 2 * transformers + (added ? 17 + 4 : 22 + 2)) << name;
+  }
+}
+
+TEST(Dependence, OfOneKeyIsAVectorForEachBlock) {
+  const Network network = require_network("svd").build({});
+  const auto once = ops_not_reached(network, {network.x(), network.level().value});
+  // Of 16 transformers two vectors, and the embedding of places, of two products each; and what is embedded.
+  EXPECT_EQ(once.at("gemm"), 16 * (2 * 2 + 2) + 1);
+}
+
+TEST(Dependence, OfNothingIsNothing) {
+  const Network network = require_network("digits").build({});
+  EXPECT_EQ(ops_not_reached(network, {}).at("conv2d"), [&] {
+    int count = 0;
+    for (const Node& node : network.graph.nodes()) count += node.op->name == "conv2d" ? 1 : 0;
+    return count;
+  }());
+}
+
+}  // namespace
+}  // namespace noisefloor::networks

@@ -1,0 +1,61 @@
+"""Random problems of any op with random tensors, made of nothing but what the module says of itself."""
+
+import ml_dtypes
+import numpy as np
+from noisefloor import _core
+from noisefloor._signatures import CATALOGUE, signature
+
+DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
+OPS = sorted(CATALOGUE)
+
+
+def problem(op, seed, which=0):
+    """(values, tensors) of a small one; several of a seed are told apart by `which`, from 0."""
+    found = _core.samples(op, seed, 24)[0]
+    return found[len(found) - 1 - which % len(found)]
+
+
+def fill(op, name, shape, values, random):
+    """Values of a tensor; weights are scaled so that sums of products have a deviation of 1."""
+    x = random.standard_normal(shape)
+    if name in ("w", "w1", "w2") or (op == "gemm" and name == "b"):
+        x /= np.sqrt(np.prod(shape[1:]))
+    if name in ("sigma", "slab_m2", "t"):
+        x = np.abs(x) + 0.1
+    if name == "coefficients":
+        x[:, 3] = np.inf if values["clamp"] == "0" else float(values["clamp"])  # what x0 is held in
+        if values["prediction"] == "x0":
+            x[:, 0] = 0  # no share of x
+        if values["noise"] == "drawn":
+            x[:, 7] = 0  # of the noise
+    return x
+
+
+def call_of(op, seed, dtype, which=0):
+    """(values, tensors by name, keyword arguments): the fields that tensors do not give are all said."""
+    values, tensors = problem(op, seed, which)
+    random = np.random.default_rng(seed + which)
+    inputs = {}
+    for name, shape, its_dtype, role in tensors:
+        if role == "in":
+            inputs[name] = fill(op, name, shape, values, random).astype(DTYPES[dtype if its_dtype == "T" else its_dtype])
+    made = signature(op)
+    convert = {"integer": int, "real": float, "flag": lambda text: text == "1", "choice": str}
+    fields = {name: convert[made.fields[name]["type"]](values[name]) for name in made.keywords}
+    if "noise" in made.shared and "noise" not in inputs:
+        fields["noise"] = values["noise"]
+    return values, inputs, fields
+
+
+def error_text(got, wanted, tolerance):
+    """What is wrong with an output, by the op's own tolerance; "" where nothing is."""
+    got = got.astype(np.float64)
+    if got.shape != wanted.shape:
+        return f"shape {got.shape}, not {wanted.shape}"
+    difference = np.abs(got - wanted)
+    rms = np.sqrt(np.mean(wanted**2))
+    if not (difference <= tolerance[0] * (np.abs(wanted) + rms)).all():
+        return f"off by {difference.max()}, rms {rms}, of tolerance {tolerance[0]}"
+    if not np.linalg.norm(difference) <= tolerance[1] * np.linalg.norm(wanted):
+        return f"off by {np.linalg.norm(difference) / np.linalg.norm(wanted)} in norm, tolerance {tolerance[1]}"
+    return ""

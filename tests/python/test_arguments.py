@@ -1,0 +1,248 @@
+"""What a call refuses, and in which words; outputs, threads, and what the package says of itself."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import built
+import ml_dtypes
+import noisefloor
+import numpy as np
+import pytest
+import random_calls
+from noisefloor import _signatures, ops
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def zeros(*shape, dtype=np.float32):
+    return np.zeros(shape, dtype)
+
+
+def norm(x=None, gamma=None, beta=None, **more):
+    return ops.groupnorm(zeros(2, 6, 32) if x is None else x, zeros(32) if gamma is None else gamma, zeros(32) if beta is None else beta,
+                         **{"groups": 4, **more})
+
+
+def misaligned(*shape):
+    return zeros(int(np.prod(shape)) + 1)[1:].reshape(shape)
+
+
+def read_only(*shape):
+    tensor = zeros(*shape)
+    tensor.flags.writeable = False
+    return tensor
+
+
+SHARED = zeros(2, 6, 32)
+REFUSED = [
+    (dict(x=zeros(2, 6, 64)[..., ::2]), ValueError, "'x' must be contiguous in row-major order; its shape is [2, 6, 32], its strides are [384, 64, 2]"),
+    (dict(x=zeros(2, 32, 6).transpose(0, 2, 1)), ValueError, "'x' must be contiguous"),
+    (dict(gamma=np.broadcast_to(zeros(1), (32,))), ValueError, "'gamma' must be contiguous"),
+    (dict(beta=misaligned(32)), ValueError, "'beta' must begin at a multiple of 16 bytes"),
+    (dict(x=zeros(0, 6, 32)), ValueError, "'x' is empty; every extent must be at least 1"),
+    (dict(x=zeros()), ValueError, "'x' is [], there ["),
+    (dict(x=np.float32(1)), ValueError, "'x' is [], there ["),
+    (dict(beta=zeros(31)), ValueError, "'beta' is [31], there [32] (channels=32)"),
+    (dict(x=zeros(2, 6, 32, dtype=np.float64)), ValueError, "'x' is fp64, not fp32"),
+    (dict(x=zeros(2, 6, 32, dtype=np.complex64)), ValueError, "'x' has an element type that no op takes: complex64"),
+    (dict(x=zeros(2, 6, 32, dtype=bool)), ValueError, "'x' has an element type that no op takes: bool"),
+    (dict(gamma=zeros(32, dtype=np.float16)), ValueError, "'gamma' is fp16, not fp32"),
+    (dict(x=[[1.0]]), TypeError, "'x' must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a list"),
+    (dict(gamma="silu"), TypeError, "'gamma' must be a tensor"),
+    (dict(x=zeros(2, 6, 32).astype(object)), TypeError, "'x' must be a tensor"),
+    (dict(scale=zeros(2, 32)), ValueError, "'scale'"),
+    (dict(out=zeros(2, 6, 31)), ValueError, "output 'y' must be [2, 6, 32], not [2, 6, 31]"),
+    (dict(out=zeros(2, 6, 32, dtype=np.float16)), ValueError, "'y' is fp16, not fp32"),
+    (dict(out=read_only(2, 6, 32)), ValueError, "output 0 is read-only, and would be written"),
+    (dict(out=misaligned(2, 6, 32)), ValueError, "output 0 must begin at a multiple of 16 bytes"),
+    (dict(out=zeros(2, 6, 64)[..., ::2]), ValueError, "output 0 must be contiguous"),
+    (dict(x=SHARED, out=SHARED), ValueError, "output 'y' shares memory with 'x'; no op works in place"),
+    (dict(stats=True, out=zeros(2, 6, 32)), ValueError, "'out' must be a tuple of 3 tensors or None, not 1"),
+    (dict(out=(zeros(2, 6, 32), None)), ValueError, "'out' must be one tensor, not 2"),
+    (dict(out="y"), TypeError, "output 0 must be a tensor"),
+    (dict(groups=None), ValueError, "give the arguments groups"),
+    (dict(groups=5), ValueError, "groups=5 does not divide"),
+    (dict(groups="many"), ValueError, "'groups' is 'many'"),
+    (dict(groups=4.5), ValueError, "'groups' is '4.5'"),
+    (dict(groups=2**80), ValueError, "'groups'"),
+    (dict(eps=-1), ValueError, "'eps' is -1"),
+    (dict(eps=zeros(2)), ValueError, "'eps'"),
+    (dict(fusion="slu"), ValueError, "'fusion' is 'slu', not one of none, silu, silu+ss; did you mean 'silu'?"),
+    (dict(channels=64), ValueError, "channels=64 clashes with them, channels=32 would fit"),
+    (dict(variant="tild"), ValueError, "groupnorm has no variant 'tild'; did you mean 'tiled'?"),
+    (dict(variant="naive"), ValueError, "variant 'naive' "),
+    (dict(dtype="fp64"), ValueError, "dtype 'fp64' is not one of its element types"),
+    (dict(dtype="bf16"), ValueError, "'x' is fp32, not bf16"),
+    (dict(stream=0), ValueError, "'stream' is for tensors on a GPU"),
+    (dict(grops=4), TypeError, "unexpected keyword argument 'grops'"),
+]
+
+
+@pytest.mark.parametrize("arguments, error, text", REFUSED, ids=[text for _, _, text in REFUSED])
+def test_what_does_not_fit_is_refused_by_name(arguments, error, text):
+    with pytest.raises(error) as refused:
+        norm(**arguments)
+    assert text in str(refused.value) and "groupnorm" in str(refused.value)
+
+
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_nothing_crashes_an_op(op):
+    """Every input of every op, in turn, as what it must not be."""
+    values, inputs, fields = random_calls.call_of(op, 7, "fp32")
+    for name, tensor in inputs.items():
+        wrong = [zeros(), zeros(0), zeros(*tensor.shape, 1), zeros(*tensor.shape, dtype=np.float64), misaligned(*tensor.shape),
+                 np.zeros(tensor.shape, "V3"), object(), b"abcd", zeros(*(tensor.shape[:-1] + (tensor.shape[-1] + 1, 2)))[..., 0],
+                 zeros(*[1] * 9), ml_dtypes.float8_e5m2(1), zeros(*tensor.shape, dtype=">f4")]
+        for other in wrong:
+            with pytest.raises((ValueError, TypeError)):
+                getattr(ops, op)(**{**inputs, name: other}, **fields, dtype="fp32")
+    for lacking in inputs:
+        try:  # what is left may be another problem of the op
+            getattr(ops, op)(**{name: tensor for name, tensor in inputs.items() if name != lacking}, **fields, dtype="fp32")
+        except (ValueError, TypeError):
+            pass
+
+
+def test_no_tensors_at_all():
+    with pytest.raises(TypeError, match="attention needs tensors: q"):
+        ops.attention()
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'b'"):
+        ops.gemm(zeros(3, 4))
+
+
+def test_unknown_ops_and_variants():
+    with pytest.raises(AttributeError, match="noisefloor has no op 'grupnorm'; it has attention, "):
+        ops.grupnorm
+    with pytest.raises(ValueError, match="noisefloor has no op 'grupnorm'"):
+        noisefloor.variants("grupnorm")
+    host, *others = noisefloor.variants("gemm")
+    assert (host.name, host.kind, host.built) == ("host", "host", True)
+    assert [rung.name for rung in others if rung.kind == "ptx"]
+
+
+def test_a_tensor_or_what_says_that_it_is_absent():
+    a, b = np.ones((3, 4), np.float32), np.ones((5, 4), np.float32)
+    plain = ops.gemm(a, b)
+    assert np.array_equal(ops.gemm(a, b, bias=False), plain) and np.array_equal(ops.gemm(a, b, None), plain)
+    assert np.array_equal(ops.gemm(a, b, np.ones(5, np.float32)), plain + 1)
+    with pytest.raises(ValueError, match="its 'bias' .5. is missing; bias=1 clashes"):
+        ops.gemm(a, b, bias=True)
+
+
+def test_out_is_what_is_returned():
+    out = [zeros(2, 6, 32), zeros(2, 4), zeros(2, 4)]
+    y, mean, rstd = norm(np.ones((2, 6, 32), np.float32), stats=True, out=out)
+    assert y is out[0] and mean is out[1] and rstd is out[2]
+    assert (mean == 1).all()
+    one = norm(stats=True, out=(None, out[1], None))
+    assert one[1] is out[1] and one[0].shape == (2, 6, 32)
+    with pytest.raises(ValueError, match="output 'rstd' shares memory with output 1"):
+        norm(stats=True, out=(None, out[1], out[1]))
+    with pytest.raises(ValueError, match="output 'mean' must be .2, 4., not .2, 3."):
+        norm(stats=True, out=(None, zeros(2, 3), None))
+
+
+def test_the_output_may_say_the_dtype():
+    t = np.ones(3, np.float32)
+    with pytest.raises(ValueError, match="the tensors fit bf16, fp16, fp32; give dtype="):
+        ops.timestep_embedding(t, channels=8)
+    out = zeros(3, 8, dtype=np.float16)
+    assert ops.timestep_embedding(t, channels=8, out=out) is out and (out[:, 0] != 0).all()
+
+
+def test_bf16_of_numpy_is_that_of_ml_dtypes():
+    x = np.ones((2, 6, 32), ml_dtypes.bfloat16)
+    y = norm(x, np.ones(32, x.dtype), np.ones(32, x.dtype))
+    assert y.dtype == ml_dtypes.bfloat16 and (y == 1).all()
+    with pytest.raises(ValueError, match="'x' must be contiguous"):
+        norm(np.ones((2, 6, 64), x.dtype)[..., ::2], np.ones(32, x.dtype), np.ones(32, x.dtype))
+
+
+def test_anything_with_dlpack():
+    class Wrapped:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **arguments):
+            return self.array.__dlpack__(**arguments)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    a = np.ones((3, 4), np.float32)
+    out = zeros(3, 3)
+    assert ops.gemm(Wrapped(a), memoryview(a), out=out) is out and (out == 4).all()
+    with pytest.raises(TypeError, match="cannot make a tensor .*; give out="):
+        ops.gemm(Wrapped(a), a)
+
+
+def test_a_default_is_one_whether_given_or_not():
+    x = np.random.default_rng(1).standard_normal((2, 6, 32)).astype(np.float32)
+    assert np.array_equal(norm(x), norm(x, eps=1e-5, fusion="none", stats=False, n=2, hw=6))
+
+
+def test_threads_do_as_one():
+    """Two threads on the same and on different shapes, through the first call of each."""
+    random = np.random.default_rng(3)
+    tensors = [[random.standard_normal(shape).astype(np.float32) for shape in ((m, 40), (m + 5, 40))] for m in range(60, 72)]
+    together, start = {}, threading.Barrier(2)
+
+    def work(name):
+        start.wait()
+        together[name] = [ops.gemm(*pair) for pair in tensors for _ in range(3)]
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = [ops.gemm(*pair) for pair in tensors for _ in range(3)]
+    for name in range(2):
+        assert all(np.array_equal(one, other) for one, other in zip(together[name], alone))
+
+
+def test_an_import_needs_neither_numpy_nor_torch():
+    code = "import sys, noisefloor; noisefloor.ops.gemm; print(sorted({'numpy', 'torch', 'ml_dtypes'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": built.FOLDER}, capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
+def test_the_version_is_the_projects():
+    assert f"project(noisefloor VERSION {noisefloor.__version__} " in (ROOT / "CMakeLists.txt").read_text()
+
+
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_docstrings_name_every_argument(op):
+    function = getattr(ops, op)
+    for name in inspect.signature(function).parameters:
+        assert re.search(rf"^{name}: ", function.__doc__, re.M), name
+    assert "default <" not in function.__doc__
+
+
+def test_stubs_are_up_to_date(tmp_path):
+    written = (Path(built.FOLDER) / "noisefloor" / "ops.pyi").read_text()
+    subprocess.run([sys.executable, "-m", "noisefloor._stubs", tmp_path / "ops.pyi"], env={"PYTHONPATH": built.FOLDER}, check=True)
+    assert written == (tmp_path / "ops.pyi").read_text()
+    functions = {node.name: node for node in ast.parse(written).body if isinstance(node, ast.FunctionDef)}
+    assert sorted(functions) == random_calls.OPS == sorted(ops.__all__)
+    for op, node in functions.items():
+        arguments = [one.arg for one in node.args.args + node.args.kwonlyargs]
+        assert arguments == list(inspect.signature(getattr(ops, op)).parameters)
+
+
+def test_shapes_are_said_in_the_fields_own_names():
+    assert _signatures.signature("conv2d").inputs[0].shape == "[n, h, w, cin]"
+    assert [tensor.name for tensor in _signatures.signature("attention").inputs] == ["q", "k", "v", "qkv"]
+
+
+def test_the_examples_of_the_page_run(tmp_path):
+    blocks = re.findall(r"<!-- example -->\n```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        result = subprocess.run([sys.executable, "-c", block], env={"PYTHONPATH": built.FOLDER}, cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr

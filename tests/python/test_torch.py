@@ -1,0 +1,164 @@
+"""PyTorch: its tensors through noisefloor.ops, and the operators that noisefloor.torch registers, against plain NumPy in fp64."""
+
+import built  # noqa: F401 - first
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import noisefloor  # noqa: E402
+import noisefloor.torch  # noqa: E402
+import numpy as np  # noqa: E402
+import random_calls  # noqa: E402
+import references  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def tensors(inputs):
+    """NumPy's as PyTorch's, which takes no bf16 of NumPy's."""
+    return {name: torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16) if array.dtype.name == "bfloat16" else
+            torch.from_numpy(array.copy()) for name, array in inputs.items()}
+
+
+def as_tuple(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+def operator_call(op, seed, dtype):
+    """(values, inputs, positional and keyword arguments of the operator itself)"""
+    values, inputs, fields = random_calls.call_of(op, seed, dtype)
+    made = noisefloor._signatures.signature(op)
+    given = tensors(inputs) | {name: value for name, value in fields.items() if name in made.keywords}
+    if "noise" in made.shared and "noise" not in inputs:
+        given["noise_is"] = values["noise"]
+    first = [tensor.name for tensor in made.inputs if tensor.always]
+    return values, inputs, [given.pop(name) for name in first], given | {"dtype": dtype}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_both_ways_give_what_numpy_gives(op, dtype):
+    for seed in range(3):
+        values, inputs, fields = random_calls.call_of(op, seed, dtype)
+        wanted = as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
+        for package in (noisefloor.ops, noisefloor.torch):
+            got = as_tuple(getattr(package, op)(**tensors(inputs), **fields, dtype=dtype))
+            assert len(got) == len(wanted)
+            for one, right in zip(got, wanted):
+                assert isinstance(one, torch.Tensor) and np.array_equal(one.double().numpy(), right.astype(np.float64), equal_nan=True)
+
+
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_opcheck(op):
+    for seed in range(2):
+        _, _, positional, keywords = operator_call(op, seed, "fp32")
+        torch.library.opcheck(getattr(torch.ops.noisefloor, op).default, tuple(positional), keywords)
+
+
+def test_compile_traces_through():
+    x, gamma, beta = torch.randn(2, 16, 32), torch.randn(32), torch.randn(32)
+
+    def block(x):
+        y = noisefloor.torch.groupnorm(torch.sin(x), gamma, beta, groups=4, fusion="silu")
+        return noisefloor.torch.gemm(y.reshape(32, 32), x[0], bias=False) + 1
+
+    assert torch.equal(torch.compile(block, fullgraph=True, backend="aot_eager")(x), block(x))
+
+
+def test_gradients_are_refused_where_they_are_recorded():
+    x, gamma, beta = torch.randn(2, 16, 32), torch.nn.Parameter(torch.ones(32)), torch.zeros(32)
+    for package in (noisefloor.ops, noisefloor.torch):
+        with pytest.raises(ValueError, match="'gamma' requires a gradient, and the ops have none: call them under torch.no_grad"):
+            package.groupnorm(x, gamma, beta, groups=4)
+        with torch.no_grad():
+            assert not package.groupnorm(x, gamma, beta, groups=4).requires_grad
+
+
+@pytest.mark.parametrize("package", ["ops", "torch"])
+def test_what_does_not_fit_is_refused_by_name(package):
+    norm = getattr(noisefloor, package).groupnorm
+    x, ones = torch.randn(2, 6, 32), torch.ones(32)
+    for other, text in [(x.transpose(0, 1), "'x' must be contiguous"), (x.double(), "'x' is fp64, not fp32"), (x[:, :, :31], "'x' must be"),
+                        (x.reshape(-1)[1:321].reshape(1, 10, 32), "'x' must begin at a multiple of 16 bytes"),
+                        (x[:0], "'x' is empty"), (x[0, 0, 0], "'x' is \\[\\], there")]:
+        with pytest.raises(ValueError, match=text):
+            norm(other, ones, ones, groups=4)
+    with pytest.raises((ValueError, TypeError)):
+        noisefloor.ops.groupnorm(x.to("meta"), ones, ones, groups=4)
+    with pytest.raises((ValueError, TypeError, NotImplementedError)):
+        norm(x.to_sparse(), ones, ones, groups=4)
+    with FakeTensorMode(), pytest.raises((ValueError, TypeError)):
+        noisefloor.ops.groupnorm(torch.ones(2, 6, 32), torch.ones(32), torch.ones(32), groups=4)
+    with pytest.raises((ValueError, RuntimeError)):
+        noisefloor.torch.gemm(x[0], x[1], bias=True)
+
+
+def test_the_meta_device_gives_shapes():
+    y, mean, rstd = noisefloor.torch.groupnorm(*(torch.empty(shape, device="meta", dtype=torch.bfloat16) for shape in ((2, 6, 32), (32,), (32,))),
+                                               groups=4, stats=True)
+    assert (y.shape, y.dtype, y.device.type, mean.shape, mean.dtype) == ((2, 6, 32), torch.bfloat16, "meta", (2, 4), torch.float32)
+
+
+def test_the_reference_holds_for_torch():
+    values, inputs, fields = random_calls.call_of("conv2d", 5, "fp32")
+    y = as_tuple(noisefloor.torch.conv2d(**tensors(inputs), **fields))[0]
+    wanted = references.conv2d(values, {name: array.astype(np.float64) for name, array in inputs.items()})[0]
+    assert np.allclose(y.numpy(), wanted, atol=1e-4)
+
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_every_rung_on_a_gpu_gives_what_the_host_gives(op, dtype):
+    for which in range(6):
+        values, inputs, fields = random_calls.call_of(op, 1, dtype, which)
+        wanted = as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
+        given = {name: tensor.cuda() for name, tensor in tensors(inputs).items()}
+        made = noisefloor._signatures.signature(op)
+        shapes = tuple((array.shape, made_dtype(array)) if (array := inputs.get(tensor.name)) is not None else fields.get(tensor.name)
+                       for tensor in made.inputs)
+        bound = noisefloor._core.Op(op, [tensor.name for tensor in made.inputs], made.keywords)
+        tolerance = [2 * part for part in bound.describe(shapes, tuple(fields[name] for name in made.keywords), dtype)[2]]
+        for variant in [None] + [rung.name for rung in noisefloor.variants(op) if rung.built and rung.kind != "host"]:
+            try:
+                got = as_tuple(getattr(noisefloor.ops, op)(**given, **fields, dtype=dtype, variant=variant))
+            except ValueError as refused:  # not every rung runs every problem
+                assert variant and "cannot run" in str(refused)
+                continue
+            for one, right in zip(got, wanted):
+                assert one.is_cuda and random_calls.error_text(one.double().cpu().numpy(), right.astype(np.float64), tolerance) == "", (values, variant)
+
+
+def made_dtype(array):
+    return {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}[array.dtype.name]
+
+
+@on_gpu
+def test_streams_and_graphs():
+    x, ones = torch.randn(2, 4096, 320, device="cuda"), torch.ones(320, device="cuda")
+    with torch.no_grad():
+        wanted = noisefloor.ops.groupnorm(x, ones, ones, groups=32)
+        for package in (noisefloor.ops, noisefloor.torch):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                other = package.groupnorm(x, ones, ones, groups=32)
+            stream.synchronize()
+            assert torch.equal(other, wanted)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                captured = package.groupnorm(x, ones, ones, groups=32)
+            captured.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            assert torch.equal(captured, wanted)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        given = noisefloor.ops.groupnorm(x, ones, ones, groups=32, stream=stream)
+        stream.synchronize()
+        assert torch.equal(given, wanted)
+    with pytest.raises(ValueError, match="'gamma' is on the CPU, 'x' on GPU 0"):
+        noisefloor.ops.groupnorm(x, ones.cpu(), ones, groups=32)
