@@ -124,14 +124,14 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, sd15"),
         (["sample", "adm64"], "adm64 needs --weights"),
         (["sample", "sd15", "--weights", "."], "sd15 reads text: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning sd15"),
-        (["sample", "sd15", "--weights", ".", "--conditioning", "nowhere"], "nowhere"),
-        (["sample", "sd15", "--weights", ".", "--conditioning", WEIGHTS], "has no prompt_embeds and no negative_prompt_embeds; such a file is made by python3"),
-        (["sample", "sd15", "--weights", ".", "--conditioning", WEIGHTS, "--guidance", "0"], "has no prompt_embeds; such a file"),
-        (["sample", "sd15", "--weights", ".", "--conditioning", WEIGHTS, "--height", "60"], "height 60: sd15 takes multiples of 8; the nearest are 56 and 64"),
-        (["sample", "sd15", "--weights", ".", "--conditioning", WEIGHTS, "--gif", "w.gif", "--every", "1"], "sd15 draws latents"),
-        (["sample", "digits", "--conditioning", WEIGHTS], "--conditioning is for networks that read text, as sd15, not digits"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", "nowhere"], "nowhere"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS], "has no prompt_embeds and no negative_prompt_embeds; such a file is made by python3"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--guidance", "0"], "has no prompt_embeds; such a file"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--height", "60"], "height 60: sd15 takes multiples of 8; the nearest are 56 and 64"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--gif", "w.gif", "--every", "1"], "sd15 draws latents"),
+        (["sample", "digits", "--conditioning", WEIGHTS], "--conditioning is for networks that read text, as sd15"),
         (["sample", "sd-vae", "--weights", WEIGHTS], "sd-vae decodes latents"),
-        (["sample", "digits", "--weights", "tests"], "--weights tests: is a folder; digits takes a file"),
+        (["sample", "digits", "--weights", "tests"], "tests is a folder without a checkpoint"),
         (["sample", "digits", "--sampler", "heun"], "unknown sampler 'heun'"),
         (["sample", "digits", "--schedule", "cosin"], "unknown schedule 'cosin'; there are linear, scaled_linear, cosine, karras; did you mean 'cosine'"),
         (["sample", "digits", "--steps", "0"], "--steps 0: the range is 1 to 1000"),
@@ -203,11 +203,11 @@ def test_what_is_no_pipeline_is_refused_before_anything_is_drawn(tmp_path):
         assert result.returncode == 2 and not (tmp_path / "grid.png").exists(), result.stderr
         return result.stderr
 
-    assert "has no unet/diffusion_pytorch_model.safetensors" in refused(**text)
+    assert "is a folder without a checkpoint; looked for, there and in unet/" in refused(**text)
     (tmp_path / "unet").mkdir()
     save_file({"conv_in.bias": np.zeros(320, np.float32)}, tmp_path / "unet" / "diffusion_pytorch_model.fp16.safetensors")
     said = refused(**text)
-    assert "vae/diffusion_pytorch_model.safetensors" in said  # the decoder is looked for before weights are read
+    assert "is a folder without a checkpoint; looked for, there and in vae/" in said  # the decoder is looked for before weights are read
     (tmp_path / "vae").mkdir()
     save_file({"encoder.conv_in.bias": np.zeros(128, np.float32)}, tmp_path / "vae" / "diffusion_pytorch_model.safetensors")
     said = refused(**text)
