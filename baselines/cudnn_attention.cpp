@@ -24,7 +24,8 @@ using TemporalProblem = temporal_attention::Problem;
 
 Support can_run_heads(Layout layout, std::int64_t dim, DType dtype) {
   if (dtype == DType::fp32) return unsupported("cuDNN's SDPA takes bf16 and fp16, not fp32");
-  if (dim % 8 != 0) return unsupported("cuDNN's SDPA needs a head size that is a multiple of 8");
+  if (dim % 8 != 0 || dim > 256)
+    return unsupported("cuDNN's SDPA needs a head size that is a multiple of 8, and at most 256");
   if (layout == Layout::packed_hd3) return unsupported("cuDNN's SDPA needs the elements of a head to be contiguous");
   return supported();
 }

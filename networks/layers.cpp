@@ -57,17 +57,16 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
   std::vector<std::int64_t> file = transposed ? std::vector<std::int64_t>{k, part} : std::vector<std::int64_t>{part, k};
   file.insert(file.end(), options.file_shape_suffix.begin(), options.file_shape_suffix.end());
   WeightSource source{name + ".weight", file, options.layout};
-  for (const std::string& module : options.below) source.below.push_back(module + ".weight");
-  source.share = options.share;
+  WeightSource bias{name + ".bias", {part}};
+  if (options.layout == WeightSource::Layout::hd3_to_3hd) bias.layout = options.layout;
+  for (const std::string& module : options.below) {
+    source.below.push_back(module + ".weight");
+    bias.below.push_back(module + ".bias");
+  }
+  source.share = bias.share = options.share;
   Bindings inputs{{"a", x}};
   inputs["b"] = graph_->weight(std::move(source), {rows, k}, dtype_);
-  if (options.bias) {
-    const auto layout =
-        options.layout == WeightSource::Layout::hd3_to_3hd ? options.layout : WeightSource::Layout::plain;
-    WeightSource bias{name + ".bias", {rows}, layout};
-    bias.share = options.share;
-    inputs["bias"] = graph_->weight(std::move(bias), {rows}, dtype_);
-  }
+  if (options.bias) inputs["bias"] = graph_->weight(std::move(bias), {rows}, dtype_);
   if (options.residual) inputs["residual"] = *options.residual;
   return graph_
       ->add(name, "gemm",

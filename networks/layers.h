@@ -40,7 +40,7 @@ struct LinearOptions {
   WeightSource::Layout layout = WeightSource::Layout::plain;
   std::vector<std::int64_t> file_shape_suffix =
       {};  // behind [n, k]: {1} or {1, 1} where the checkpoint has a convolution
-  // Further modules that project the same rows, without bias: n is the sum of equal parts.
+  // Further modules that project the same rows, with a bias where this one has: n is the sum of equal parts.
   std::vector<std::string> below = {};
   std::optional<WeightSource::Share> share = {};  // of weight and bias
 };

@@ -17,6 +17,8 @@ NetworkInfo digits_row();
 NetworkInfo sd15_row();
 NetworkInfo sdxl_row();
 NetworkInfo svd_row();
+NetworkInfo sd_vae_row();
+NetworkInfo sdxl_vae_row();
 
 namespace {
 
@@ -111,6 +113,16 @@ std::span<const SizeField> size_fields() {
   return kFields;
 }
 
+bool NetworkInfo::lets_pass(std::string_view tensor) const {
+  return std::any_of(let_pass.begin(), let_pass.end(), [&](std::string_view part) {
+    return part.ends_with('.') ? tensor.starts_with(part) : tensor.ends_with(part);
+  });
+}
+
+void NetworkInfo::require(DType dtype) const {
+  if (dtype == DType::fp16 && *no_fp16 != '\0') throw InvalidInput(fmt::format("{} in fp16: {}", name, no_fp16));
+}
+
 Sizes NetworkInfo::resolved(Sizes sizes) const {
   const Sizes own = own_sizes();
   for (const auto& [field, size, most] : size_fields())
@@ -145,7 +157,8 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
 
 std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
-    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(), sdxl_row(), svd_row()};
+    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(),
+                                  sdxl_row(),  svd_row(),       sd_vae_row(), sdxl_vae_row()};
     for (const NetworkInfo& row : rows) check(row);
     return rows;
   }();
@@ -168,9 +181,12 @@ const NetworkInfo& require_network(std::string_view name) {
 }
 
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options) {
-  if (options.sampling && (info.tokens > 0 || info.most_frames > 1))
-    throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it the {}", info.name,
-                                   info.tokens > 0 ? "text that it reads" : "picture that it moves"));
+  info.require(options.dtype);
+  if (options.sampling && info.decodes())
+    throw InvalidInput(
+        fmt::format("{} decodes latents, which noisefloor forward gives it; it cannot be sampled", info.name));
+  if (options.sampling && (info.tokens > 0 || info.most_frames > 1) && *info.decoder == '\0')
+    throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it all that it reads", info.name));
   const auto builds = [&](std::int64_t batch) {
     BuildOptions other = options;
     other.batch = batch;

@@ -91,6 +91,7 @@ struct BuildOptions {
   // Sampling with classifier-free guidance: x of `batch` images goes in twice, and sigma, labels and output are of
   // 2 batch, without condition first.
   bool guided = false;
+  bool old_names = false;  // of modules, as the network's older checkpoints have them
   Sizes sizes = {};
 };
 
@@ -98,29 +99,42 @@ struct BuildOptions {
 struct NetworkInfo {
   const char* name;
   const char* description;
-  sampler_step::Prediction prediction;
+  sampler_step::Prediction prediction = sampler_step::Prediction::noise;
   ImageShape image;  // that it was trained on
   // Of every height and width that it takes, as far as it downsamples. 0: only its own, where a weight's shape depends
   // on them (a table of positions).
   std::int64_t divisor = 0;
+  // A decoder, which takes latents and no noise level, makes pictures so many times as high and wide. 0: it denoises.
+  std::int64_t enlarges = 0;
   std::int64_t most_frames = 1;  // of a video
   std::int64_t tokens = 0;       // of text; 0: it takes none
   std::int64_t most_tokens = 0;
   std::int64_t classes = 0;                     // when conditional; 0: never
   const char* label_weight = "";                // a checkpoint that has it is conditional
-  std::vector<std::string_view> let_pass = {};  // ends of names in checkpoints that are not weights of it
+  const char* old_weight = "";                  // a checkpoint that has it has the old names
+  std::vector<std::string_view> let_pass = {};  // of checkpoints, not weights of it: ends of names, or "module."
+  const char* folder = "";                      // of its checkpoint, among a diffusers pipeline's
+  const char* no_fp16 = "";                     // why it cannot be run in fp16; empty: it can
   std::int64_t parameters = 0;                  // of the original; its let-pass tensors apart
   bool shipped = false;                         // its weights come with noisefloor
   // Whose published checkpoints were never trained without a label, which guidance compares with.
   const char* unguided_checkpoints = "";
-  sampler_step::Schedule schedule;                               // that it was trained with, or (karras) any
-  sampler_step::Solver solver = sampler_step::Solver::edm_heun;  // of a picture, where nobody says
+  sampler_step::Schedule schedule = sampler_step::Schedule::karras;  // that it was trained with, or (karras) any
+  sampler_step::Solver solver = sampler_step::Solver::edm_heun;      // of a picture, where nobody says
   int steps = 18;
+  sampler_step::Spacing spacing = sampler_step::Spacing::linspace;
+  int offset = 0;           // of Spacing::leading
+  bool ends_noisy = false;  // at the level of timestep 0, of solvers that end as checkpoints were trained
+  double guidance = 0;
+  const char* decoder = "";              // the network that makes pictures of what it draws, which are latents
   std::vector<std::int64_t> swept = {};  // batches at which a sweep that names no network has it whole
   bool swept_on_hosts = false;           // there too: a call takes a host milliseconds
   // Adds graph, inputs and outputs to a network that has all the rest; no size of `options` is 0.
   std::function<void(const BuildOptions& options, Network& network)> builder = {};
 
+  bool decodes() const { return enlarges > 0; }
+  bool lets_pass(std::string_view tensor) const;
+  void require(DType dtype) const;  // throws InvalidInput saying why it cannot be run in it
   Sizes own_sizes() const { return {image.height, image.width, image.frames, tokens}; }
   // The sizes asked for, and its own where there is a 0. Throws InvalidInput naming the first that it does not take,
   // and what it takes.
@@ -133,8 +147,8 @@ std::span<const NetworkInfo> all_networks();
 const NetworkInfo& require_network(std::string_view name);                // throws InvalidInput with "did you mean"
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
-// Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, and for
-// sampling where it reads text or a picture, which the sampling loop does not give yet.
+// Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, for a dtype
+// that it does not take, and for sampling where it decodes, or reads text and names no decoder.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
 
 }  // namespace noisefloor::networks

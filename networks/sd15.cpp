@@ -14,8 +14,16 @@ NetworkInfo sd15_row() {
           .divisor = unet.divisor(),
           .tokens = 77,
           .most_tokens = 65536,
+          .folder = "unet",
           .parameters = 859'520'964,
           .schedule = sampler_step::Schedule::scaled_linear,
+          .solver = sampler_step::Solver::pndm,  // as its checkpoints' scheduler_config.json has it all
+          .steps = 50,
+          .spacing = sampler_step::Spacing::leading,
+          .offset = 1,
+          .ends_noisy = true,
+          .guidance = 7.5,
+          .decoder = "sd-vae",
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
 }
 

@@ -4,11 +4,11 @@
 
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "bench/commands/breakdown_common.h"
 #include "bench/commands/image_layout.h"
 #include "bench/commands/network_sizes.h"
+#include "bench/commands/tensor_numbers.h"
 #include "bench/pipeline/finite.h"
 #include "kernels/core/listed.h"
 #include "networks/inputs.h"
@@ -32,28 +32,6 @@ const FileTensor& require_tensor(const SafetensorsFile& file, const std::string&
   std::vector<std::string> names;
   for (const FileTensor& tensor : file.tensors()) names.push_back(tensor.text() + " " + tensor.name);
   throw InvalidInput(fmt::format("{} has no tensor '{}' ({}); it has {}", path, name, what, fmt::join(names, ", ")));
-}
-
-std::vector<double> numbers_of(const SafetensorsFile& file, const FileTensor& tensor, const std::string& path,
-                               const std::vector<std::int64_t>& shape) {
-  const auto dtype = dtype_of_safetensors(tensor.dtype);
-  if (!dtype)
-    throw InvalidInput(fmt::format("{}: tensor {} is {}; it can be F32, F16, BF16, F64, I32, I64 or U8", path,
-                                   tensor.name, tensor.dtype));
-  if (tensor.shape != shape)
-    throw InvalidInput(fmt::format("{}: tensor {} is [{}], not [{}]", path, tensor.name, fmt::join(tensor.shape, ", "),
-                                   fmt::join(shape, ", ")));
-  const std::vector<std::byte> bytes = file.read(tensor);
-  std::vector<double> numbers(bytes.size() / size_of(*dtype));
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = load_element(*dtype, bytes.data(), static_cast<std::int64_t>(i));
-    if (!std::isfinite(numbers[i]))
-      throw InvalidInput(fmt::format("{}: tensor {} has numbers that are not finite", path, tensor.name));
-    if (std::fabs(numbers[i]) > std::numeric_limits<float>::max())
-      throw InvalidInput(
-          fmt::format("{}: tensor {} has numbers that fp32 cannot hold: {}", path, tensor.name, numbers[i]));
-  }
-  return numbers;
 }
 
 constexpr const char* kImages = "images [n, channels, height, width]";
@@ -171,7 +149,8 @@ int forward(const ForwardArguments& arguments) {
       arguments.breakdown, arguments.network, open, [&] { return open.executor->enqueue(); },
       fmt::format("one call of {} images", n), files);
 
-  output = transposed(output, network.image.pixels(), result.shape.back());  // which may have more channels
+  const std::span shape(result.shape);  // a decoder's is larger, and other channels there may be
+  output = transposed(output, shape[shape.size() - 3] * shape[shape.size() - 2], shape.back());
   const FileTensor tensor{result.name, safetensors_name(DType::fp32), shape_in_file(result),
                           std::as_bytes(std::span(output))};
   write_safetensors(files.partial("--output"), std::span(&tensor, 1),

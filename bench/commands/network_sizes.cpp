@@ -23,7 +23,10 @@ std::string sides() {
   for (const NetworkInfo& info : all_networks()) who[info.divisor].emplace_back(info.name);
   std::vector<std::string> parts;
   for (const auto& [divisor, names] : who)
-    parts.push_back(fmt::format("{} ({})", divisor == 0 ? "its own alone" : fmt::format("a multiple of {}", divisor),
+    parts.push_back(fmt::format("{} ({})",
+                                divisor == 0   ? "its own alone"
+                                : divisor == 1 ? "any"
+                                               : fmt::format("a multiple of {}", divisor),
                                 fmt::join(names, ", ")));
   return listed(parts, "or");
 }

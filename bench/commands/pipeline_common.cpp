@@ -28,6 +28,18 @@ std::filesystem::path shipped_weights(const std::string& network) {
                                  listed(networks_where([](const NetworkInfo& info) { return info.shipped; }), "and")));
 }
 
+std::unique_ptr<Checkpoint> checkpoint_of(const NetworkArguments& arguments) {
+  if (arguments.weights.empty()) return std::make_unique<Checkpoint>(shipped_weights(arguments.network));
+  return std::make_unique<Checkpoint>(arguments.weights, require_network(arguments.network).folder);
+}
+
+// A network as its checkpoint has it.
+Network build_for(const Checkpoint& checkpoint, const NetworkInfo& info, BuildOptions options) {
+  options.conditional = checkpoint.has(info.label_weight);
+  options.old_names = checkpoint.has(info.old_weight);
+  return build_or_say_limit(info, options);
+}
+
 // Beside what is counted, a device holds the code of kernels, which is loaded as they are first launched, and recorded
 // graphs.
 constexpr std::size_t kDeviceReserve = std::size_t{256} << 20;
@@ -46,7 +58,8 @@ void require_plan(const std::string& source) {
 
 void add_inputs(OutputFiles& files, const NetworkArguments& arguments) {
   if (!arguments.weights.empty())
-    for (const auto& file : files_of_checkpoint(arguments.weights)) files.add_input("--weights", file);
+    for (const auto& file : files_of_checkpoint(arguments.weights, require_network(arguments.network).folder))
+      files.add_input("--weights", file);
   std::error_code error;
   if (std::filesystem::is_regular_file(arguments.plan, error)) files.add_input("--plan", arguments.plan);
 }
@@ -76,20 +89,23 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
       ->capture_default_str();
 }
 
+void check_weights(const NetworkArguments& arguments, BuildOptions options) {
+  const std::unique_ptr<Checkpoint> checkpoint = checkpoint_of(arguments);
+  checkpoint->check(build_for(*checkpoint, require_network(arguments.network), options));
+}
+
 OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options,
                          const std::function<void(const Network&)>& check, const Beside& beside,
                          std::unique_ptr<Platform> platform) {
   const NetworkInfo& info = require_network(arguments.network);
   require_plan(arguments.plan);
   OpenNetwork open;
-  open.checkpoint = std::make_unique<Checkpoint>(arguments.weights.empty() ? shipped_weights(arguments.network)
-                                                                           : std::filesystem::path(arguments.weights));
+  open.checkpoint = checkpoint_of(arguments);
   open.platform = platform ? std::move(platform) : open_platform(arguments.device);
   const PlatformDescription& description = open.platform->description();
   const std::string dtype = !arguments.dtype.empty() ? arguments.dtype : description.is_host ? "fp32" : "bf16";
   options.dtype = require_dtype(*require_op("conv2d").workload, dtype);
-  options.conditional = open.checkpoint->has(info.label_weight);
-  open.network = std::make_unique<Network>(build_or_say_limit(info, options));
+  open.network = std::make_unique<Network>(build_for(*open.checkpoint, info, options));
   check(*open.network);
   open.checkpoint->check(*open.network);
   const std::size_t free_before = open.platform->free_bytes();

@@ -40,6 +40,10 @@ OpenNetwork open_network(const NetworkArguments& arguments, networks::BuildOptio
                          const std::function<void(const networks::Network&)>& check, const Beside& beside = {},
                          std::unique_ptr<Platform> platform = nullptr);
 
+// Throws what open_network would of weights that are not the network's, before anything is measured. `options` has the
+// dtype.
+void check_weights(const NetworkArguments& arguments, networks::BuildOptions options);
+
 // Weights and plan, so that no output is written over them.
 void add_inputs(OutputFiles& files, const NetworkArguments& arguments);
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "bench/commands/conditioning.h"
 #include "bench/commands/network_sizes.h"
 #include "bench/pipeline/animation.h"
 #include "bench/pipeline/pictures.h"
@@ -107,6 +108,10 @@ std::string defaults(std::string (*of)(const NetworkInfo&)) {
   return fmt::format(" (default: {}{}{})", text, text.empty() ? "" : "else ", usual->first);
 }
 
+std::string readers_of_text() {
+  return listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and");
+}
+
 }  // namespace
 
 std::int64_t SampleArguments::images_at_a_time() const {
@@ -152,13 +157,18 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   not_karras("--spacing", !arguments.spacing.empty());
   not_karras("--offset", arguments.offset.has_value());
   not_karras("--final", !arguments.final_level.empty());
+  const bool trained_steps = options.schedule != sampler_step::Schedule::karras;
   if (!arguments.spacing.empty())
     options.spacing =
         static_cast<sampler_step::Spacing>(index_of("spacing", arguments.spacing, sampler_step::kSpacingNames));
-  if (arguments.offset && options.spacing != sampler_step::Spacing::leading)
-    throw InvalidInput("--offset is for --spacing leading");
-  options.offset = arguments.offset.value_or(0);
-  options.ends_noisy = arguments.final_level == "first";
+  else if (trained_steps)
+    options.spacing = info.spacing;
+  const bool leading = options.spacing == sampler_step::Spacing::leading;
+  if (arguments.offset && !leading) throw InvalidInput("--offset is for --spacing leading");
+  options.offset = arguments.offset.value_or(leading ? info.offset : 0);
+  options.ends_noisy = arguments.final_level.empty() ? trained_steps && info.ends_noisy && options.row().ends_as_trained
+                                                     : arguments.final_level == "first";
+  options.guidance = arguments.guidance.value_or(info.guidance);
   options.seed = parse_seed(arguments.seed);
   const char* option = arguments.gif.empty() ? "--strip" : "--gif";
   if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
@@ -166,11 +176,20 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
     throw InvalidInput("--every says which steps --strip and --gif show; give one of them");
   if (arguments.every && *arguments.every < 1)
     throw InvalidInput(fmt::format("--every {}: the range is 1 and more", *arguments.every));
+  if (arguments.watched() && *info.decoder != '\0')
+    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws latents, which become pictures in the end",
+                                   option, info.name));
+  if ((info.tokens > 0) != !arguments.conditioning.empty())
+    throw InvalidInput(
+        info.tokens == 0
+            ? fmt::format("--conditioning is for networks that read text, as {}, not {}", readers_of_text(), info.name)
+            : fmt::format("{} reads text: it needs --conditioning FILE, which is made by {}", info.name,
+                          Conditioning::command_for(info)));
   return plan_steps(options, info.prediction);
 }
 
-Drawing plan_drawing(const SampleArguments& arguments, const Network& network) {
-  if (arguments.options.guidance != 0 && network.classes == 0)
+Drawing plan_drawing(const SampleArguments& arguments, const Network& network, const ImageShape& picture) {
+  if (arguments.options.guidance != 0 && network.classes == 0 && network.info->tokens == 0)
     throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name()));
   Drawing drawing;
   drawing.labels = labels_of(arguments, network);
@@ -179,11 +198,10 @@ Drawing plan_drawing(const SampleArguments& arguments, const Network& network) {
                                : network.classes == 10 && arguments.count >= 10 ? 10
                                                                                 : side;
   drawing.columns = std::min(columns, arguments.count);
-  drawing.zoom = arguments.zoom > 0
-                     ? arguments.zoom
-                     : std::max<std::int64_t>(1, 32 / std::max(network.image.height, network.image.width));
+  drawing.zoom =
+      arguments.zoom > 0 ? arguments.zoom : std::max<std::int64_t>(1, 32 / std::max(picture.height, picture.width));
 
-  const Picture grid = grid_outline(arguments.count, network.image, drawing.columns, drawing.zoom);
+  const Picture grid = grid_outline(arguments.count, picture, drawing.columns, drawing.zoom);
   require_png_fits("--out", arguments.out, grid, "lower --zoom or --count");
   if (!arguments.strip.empty()) {
     const std::int64_t rows = arguments.images_at_a_time(), frames = arguments.frames();
@@ -207,6 +225,7 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   const auto those = [](bool (*so)(const SolverRow&), const char* conjunction) {
     return listed(sampler_step::solvers_where(so), conjunction);
   };
+  const auto networks_that = [](bool (*so)(const NetworkInfo&)) { return listed(networks_where(so), "and"); };
   const std::vector<std::string> schedules(std::begin(sampler_step::kScheduleNames),
                                            std::end(sampler_step::kScheduleNames));
   SamplingOptions& options = arguments.options;
@@ -223,13 +242,19 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   command.add_option("--steps", arguments.steps,
                      "1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
   command.add_option("--spacing", arguments.spacing,
-                     "Training timesteps that are visited: linspace, leading or trailing, as diffusers names them "
-                     "(default: linspace)");
+                     "Training timesteps that are visited: linspace, leading or trailing, as diffusers names them" +
+                         defaults([](const NetworkInfo& info) -> std::string {
+                           return sampler_step::kSpacingNames[static_cast<int>(info.spacing)];
+                         }));
   command.add_option("--offset", arguments.offset,
-                     "leading: added to each timestep; 1 for Stable Diffusion (default: 0)");
+                     "leading: added to each timestep" +
+                         defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }));
   command
       .add_option("--final", arguments.final_level,
-                  "Where the last step ends: zero, without noise, or first, at the level of timestep 0 (default: zero)")
+                  fmt::format("Where the last step ends: zero, without noise, or first, at the level of timestep 0 "
+                              "(default: first for {} by {}, else zero)",
+                              networks_that([](const NetworkInfo& info) { return info.ends_noisy; }),
+                              those([](const SolverRow& row) { return row.ends_as_trained; }, "and")))
       ->check(CLI::IsMember({"zero", "first"}));
   command.add_option("--sigma-min", arguments.sigma_min,
                      fmt::format("karras: last noise level (default: {})", options.sigma_min));
@@ -245,16 +270,16 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
       .add_option("--churn", options.churn,
                   those([](const SolverRow& row) { return row.churns; }, "and") + ": noise added on the way (S_churn)")
       ->capture_default_str();
-  const auto networks_that = [](bool (*so)(const NetworkInfo&)) { return listed(networks_where(so), "and"); };
   command
       .add_option(
-          "--guidance", options.guidance,
-          fmt::format("Classifier-free guidance; 0: none. For weights that were also trained without labels, as "
-                      "the shipped ones of {} were; the originals' of {} were not",
-                      networks_that([](const NetworkInfo& info) { return info.shipped; }),
-                      networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })))
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
+          "--guidance", arguments.guidance,
+          fmt::format(
+              "Classifier-free guidance; 0: none. For weights that were also trained without labels (or text), as "
+              "the shipped ones of {} were; the originals' of {} were not",
+              networks_that([](const NetworkInfo& info) { return info.shipped; }),
+              networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
+              defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
+      ->check(CLI::Range(0.0, 100.0));
   command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
@@ -268,6 +293,11 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
       .add_option("--batch", arguments.batch,
                   "Images at a time (default: all, at most 64); too many for a network are refused with its range")
       ->check(CLI::Range(1, 65536));
+  command.add_option("--conditioning", arguments.conditioning,
+                     fmt::format("{}: safetensors file of prompt_embeds [n, tokens, width], with guidance also "
+                                 "negative_prompt_embeds, and the first noise where it is given (latents [count, "
+                                 "channels, height, width]); python3 -m baselines.pytorch.conditioning makes it",
+                                 readers_of_text()));
   command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
   command.add_option("--out", arguments.out, "PNG file of the grid")->required();
   command.add_option("--columns", arguments.columns, "Of the grid; no more than there are images")
@@ -280,7 +310,8 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   command.add_option("--every", arguments.every, "Show the noise, every K-th step and the last in strip and GIF");
   command.add_option(
       "--tensor", arguments.tensor,
-      "safetensors file of images [n, channels, height, width], as forward takes them, labels, and the noise");
+      "safetensors file of images [n, channels, height, width], as forward takes them, labels, the noise, and latents "
+      "where the network draws them");
 }
 
 }  // namespace noisefloor

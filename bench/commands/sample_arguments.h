@@ -16,9 +16,9 @@ struct SampleArguments {
   BreakdownArguments breakdown;
   networks::Sizes sizes;
   pipeline::SamplingOptions options;
-  std::string sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, tensor;
+  std::string sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, tensor, conditioning;
   std::optional<std::string> labels;
-  std::optional<double> sigma_min, sigma_max, rho;
+  std::optional<double> sigma_min, sigma_max, rho, guidance;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
   std::optional<int> steps, every, offset;
 
@@ -31,17 +31,18 @@ struct SampleArguments {
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments);
 
-// Sampler, schedule, steps (the network's own where none are given), seed and noise levels: fills arguments.options, of
-// which the steps follow. Throws InvalidInput.
+// Sampler, schedule, steps, guidance (the network's own where none are given), seed and noise levels: fills
+// arguments.options, of which the steps follow. Throws InvalidInput.
 std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments);
 
-// Pictures as they will be drawn. Throws InvalidInput where the network lacks a label's class, guidance is asked of one
-// without classes, or a picture would be larger than its format.
+// Pictures as they will be drawn, each of that shape. Throws InvalidInput where the network lacks a label's class,
+// guidance is asked of one without classes and text, or a picture would be larger than its format.
 struct Drawing {
   std::vector<int> labels;  // one an image
   std::int64_t columns = 1, zoom = 1;
 };
-Drawing plan_drawing(const SampleArguments& arguments, const networks::Network& network);
+Drawing plan_drawing(const SampleArguments& arguments, const networks::Network& network,
+                     const networks::ImageShape& picture);
 
 // What to know of guidance with the checkpoints of such a network; empty where nothing is.
 std::string guidance_note(const networks::NetworkInfo& network);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "bench/commands/conditioning.h"
 #include "bench/commands/image_layout.h"
 #include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/animation.h"
@@ -30,7 +31,7 @@ struct ProgressLine {
 
 // What a sample run gathers over its batches.
 struct Gathered {
-  std::vector<float> images, noise;
+  std::vector<float> images, noise, latents;  // latents: of which a decoder made the images
   // By step, -1 for the noise itself: the latents of every image (for a strip alone: of the first batch), as far from
   // black and white at every noise level as a picture is.
   std::map<int, std::vector<float>> frames;
@@ -53,21 +54,65 @@ void write_frames(const std::filesystem::path& file, const Gathered& gathered, c
   write_gif(file, pictures, kFrameDelay, kLastFrameDelay);
 }
 
-void write_tensors(const std::filesystem::path& file, const Network& network, const Gathered& gathered,
-                   const std::vector<int>& labels) {
+void write_tensors(const std::filesystem::path& file, const Network& network, const ImageShape& picture,
+                   const Gathered& gathered, const std::vector<int>& labels) {
   const auto n = static_cast<std::int64_t>(labels.size());
-  std::vector<std::int64_t> shape{n, network.image.height, network.image.width, network.image.channels};
-  if (network.image.frames > 1) shape.insert(shape.begin() + 1, network.image.frames);
-  shape = channels_first_shape(shape);
-  const std::vector<float> images = to_channels_first(gathered.images, network.image);
+  const auto shape_of = [&](const ImageShape& image) {
+    std::vector<std::int64_t> shape{n, image.height, image.width, image.channels};
+    if (image.frames > 1) shape.insert(shape.begin() + 1, image.frames);
+    return channels_first_shape(shape);
+  };
+  const std::vector<float> images = to_channels_first(gathered.images, picture);
   const std::vector<float> noise = to_channels_first(gathered.noise, network.image);
+  const std::vector<float> latents = to_channels_first(gathered.latents, network.image);
   std::vector<std::int64_t> wide(labels.begin(), labels.end());
-  const FileTensor tensors[] = {
-      {"images", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(images))},
-      {"noise", safetensors_name(DType::fp32), shape, std::as_bytes(std::span(noise))},
+  std::vector<FileTensor> tensors{
+      {"images", safetensors_name(DType::fp32), shape_of(picture), std::as_bytes(std::span(images))},
+      {"noise", safetensors_name(DType::fp32), shape_of(network.image), std::as_bytes(std::span(noise))},
       {"labels", safetensors_name(DType::int64), {n}, std::as_bytes(std::span(wide))},
   };
+  if (!latents.empty())
+    tensors.push_back(
+        {"latents", safetensors_name(DType::fp32), shape_of(network.image), std::as_bytes(std::span(latents))});
   write_safetensors(file, tensors, {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
+}
+
+// The decoder that a network's latents want: with it in its folder, and the same options.
+NetworkArguments decoder_of(const NetworkArguments& arguments, DType dtype) {
+  NetworkArguments decoder = arguments;
+  decoder.network = require_network(arguments.network).decoder;
+  decoder.dtype = to_string(dtype);
+  return decoder;
+}
+
+// What a network draws as pictures: its own images, or what its decoder makes of them.
+ImageShape picture_of(const Network& network) {
+  if (*network.info->decoder == '\0') return network.image;
+  const NetworkInfo& decoder = require_network(network.info->decoder);
+  const Network one = decoder.build({.sizes = {.height = network.image.height, .width = network.image.width}});
+  const std::vector<std::int64_t>& shape = one.outputs.front().shape;
+  return {shape[1], shape[2], shape[3]};
+}
+
+// One at a time: whoever has many images has them in one batch because the U-Net is faster so, and a decoder's
+// activations are the largest.
+std::vector<float> decode(const NetworkArguments& arguments, const ImageShape& image, std::span<const float> latents,
+                          std::int64_t first_image, std::unique_ptr<Platform> platform) {
+  const OpenNetwork open = open_network(
+      arguments, {.sizes = {.height = image.height, .width = image.width}}, [](const Network&) {}, {},
+      std::move(platform));
+  const Network& network = *open.network;
+  const auto numbers = static_cast<std::size_t>(image.elements());
+  std::vector<float> pictures, picture(static_cast<std::size_t>(network.graph[network.output()].elements()));
+  for (std::size_t at = 0; at < latents.size(); at += numbers) {
+    open.platform->upload(open.executor->data(network.x()), latents.data() + at, numbers * sizeof(float));
+    throw_if_failed(open.executor->enqueue());
+    open.platform->synchronize();
+    open.platform->download(picture.data(), open.executor->data(network.output()), picture.size() * sizeof(float));
+    pictures.insert(pictures.end(), picture.begin(), picture.end());
+  }
+  require_finite(pictures, static_cast<std::int64_t>(picture.size()), first_image);
+  return pictures;
 }
 
 int sample(SampleArguments arguments) {
@@ -76,6 +121,7 @@ int sample(SampleArguments arguments) {
   const SamplingOptions& options = arguments.options;
   OutputFiles files;
   add_inputs(files, arguments.network);
+  files.add_input("--conditioning", arguments.conditioning);
   files.add("--out", arguments.out);
   files.add("--tensor", arguments.tensor);
   files.add("--strip", arguments.strip);
@@ -83,14 +129,43 @@ int sample(SampleArguments arguments) {
   check_breakdown(arguments.breakdown, arguments.network, files);
   const std::int64_t batch = arguments.images_at_a_time();
 
+  const NetworkInfo& info = require_network(arguments.network.network);
+  const bool guided = options.guidance != 0, latent = *info.decoder != '\0';
+  std::optional<Conditioning> conditioning;
+  if (info.tokens > 0) {
+    conditioning.emplace(arguments.conditioning, info, guided);
+    if (arguments.sizes.tokens != 0 && arguments.sizes.tokens != conditioning->tokens())
+      throw InvalidInput(fmt::format("--tokens {}: {} has {}", arguments.sizes.tokens, arguments.conditioning,
+                                     conditioning->tokens()));
+    arguments.sizes.tokens = conditioning->tokens();
+    (void)info.resolved(arguments.sizes);
+  }
+  if (latent && !std::filesystem::is_directory(arguments.network.weights))
+    throw InvalidInput(
+        fmt::format("{} draws latents: --weights is the folder of a diffusers pipeline, with {}/ and, for "
+                    "{}, {}/",
+                    info.name, info.folder, info.decoder, require_network(info.decoder).folder));
+
   Drawing drawing;
+  ImageShape picture;
+  NetworkArguments decoder;
   OpenNetwork open;
   std::optional<Sampler> made;  // ends before the platform does
   const Beside beside{[&](const Network& network) { return sampler_bytes(network, options); },
                       [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }};
   open = open_network(
-      arguments.network, {.batch = batch, .sampling = true, .guided = options.guidance != 0, .sizes = arguments.sizes},
-      [&](const Network& network) { drawing = plan_drawing(arguments, network); }, beside);
+      arguments.network, {.batch = batch, .sampling = true, .guided = guided, .sizes = arguments.sizes},
+      [&](const Network& network) {
+        picture = picture_of(network);
+        drawing = plan_drawing(arguments, network, picture);
+        if (conditioning) conditioning->read(network, arguments.count);
+        if (!latent) return;
+        const auto& [height, width, channels, frames] = network.image;
+        const DType dtype = network.graph[network.require(NetworkTensor::Kind::text).value].dtype;
+        decoder = decoder_of(arguments.network, dtype);
+        check_weights(decoder, {.dtype = dtype, .sizes = {.height = height, .width = width}});
+      },
+      beside);
   Sampler& sampler = *made;
   const Network& network = *open.network;
   const auto& [labels, columns, zoom] = drawing;
@@ -100,6 +175,7 @@ int sample(SampleArguments arguments) {
   if (arguments.breakdown.wanted()) {
     std::vector<int> first_labels(static_cast<std::size_t>(batch));
     std::copy_n(labels.begin(), batch, first_labels.begin());
+    if (conditioning) conditioning->set(*open.platform, *open.executor, 0);
     sampler.prepare(first_labels);
     break_down(
         arguments.breakdown, arguments.network, open, [&] { return sampler.enqueue_first_step(); },
@@ -130,6 +206,10 @@ int sample(SampleArguments arguments) {
       std::vector<float>& frames = gathered.frames[step];
       frames.insert(frames.end(), frame.begin(), frame.end());
     };
+    if (conditioning) {
+      conditioning->set(*open.platform, *open.executor, first);
+      sampler.begin_from(conditioning->noise(network, first));
+    }
     const std::vector<float> images = sampler.run(batch_labels, arguments.first_image + first,
                                                   host || kept ? Sampler::Observer(observer) : Sampler::Observer());
     const std::size_t numbers = static_cast<std::size_t>(wanted * network.image.elements());
@@ -139,11 +219,17 @@ int sample(SampleArguments arguments) {
     gathered.noise.insert(gathered.noise.end(), sampler.initial_noise().begin(),
                           sampler.initial_noise().begin() + static_cast<std::ptrdiff_t>(numbers));
   }
+  if (latent) {
+    gathered.latents = std::move(gathered.images);
+    made.reset();
+    open.executor.reset();  // makes room
+    gathered.images = decode(decoder, network.image, gathered.latents, arguments.first_image, std::move(open.platform));
+  }
   const double took = seconds();
   progress.reset();
 
-  write_png(files.partial("--out"), make_grid(gathered.images, network.image, columns, zoom));
-  if (!arguments.tensor.empty()) write_tensors(files.partial("--tensor"), network, gathered, labels);
+  write_png(files.partial("--out"), make_grid(gathered.images, picture, columns, zoom));
+  if (!arguments.tensor.empty()) write_tensors(files.partial("--tensor"), network, picture, gathered, labels);
   if (!arguments.strip.empty()) write_png(files.partial("--strip"), make_strip(gathered, batch, network, zoom));
   if (!arguments.gif.empty()) write_frames(files.partial("--gif"), gathered, network, columns, zoom);
   files.commit();

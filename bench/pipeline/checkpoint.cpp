@@ -21,11 +21,6 @@ bool floating(std::optional<DType> dtype) {
   return dtype && (*dtype == DType::fp32 || *dtype == DType::bf16 || *dtype == DType::fp16 || *dtype == DType::fp64);
 }
 
-bool let_pass(const NetworkInfo& network, std::string_view name) {
-  return std::any_of(network.let_pass.begin(), network.let_pass.end(),
-                     [&](std::string_view end) { return name.ends_with(end); });
-}
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kGrain = 1 << 16;  // elements: some 100 us of a core
 
@@ -144,7 +139,7 @@ void Checkpoint::check(const Network& network) const {
           complaints.push_back(std::move(complaint));
   }
   for (const FileTensor* tensor : files_.tensors())
-    if (!known.contains(tensor->name) && !let_pass(*network.info, tensor->name))
+    if (!known.contains(tensor->name) && !network.info->lets_pass(tensor->name))
       complaints.push_back(fmt::format("{} is not a tensor of {}", tensor->name, network.name()));
   if (!complaints.empty())
     throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path().string(),

@@ -70,6 +70,7 @@ class NetworkImplementation final : public Implementation {
   std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
                               KnownTimes& known) const override {
     try {
+      build_network(problem, dtype).info->require(dtype);
       return std::make_unique<ReadyNetwork>(*nodes_, platform, problem, dtype, plan_, known);
     } catch (const InvalidInput& error) {
       throw LibraryRefused(error.what());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "bench/pipeline/memory_need.h"
 #include "kernels/q_sample/q_sample.h"
@@ -19,7 +20,7 @@ using Kind = NetworkTensor::Kind;
 // Of a step: each asks the network once.
 std::span<const Half> halves(const SamplingOptions& options) {
   static constexpr Half kHalves[] = {Half::first, Half::second};
-  return std::span(kHalves).first(static_cast<std::size_t>(options.row().calls));
+  return std::span(kHalves).first(static_cast<std::size_t>(options.row().calls_of(0)));
 }
 
 const char* name_of(Half half) {
@@ -43,6 +44,7 @@ sampler_step::Problem step_problem(const Network& network, const SamplingOptions
   problem.batch = network.batch;
   problem.elements = network.image.elements();
   problem.half = half;
+  if (options.row().calls_of(problem.step) == 1 && half == Half::second) problem.step = 0;
   problem.seed = static_cast<std::int64_t>(options.seed);
   problem.noise = options.draws_in_steps() ? sampler_step::Noise::drawn : sampler_step::Noise::none;
   // Levels are ours, so the schedule in the problem's text stands for nothing; it must be one that goes with the
@@ -60,14 +62,14 @@ std::size_t latents_bytes(const Network& network) {
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
   const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
   const auto told = static_cast<std::size_t>(network.calls);
-  const std::size_t calls = static_cast<std::size_t>(options.row().calls) * steps;
-  const std::size_t tables = 2 * steps * sampler_step::kRowLength + 2 * batch * steps +
+  const std::size_t calls = halves(options).size() * steps, older = static_cast<std::size_t>(options.row().older);
+  const std::size_t tables = 2 * (steps + 1) * sampler_step::kRowLength + 2 * (1 + older) * batch * steps +
                              calls * told * (network.find(Kind::timesteps) != nullptr ? 2 : 1);
   std::size_t measuring = 0;
   for (const Half half : halves(options))
     measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
                                                 AnyProblem(step_problem(network, options, half)), DType::fp32));
-  return 4 * latents_bytes(network) + std::max(tables * sizeof(float), measuring);
+  return (4 + older) * latents_bytes(network) + std::max(tables * sizeof(float), measuring);
 }
 
 Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
@@ -75,15 +77,17 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
   const Network& network = executor.network();
   steps_ = plan_steps(options, network.prediction());
   const std::size_t bytes = latents_bytes(network);
-  for (Buffer* buffer : {&latents_[0], &latents_[1], &history_[0], &history_[1]}) *buffer = Buffer(platform, bytes);
+  for (Buffer& buffer : latents_) buffer = Buffer(platform, bytes);
+  for (int i = 0; i < 2 + options.row().older; ++i) history_.emplace_back(platform, bytes);
 
   for (const Half half : halves(options))
     choose(*find_op("sampler_step"), name_of(half), AnyProblem(step_problem(network, options, half)));
   if (options.churn > 0) choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
+  if (options.row().older > 0) choose(*find_op("q_sample"), "older", AnyProblem(older_problem()));
 
   // What depends on the schedule alone is computed once: a row of coefficients a step, and what each call is told.
   std::vector<Coefficients> rows, second_rows;
-  std::vector<float> churn_levels;
+  std::vector<float> churn_levels, older_levels;
   std::vector<double> told;  // sigma of every call of the network
   for (const StepPlan& step : steps_) {
     rows.push_back(rounded(step.row));
@@ -91,8 +95,18 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
     const double added = std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from));
     for (std::int64_t i = 0; i < network.batch; ++i)
       churn_levels.insert(churn_levels.end(), {1.0f, static_cast<float>(added)});
+    for (int k = 0; k < options.row().older; ++k) {
+      const auto coefficient =
+          static_cast<std::size_t>(k) < step.older.size() ? step.older[static_cast<std::size_t>(k)] : 0;
+      for (std::int64_t i = 0; i < network.batch; ++i)
+        older_levels.insert(older_levels.end(), {1.0f, static_cast<float>(coefficient)});
+    }
     told.push_back(step.sigma);
     if (step.second) told.push_back(step.sigma_next);
+  }
+  if (options.ends_noisy) {  // to the op its last step is one of the middle
+    rows.emplace_back();
+    second_rows.emplace_back();
   }
   const auto images = static_cast<std::size_t>(network.calls);
   std::vector<float> sigmas, timesteps;
@@ -109,6 +123,7 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
   keep(rows_, rows);
   keep(second_rows_, second_rows);
   keep(churn_levels_, churn_levels);
+  keep(older_levels_, older_levels);
   keep(sigmas_, sigmas);
   keep(timesteps_, timesteps);
 }
@@ -132,6 +147,8 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
   }
   std::vector<float> images(latents_[current_].bytes() / sizeof(float));
   platform_->download(images.data(), latents_[current_].data(), latents_[current_].bytes());
+  const double end = std::hypot(1.0, steps_.back().sigma_next);
+  for (float& value : images) value = static_cast<float>(value / end);
   return images;
 }
 
@@ -167,9 +184,10 @@ void Sampler::go_to(std::size_t step) {
   for (std::size_t i = 0; i < step; ++i) {
     if (steps_[i].sigma > steps_[i].churned_from) current_ = 1 - current_;
     if (!steps_[i].second) current_ = 1 - current_;
+    if (steps_[i].older.size() % 2 == 1) current_ = 1 - current_;
     for (const Half half : halves(options_)) {
       if (half == Half::second && !steps_[i].second) continue;
-      if (problem_of(i, half, 0).writes_history()) newest_history_ = 1 - newest_history_;
+      if (problem_of(i, half, 0).writes_history()) newest_history_ = (newest_history_ + 1) % history_.size();
       ++call_;
     }
   }
@@ -193,6 +211,13 @@ void Sampler::start(std::int64_t first_image) {
   const double sigma = steps_.front().churned_from;
   const double deviation = options_.schedule == Schedule::karras ? sigma : std::sqrt(1 + sigma * sigma);
   go_to(0);
+  if (!given_noise_.empty()) {
+    noise_ = std::exchange(given_noise_, {});
+    std::vector<float> latents(noise_);
+    for (float& value : latents) value = static_cast<float>(value * deviation);
+    platform_->upload(latents_[0].data(), latents.data(), latents_[0].bytes());
+    return;
+  }
   for (std::int64_t i = 0; i < network.batch; ++i)
     platform_->fill_normal(DType::fp32, static_cast<float*>(latents_[0].data()) + i * elements, elements, 0, deviation,
                            first_noise_seed(options_.seed, first_image + i));
@@ -207,6 +232,7 @@ void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_
     if (steps_[step].sigma > steps_[step].churned_from) add_churn(step, first_image);
     void* x = latents_[current_].data();
     void* next = latents_[1 - current_].data();
+    const std::size_t newest_history = newest_history_;
     denoise(x);
     update(step, Half::first, first_image, x, next);
     if (steps_[step].second) {
@@ -215,6 +241,7 @@ void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_
     } else {
       current_ = 1 - current_;
     }
+    add_older(step, newest_history);
   }
 }
 
@@ -241,6 +268,19 @@ void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
   current_ = 1 - current_;
 }
 
+// What the steps before the one before kept: `newest_history` is that one's.
+void Sampler::add_older(std::size_t step, std::size_t newest_history) {
+  const auto older = static_cast<std::size_t>(options_.row().older);
+  const std::size_t stride = static_cast<std::size_t>(2 * executor_->network().batch) * sizeof(float);
+  for (std::size_t k = 0; k < steps_[step].older.size(); ++k) {
+    void* const pointers[] = {
+        latents_[current_].data(), history_[(newest_history + history_.size() - 1 - k) % history_.size()].data(),
+        static_cast<char*>(older_levels_.data()) + (step * older + k) * stride, latents_[1 - current_].data()};
+    launch(*find_op("q_sample"), "older", AnyProblem(older_problem()), pointers);
+    current_ = 1 - current_;
+  }
+}
+
 void Sampler::update(std::size_t step, Half half, std::int64_t first_image, const void* x, void* x_next) {
   const sampler_step::Problem problem = problem_of(step, half, first_image);
   const Buffer& rows = half == Half::first ? rows_ : second_rows_;
@@ -249,7 +289,7 @@ void Sampler::update(std::size_t step, Half half, std::int64_t first_image, cons
   pointers.push_back(rows.data());
   pointers.push_back(x_next);
   if (problem.writes_history()) {
-    newest_history_ = 1 - newest_history_;
+    newest_history_ = (newest_history_ + 1) % history_.size();
     pointers.push_back(history_[newest_history_].data());
   }
   launch(*find_op("sampler_step"), name_of(half), AnyProblem(problem), pointers);
@@ -258,7 +298,7 @@ void Sampler::update(std::size_t step, Half half, std::int64_t first_image, cons
 // Without noise no image differs from another, so that the launches of one batch do for all.
 sampler_step::Problem Sampler::problem_of(std::size_t step, Half half, std::int64_t first_image) const {
   sampler_step::Problem problem = step_problem(executor_->network(), options_, half);
-  problem.steps = static_cast<std::int64_t>(steps_.size());
+  problem.steps = static_cast<std::int64_t>(steps_.size()) + (options_.ends_noisy ? 1 : 0);
   problem.step = static_cast<std::int64_t>(step);
   if (problem.noise == sampler_step::Noise::drawn) problem.image = first_image;
   return problem;
@@ -271,6 +311,14 @@ q_sample::Problem Sampler::churn_problem() const {
   problem.elements = network.image.elements();
   problem.noise = q_sample::Noise::drawn;
   problem.seed = static_cast<std::int64_t>(options_.seed);
+  return problem;
+}
+
+// x + coefficient * slope, as noise of a level is added.
+q_sample::Problem Sampler::older_problem() const {
+  q_sample::Problem problem;
+  problem.batch = executor_->network().batch;
+  problem.elements = executor_->network().image.elements();
   return problem;
 }
 

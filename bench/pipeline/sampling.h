@@ -49,11 +49,12 @@ struct StepPlan {
   double churned_from = 0;                                     // the level before churn; equal to sigma without
   sampler_step::CoefficientRow<double> row;                    // of the step, or of its first half
   std::optional<sampler_step::CoefficientRow<double>> second;  // heun's second half
+  std::vector<double> older;                                   // coefficients of what older steps kept, newest first
 };
 
 // The steps of a schedule, noisiest first. Throws InvalidInput naming the option and its range: steps below 1 or more
-// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta or churn
-// for a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
+// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta, churn or a
+// noisy end for a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
 std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::Prediction prediction);
 
 // The training timestep of a noise level under a schedule, fractional between two: what a noise predictor is told of a
@@ -81,6 +82,8 @@ class Sampler {
   // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, height, width,
   // channels].
   std::vector<float> run(std::span<const int> labels, std::int64_t first_image, const Observer& observer = {});
+  // First noise of the next batch, of unit variance [batch, height, width, channels], in the place of what is drawn.
+  void begin_from(std::vector<float> noise) { given_noise_ = std::move(noise); }
   // For measuring the first step, again and again: prepare() sets labels and first noise, enqueue_first_step() enqueues
   // what run() begins with. The latents that it leaves are of no use; run() starts anew.
   void prepare(std::span<const int> labels);
@@ -95,9 +98,11 @@ class Sampler {
   void replay_steps(std::int64_t first_image);
   void take_steps(std::size_t begin, std::size_t end, std::int64_t first_image);
   void add_churn(std::size_t step, std::int64_t first_image);
+  void add_older(std::size_t step, std::size_t newest_history);
   void denoise(const void* latents);
   void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
   q_sample::Problem churn_problem() const;
+  q_sample::Problem older_problem() const;
   sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const;
   void choose(const Op& op, const std::string& choice, const AnyProblem& problem);
   void launch(const Op& op, const std::string& choice, const AnyProblem& problem, std::span<void* const> pointers);
@@ -110,14 +115,16 @@ class Sampler {
     ImplementationPtr implementation;
     std::optional<double> warm_us;
   };
-  std::map<std::string, Choice> choices_;                // of solver halves and churn
+  std::map<std::string, Choice> choices_;                // of solver halves, churn and older slopes
   std::map<ProblemId, std::unique_ptr<Ready>> runners_;  // each problem is of one choice: its half is a field
   std::vector<std::unique_ptr<Recording>> recordings_;   // of the whole loop, in order
   bool recorded_programmatic_ = false;
-  Buffer latents_[2], history_[2], rows_, second_rows_, churn_levels_, sigmas_, timesteps_;
-  int current_ = 0, newest_history_ = 0;  // of the two buffers
-  std::size_t call_ = 0;                  // of the network, in this loop
-  std::vector<float> noise_;
+  Buffer latents_[2], rows_, second_rows_, churn_levels_, older_levels_, sigmas_, timesteps_;
+  std::vector<Buffer> history_;  // as many as a step reads, and the one that it writes, in turns
+  int current_ = 0;              // of the two of latents
+  std::size_t newest_history_ = 0;
+  std::size_t call_ = 0;  // of the network, in this loop
+  std::vector<float> noise_, given_noise_;
 };
 
 }  // namespace noisefloor::pipeline

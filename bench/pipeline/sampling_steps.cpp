@@ -48,7 +48,8 @@ void check(const SamplingOptions& options) {
   constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
   require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
           fmt::format("--seed {}: the range is 0 to {}", options.seed, kMostSeed));
-  const int most = sampler_step::kTrainingSteps - (options.schedule == Schedule::karras ? 0 : options.row().spare);
+  const int spare = std::max(options.row().spare, options.ends_noisy ? 1 : 0);
+  const int most = sampler_step::kTrainingSteps - (options.schedule == Schedule::karras ? 0 : spare);
   require(options.steps >= 1 && options.steps <= most,
           fmt::format("--steps {}: the range is 1 to {}", options.steps, most));
   const int spaced = spaced_timesteps(options), between = sampler_step::kTrainingSteps / spaced;
@@ -64,11 +65,6 @@ void check(const SamplingOptions& options) {
   require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
   require(options.eta == 0 || options.row().takes_eta(),
           "--eta is for " + samplers([](const SolverRow& row) { return row.takes_eta(); }));
-  // The op's last step reads neither history nor noise.
-  require(!options.ends_noisy || !(options.row().history != SolverRow::History::none || options.draws_in_steps()),
-          "--final first is for " + samplers([](const SolverRow& row) {
-            return row.history == SolverRow::History::none && row.noise != SolverRow::Noise::always;
-          }) + ", without --eta");
   require(options.churn >= 0, fmt::format("--churn {}: must not be negative", options.churn));
   require(options.churn == 0 || options.row().churns,
           "--churn is for " + samplers([](const SolverRow& row) { return row.churns; }));
@@ -149,8 +145,13 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction pred
     const NoiseLevel now = level_of(step.sigma, options.row()), next = level_of(step.sigma_next, options.row());
     problem.half = sampler_step::Half::first;
     const auto before = i == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.row()));
-    step.row = carried_over(coefficient_row(problem, before, now, next), now, next);
-    if (options.row().calls == 2 && step.sigma_next > 0) {
+    const int older = i < 2 || step.sigma_next == 0 ? 0 : std::min(static_cast<int>(i) - 1, options.row().older);
+    step.row = carried_over(coefficient_row(problem, before, now, next, older), now, next);
+    if (older > 0) {
+      const auto terms = options.row().older_terms({before, now, next, options.eta, problem.half, older});
+      step.older.assign(terms.begin(), terms.begin() + older);
+    }
+    if (options.row().calls_of(static_cast<std::int64_t>(i)) == 2 && step.sigma_next > 0) {
       problem.half = sampler_step::Half::second;
       step.second = carried_over(coefficient_row(problem, before, now, next), next, next);
     }

@@ -31,7 +31,7 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("heads", p.heads, 1, 1024);
   visit.integer("seq_q", p.seq_q, 1, std::int64_t{1} << 20);
   visit.integer("seq_kv", p.seq_kv, 1, std::int64_t{1} << 20);
-  visit.integer("dim", p.dim, 1, 256);
+  visit.integer("dim", p.dim, 1, 512);
   visit.enumeration("layout", p.layout, kLayoutNames, Layout::separate);
   visit.real("scale", p.scale, 0, 1e3, 0.0);
   visit.flag("lse", p.lse, false);

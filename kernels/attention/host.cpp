@@ -4,7 +4,7 @@
 // the keys, kKeys at a time. A block of keys is widened to float and transposed, so that the products of a query with
 // all of them run along the keys in vector registers, as the exponentials do; the products with values run along the
 // head. All buffers are on the task's stack: kKeys * 256 floats for keys and values each, 64 KiB, and less for the
-// rest.
+// rest; twice that for heads above 256.
 //
 // Bound: FMA throughput at 1024 keys of 64. Requires: nothing. Numerics: fp32, with vector_exp (1e-7 relative).
 #include <algorithm>
@@ -33,11 +33,11 @@ constexpr std::int64_t kWide = 2 * kVector;  // columns of the micro-kernel
 constexpr std::int64_t kHigh = 4;            // its rows: 8 vectors of sums cover an FMA's latency
 constexpr std::int64_t kRows = 32;
 constexpr std::int64_t kKeys = 64;
-constexpr std::int64_t kMaxDim = 256;
-static_assert(kRows % kHigh == 0 && kKeys % kWide == 0 && kMaxDim % kWide == 0, "whole micro-kernels");
 
 // A task's buffers and its running sums. Rows, keys and elements past the problem's are zeros.
+template <std::int64_t kMaxDim>
 struct Task {
+  static_assert(kRows % kHigh == 0 && kKeys % kWide == 0 && kMaxDim % kWide == 0, "whole micro-kernels");
   alignas(64) float query[kRows][kMaxDim];  // scaled
   alignas(64) float keys[kMaxDim][kKeys];   // transposed
   alignas(64) float values[kKeys][kMaxDim];
@@ -87,14 +87,16 @@ void load(DType dtype, const void* data, const View& view, std::int64_t start, s
 }
 
 // logits = query * keys.
-void multiply_keys(Task& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
+template <std::int64_t kMaxDim>
+void multiply_keys(Task<kMaxDim>& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
   for (std::int64_t j = 0; j < keys; j += kWide)
     for (std::int64_t r = 0; r < rows; r += kHigh)
       multiply_tile<kMaxDim, kKeys, kKeys, false>(task.query[r], task.keys[0] + j, task.logits[r] + j, dim);
 }
 
 // Turns the logits of `keys` keys into weights exp(s - highest), and rescales what was summed under a lower maximum.
-void take_softmax(Task& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
+template <std::int64_t kMaxDim>
+void take_softmax(Task<kMaxDim>& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
   for (std::int64_t r = 0; r < rows; ++r) {
     float* logits = task.logits[r];
     float highest = task.highest[r];
@@ -113,14 +115,16 @@ void take_softmax(Task& task, std::int64_t rows, std::int64_t keys, std::int64_t
 }
 
 // out += weights * values.
-void add_values(Task& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
+template <std::int64_t kMaxDim>
+void add_values(Task<kMaxDim>& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
   for (std::int64_t d = 0; d < dim; d += kWide)
     for (std::int64_t r = 0; r < rows; r += kHigh)
       multiply_tile<kKeys, kMaxDim, kMaxDim, true>(task.logits[r], task.values[0] + d, task.out[r] + d, keys);
 }
 
 // Widens keys [key, key + keys) of one head, transposed, and their values.
-void load_keys(Task& task, const Shape& shape, DType dtype, const void* k, const void* v, std::int64_t outer,
+template <std::int64_t kMaxDim>
+void load_keys(Task<kMaxDim>& task, const Shape& shape, DType dtype, const void* k, const void* v, std::int64_t outer,
                std::int64_t inner, std::int64_t head, std::int64_t key, std::int64_t keys) {
   for (std::int64_t j = 0; j < keys; ++j) {
     float row[kMaxDim];
@@ -133,15 +137,13 @@ void load_keys(Task& task, const Shape& shape, DType dtype, const void* k, const
     std::fill(task.keys[d] + keys, task.keys[d] + round_up(keys, kWide), 0.0f);
 }
 
-}  // namespace
-
-void compute_on_host(const Shape& shape, DType dtype, const void* q, const void* k, const void* v, void* out,
-                     float* lse) {
+template <std::int64_t kMaxDim>
+void compute(const Shape& shape, DType dtype, const void* q, const void* k, const void* v, void* out, float* lse) {
   const std::int64_t blocks = (shape.seq_q + kRows - 1) / kRows;
   // Neighbouring heads of a token share cache lines; short sequences go several to a task's turn.
   const std::int64_t grain = std::max<std::int64_t>(1, 256 / std::min(shape.seq_q, kRows) / 8);
   parallel_for(shape.outer * shape.inner * shape.heads * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-    Task task;
+    Task<kMaxDim> task;
     for (std::int64_t index = begin; index < end; ++index) {
       const std::int64_t block = index % blocks, head = index / blocks % shape.heads;
       const std::int64_t inner = index / blocks / shape.heads % shape.inner;
@@ -171,6 +173,13 @@ void compute_on_host(const Shape& shape, DType dtype, const void* q, const void*
       }
     }
   });
+}
+
+}  // namespace
+
+void compute_on_host(const Shape& shape, DType dtype, const void* q, const void* k, const void* v, void* out,
+                     float* lse) {
+  (shape.dim <= 256 ? compute<256> : compute<512>)(shape, dtype, q, k, v, out, lse);
 }
 
 Status launch_host(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&, const LaunchContext&) {

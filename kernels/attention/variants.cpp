@@ -9,7 +9,13 @@ Support can_run_naive(const Problem& p, DType) {
   return supported();
 }
 
+Support can_run_tiled(const Problem& p, DType dtype) {
+  if (p.dim > kTiledDim) return unsupported("needs a head size of at most 256: a head is one tile");
+  return can_run_naive(p, dtype);
+}
+
 Support can_run_sm80(const Problem& p, DType dtype) {
+  if (const Support support = can_run_tiled(p, dtype); !support) return support;
   if (const Support support = reads_heads_in_pieces(p.layout, p.dim, dtype); !support) return support;
   if (p.batch * p.heads * p.seq_q > kMaxBlocks) return unsupported("needs batch * heads * seq_q below 2^31");
   return supported();
@@ -23,7 +29,7 @@ Support can_run_short_sm90a(const Problem& p, DType dtype) {
 constexpr Definition::Variant kVariants[] = {
     {kHost, launch_host},
     {kNaive, {NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_naive}},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled}},
     {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80}},
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm80}},
     {{"ptx_sm90a_short", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_ptx_short_sm90a), can_run_short_sm90a}},

@@ -45,13 +45,13 @@ Coefficients rounded(const Row& row) {
 }
 
 CoefficientRow<double> coefficient_row(const Problem& problem, std::optional<NoiseLevel> before, NoiseLevel now,
-                                       NoiseLevel next) {
+                                       NoiseLevel next, int older) {
   const bool second = problem.half == Half::second;
   Row row;
   if (second && next.sigma == 0)
     row.x = 1;  // the last step ends after its first half: its second changes nothing
   else
-    row = problem.row().formulas({before, now, next, problem.eta, problem.half});
+    row = problem.row().formulas({before, now, next, problem.eta, problem.half, older});
   set_prediction(row, problem.prediction, second ? next : now);
   if (problem.guided()) {  // m + w (m_cond - m), Ho and Salimans, "Classifier-Free Diffusion Guidance" (2022)
     row.model_cond = row.model * problem.guidance;

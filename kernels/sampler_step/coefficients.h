@@ -36,9 +36,9 @@ Coefficients rounded(const CoefficientRow<double>& row);
 
 // The row of one step between any two noise levels: what a caller with levels of his own (churn, his own sigmas) asks.
 // Of `problem` it reads solver, prediction, guidance, clamp, eta, half and blend. `before` is the level before `now`,
-// where there was one.
+// where there was one; `older`: how many past outputs the caller adds to x_next (SolverRow::older).
 CoefficientRow<double> coefficient_row(const Problem& problem, std::optional<NoiseLevel> before, NoiseLevel now,
-                                       NoiseLevel next);
+                                       NoiseLevel next, int older = 0);
 
 // One row per step of the problem's schedule, problem.steps rows; problem.step is ignored. Formulas beside each solver
 // in solvers.cpp.

@@ -82,7 +82,7 @@ bool Problem::reads_history() const {
     case SolverRow::History::first_half:
       return half == Half::second;
     case SolverRow::History::step_before:
-      return step > 0 && !last();
+      return half == Half::second || (step > 0 && !last());
   }
   return false;
 }
@@ -94,7 +94,7 @@ bool Problem::writes_history() const {
     case SolverRow::History::first_half:
       return half == Half::first && !last();
     case SolverRow::History::step_before:
-      return step < steps - 2;
+      return half == Half::first && (step < steps - 2 || (row().calls_of(step) == 2 && !last()));
   }
   return false;
 }
@@ -140,9 +140,11 @@ void check(const Problem& problem) {
     refuse("field eta is for solver=" +
            listed(solvers_where([](const SolverRow& other) { return other.takes_eta(); }), "or") + ", not " + solver);
   if (problem.half == Half::second) {
-    if (row.calls == 1)
+    if (row.calls_of(0) == 1)
       refuse("field half is for solver=" +
-             listed(solvers_where([](const SolverRow& other) { return other.calls == 2; }), "or") + ", not " + solver);
+             listed(solvers_where([](const SolverRow& other) { return other.calls_of(0) == 2; }), "or") + ", not " +
+             solver);
+    if (row.calls_of(problem.step) == 1) refuse("field half: of solver=" + solver + " only step 0 has a second half");
     if (problem.last()) refuse("field half: the last step has no second half");
   }
   const bool noisy = stochastic(row, problem.eta);

@@ -28,7 +28,7 @@ double beta_between(NoiseLevel now, NoiseLevel next) {
 // a = alpha_bar / alpha_bar_next in the place of alpha_t, beta = 1 - a, and its own variance
 // beta_tilde = (1 - alpha_bar_next) / (1 - alpha_bar) beta.
 Row ddpm(const SolverStep& step) {
-  const auto& [before, now, next, eta, half] = step;
+  const auto& [before, now, next, eta, half, older] = step;
   const double a = square(now.alpha / next.alpha);
   const double beta = beta_between(now, next);
   Row row;
@@ -43,7 +43,7 @@ Row ddpm(const SolverStep& step) {
 //   s = eta sigma_next / sigma sqrt(1 - alpha_bar / alpha_bar_next).
 // The noise is taken from the clamped x0, so that x0 and noise agree.
 Row ddim(const SolverStep& step) {
-  const auto& [before, now, next, eta, half] = step;
+  const auto& [before, now, next, eta, half, older] = step;
   const double a = square(now.alpha / next.alpha);
   const double beta = beta_between(now, next);
   const double s = eta * next.sigma / now.sigma * std::sqrt(beta);
@@ -69,7 +69,7 @@ Row edm_euler(const SolverStep& step) {
 //   x_next = x + h (d + d') / 2 = x' + h/2 (d' - d),
 // which needs the proposal and the slope, and the x before them no more.
 Row edm_heun(const SolverStep& step) {
-  const auto& [before, now, next, eta, half] = step;
+  const auto& [before, now, next, eta, half, older] = step;
   if (half == Half::first) {
     Row row = edm_euler(step);
     row.history_x = 1 / now.sigma;
@@ -89,7 +89,7 @@ Row edm_heun(const SolverStep& step) {
 //   D = (1 + 1/(2r)) x0 - 1/(2r) x0_before,  x_next = sigma_next / sigma x - alpha_next (exp(-h) - 1) D.
 // First order (D = x0) where nothing was kept before, and into sigma_next = 0, where h is infinite.
 Row dpmpp_2m(const SolverStep& step) {
-  const auto& [before, now, next, eta, half] = step;
+  const auto& [before, now, next, eta, half, older] = step;
   const double decay = next.sigma * now.alpha / (next.alpha * now.sigma);  // exp(-h)
   const double scale = next.alpha * (1 - decay);
   Row row;
@@ -105,19 +105,49 @@ Row dpmpp_2m(const SolverStep& step) {
   return row;
 }
 
+// Of the slopes of steps as long as each other, the newest first (Adams and Bashforth).
+constexpr double kSlopeWeights[][4] = {
+    {1}, {3.0 / 2, -1.0 / 2}, {23.0 / 12, -16.0 / 12, 5.0 / 12}, {55.0 / 24, -59.0 / 24, 37.0 / 24, -9.0 / 24}};
+
+// Liu et al., "Pseudo Numerical Methods for Diffusion Models on Manifolds" (2022), eq. 12, with its transfer part (eq.
+// 11) on x0 + sigma noise: x_next = x + (sigma_next - sigma) e, where e is the weighted sum of up to four slopes. As
+// diffusers begins it with skip_prk_steps: the first step by two calls, as Heun's. First order into sigma_next = 0.
+Row pndm(const SolverStep& step) {
+  const auto& [before, now, next, eta, half, older] = step;
+  Row row = edm_heun(step);
+  if (!before || next.sigma == 0) return row;
+  const double* const weights = kSlopeWeights[1 + older];
+  const double length = next.sigma - now.sigma;
+  row.x = 1 + length * weights[0] / now.sigma;
+  row.x0 = -length * weights[0] / now.sigma;
+  row.history = length * weights[1];
+  return row;
+}
+
+OlderTerms pndm_older(const SolverStep& step) {
+  const double length = step.next.sigma - step.now.sigma;
+  const double* const weights = kSlopeWeights[1 + step.older];
+  return {length * weights[2], length * weights[3]};
+}
+
 // clang-format off
 constexpr SolverRow kSolvers[] = {
-    // latents, noise, history, keeps_x0, calls, order, churns, spare, schedule, formulas
+    // latents, noise, history, keeps_x0, calls, order, churns, spare, schedule, formulas,
+    // starts_twice, older, older_terms, ends_as_trained
     {Solver::ddpm, "ddpm", "Ho et al. 2020, the posterior",
      Latents::preserving, Noise::always, History::none, false, 1, 1, false, 0, Schedule::linear, ddpm},
     {Solver::ddim, "ddim", "Song et al. 2021, eq. 12",
-     Latents::preserving, Noise::with_eta, History::none, false, 1, 1, false, 0, Schedule::linear, ddim},
+     Latents::preserving, Noise::with_eta, History::none, false, 1, 1, false, 0, Schedule::linear, ddim,
+     false, 0, nullptr, true},
     {Solver::edm_euler, "edm_euler", "Karras et al. 2022, algorithm 2 without its second half",
      Latents::exploding, Noise::never, History::none, false, 1, 1, true, 0, Schedule::karras, edm_euler},
     {Solver::edm_heun, "edm_heun", "Karras et al. 2022, algorithm 2",
      Latents::exploding, Noise::never, History::first_half, false, 2, 2, true, 0, Schedule::karras, edm_heun},
     {Solver::dpmpp_2m, "dpmpp_2m", "Lu et al. 2022 (DPM-Solver++), algorithm 2",
      Latents::either, Noise::never, History::step_before, true, 1, 2, false, 1, Schedule::karras, dpmpp_2m},
+    {Solver::pndm, "pndm", "Liu et al. 2022 (PNDM), eq. 12, as diffusers begins it",
+     Latents::exploding, Noise::never, History::step_before, false, 1, 2, false, 0, Schedule::karras, pndm,
+     true, 2, pndm_older, true},
 };
 // clang-format on
 
@@ -152,6 +182,12 @@ class Check {
     hold(row_.history != History::none || !row_.keeps_x0, "keeps_x0 without history");
     hold(row_.latents != Latents::preserving || row_.schedule != Schedule::karras, "karras is variance exploding");
     hold(row_.order >= 1, "order is below 1");
+    hold(!row_.starts_twice || (row_.calls == 1 && row_.history == History::step_before),
+         "starts_twice is for solvers of one call that keep their slope");
+    hold((row_.older > 0) == (row_.older_terms != nullptr) && row_.older <= static_cast<int>(OlderTerms{}.size()),
+         "older and older_terms need each other");
+    hold(row_.older == 0 || (row_.latents == Latents::exploding && row_.history == History::step_before),
+         "older is for exploding latents and history of the step before");
     for (const bool preserving : {false, true}) {
       if (row_.latents == (preserving ? Latents::exploding : Latents::preserving)) continue;
       for (const double eta : {0.0, 0.5}) run(preserving, eta);
@@ -171,8 +207,8 @@ class Check {
     }
     hold(first.history == 0 && last.history == 0, "the first or the last step reads history");
     hold((inner.history != 0) == (row_.history == History::step_before), "history is not as the formulas have it");
-    if (row_.calls == 1) return;
-    const Row second = row_.formulas({before, now, next, eta, Half::second});
+    if (row_.calls_of(0) == 1) return;
+    const Row second = row_.formulas({std::nullopt, now, next, eta, Half::second});
     hold(second.history != 0 && second.noise == 0, "the second half reads no history, or adds noise");
     keeps(second, false);
   }

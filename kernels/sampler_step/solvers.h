@@ -3,6 +3,8 @@
 // and in solvers.cpp its formulas and its row. A row that contradicts its formulas is an error at the first use of any.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,7 +14,7 @@
 
 namespace noisefloor::sampler_step {
 
-enum class Solver { ddpm, ddim, edm_euler, edm_heun, dpmpp_2m };
+enum class Solver { ddpm, ddim, edm_euler, edm_heun, dpmpp_2m, pndm };
 
 // A solver of two calls evaluates the model twice a step. first: a proposal. second: x is the proposal, and
 // model_output and prediction are at the next noise level. The last step, which ends without noise, has no second half.
@@ -24,7 +26,11 @@ struct SolverStep {
   NoiseLevel now, next;
   double eta = 0;
   Half half = Half::first;
+  int older = 0;  // past outputs beside history that there are, of SolverRow::older at most
 };
+
+// Coefficients in x_next of what older steps kept, the newest first.
+using OlderTerms = std::array<double, 2>;
 
 struct SolverRow {
   // Of the formulas: alpha^2 + sigma^2 = 1, alpha = 1, or as the schedule has them (karras: alpha = 1).
@@ -52,7 +58,15 @@ struct SolverRow {
   Schedule schedule;  // that its paper has it on
   // x, x0, history, noise, history_x and history_x0 of a step; the rest is the same for all solvers.
   CoefficientRow<double> (*formulas)(const SolverStep&);
+  // A solver of one call whose first step takes two, as a solver of two calls has them.
+  bool starts_twice = false;
+  // Past outputs, kept by the steps before the one before, that the caller adds to x_next. A launch alone reads one.
+  int older = 0;
+  OlderTerms (*older_terms)(const SolverStep&) = nullptr;
+  // Its last step may end at the level of timestep 0, where a checkpoint was trained so (diffusers' set_alpha_to_one).
+  bool ends_as_trained = false;
 
+  int calls_of(std::int64_t step) const { return step == 0 && starts_twice ? 2 : calls; }
   bool takes_eta() const { return noise == Noise::with_eta; }
 };
 

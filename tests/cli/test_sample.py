@@ -121,9 +121,17 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, sd15, sdxl, svd; did you mean 'digits'"),
+        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, sd15"),
         (["sample", "adm64"], "adm64 needs --weights"),
-        (["sample", "sd15", "--weights", "bench/pipeline/weights/digits.safetensors"], "sd15 cannot be sampled yet: nothing here gives it the text"),
+        (["sample", "sd15", "--weights", "."], "sd15 reads text: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning sd15"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", "nowhere"], "nowhere"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS], "has no prompt_embeds and no negative_prompt_embeds; such a file is made by python3"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--guidance", "0"], "has no prompt_embeds; such a file"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--height", "60"], "height 60: sd15 takes multiples of 8; the nearest are 56 and 64"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--gif", "w.gif", "--every", "1"], "sd15 draws latents"),
+        (["sample", "digits", "--conditioning", WEIGHTS], "--conditioning is for networks that read text, as sd15"),
+        (["sample", "sd-vae", "--weights", WEIGHTS], "sd-vae decodes latents"),
+        (["sample", "digits", "--weights", "tests"], "tests is a folder without a checkpoint"),
         (["sample", "digits", "--sampler", "heun"], "unknown sampler 'heun'"),
         (["sample", "digits", "--schedule", "cosin"], "unknown schedule 'cosin'; there are linear, scaled_linear, cosine, karras; did you mean 'cosine'"),
         (["sample", "digits", "--steps", "0"], "--steps 0: the range is 1 to 1000"),
@@ -134,7 +142,6 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--schedule", "linear", "--offset", "1"], "--offset is for --spacing leading"),
         (["sample", "digits", "--schedule", "linear", "--spacing", "leading", "--steps", "20", "--offset", "50"], "with 20 steps the range is 0 to 49"),
         (["sample", "digits", "--schedule", "linear", "--final", "last"], "--final"),
-        (["sample", "digits", "--schedule", "linear", "--sampler", "dpmpp_2m", "--final", "first"], "--final first is for the samplers ddim and edm_euler"),
         (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
         (["sample", "digits", "--labels", "one"], "'one' is not a whole number"),
         (["sample", "digits", "--eta", "1"], "--eta is for the sampler ddim"),
@@ -183,6 +190,38 @@ def test_sample_refuses(tmp_path, arguments, says):
 def test_a_wrong_value_of_a_known_option_gets_no_suggestion(tmp_path):
     result = run("sample", "digits", "--batch", 0, "--out", tmp_path / "grid.png")
     assert result.returncode == 2 and "--batch" in result.stderr and "1 to 65536" in result.stderr and "did you mean" not in result.stderr
+
+
+def test_what_is_no_pipeline_is_refused_before_anything_is_drawn(tmp_path):
+    """A folder without a U-Net; embedded text of another shape; and tensors of a U-Net or decoder that are missing, all named."""
+    text = {"prompt_embeds": np.zeros((1, 5, 768), np.float32), "negative_prompt_embeds": np.zeros((1, 5, 768), np.float32)}
+
+    def refused(*arguments, **tensors):
+        save_file(tensors, tmp_path / "text.safetensors")
+        result = run("sample", "sd15", "--device", "host", "--weights", tmp_path, "--conditioning", tmp_path / "text.safetensors", "--out",
+                     tmp_path / "grid.png", *arguments)
+        assert result.returncode == 2 and not (tmp_path / "grid.png").exists(), result.stderr
+        return result.stderr
+
+    assert "is a folder without a checkpoint; looked for, there and in unet/" in refused(**text)
+    (tmp_path / "unet").mkdir()
+    save_file({"conv_in.bias": np.zeros(320, np.float32)}, tmp_path / "unet" / "diffusion_pytorch_model.fp16.safetensors")
+    said = refused(**text)
+    assert "is a folder without a checkpoint; looked for, there and in vae/" in said  # the decoder is looked for before weights are read
+    (tmp_path / "vae").mkdir()
+    save_file({"encoder.conv_in.bias": np.zeros(128, np.float32)}, tmp_path / "vae" / "diffusion_pytorch_model.safetensors")
+    said = refused(**text)
+    assert "is not a checkpoint of sd-vae; 140 of its tensors are wrong" in said and "encoder" not in said
+    assert "decoder.mid_block.attentions.0.to_q.weight [512, 512] is missing" in said
+    assert "--tokens 77" in refused("--tokens", 77, **text)
+    assert "prompt_embeds is [5, 768], not [n, tokens, width]" in refused(**{**text, "prompt_embeds": np.zeros((5, 768), np.float32)})
+    assert "prompt_embeds is [1, 0, 768], not [n, tokens" in refused(**{**text, "prompt_embeds": np.zeros((1, 0, 768), np.float32)})
+    narrow = np.zeros((1, 5, 1024), np.float32)
+    assert "prompt_embeds is [1, 5, 1024], not [1, 5, 768]" in refused(**{**text, "prompt_embeds": narrow})
+    assert "negative_prompt_embeds is [1, 4, 768], not [1, 5, 768]" in refused(
+        **{**text, "negative_prompt_embeds": np.zeros((1, 4, 768), np.float32)})
+    latents = np.zeros((1, 4, 64, 64), np.float32)
+    assert "latents is [1, 4, 64, 64], not [2, 4, 64, 64]" in refused("--count", 2, **text, latents=latents)
 
 
 def test_columns_are_no_more_than_images(tmp_path):

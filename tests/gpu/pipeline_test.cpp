@@ -178,6 +178,7 @@ TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
   const SamplingOptions all[] = {{.solver = Solver::edm_heun, .steps = 5},
                                  {.solver = Solver::edm_euler, .steps = 4},
                                  {.solver = Solver::dpmpp_2m, .steps = 7},
+                                 {.solver = Solver::pndm, .steps = 7},
                                  {.solver = Solver::edm_heun, .steps = 5, .churn = 10},
                                  {.solver = Solver::ddpm, .schedule = Schedule::linear, .steps = 5}};
   for (const SamplingOptions& options : all) {

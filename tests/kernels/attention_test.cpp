@@ -172,7 +172,7 @@ TEST(attention, ProblemsThatMakeNoSenseAreRefused) {
   };
   EXPECT_NE(message(attention_op(), "batch=1,heads=1,seq_q=4,seq_kv=5,dim=8,layout=packed_3hd").find("seq_kv"),
             std::string::npos);
-  EXPECT_NE(message(attention_op(), "batch=1,heads=1,seq_q=4,seq_kv=5,dim=257").find("dim"), std::string::npos);
+  EXPECT_NE(message(attention_op(), "batch=1,heads=1,seq_q=4,seq_kv=5,dim=513").find("dim"), std::string::npos);
   EXPECT_NE(message(attention_op(), "batch=1048576,heads=1024,seq_q=1048576,seq_kv=1,dim=256").find("2^40"),
             std::string::npos);
   EXPECT_NE(message(temporal_op(), "batch=1,frames=33,hw=4,heads=1,dim=8").find("frames"), std::string::npos);

@@ -113,6 +113,8 @@ const char* const kCases[] = {
     "solver=edm_heun,prediction=x0,schedule=karras,half=second",
     "solver=edm_heun,prediction=noise,schedule=karras,half=second,step=47",
     "solver=edm_heun,prediction=x0,schedule=karras,step=49",
+    "solver=pndm,schedule=scaled_linear,guidance=7.5",
+    "solver=pndm,schedule=scaled_linear,half=second,step=0",
     "solver=dpmpp_2m,guidance=5,schedule=scaled_linear",
     "solver=dpmpp_2m,step=0",
     "solver=dpmpp_2m,step=48,schedule=karras",

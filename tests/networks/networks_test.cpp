@@ -23,6 +23,14 @@ std::map<std::string, std::vector<std::int64_t>> weights_of(const Network& netwo
   return weights;
 }
 
+// Networks that samplers ask, which decoders of latents are not.
+std::vector<NetworkInfo> denoisers() {
+  std::vector<NetworkInfo> infos;
+  for (const NetworkInfo& info : all_networks())
+    if (!info.decodes()) infos.push_back(info);
+  return infos;
+}
+
 double flops_of(const Network& network) {
   double flops = 0;
   for (const Node& node : network.graph.nodes()) flops += node.op->cost(node.problem, node.dtype).flops;
@@ -31,7 +39,7 @@ double flops_of(const Network& network) {
 
 // Whether the sampling loop can give it all that it takes.
 bool sampled(const NetworkInfo& info) {
-  return info.tokens == 0 && info.most_frames == 1;
+  return (info.tokens == 0 && info.most_frames == 1) || *info.decoder != '\0';
 }
 
 std::string refusal(const NetworkInfo& info, const BuildOptions& options) {
@@ -67,7 +75,7 @@ TEST(Networks, AreConditionalByTheWeightThatTheirRowNames) {
 }
 
 TEST(Networks, TakeAndGiveWhatTheirRowsSay) {
-  for (const NetworkInfo& info : all_networks()) {
+  for (const NetworkInfo& info : denoisers()) {
     for (const std::int64_t batch : {1, 3, 5}) {
       for (const bool guided : {false, true}) {
         const Network network = info.build({.batch = batch, .sampling = guided, .guided = guided});
@@ -109,9 +117,10 @@ TEST(Networks, AreBuiltForOtherHeightsAndWidths) {
     EXPECT_EQ(weights_of(other), weights_of(native)) << info.name;
     EXPECT_EQ(other.graph.nodes().size(), native.graph.nodes().size()) << info.name;
     EXPECT_EQ(other.x(), native.x());
+    const std::int64_t scale = std::max<std::int64_t>(1, info.enlarges);
     const std::vector<std::int64_t>& shape = other.outputs.front().shape;
-    EXPECT_EQ(shape[shape.size() - 3], info.image.height + info.divisor) << info.name;
-    EXPECT_EQ(shape[shape.size() - 2], 2 * info.image.width) << info.name;
+    EXPECT_EQ(shape[shape.size() - 3], scale * (info.image.height + info.divisor)) << info.name;
+    EXPECT_EQ(shape[shape.size() - 2], scale * 2 * info.image.width) << info.name;
     const double pixels = static_cast<double>(other.image.pixels()) / static_cast<double>(native.image.pixels());
     EXPECT_GT(flops_of(other), 0.9 * pixels * flops_of(native)) << info.name;
     EXPECT_LT(flops_of(other), pixels * pixels * flops_of(native)) << info.name;
@@ -125,12 +134,13 @@ TEST(Networks, AreBuiltForAnyMultipleOfWhatTheyDownsample) {
     for (const auto& [rows, columns] : {std::pair{1, 1}, std::pair{1, 13}, std::pair{7, 3}}) {
       const Sizes sizes{.height = rows * info.divisor, .width = columns * info.divisor};
       for (const bool guided : {false, true}) {
+        if (guided && info.decodes()) continue;
         const Network network = info.build({.batch = 2, .sampling = guided, .guided = guided, .sizes = sizes});
-        const std::int64_t n = guided ? 4 : 2;
+        const std::int64_t n = guided ? 4 : 2, scale = std::max<std::int64_t>(1, info.enlarges);
         const NetworkTensor& output = network.outputs.front();
         const std::int64_t frames = info.image.frames;
         EXPECT_EQ(network.image.elements(), frames * sizes.height * sizes.width * info.image.channels) << info.name;
-        std::vector<std::int64_t> shape{n, sizes.height, sizes.width, output.shape.back()};
+        std::vector<std::int64_t> shape{n, scale * sizes.height, scale * sizes.width, output.shape.back()};
         if (frames > 1) shape.insert(shape.begin() + 1, frames);
         EXPECT_EQ(output.shape, shape);
       }
@@ -189,7 +199,7 @@ TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
 }
 
 TEST(Networks, AreBuiltGuidedForWholeBatches) {
-  for (const NetworkInfo& info : all_networks()) {
+  for (const NetworkInfo& info : denoisers()) {
     for (const std::int64_t batch : {6, 64, 1024}) {
       if (2 * batch * info.image.frames * info.image.pixels() > 1 << 23) continue;  // tensors of 2^33 elements
       const Network network = info.build({.batch = batch, .sampling = true, .guided = true});
@@ -210,7 +220,7 @@ TEST(Networks, SayWhichNodeABatchIsTooLargeFor) {
 }
 
 TEST(Networks, SayHowManyImagesTheyTake) {
-  for (const NetworkInfo& info : all_networks()) {
+  for (const NetworkInfo& info : denoisers()) {
     try {
       build_or_say_limit(info, {.batch = 1 << 20, .sampling = sampled(info), .guided = true});
       FAIL() << info.name;
@@ -225,14 +235,46 @@ TEST(Networks, SayHowManyImagesTheyTake) {
   }
 }
 
-TEST(Networks, ThatReadTextAreNotSampledYet) {
-  const NetworkInfo& info = require_network("sd15");
-  EXPECT_NO_THROW(build_or_say_limit(info, {}));
+// What draws latents names a network that decodes as many channels.
+TEST(Networks, ThatDrawLatentsNameTheirDecoder) {
+  for (const NetworkInfo& info : all_networks()) {
+    if (*info.decoder == '\0') continue;
+    EXPECT_TRUE(require_network(info.decoder).decodes()) << info.name;
+    EXPECT_EQ(require_network(info.decoder).image.channels, info.image.channels) << info.name;
+    EXPECT_STRNE(info.folder, require_network(info.decoder).folder) << info.name;
+  }
+  EXPECT_STREQ(require_network("sd15").decoder, "sd-vae");
+}
+
+// Latents in, pictures out, of any batch and size.
+TEST(Networks, ThatDecodeMakePicturesOfLatents) {
+  for (const char* name : {"sd-vae", "sdxl-vae"}) {
+    const NetworkInfo& info = require_network(name);
+    const Network network = info.build({.batch = 3, .sizes = {.height = 5, .width = 7}});
+    ASSERT_EQ(network.inputs.size(), 1u);
+    EXPECT_EQ(network.inputs.front().shape, (std::vector<std::int64_t>{3, 5, 7, 4}));
+    EXPECT_EQ(network.outputs.front().shape, (std::vector<std::int64_t>{3, 40, 56, 3}));
+    int heads = 0;
+    for (const Node& node : network.graph.nodes())
+      heads += node.op->name == std::string("attention") && node.text.find("dim=512") != std::string::npos ? 1 : 0;
+    EXPECT_EQ(heads, 1) << name;
+    // What the latents were multiplied by is taken back in the first product.
+    const Node& first = network.graph.nodes().at(1);
+    EXPECT_EQ(first.name, "post_quant_conv");
+    EXPECT_NE(first.text.find(name == std::string("sd-vae") ? "scale=5.48" : "scale=7.67"), std::string::npos)
+        << first.text;
+    EXPECT_THROW(build_or_say_limit(info, {.sampling = true}), InvalidInput);
+  }
+}
+
+TEST(Networks, SayWhyTheyAreNotRunInFp16) {
+  EXPECT_NO_THROW(build_or_say_limit(require_network("sd-vae"), {.dtype = DType::fp16}));
+  EXPECT_NO_THROW(build_or_say_limit(require_network("sdxl-vae"), {.dtype = DType::bf16}));
   try {
-    build_or_say_limit(info, {.sampling = true});
+    build_or_say_limit(require_network("sdxl-vae"), {.dtype = DType::fp16});
     FAIL();
   } catch (const InvalidInput& error) {
-    EXPECT_STREQ(error.what(), "sd15 cannot be sampled yet: nothing here gives it the text that it reads");
+    EXPECT_NE(std::string(error.what()).find("sdxl-vae in fp16: its activations exceed"), std::string::npos);
   }
   EXPECT_THROW(build_or_say_limit(require_network("svd"), {.sampling = true}), InvalidInput);
 }
@@ -331,6 +373,8 @@ TEST(ANewNetwork, SaysWhatItTakes) {
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 26}}), "frames 26: video takes 1 to 25");
   EXPECT_EQ(refusal(info, {.sizes = {.tokens = 78}}), "tokens 78: video takes 1 to 77");
   EXPECT_EQ(refusal(info, {.sizes = {.height = 5}}), "height 5: video takes multiples of 2; the nearest are 4 and 6");
+  EXPECT_NO_THROW(build_or_say_limit(info, {}));
+  EXPECT_THROW(build_or_say_limit(info, {.sampling = true}), InvalidInput);  // it reads text, and has no decoder
   NetworkInfo fixed = info;
   fixed.divisor = 0;
   EXPECT_EQ(refusal(fixed, {.sizes = {.height = 6, .width = 12}}), "width 12: video takes images of 6 x 10 only");

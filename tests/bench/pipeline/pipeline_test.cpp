@@ -210,16 +210,20 @@ double run_on_gaussian(const SamplingOptions& options, Prediction prediction, do
   const auto model = [&](double x, double sigma) {
     return prediction == Prediction::x0 ? denoised(x, sigma) : (x - denoised(x, sigma)) / sigma;
   };
-  double x = start, history = 0;
+  double x = start;
+  std::vector<double> kept{0};
   const auto apply = [&](const sampler_step::CoefficientRow<double>& row, double at, double output) {
     const double x0 = std::clamp(row.model_x * at + row.model * output, -row.limit, row.limit);
-    const double next = row.x * at + row.x0 * x0 + row.history * history + row.noise * noise;
-    history = row.history_x * at + row.history_x0 * x0;
+    const double next = row.x * at + row.x0 * x0 + row.history * kept.back() + row.noise * noise;
+    if (row.history_x0 != 0) kept.push_back(row.history_x * at + row.history_x0 * x0);
     return next;
   };
   for (const StepPlan& step : plan_steps(options, prediction)) {
     x += std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from)) * noise;
-    const double proposal = apply(step.row, x, model(x, step.sigma));
+    double proposal = apply(step.row, x, model(x, step.sigma));
+    // Of the newest outputs the last is this step's, if it keeps one, and the one before is what its launch reads.
+    const std::size_t newest = kept.size() - (step.row.history_x0 != 0 ? 2 : 1);
+    for (std::size_t k = 0; k < step.older.size(); ++k) proposal += step.older[k] * kept[newest - 1 - k];
     x = step.second ? apply(*step.second, proposal, model(proposal, step.sigma_next)) : proposal;
   }
   return x;
@@ -280,34 +284,34 @@ TEST(Samplers, ChurnRaisesTheLevelByItsGamma) {
 
 TEST(Samplers, RefuseOptionsThatMakeNoSense) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const SamplingOptions wrong[] = {{.steps = 0},
-                                   {.steps = 1001},
-                                   {.sigma_min = 0},
-                                   {.sigma_min = 90},
-                                   {.rho = 0},
-                                   {.eta = 0.5},
-                                   {.solver = Solver::ddim, .eta = 1.5},
-                                   {.solver = Solver::ddim, .churn = 1},
-                                   {.churn = -1},
-                                   {.solver = Solver::dpmpp_2m, .schedule = Schedule::linear, .steps = 1000},
-                                   {.solver = Solver::ddim,
-                                    .schedule = Schedule::linear,
-                                    .steps = 20,
-                                    .spacing = sampler_step::Spacing::leading,
-                                    .offset = 50},
-                                   {.solver = Solver::ddim, .schedule = Schedule::linear, .offset = -1},
-                                   {.solver = Solver::ddim, .schedule = Schedule::linear, .ends_noisy = true, .eta = 1},
-                                   {.solver = Solver::dpmpp_2m, .schedule = Schedule::linear, .ends_noisy = true},
-                                   {.sigma_max = kInfinity},
-                                   {.rho = kInfinity},
-                                   {.rho = 1e-5},
-                                   {.sigma_max = 1e300},
-                                   {.sigma_min = 1e-300},
-                                   {.churn = kInfinity},
-                                   {.guidance = NAN},
-                                   {.clamp = kInfinity},
-                                   {.solver = Solver::ddim, .eta = NAN},
-                                   {.seed = std::uint64_t{1} << 63}};
+  const SamplingOptions wrong[] = {
+      {.steps = 0},
+      {.steps = 1001},
+      {.sigma_min = 0},
+      {.sigma_min = 90},
+      {.rho = 0},
+      {.eta = 0.5},
+      {.solver = Solver::ddim, .eta = 1.5},
+      {.solver = Solver::ddim, .churn = 1},
+      {.churn = -1},
+      {.solver = Solver::dpmpp_2m, .schedule = Schedule::linear, .steps = 1000},
+      {.solver = Solver::ddim,
+       .schedule = Schedule::linear,
+       .steps = 20,
+       .spacing = sampler_step::Spacing::leading,
+       .offset = 50},
+      {.solver = Solver::ddim, .schedule = Schedule::linear, .offset = -1},
+      {.solver = Solver::ddim, .schedule = Schedule::linear, .steps = 1000, .ends_noisy = true},
+      {.sigma_max = kInfinity},
+      {.rho = kInfinity},
+      {.rho = 1e-5},
+      {.sigma_max = 1e300},
+      {.sigma_min = 1e-300},
+      {.churn = kInfinity},
+      {.guidance = NAN},
+      {.clamp = kInfinity},
+      {.solver = Solver::ddim, .eta = NAN},
+      {.seed = std::uint64_t{1} << 63}};
   for (const SamplingOptions& options : wrong) EXPECT_THROW(plan_steps(options, Prediction::x0), InvalidInput);
   EXPECT_EQ(plan_steps({.steps = 1}, Prediction::x0).size(), 1u);
   EXPECT_EQ(plan_steps({.seed = (std::uint64_t{1} << 63) - 1}, Prediction::x0).size(), 18u);

@@ -27,19 +27,26 @@ class OverAFunction {
   double start() const { return 0.7 * std::hypot(1.0, steps_.front().sigma); }
   double timestep(std::size_t step) const { return timestep_of(steps_[step].sigma, options_.schedule); }
   double next(std::size_t step, double x) {
-    const double seen = x / std::hypot(1.0, steps_[step].sigma);
-    const double model = 0.8 * std::sin(2 * seen) + 0.1 * std::cos(std::round(timestep(step)) / 70);
-    const auto& row = steps_[step].row;
-    const double x0 = row.model_x * x + row.model * model;
-    const double next = row.x * x + row.x0 * x0 + row.history * history_;
-    history_ = row.history_x * x + row.history_x0 * x0;
-    return next;
+    const StepPlan& plan = steps_[step];
+    double next = half(plan.row, plan.sigma, x);
+    for (std::size_t k = 0; k < plan.older.size(); ++k) next += plan.older[k] * kept_[kept_.size() - 3 - k];
+    return plan.second ? half(*plan.second, plan.sigma_next, next) : next;
   }
 
  private:
+  double half(const sampler_step::CoefficientRow<double>& row, double sigma, double x) {
+    const double seen = x / std::hypot(1.0, sigma);
+    const double model =
+        0.8 * std::sin(2 * seen) + 0.1 * std::cos(std::round(timestep_of(sigma, options_.schedule)) / 70);
+    const double x0 = row.model_x * x + row.model * model;
+    const double next = row.x * x + row.x0 * x0 + row.history * kept_.back();
+    if (row.history_x0 != 0) kept_.push_back(row.history_x * x + row.history_x0 * x0);
+    return next;
+  }
+
   SamplingOptions options_;
   std::vector<StepPlan> steps_;
-  double history_ = 0;
+  std::vector<double> kept_{0};
 };
 
 int index_of(std::span<const char* const> names, const std::string& name) {
@@ -73,7 +80,8 @@ TEST(Samplers, FollowDiffusersSchedulersStepByStep) {
       x = sampler.next(step, x);
     }
   }
-  EXPECT_EQ(trajectories, 2 * 2 * (2 * 2 + 2 + 3));  // predictions, numbers of steps, spacings and ends of each solver
+  // Predictions, numbers of steps, spacings and ends of each solver; of PNDM one prediction, end and spacing.
+  EXPECT_EQ(trajectories, 2 * (2 * (2 * 2 + 2 + 3 + 1) + 1));
 }
 
 }  // namespace

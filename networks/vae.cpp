@@ -1,0 +1,120 @@
+// Source: Rombach et al., "High-Resolution Image Synthesis with Latent Diffusion Models" (CVPR 2022); the decoders of
+// Stable Diffusion 1 and 2, and of SDXL, by the names of diffusers' checkpoints
+// (vae/diffusion_pytorch_model.safetensors).
+#include "networks/vae.h"
+
+#include <fmt/format.h>
+
+#include "networks/layers.h"
+
+namespace noisefloor::networks {
+namespace {
+
+constexpr double kEps = 1e-6;
+
+// The modules of the attention: as they are named today, and in files from before.
+struct AttentionNames {
+  const char *q, *k, *v, *out;
+};
+constexpr AttentionNames kNames{"to_q", "to_k", "to_v", "to_out.0"}, kOldNames{"query", "key", "value", "proj_attn"};
+constexpr const char* kOldWeight = "decoder.mid_block.attentions.0.query.weight";
+
+class Builder {
+ public:
+  Builder(const Decoder& decoder, Network& network, const BuildOptions& options)
+      : decoder_(decoder),
+        names_(options.old_names ? kOldNames : kNames),
+        layers_(network.graph, options.batch, options.dtype) {}
+
+  Image build(Image h) {
+    h.id = project("post_quant_conv", h, h.channels, {.scale = 1 / decoder_.latent_scale, .file_shape_suffix = {1, 1}});
+    h = layers_.conv("decoder.conv_in", h, decoder_.channels.back(), 3);
+    h = residual_block("decoder.mid_block.resnets.0", h, h.channels);
+    h = attention("decoder.mid_block.attentions.0", h);
+    h = residual_block("decoder.mid_block.resnets.1", h, h.channels);
+    for (std::size_t i = 0; i < decoder_.channels.size(); ++i) {
+      const std::string name = fmt::format("decoder.up_blocks.{}", i);
+      for (int block = 0; block < decoder_.blocks; ++block)
+        h = residual_block(fmt::format("{}.resnets.{}", name, block), h,
+                           decoder_.channels[decoder_.channels.size() - 1 - i]);
+      if (i + 1 < decoder_.channels.size())
+        h = layers_.conv(name + ".upsamplers.0.conv", h, h.channels, 3, {.upsample = true});
+    }
+    return layers_.conv("decoder.conv_out", norm("decoder.conv_norm_out", h), decoder_.picture_channels, 3);
+  }
+
+  Layers& layers() { return layers_; }
+
+ private:
+  Image norm(const std::string& name, const Image& x, bool silu = true) {
+    return layers_.norm(name, x, {.groups = decoder_.groups, .eps = kEps, .silu = silu});
+  }
+
+  // A product with every pixel.
+  ValueId project(const std::string& name, const Image& x, std::int64_t channels, const LinearOptions& options) {
+    return layers_.linear(name, x.id, layers_.batch() * x.pixels(), x.channels, channels, options);
+  }
+
+  Image residual_block(const std::string& name, const Image& x, std::int64_t cout) {
+    const Image h = layers_.conv(name + ".conv1", norm(name + ".norm1", x), cout, 3);
+    ValueId skip = x.id;
+    if (x.channels != cout) skip = project(name + ".conv_shortcut", x, cout, {.file_shape_suffix = {1, 1}});
+    return layers_.conv(name + ".conv2", norm(name + ".norm2", h), cout, 3, {.residual = skip});
+  }
+
+  // Of one head, as wide as the image.
+  Image attention(const std::string& name, const Image& x) {
+    const auto module = [&](const char* of) { return name + "." + of; };
+    const ValueId qkv = project(module(names_.q), norm(name + ".group_norm", x, false), 3 * x.channels,
+                                {.below = {module(names_.k), module(names_.v)}});
+    const Image mixed = layers_.attention(name, qkv, x, 1);
+    return {project(module(names_.out), mixed, x.channels, {.residual = x.id}), x.height, x.width, x.channels};
+  }
+
+  const Decoder& decoder_;
+  AttentionNames names_;
+  Layers layers_;
+};
+
+NetworkInfo row_of(const char* name, const char* description, std::int64_t side, double latent_scale) {
+  const Decoder decoder{.channels = {128, 256, 512, 512}, .latent_scale = latent_scale};
+  return {.name = name,
+          .description = description,
+          .image = {side, side, 4},
+          .divisor = 1,
+          .enlarges = decoder.enlarges(),
+          .old_weight = kOldWeight,
+          .let_pass = {"encoder.", "quant_conv."},
+          .folder = "vae",
+          .parameters = 49'490'199,
+          .builder = [decoder](const BuildOptions& options, Network& network) {
+            build_decoder(decoder, options, network);
+          }};
+}
+
+}  // namespace
+
+void build_decoder(const Decoder& decoder, const BuildOptions& options, Network& network) {
+  const auto& [height, width, channels, frames] = network.image;
+  const ValueId x =
+      network.take("x", NetworkTensor::Kind::image, {options.batch, height, width, channels}, DType::fp32);
+  Builder builder(decoder, network, options);
+  const Image out =
+      builder.build({builder.layers().cast("input", x, DType::fp32, options.dtype), height, width, channels});
+  network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32),
+               {options.batch, out.height, out.width, out.channels});
+}
+
+NetworkInfo sd_vae_row() {
+  return row_of("sd-vae", "Stable Diffusion 1 and 2's decoder of latents (Rombach et al. 2022), diffusers' checkpoints",
+                64, 0.18215);
+}
+
+NetworkInfo sdxl_vae_row() {
+  NetworkInfo row =
+      row_of("sdxl-vae", "SDXL's decoder of latents (Podell et al. 2023), diffusers' checkpoints", 128, 0.13025);
+  row.no_fp16 = "its activations exceed what fp16 holds (65504), and pictures come out black; take bf16 or fp32";
+  return row;
+}
+
+}  // namespace noisefloor::networks

@@ -1,0 +1,52 @@
+"""Decoders of latents held to diffusers' AutoencoderKL on random weights, at full width: needs PyTorch and diffusers; else skipped."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+try:
+    import torch
+    from diffusers import AutoencoderKL
+    from safetensors.torch import load_file, save_file
+except ImportError:
+    AutoencoderKL = None
+
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
+              pytest.mark.skipif(AutoencoderKL is None, reason="needs PyTorch and diffusers")]
+SCALES = {"sd-vae": 0.18215, "sdxl-vae": 0.13025}
+
+
+def random_decoder():
+    torch.manual_seed(0)
+    network = AutoencoderKL(block_out_channels=(128, 256, 512, 512), down_block_types=("DownEncoderBlock2D",) * 4,
+                            up_block_types=("UpDecoderBlock2D",) * 4, layers_per_block=2).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return network
+
+
+def error_of(output, expected):
+    return ((output - expected).norm() / expected.norm()).item()
+
+
+def test_pictures_are_what_diffusers_decodes(tmp_path):
+    """In bf16 at most as far off as PyTorch's own run in bf16: rounded weights alone are 0.7e-2 of it."""
+    network, x = random_decoder(), torch.randn(2, 4, 7, 11)
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    save_file({"x": x}, tmp_path / "in.safetensors")
+    with torch.no_grad():
+        expected = {name: network.decode(x / scale).sample for name, scale in SCALES.items()}
+        rounded = network.bfloat16().decode((x / SCALES["sd-vae"]).bfloat16()).sample.float()
+    limits = {"fp32": 1e-5, "bf16": error_of(rounded, expected["sd-vae"])}
+    for name, dtype in (("sd-vae", "fp32"), ("sd-vae", "bf16"), ("sdxl-vae", "fp32")):
+        result = subprocess.run([PROGRAM, "forward", name, "--dtype", dtype, "--weights", tmp_path / "weights.safetensors", "--input",
+                                 tmp_path / "in.safetensors", "--output", tmp_path / "out.safetensors"], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        error = error_of(load_file(tmp_path / "out.safetensors")["output"], expected[name])
+        print(f"{name} {dtype}: {error:.3g} of {limits[dtype]:.3g}")
+        assert error <= limits[dtype], f"{name} {dtype}"

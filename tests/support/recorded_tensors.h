@@ -1,0 +1,39 @@
+// Tensors that a script recorded, as a network has them, and how far ours are from them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "bench/tensors/safetensors.h"
+
+namespace noisefloor {
+
+// Of a file in fp32.
+inline std::vector<float> recorded_numbers(const SafetensorsFile& file, const char* name) {
+  const std::vector<std::byte> bytes = file.read(*file.find(name));
+  std::vector<float> numbers(bytes.size() / sizeof(float));
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(numbers.data()));
+  return numbers;
+}
+
+// [n, channels, pixels] to [n, pixels, channels].
+inline std::vector<float> channels_last_of(const std::vector<float>& x, std::size_t channels, std::size_t pixels) {
+  std::vector<float> y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    y[(i / pixels / channels * pixels + i % pixels) * channels + i / pixels % channels] = x[i];
+  return y;
+}
+
+// Relative L2.
+inline double distance(const std::vector<float>& found, const std::vector<float>& expected) {
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(static_cast<double>(found.at(i)) - expected[i], 2);
+    norm += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+}  // namespace noisefloor
