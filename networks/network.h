@@ -113,7 +113,7 @@ struct NetworkInfo {
   const char* label_weight = "";                // a checkpoint that has it is conditional
   const char* old_weight = "";                  // a checkpoint that has it has the old names
   std::vector<std::string_view> let_pass = {};  // of checkpoints, not weights of it: ends of names, or "module."
-  const char* folder = "";                      // of its checkpoint, among a diffusers pipeline's
+  const char* folder = "unet";                  // of its checkpoint, among a diffusers pipeline's
   const char* no_fp16 = "";                     // why it cannot be run in fp16; empty: it can
   std::int64_t parameters = 0;                  // of the original; its let-pass tensors apart
   bool shipped = false;                         // its weights come with noisefloor

@@ -14,7 +14,6 @@ NetworkInfo sd15_row() {
           .divisor = unet.divisor(),
           .tokens = 77,
           .most_tokens = 65536,
-          .folder = "unet",
           .parameters = 859'520'964,
           .schedule = sampler_step::Schedule::scaled_linear,
           .solver = sampler_step::Solver::pndm,  // as its checkpoints' scheduler_config.json has it all

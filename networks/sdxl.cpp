@@ -18,7 +18,6 @@ NetworkInfo sdxl_row() {
           .divisor = unet.divisor(),
           .tokens = 77,
           .most_tokens = 65536,
-          .folder = "unet",
           .parameters = 2'567'463'684,
           .schedule = sampler_step::Schedule::scaled_linear,
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};

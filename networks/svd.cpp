@@ -18,7 +18,6 @@ NetworkInfo svd_row() {
       .image = {72, 128, 4, 14},
       .divisor = unet.divisor(),
       .most_frames = 32,
-      .folder = "unet",
       .parameters = 1'524'623'082,
       .schedule = sampler_step::Schedule::karras,
       .builder = [unet](const BuildOptions& options, Network& network) { build_video_unet(unet, options, network); }};
