@@ -20,12 +20,13 @@ class Refused(Exception):
 def embed(folder, prompts):
     """[n, tokens, width]: the last hidden states, as diffusers' StableDiffusionPipeline gives them to its U-Net."""
     import torch
+    from safetensors import SafetensorError
     from transformers import CLIPTextModel, CLIPTokenizer
 
     try:
         tokenizer = CLIPTokenizer.from_pretrained(folder / "tokenizer", local_files_only=True)
         encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", local_files_only=True).float().eval()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise Refused(f"{folder} is not a checkpoint: {error}") from None
     length = encoder.config.max_position_embeddings
     for prompt in prompts:

@@ -177,8 +177,9 @@ void add_forward_command(CLI::App& app, CommandResult result) {
               "width]); timesteps [n] ({}) or sigma [n]; labels [n] where the "
               "weights are conditional; encoder_hidden_states [n, tokens, width] ({}); what else the network takes, "
               "of which a message says name and shape where it is missing",
-              listed(networks_where(
-                         [](const NetworkInfo& info) { return info.prediction == sampler_step::Prediction::noise; }),
+              listed(networks_where([](const NetworkInfo& info) {
+                       return info.prediction == sampler_step::Prediction::noise && !info.decodes();
+                     }),
                      "and"),
               listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
       ->required();

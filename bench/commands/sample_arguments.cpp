@@ -109,7 +109,8 @@ std::string defaults(std::string (*of)(const NetworkInfo&)) {
 }
 
 std::string readers_of_text() {
-  return listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and");
+  return listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0 && *info.decoder != '\0'; }),
+                "and");
 }
 
 }  // namespace
@@ -179,6 +180,8 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   if (arguments.watched() && *info.decoder != '\0')
     throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws latents, which become pictures in the end",
                                    option, info.name));
+  if (info.tokens > 0 && *info.decoder == '\0')
+    throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it all that it reads", info.name));
   if ((info.tokens > 0) != !arguments.conditioning.empty())
     throw InvalidInput(
         info.tokens == 0

@@ -140,7 +140,7 @@ int sample(SampleArguments arguments) {
     arguments.sizes.tokens = conditioning->tokens();
     (void)info.resolved(arguments.sizes);
   }
-  if (latent && !std::filesystem::is_directory(arguments.network.weights))
+  if (std::error_code error; latent && !std::filesystem::is_directory(arguments.network.weights, error))
     throw InvalidInput(
         fmt::format("{} draws latents: --weights is the folder of a diffusers pipeline, with {}/ and, for "
                     "{}, {}/",

@@ -53,8 +53,8 @@ struct StepPlan {
 };
 
 // The steps of a schedule, noisiest first. Throws InvalidInput naming the option and its range: steps below 1 or more
-// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta, churn or a
-// noisy end for a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
+// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta or churn for
+// a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
 std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::Prediction prediction);
 
 // The training timestep of a noise level under a schedule, fractional between two: what a noise predictor is told of a

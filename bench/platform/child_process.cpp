@@ -29,13 +29,13 @@ int checked(int result, const char* what) {
 
 // Above those of standard input, output and error, which this process may have closed: dup2() of a descriptor to itself
 // would leave it to be closed by exec.
-Descriptor lifted(int number) {
-  const Descriptor low(number);
+Descriptor lifted(const Descriptor& low) {
   return Descriptor(checked(fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), "descriptor"));
 }
 
 Pair lifted(const std::array<int, 2>& ends) {
-  return {lifted(ends[0]), lifted(ends[1])};
+  const Pair low{Descriptor(ends[0]), Descriptor(ends[1])};
+  return {lifted(low[0]), lifted(low[1])};
 }
 
 Pair make_socket() {
@@ -136,7 +136,7 @@ void ChildOutput::read_some() {
 }
 
 ChildProcess::ChildProcess(const ChildCommand& command, ChildRole role) {
-  const Descriptor nothing = lifted(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const Descriptor nothing = lifted(Descriptor(open("/dev/null", O_RDWR | O_CLOEXEC)));
   Pair out = make_pipe(), complaints = make_pipe();
   if (role == ChildRole::lane) {
     pid_ = spawn(command, {{nothing, out[1], complaints[1]}, SIGTERM});

@@ -11,7 +11,9 @@ namespace noisefloor::python {
 namespace {
 
 void check(cudaError_t error, const char* call) {
-  if (error != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cuda_error_text(error));
+  if (error == cudaSuccess) return;
+  (void)cudaGetLastError();  // else the next launch would report it
+  throw std::runtime_error(std::string(call) + ": " + cuda_error_text(error));
 }
 
 int attribute(cudaDeviceAttr name, int device) {

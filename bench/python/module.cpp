@@ -60,7 +60,7 @@ class BoundOp {
                   nb::handle stream, nb::handle dtype) const {
     Question question = ask(fields, variant, dtype);
     std::vector<Tensor> inputs;
-    nb::object like;  // the framework of the first tensor makes the outputs
+    nb::object like;  // whose framework makes what is not given: the first output that is, else the first input
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const nb::handle given = tensors[i];
       if (given.is_none() || take_field(i, given, question)) continue;
@@ -77,6 +77,11 @@ class BoundOp {
     const Device device = inputs.front().device;
     std::vector<nb::object> outs = outputs_given(out);
     std::vector<std::optional<Tensor>> written;
+    for (const nb::object& one : outs)
+      if (!one.is_none()) {
+        like = one;
+        break;
+      }
     for (std::size_t i = 0; i < outs.size(); ++i) {
       written.emplace_back();
       const std::string what = fmt::format("{}: output {}", op_->name, i);
@@ -198,6 +203,9 @@ class BoundOp {
       } else {
         outs[output] = frameworks().attr("empty")(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
         written[output] = read_tensor(outs[output], fmt::format("{}: output '{}'", op_->name, spec.name), true);
+        if (written[output]->device != device)
+          throw std::runtime_error(fmt::format("{}: the framework made output '{}' on {}, not on {}", op_->name,
+                                               spec.name, to_string(written[output]->device), to_string(device)));
       }
       pointers.push_back(written[output++]->data);
     }

@@ -88,7 +88,6 @@ SideBySideResult run_side_by_side(const std::vector<Lane>& lanes, std::FILE* pro
       processes.push_back(std::make_unique<ChildProcess>(lane.command, ChildRole::lane));
     } catch (...) {
       tell(processes, SIGTERM);
-      for (const auto& process : processes) (void)process->wait();
       throw;
     }
   }

@@ -150,6 +150,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--width", "0"], "--width"),
         (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: svd"),
         (["sample", "digits", "--tokens", "77"], "tokens 77: digits takes no text; networks with tokens: sd15, sdxl"),
+        (["sample", "sdxl"], "sdxl cannot be sampled yet"),
         (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),

@@ -27,16 +27,18 @@ def array_dtype(name):
 
 def empty(like, shape, dtype, stream):
     """An uninitialised tensor of the framework of `like`, on its device; on a GPU it belongs to `stream`."""
+    import numpy
+
     name = framework(like)
-    if name == "numpy" or (stream is None and isinstance(like, memoryview)):
-        return sys.modules["numpy"].empty(shape, array_dtype(dtype))
+    if isinstance(like, (numpy.ndarray, memoryview)):
+        return numpy.empty(shape, array_dtype(dtype))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(like, torch.Tensor):
         with on_stream(torch, like.device, stream):
             return torch.empty(shape, dtype=torch_dtype(dtype), device=like.device)
     if name == "cupy":
         cupy = sys.modules["cupy"]
-        with cupy.cuda.ExternalStream(stream):
+        with like.device, cupy.cuda.ExternalStream(stream):
             return cupy.empty(shape, array_dtype(dtype))
     if name in ("jax", "jaxlib"):
         raise TypeError("JAX's arrays cannot be written: give out=, a tensor of NumPy or of another framework")
@@ -62,5 +64,6 @@ def stream(like, device, given):
     if torch is not None and isinstance(like, torch.Tensor):
         return torch.cuda.current_stream(device).cuda_stream
     if name == "cupy":
-        return sys.modules["cupy"].cuda.get_current_stream().ptr
+        with like.device:
+            return sys.modules["cupy"].cuda.get_current_stream().ptr
     return 0
