@@ -30,6 +30,10 @@ Conditioning::Conditioning(const std::string& path, const NetworkInfo& info, boo
   if (!missing.empty())
     throw InvalidInput(fmt::format("{} has no {}; such a file is made by {}", path, fmt::join(missing, " and no "),
                                    command_for(info)));
+  for (const FileTensor& given : file_.tensors())
+    if (given.name != kPrompts && given.name != kNegativePrompts && given.name != kLatents)
+      throw InvalidInput(fmt::format("{}: {} takes no tensor {}; it takes {}, {} and {}", path, info.name, given.name,
+                                     kPrompts, kNegativePrompts, kLatents));
   const FileTensor& prompts = tensor(kPrompts);
   if (prompts.shape.size() != 3 || prompts.shape[0] < 1 || prompts.shape[1] < 1)
     throw InvalidInput(fmt::format("{}: tensor {} is [{}], not [n, tokens, width] with n and tokens of 1 and more",

@@ -119,8 +119,15 @@ int sample(SampleArguments arguments) {
   // Whatever is wrong is said before anything is loaded, or (drawing) measured.
   const std::vector<StepPlan> steps = resolve_options(arguments);
   const SamplingOptions& options = arguments.options;
+  const NetworkInfo& info = require_network(arguments.network.network);
+  const bool guided = options.guidance != 0, latent = *info.decoder != '\0';
   OutputFiles files;
   add_inputs(files, arguments.network);
+  if (latent) {
+    NetworkArguments decoder = arguments.network;
+    decoder.network = info.decoder;
+    add_inputs(files, decoder);
+  }
   files.add_input("--conditioning", arguments.conditioning);
   files.add("--out", arguments.out);
   files.add("--tensor", arguments.tensor);
@@ -129,8 +136,6 @@ int sample(SampleArguments arguments) {
   check_breakdown(arguments.breakdown, arguments.network, files);
   const std::int64_t batch = arguments.images_at_a_time();
 
-  const NetworkInfo& info = require_network(arguments.network.network);
-  const bool guided = options.guidance != 0, latent = *info.decoder != '\0';
   std::optional<Conditioning> conditioning;
   if (info.tokens > 0) {
     conditioning.emplace(arguments.conditioning, info, guided);

@@ -200,6 +200,7 @@ class BoundOp {
       }
       if (written[output]) {
         check_output(spec, *written[output], device, inputs, question, written, output);
+        frameworks().attr("written")(outs[output]);
       } else {
         outs[output] = frameworks().attr("empty")(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
         written[output] = read_tensor(outs[output], fmt::format("{}: output '{}'", op_->name, spec.name), true);

@@ -1,5 +1,6 @@
 #include "kernels/sampler_step/solvers.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <stdexcept>
@@ -18,10 +19,10 @@ double square(double value) {
 }
 
 // 1 - alpha_bar / alpha_bar_next of variance-preserving levels, from alpha or sigma, whichever is small and so has its
-// digits.
+// digits. Not below 0, where both are one level, rounded apart.
 double beta_between(NoiseLevel now, NoiseLevel next) {
-  if (next.alpha < next.sigma) return 1 - square(now.alpha / next.alpha);
-  return (square(now.sigma) - square(next.sigma)) / square(next.alpha);
+  if (next.alpha < next.sigma) return std::max(0.0, 1 - square(now.alpha / next.alpha));
+  return std::max(0.0, (square(now.sigma) - square(next.sigma)) / square(next.alpha));
 }
 
 // Ho et al. 2020, eq. 6 and 7, between two levels of a subsequence: the posterior q(x_next | x, x0) with

@@ -214,6 +214,10 @@ def test_what_is_no_pipeline_is_refused_before_anything_is_drawn(tmp_path):
     said = refused(**text)
     assert "is not a checkpoint of sd-vae; 140 of its tensors are wrong" in said and "encoder" not in said
     assert "decoder.mid_block.attentions.0.to_q.weight [512, 512] is missing" in said
+    decoder = tmp_path / "vae" / "diffusion_pytorch_model.safetensors"
+    before = decoder.read_bytes()
+    assert "is the same file as --weights" in refused("--tensor", decoder, **text) and decoder.read_bytes() == before
+    assert "sd15 takes no tensor latent; it takes prompt_embeds" in refused(**text, latent=np.zeros((1, 4, 64, 64), np.float32))
     assert "--tokens 77" in refused("--tokens", 77, **text)
     assert "prompt_embeds is [5, 768], not [n, tokens, width]" in refused(**{**text, "prompt_embeds": np.zeros((5, 768), np.float32)})
     assert "prompt_embeds is [1, 0, 768], not [n, tokens" in refused(**{**text, "prompt_embeds": np.zeros((1, 0, 768), np.float32)})

@@ -162,3 +162,13 @@ def test_streams_and_graphs():
         assert torch.equal(given, wanted)
     with pytest.raises(ValueError, match="'gamma' is on the CPU, 'x' on GPU 0"):
         noisefloor.ops.groupnorm(x, ones.cpu(), ones, groups=32)
+
+
+def test_autograd_sees_that_out_was_written():
+    a, b, x = torch.ones(8, 16), torch.ones(8, 16), torch.full((8, 8), 3.0)
+    y = (torch.ones(8, 8, requires_grad=True) * x).sum()
+    noisefloor.ops.gemm(a, b, out=x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+    with torch.inference_mode():
+        noisefloor.ops.gemm(a, b, out=torch.empty(8, 8))

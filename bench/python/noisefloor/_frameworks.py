@@ -45,6 +45,13 @@ def empty(like, shape, dtype, stream):
     raise TypeError(f"cannot make a tensor as '{name}' has them; give out=")
 
 
+def written(tensor):
+    """Tells PyTorch's autograd, which refuses a backward pass that would read what was there before."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
+
+
 def on_stream(torch, device, stream):
     """PyTorch's allocator hands memory out again in the order of the stream that it was made on."""
     if stream is None or stream == torch.cuda.current_stream(device).cuda_stream:

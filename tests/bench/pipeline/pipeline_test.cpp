@@ -317,6 +317,20 @@ TEST(Samplers, RefuseOptionsThatMakeNoSense) {
   EXPECT_EQ(plan_steps({.seed = (std::uint64_t{1} << 63) - 1}, Prediction::x0).size(), 18u);
 }
 
+// The last two levels are one, where the spacing itself ends at timestep 0.
+TEST(Samplers, EndAtTheLevelOfTheLastTimestepWithAnySpacing) {
+  for (const Schedule schedule : {Schedule::linear, Schedule::scaled_linear, Schedule::cosine})
+    for (const auto spacing :
+         {sampler_step::Spacing::linspace, sampler_step::Spacing::leading, sampler_step::Spacing::trailing})
+      for (const int steps : {1, 2, 3, 7, 20, 50}) {
+        SCOPED_TRACE(testing::Message() << static_cast<int>(schedule) << ' ' << static_cast<int>(spacing) << ' '
+                                        << steps);
+        const SamplingOptions options{
+            .solver = Solver::ddim, .schedule = schedule, .steps = steps, .spacing = spacing, .ends_noisy = true};
+        EXPECT_EQ(std::ssize(plan_steps(options, Prediction::noise)), steps);
+      }
+}
+
 TEST(Samplers, TimestepOfALevelInvertsTheSchedule) {
   for (const Schedule schedule : {Schedule::linear, Schedule::scaled_linear, Schedule::cosine}) {
     const auto bars = sampler_step::cumulative_alphas(schedule);
