@@ -6,9 +6,11 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/compare.h"
@@ -31,19 +33,20 @@ struct Spread {
     // The 99th percentile, of few pairs rather that of a normal distribution.
     double spread() const;
   };
-  // A row that two runs of one build would have called changed.
+  // A row by itself: what its pairs of runs say, and a little of what its class does.
   struct Row {
-    CaseId id;
-    Phase phase;
-    double largest;
+    std::size_t runs;
+    double rms;  // of agreed_change(), of the pairs of these runs
   };
   std::string device;
   bool of_host = false;
   std::vector<std::string> sweeps;  // commit and time of each run that it was measured from; none: it is assumed
   std::vector<Class> classes;
-  std::vector<Row> rows;
+  // Warm every row of a GPU, else those that two runs of one build would have called changed.
+  std::map<std::pair<Phase, CaseId>, Row> rows;
 
-  // What a change of this row must exceed: twice the spread of its class, measured or assumed, or of its own.
+  // What a change of this row must exceed: twice its own spread where enough runs say it, else that of its class,
+  // measured or assumed, if the row's is not larger.
   double threshold(const CaseId& id, Phase phase, double us) const;
   // Whether its class had pairs enough to be measured.
   bool measured(Phase phase, double us) const;

@@ -1,12 +1,14 @@
 #include "bench/ceilings/store.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 #include <system_error>
 
+#include "bench/platform/child_process.h"
 #include "bench/platform/run_queue.h"
 #include "reports/run/load.h"
 
@@ -58,6 +60,23 @@ void take_higher(Ceilings& measured, const Ceilings& known) {
       row.value = before->value;
 }
 
+Ceilings measured_by_another_process(int device) {
+  const fs::path file = fs::temp_directory_path() / fmt::format("noisefloor-ceilings-{}.csv", getpid());
+  const auto path = file.string();
+  ChildProcess child({{"noisefloor", "ceilings", "--device", std::to_string(device), "--refresh", "--out", path},
+                      {},
+                      {},
+                      "/proc/self/exe"},
+                     ChildRole::lane);
+  while (child.errors.descriptor >= 0) child.errors.read_some();
+  if (const int status = child.wait(); status != 0)
+    throw std::runtime_error(fmt::format("noisefloor ceilings: {}: {}", ending_words(status), child.errors.text));
+  Ceilings measured{read_ceilings(file)};
+  std::error_code ignored;
+  fs::remove(file, ignored);
+  return measured;
+}
+
 }  // namespace
 
 fs::path cache_folder() {
@@ -73,7 +92,8 @@ std::string cache_file_name(const DeviceIdentity& identity) {
                      identity.max_clock_mhz);
 }
 
-Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log) {
+Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log,
+                         CeilingsProcess process) {
   const DeviceIdentity identity = device == kHostDevice ? host_identity() : gpu_identity(device);
   const fs::path folder = cache_folder();
   const fs::path file = folder / cache_file_name(identity);
@@ -94,7 +114,9 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
     }
   }
   if (!known) log(fmt::format("measuring the ceilings of {} (once; cached after that)", identity.name));
-  Ceilings measured = device == kHostDevice ? measure_host_ceilings() : measure_gpu_ceilings(device);
+  Ceilings measured = device == kHostDevice             ? measure_host_ceilings()
+                      : process == CeilingsProcess::own ? measured_by_another_process(device)
+                                                        : measure_gpu_ceilings(device);
   measured.commit = commit;
   if (known) take_higher(measured, *known);
   keep_in_cache(file, measured, log);

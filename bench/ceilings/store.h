@@ -14,11 +14,15 @@ std::filesystem::path cache_folder();
 // ceilings-<device>-<driver>-<clock>.csv, letters and digits only within each part.
 std::string cache_file_name(const DeviceIdentity& identity);
 
+enum class CeilingsProcess { own, this_one };
+
 // The cached ceilings of a device (kHostDevice: the host), or measured ones, which are then cached. `refresh` measures
 // always. A host's that were taken under load, or do not say, are taken again as soon as the machine is quieter; of
 // both the higher ones stay. A cache that cannot be read is measured again, one that cannot be written is skipped; both
-// with a warning through `log`.
-Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log);
+// with a warning through `log`. A GPU's are measured in a process of their own, `noisefloor ceilings`, unless this is
+// that one: on an H200 every launch of a process that had measured them took up to 0.2 us longer in a graph.
+Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log,
+                         CeilingsProcess process = CeilingsProcess::own);
 
 // A host's that were beaten: measured again and cached, of both the higher ones.
 Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log);

@@ -8,12 +8,13 @@
 namespace noisefloor {
 namespace {
 
-int ceilings(const std::string& device, bool refresh) {
+int ceilings(const std::string& device, bool refresh, const std::string& out) {
   const auto platform = open_platform(device);
   const PlatformDescription& description = platform->description();
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
-  const Ceilings measured =
-      load_or_measure(description.is_host ? kHostDevice : description.index, refresh, build_info().commit, log);
+  const Ceilings measured = load_or_measure(description.is_host ? kHostDevice : description.index, refresh,
+                                            build_info().commit, log, CeilingsProcess::this_one);
+  if (!out.empty()) write_ceilings(out, measured);
   fmt::print("{}\n{:<14} {:>12} {:>12} {:>8}  unit\n", measured.device, "ceiling", "measured", "datasheet", "%");
   for (const Ceiling& row : measured.rows) {
     const bool known = row.datasheet > 0;
@@ -31,9 +32,11 @@ void add_ceilings_command(CLI::App& app, CommandResult result) {
       app.add_subcommand("ceilings", "Measure copy and cache bandwidth and the rates of the arithmetic pipes");
   auto device = std::make_shared<std::string>();
   auto refresh = std::make_shared<bool>(false);
+  auto out = std::make_shared<std::string>();
   command->add_option("--device", *device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_flag("--refresh", *refresh, "Measure again rather than read the cache");
-  command->callback([=] { *result = [=] { return ceilings(*device, *refresh); }; });
+  command->add_option("--out", *out, "CSV file to write");
+  command->callback([=] { *result = [=] { return ceilings(*device, *refresh, *out); }; });
 }
 
 }  // namespace noisefloor

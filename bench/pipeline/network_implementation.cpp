@@ -83,7 +83,7 @@ class NetworkImplementation final : public Implementation {
 };
 
 // A network has no host function: its nodes have theirs. What it is held to is the same network, with the same weights
-// and inputs, in fp32 by the naive variants.
+// and inputs, in fp32 by the tiled variants, which the nodes' own problems hold to their host functions.
 class NetworkOracle final : public Oracle {
  public:
   explicit NetworkOracle(const Suite& nodes) : nodes_(&nodes) {}
@@ -108,7 +108,7 @@ class NetworkOracle final : public Oracle {
   std::map<std::size_t, std::vector<double>> outputs_in_fp32(Fixture& fixture) const {
     Platform& platform = fixture.platform();
     KnownTimes nothing;
-    ReadyNetwork network(*nodes_, platform, fixture.problem(), DType::fp32, "naive", nothing);
+    ReadyNetwork network(*nodes_, platform, fixture.problem(), DType::fp32, "tiled", nothing);
     const auto exact = fixture.workload().tensors(fixture.problem(), DType::fp32);
     std::vector<Buffer> buffers(exact.size());
     std::vector<void*> pointers(fixture.pointers().begin(), fixture.pointers().end());

@@ -18,7 +18,7 @@ Network build_network(const AnyProblem& problem, DType dtype);
 
 // The implementations plan_own and plan_fastest (kind network), and plan_baseline: the plans of these names over the
 // implementations in `nodes`, with random weights; on the host only plan_own, which is the host variants. They are held
-// to the same network in fp32 by the naive variants of the platform. `nodes` must outlive the entry.
+// to the same network in fp32 by the tiled variants of the platform. `nodes` must outlive the entry.
 SuiteEntry network_entry(const Suite& nodes);
 
 }  // namespace noisefloor::pipeline

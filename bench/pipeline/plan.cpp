@@ -20,17 +20,19 @@ constexpr std::uint64_t kSeed = 1;
 // among its ladder's last three throughout (docs/log/networks).
 constexpr int kOwnTrials = 3;
 
-enum class Pool { own, baseline, all, naive };
+enum class Pool { own, baseline, all, naive, tiled };
 
 Pool pool_of(const std::string& source) {
   if (source == "own") return Pool::own;
   if (source == "baseline") return Pool::baseline;
+  if (source == "tiled") return Pool::tiled;
   return source == "naive" ? Pool::naive : Pool::all;
 }
 
 bool in_pool(const Implementation& implementation, Pool pool, bool host) {
   if (!implementation.runs_on_platform(host) || implementation.in_worker) return false;
   if (pool == Pool::naive) return host || implementation.is(Kind::naive);
+  if (pool == Pool::tiled) return host || implementation.is(Kind::tiled) || implementation.is(Kind::naive);
   return pool == Pool::all || implementation.own() == (pool == Pool::own);
 }
 
@@ -83,6 +85,10 @@ class Chooser {
         able.push_back(implementation);
     }
     if (able.size() == 1 && able.front()->own()) return Chosen{able.front(), {}};
+    if (pool_ == Pool::tiled && !able.empty()) {
+      const auto tiled = std::ranges::find_if(able, [](const auto& one) { return one->is(Kind::tiled); });
+      return Chosen{tiled == able.end() ? able.front() : *tiled, {}};
+    }
     // One a problem: its tensors go when the choice is made.
     CaseRunner runner(*platform_, nullptr, quick(platform_->description().is_host));
     std::optional<Chosen> best;
@@ -140,7 +146,7 @@ ProblemId problem_id(const CountedProblem& problem) {
 
 Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options)
     : nodes_(&nodes) {
-  constexpr std::string_view kPools[] = {"own", "baseline", "fastest", "naive"};
+  constexpr std::string_view kPools[] = {"own", "baseline", "fastest", "naive", "tiled"};
   const bool named = std::find(std::begin(kPools), std::end(kPools), options.source) == std::end(kPools);
   PlanEntries entries;
   if (named) {
@@ -181,7 +187,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   KnownTimes nothing;
   KnownTimes& known = options.known != nullptr ? *options.known : nothing;
   Chooser chooser(platform, nodes, pool, known), own(platform, nodes, Pool::own, known);
-  const bool chatty = !platform.description().is_host && pool != Pool::naive;
+  const bool chatty = !platform.description().is_host && pool != Pool::naive && pool != Pool::tiled;
   for (std::size_t i = 0; i < open.size(); ++i) {
     const CountedProblem& problem = *open[i];
     std::vector<std::string> refusals;

@@ -28,11 +28,12 @@ class Plan {
   };
   // own, fastest: of the implementations in `nodes` that run here and are correct on random data, the one whose warm
   // time is shortest; on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no
-  // vendor has the problem, which is said on stderr. naive: the naive variants, unmeasured; what networks are verified
-  // against. (On the host all are the host variants.) A file's choices are taken as they are, those it lacks are
-  // measured (all implementations) and written back to it. Throws InvalidInput for a file that is not a plan, is of
-  // another device (env.json beside it says of which; plan_file.h), or names variants that this build or device cannot
-  // run; all of them at once. Throws OutOfMemory where a problem has no implementation for want of memory.
+  // vendor has the problem, which is said on stderr. naive: the naive variants, unmeasured. tiled: the tiled ones,
+  // naive where there is none, unmeasured too; what networks are verified against. (On the host all are the host
+  // variants.) A file's choices are taken as they are, those it lacks are measured (all implementations) and written
+  // back to it. Throws InvalidInput for a file that is not a plan, is of another device (env.json beside it says of
+  // which; plan_file.h), or names variants that this build or device cannot run; all of them at once. Throws
+  // OutOfMemory where a problem has no implementation for want of memory.
   Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options);
 
   const Suite& nodes() const { return *nodes_; }

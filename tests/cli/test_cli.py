@@ -1,5 +1,6 @@
 """The program as a user meets it on a machine without a GPU: exit codes and messages, whatever the command."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -124,3 +125,12 @@ def test_every_dirty_tree_is_a_build_of_its_own(tmp_path):
     kernel.write_text("two\n")
     (tree / "new.cu").unlink()
     assert commit() == two
+
+
+def test_ceilings_are_kept_and_written(tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first = run("ceilings", "--device", "host", "--out", tmp_path / "first.csv", env=environment)
+    assert first.returncode == 0 and "measuring the ceilings" in first.stderr
+    again = run("ceilings", "--device", "host", "--out", tmp_path / "no" / "again.csv", env=environment)
+    assert again.returncode == 2 and "again.csv" in again.stderr
+    assert (tmp_path / "first.csv").read_text().startswith("name,value,unit")

@@ -89,10 +89,8 @@ def test_a_worker_that_is_killed_costs_one_row(problems, tmp_path):
     command = [PROGRAM, "sweep", "--problems", problems, "--networks", "small", "--counters", "off", "--variants", "torch_compile,torch_eager",
                "--no-duels", "--out", out]
     with subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True) as process:
-        first = process.stderr.readline()
-        while not first.startswith("["):
-            first = process.stderr.readline()
-        [worker] = [int(pid) for pid in run("pgrep", "-P", process.pid).stdout.split()]
+        assert any(line.startswith("[") for line in process.stderr)  # reads up to the first case
+        [worker] = [int(pid) for pid in run("pgrep", "-P", process.pid, "-f", "pytorch.worker").stdout.split()]
         os.kill(worker, signal.SIGKILL)
         rest = process.stderr.read()
     found = rows(out)

@@ -156,11 +156,11 @@ TEST(Gate, StrictFailsALargeAmbiguousSlowdown) {
 TEST(Gate, TakesNoiseFromMoreRuns) {
   const RunFiles a = synthetic_run(rows_of(3, 100), 1), b = synthetic_run(rows_of(3, 106), 2);
   EXPECT_EQ(judged(a, b).count(GateVerdict::regressed), 3u);
-  // Another run of the baseline's build came out 4 % higher: twice that.
+  // Another run of the baseline's build came out 4 % higher: 19 in 20 such pairs lie within 4.8 %, and twice that is noise.
   const std::vector<RunFiles> noise{synthetic_run(rows_of(3, 104), 3)};
   const GateResult result = judged(a, b, noise);
   EXPECT_EQ(result.count(GateVerdict::ambiguous), 3u);
-  EXPECT_NEAR(result.rows.at(0).change.cold.noise, 0.08, 0.01);
+  EXPECT_NEAR(result.rows.at(0).change.cold.noise, 0.095, 0.01);
   EXPECT_EQ(result.spread, "measured, of 2 runs; too few rows to measure it, so it is assumed");
   EXPECT_NE(refusal(a, b, {synthetic_run(rows_of(3, 104), 3, "other")}).find("noise is between runs of one build"),
             std::string::npos);
