@@ -48,9 +48,9 @@ class Counter {
       f.set("layout", "separate");
       count("attention", f.text());
     } else if (node.op->name == "temporal_attention") {
-      count("attention", fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},scale={}",
-                                     f.number("batch") * f.number("hw"), f["heads"], f["frames"], f["frames"], f["dim"],
-                                     f["scale"]));
+      count("attention",
+            fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},scale={}", f.number("batch") * f.number("hw"),
+                        f["heads"], f["frames"], f["frames"], f["dim"], f["scale"]));
     } else {
       count(node.op->name, node.text);
     }

@@ -18,9 +18,8 @@ from noisefloor._signatures import CATALOGUE
 
 # Recorded where Python calls them: further down they are others on each device.
 WHOLE = {name: getattr(torch.ops.aten, name).default for name in ("linear", "scaled_dot_product_attention")}
-# They write what they do not read.
-FILLS = {"fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential", "log_normal", "trunc_normal", "resize", "set"}
-NO_WORK = {"_unsafe_view", "lift_fresh", "_local_scalar_dense", "is_same_size", "record_stream", "equal", "_has_compatible_shallow_copy_type"}
+# They write, and read nothing but a shape; as NAME_like and new_NAME do.
+FILLS = {"fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential", "log_normal", "resize", "set", "_unsafe_view"}
 MOVES = {"cat", "clone", "copy", "_to_copy", "constant_pad_nd", "embedding", "repeat", "index", "index_select", "gather", "stack", "roll",
          "upsample_nearest2d", "_upsample_nearest_exact2d", "slice_scatter", "select_scatter"}  # fmt: skip
 
@@ -113,8 +112,8 @@ class Capture(contextlib.ExitStack):
         begin = mark(tensors)
         out = run()
         outs = tensors_of(out if isinstance(out, (list, tuple)) else [out])
-        moved = len({tensor.device for tensor in tensors + outs}) > 1 and name in MOVES
-        if not tensors or not outs or not outs[0].numel() or name in FILLS | NO_WORK or moved:
+        transfer = name in MOVES and len({tensor.device for tensor in tensors + outs}) > 1
+        if not tensors or not outs or not outs[0].numel() or name in FILLS or name.endswith("_like") or name.startswith("new_") or transfer:
             return out
         call = Call(name, 0, events=(begin, mark(tensors)) if begin else None)
         self.tags.call = call
@@ -127,6 +126,8 @@ class Capture(contextlib.ExitStack):
                 part.problem, part.part = None, True
         except Unmapped as reason:
             call.reason = str(reason)
+        except Exception as error:  # a form of the call that is not known here does not end the program
+            call.reason = f"noisefloor cannot read this call ({type(error).__name__}: {error})"
         call.flops = flops_of(func, name, args, kwargs, values, out, outs)
         self.calls.append(call)
         return out
@@ -148,26 +149,31 @@ class Capture(contextlib.ExitStack):
         return shares
 
     def report(self):
-        shares, total = self.coverage(), sum(call.flops for call in self.calls) or 1
-        share = {name: f"{100 * part:.1f} % of {what}" for name, what in (("calls", f"{len(self.calls)} calls"), ("flops", f"{total:.4g} FLOPs"),
-                 ("seconds", "the GPU's time")) if (part := shares[name]) is not None}  # fmt: skip
-        lines = ["mapped: " + (", ".join(share.values()) or "nothing was called"), "", f"{'calls':>8} {'% FLOPs':>8}  problems"]
+        """The shares, then calls and shares by op, then of what is not mapped."""
+        shares, totals = self.coverage(), {"flops": sum(call.flops for call in self.calls), "seconds": sum(call.seconds for call in self.calls)}
+        names = {"flops": "FLOPs", "seconds": "time"}
+        columns = [name for name, total in totals.items() if total]
+        what = {"calls": f"{len(self.calls)} calls", "flops": f"{totals['flops']:.4g} FLOPs", "seconds": f"{totals['seconds']:.4g} s on the GPU"}
+        found = [f"{100 * share:.2f} % of {what[name]}" for name, share in shares.items() if share is not None]
+
+        def line(text, groups):
+            amounts = [f"{100 * sum(getattr(group, name) for group in groups) / totals[name]:8.2f}" for name in columns]
+            return " ".join([f"{sum(group.count for group in groups):8}", *amounts, "", text])
+
+        head = " ".join([f"{'calls':>8}", *(f"% {names[name]}".rjust(8) for name in columns), "", ""])
         ops = collections.defaultdict(list)
         for group in self.problems():
             ops[group.what.op].append(group)
-        row = "{:8} {:8.2f}  {}".format
-        lines += [row(sum(g.count for g in groups), 100 * sum(g.flops for g in groups) / total, f"{op}: {len(groups)}") for op, groups in ops.items()]
-        lines += ["", f"{'calls':>8} {'% FLOPs':>8}  not mapped"]
-        return "\n".join(lines + [row(group.count, 100 * group.flops / total, ": ".join(group.what)) for group in self.unmapped()])
+        mapped = [line(f"{op} ({len(groups)} problem{'s' * (len(groups) > 1)})", groups) for op, groups in ops.items()]
+        unmapped = [line(": ".join(group.what), [group]) for group in self.unmapped()]
+        return "\n".join(["mapped: " + (", ".join(found) or "nothing was called"), "", head + "mapped", *mapped, *(["", head + "not mapped", *unmapped] if unmapped else [])])
 
     __str__ = report
 
     def write(self, folder, network="captured"):
         """Problem files that `noisefloor sweep --problems FOLDER` takes, one an op, in a new or empty folder. The element type that most FLOPs are
         in is the network's, which it is swept in by --dtypes; other problems say theirs. Returns that type."""
-        folder, groups = checked_folder(folder), self.problems()
-        if not re.fullmatch(r"[\w.+-]+", network):
-            raise ValueError(f"network '{network}': a name is of letters, digits and . _ + -")
+        folder, groups = checked(folder, network), self.problems()
         if not groups:
             raise ValueError("nothing that was captured is a problem of the catalogue")
         weight = collections.Counter()
@@ -187,10 +193,15 @@ class Capture(contextlib.ExitStack):
         return own
 
 
-def checked_folder(folder):
+def checked(folder, network):
+    """The folder, which may take problem files of a network of that name."""
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder}: is not empty; problem files go into a new folder" if folder.is_dir() else f"{folder}: is no folder")
+    if not re.fullmatch(r"[\w.+-]+", network):
+        raise ValueError(f"network '{network}': a name is of letters, digits and . _ + -")
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder}: is no folder")
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder}: is not empty; problem files go into a new folder")
     return folder
 
 

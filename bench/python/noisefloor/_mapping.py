@@ -54,8 +54,8 @@ def need(holds, reason):
 def dtype_of(*tensors):
     """Of all of them, None among them left out."""
     names = sorted({str(tensor.dtype) for tensor in tensors if tensor is not None})
-    need(len(names) == 1, "its tensors are " + " and ".join(names))
-    need(names[0] in DTYPES, f"it is of {names[0]}")
+    need(len(names) == 1, "tensors of " + " and ".join(names))
+    need(names[0] in DTYPES, f"a tensor of {names[0]}")
     return DTYPES[names[0]]
 
 
@@ -75,8 +75,9 @@ def rows_by_channels(shape):
 
 
 def linear(a, out, tags):
+    """Under autocast the output's element type is the one that is computed in, as attention's is."""
     x, weight = a["input"], a["weight"]
-    return problem("gemm", dtype_of(x, weight, a["bias"]), m=math.prod(x.shape[:-1]), n=math.prod(weight.shape[:-1]), k=weight.shape[-1],
+    return problem("gemm", dtype_of(out), m=math.prod(x.shape[:-1]), n=math.prod(weight.shape[:-1]), k=weight.shape[-1],
                    bias=a["bias"] is not None)
 
 
@@ -110,7 +111,7 @@ def attention(a, out, tags):
     scale = a.get("scale")
     standard = scale is None or math.isclose(scale, q.shape[-1] ** -0.5, rel_tol=1e-6)
     heads = q.shape[1] if q.dim() == 4 else 1
-    return problem("attention", dtype_of(q, k, v), batch=q.shape[0], heads=heads, seq_q=q.shape[-2], seq_kv=k.shape[-2], dim=q.shape[-1],
+    return problem("attention", dtype_of(out), batch=q.shape[0], heads=heads, seq_q=q.shape[-2], seq_kv=k.shape[-2], dim=q.shape[-1],
                    scale=None if standard else float(scale))
 
 
@@ -223,7 +224,7 @@ def copy(a, out, tags):
     """A cast, or one of the two changes of an image's layout."""
     x = a["src"] if "src" in a else a["self"]
     if x.dtype != out.dtype:
-        need(str(out.dtype) in DTYPES, f"it is to {out.dtype}")
+        need(str(out.dtype) in DTYPES, f"a cast to {out.dtype}")
         hw, channels = rows_by_channels(x.shape)
         return problem("elementwise", dtype_of(x), op="cast", hw=hw, channels=channels, to=DTYPES[str(out.dtype)])
     need(x.dim() in (3, 4) and x.shape == out.shape, "elementwise copies from one layout of images to the other only")
