@@ -39,7 +39,7 @@ def problem(op, dtype, /, **values):
                 raise Unmapped(f"{op} takes {field['name']} from {field['range']}, not {value:.10g}")
             if field["default"] is not None and value == float(field["default"]) and field["name"] != "pad":
                 continue
-        text = str(int(value)) if isinstance(value, bool) else str(value)
+        text = value if isinstance(value, str) else str(int(value)) if value == int(value) else str(value)
         if text != field["default"] or field["name"] == "pad":
             pairs.append(f"{field['name']}={text}")
     assert not values, values
