@@ -17,8 +17,9 @@ from noisefloor._mapping import NO_OP, RULES, Problem, Unmapped
 from noisefloor._signatures import CATALOGUE
 
 # Recorded where Python calls them: further down they are others on each device.
-WHOLE = {name: getattr(torch.ops.aten, name).default for name in ("linear", "scaled_dot_product_attention")}
-# They write, and read nothing but a shape; as NAME_like and new_NAME do.
+WHOLE = {func: packet.default for name in ("linear", "scaled_dot_product_attention") if (packet := getattr(torch.ops.aten, name))
+         for func in (getattr(torch.nn.functional, name), packet, packet.default)}  # fmt: skip
+# No calls: they write, and read nothing but a shape, as NAME_like and new_NAME do. And a view by another name.
 FILLS = {"fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential", "log_normal", "resize", "set", "_unsafe_view"}
 MOVES = {"cat", "clone", "copy", "_to_copy", "constant_pad_nd", "embedding", "repeat", "index", "index_select", "gather", "stack", "roll",
          "upsample_nearest2d", "_upsample_nearest_exact2d", "slice_scatter", "select_scatter"}  # fmt: skip
@@ -150,23 +151,24 @@ class Capture(contextlib.ExitStack):
 
     def report(self):
         """The shares, then calls and shares by op, then of what is not mapped."""
-        shares, totals = self.coverage(), {"flops": sum(call.flops for call in self.calls), "seconds": sum(call.seconds for call in self.calls)}
-        names = {"flops": "FLOPs", "seconds": "time"}
-        columns = [name for name, total in totals.items() if total]
+        totals = {name: sum(getattr(call, name) for call in self.calls) for name in ("flops", "seconds")}
+        columns = [(name, title) for name, title in (("flops", "% FLOPs"), ("seconds", "% time")) if totals[name]]
         what = {"calls": f"{len(self.calls)} calls", "flops": f"{totals['flops']:.4g} FLOPs", "seconds": f"{totals['seconds']:.4g} s on the GPU"}
-        found = [f"{100 * share:.2f} % of {what[name]}" for name, share in shares.items() if share is not None]
+        shares = [f"{100 * share:.2f} % of {what[name]}" for name, share in self.coverage().items() if share is not None]
 
         def line(text, groups):
-            amounts = [f"{100 * sum(getattr(group, name) for group in groups) / totals[name]:8.2f}" for name in columns]
-            return " ".join([f"{sum(group.count for group in groups):8}", *amounts, "", text])
+            amounts = [f" {100 * sum(getattr(group, name) for group in groups) / totals[name]:8.2f}" for name, _ in columns]
+            return f"{sum(group.count for group in groups):8}{''.join(amounts)}  {text}"
 
-        head = " ".join([f"{'calls':>8}", *(f"% {names[name]}".rjust(8) for name in columns), "", ""])
+        head = f"\n{'calls':>8}{''.join(f' {title:>8}' for _, title in columns)}  "
         ops = collections.defaultdict(list)
         for group in self.problems():
             ops[group.what.op].append(group)
-        mapped = [line(f"{op} ({len(groups)} problem{'s' * (len(groups) > 1)})", groups) for op, groups in ops.items()]
-        unmapped = [line(": ".join(group.what), [group]) for group in self.unmapped()]
-        return "\n".join(["mapped: " + (", ".join(found) or "nothing was called"), "", head + "mapped", *mapped, *(["", head + "not mapped", *unmapped] if unmapped else [])])
+        lines = ["mapped: " + (", ".join(shares) or "nothing was called"), head + "mapped"]
+        lines += [line(f"{op} ({len(groups)} problem{'s' * (len(groups) > 1)})", groups) for op, groups in ops.items()]
+        if unmapped := self.unmapped():
+            lines += [head + "not mapped", *(line(": ".join(group.what), [group]) for group in unmapped)]
+        return "\n".join(lines)
 
     __str__ = report
 
@@ -181,15 +183,15 @@ class Capture(contextlib.ExitStack):
             weight[group.what.dtype] += group.flops
         own = weight.most_common(1)[0][0]
         folder.mkdir(parents=True, exist_ok=True)
-        for op, fields in ((op, [field["name"] for field in data["fields"]]) for op, data in CATALOGUE.items()):
+        for op in dict.fromkeys(group.what.op for group in groups):
             rows = [{"network": network, **group.what.fields, "count": group.count, "dtype": "" if group.what.dtype == own else group.what.dtype}
                     for group in groups if group.what.op == op]  # fmt: skip
-            columns = ["network", *(name for name in [*fields, "dtype"] if any(row.get(name) for row in rows)), "count"]
-            if rows:
-                with open(folder / f"{op}.csv", "x", newline="") as stream:
-                    writer = csv.DictWriter(stream, columns, restval="", extrasaction="ignore", lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+            names = [field["name"] for field in CATALOGUE[op]["fields"]] + ["dtype"]
+            with open(folder / f"{op}.csv", "x", newline="") as stream:
+                writer = csv.DictWriter(stream, ["network", *(name for name in names if any(row.get(name) for row in rows)), "count"], restval="",
+                                        extrasaction="ignore", lineterminator="\n")  # fmt: skip
+                writer.writeheader()
+                writer.writerows(rows)
         return own
 
 
@@ -229,8 +231,9 @@ def flops_of(func, name, args, kwargs, values, out, outs):
     if name == "scaled_dot_product_attention":
         query, key, value = values["query"], values["key"], values["value"]
         return 2 * query.numel() // query.shape[-1] * key.shape[-2] * (query.shape[-1] + value.shape[-1])
-    if (formula := flop_registry.get(func._overloadpacket)) is not None:
-        return int(formula(*args, **kwargs, out_val=out))
+    if formula := flop_registry.get(func._overloadpacket):
+        with contextlib.suppress(Exception):  # it is for shapes that are usual
+            return int(formula(*args, **kwargs, out_val=out))
     return 0 if name in MOVES else sum(tensor.numel() for tensor in outs)
 
 
@@ -241,7 +244,7 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        op = WHOLE.get(getattr(func, "__name__", "").partition(".")[0])
+        op = WHOLE.get(func)
         if op is None or self.capture.whole:
             return func(*args, **kwargs)
         self.capture.whole = True

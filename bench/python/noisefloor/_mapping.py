@@ -224,6 +224,7 @@ def copy(a, out, tags):
     """A cast, or one of the two changes of an image's layout."""
     x = a["src"] if "src" in a else a["self"]
     if x.dtype != out.dtype:
+        need(x.shape == out.shape, "a cast that repeats rows")
         need(str(out.dtype) in DTYPES, f"a cast to {out.dtype}")
         hw, channels = rows_by_channels(x.shape)
         return problem("elementwise", dtype_of(x), op="cast", hw=hw, channels=channels, to=DTYPES[str(out.dtype)])
