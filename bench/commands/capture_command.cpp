@@ -26,6 +26,9 @@ int become_python(const CaptureArguments& arguments) {
     python = program.front();
     program.erase(program.begin());
   }
+  if (program.empty()) throw InvalidInput("name a script behind " + python);
+  if (program.front() != "-m" && !std::filesystem::is_regular_file(program.front()))
+    throw InvalidInput(program.front() + ": no such script");
   std::error_code error;
   const auto build = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "python";
   if (std::filesystem::is_directory(build / "noisefloor", error)) {

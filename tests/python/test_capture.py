@@ -233,6 +233,24 @@ def test_an_error_passes_and_ends_the_capture():
 
 
 @needs_torch
+def test_a_form_that_it_cannot_read_is_named_and_computed(monkeypatch):
+    monkeypatch.setitem(_mapping.RULES, "silu", lambda *_: 1 // 0)
+    with noisefloor.capture() as capture:
+        y = F.silu(torch.ones(2, 8))
+    assert torch.equal(y, F.silu(torch.ones(2, 8)))
+    assert found(capture) == ["silu: noisefloor cannot read this call (ZeroDivisionError: integer division or modulo by zero)"]
+
+
+@needs_torch
+def test_fake_tensors_have_problems_and_no_time():
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode(), noisefloor.capture() as capture:
+        F.linear(torch.empty(6, 8, device="cuda"), torch.empty(4, 8, device="cuda"))
+    assert found(capture) == ["gemm m=6,n=4,k=8,bias=0"] and capture.coverage()["seconds"] is None
+
+
+@needs_torch
 def test_what_only_writes_or_moves_to_a_device_is_no_call():
     with noisefloor.capture() as capture:
         x = torch.randn(4, 8)

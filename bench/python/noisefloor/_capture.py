@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -19,8 +20,8 @@ from noisefloor._signatures import CATALOGUE
 # Recorded where Python calls them: further down they are others on each device.
 WHOLE = {func: packet.default for name in ("linear", "scaled_dot_product_attention") if (packet := getattr(torch.ops.aten, name))
          for func in (getattr(torch.nn.functional, name), packet, packet.default)}  # fmt: skip
-# No calls: they write, and read nothing but a shape, as NAME_like and new_NAME do. And a view by another name.
-FILLS = {"fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential", "log_normal", "resize", "set", "_unsafe_view"}
+# No calls: they write, and read nothing but a shape, as NAME_like and new_NAME do; views that do not say so.
+NO_CALLS = {"fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential", "log_normal", "resize", "set", "_unsafe_view", "detach"}
 MOVES = {"cat", "clone", "copy", "_to_copy", "constant_pad_nd", "embedding", "repeat", "index", "index_select", "gather", "stack", "roll",
          "upsample_nearest2d", "_upsample_nearest_exact2d", "slice_scatter", "select_scatter"}  # fmt: skip
 
@@ -28,7 +29,7 @@ MOVES = {"cat", "clone", "copy", "_to_copy", "constant_pad_nd", "embedding", "re
 @dataclasses.dataclass
 class Call:
     name: str  # PyTorch's
-    flops: int
+    flops: int = 0
     problem: Problem | None = None
     reason: str = ""  # why it is none
     part: bool = False  # of a later call's problem
@@ -114,11 +115,12 @@ class Capture(contextlib.ExitStack):
         out = run()
         outs = tensors_of(out if isinstance(out, (list, tuple)) else [out])
         transfer = name in MOVES and len({tensor.device for tensor in tensors + outs}) > 1
-        if not tensors or not outs or not outs[0].numel() or name in FILLS or name.endswith("_like") or name.startswith("new_") or transfer:
+        if not tensors or not outs or not outs[0].numel() or name in NO_CALLS or name.endswith("_like") or name.startswith("new_") or transfer:
             return out
-        call = Call(name, 0, events=(begin, mark(tensors)) if begin else None)
+        call = Call(name, events=(begin, mark(tensors)) if begin else None)
         self.tags.call = call
         try:
+            call.flops = flops_of(func, name, args, kwargs, values, out, outs)
             if name not in RULES:
                 raise Unmapped(NO_OP)
             found = RULES[name](values, outs[0], self.tags)
@@ -129,7 +131,6 @@ class Capture(contextlib.ExitStack):
             call.reason = str(reason)
         except Exception as error:  # a form of the call that is not known here does not end the program
             call.reason = f"noisefloor cannot read this call ({type(error).__name__}: {error})"
-        call.flops = flops_of(func, name, args, kwargs, values, out, outs)
         self.calls.append(call)
         return out
 
@@ -216,7 +217,7 @@ def grouped(pairs):
 
 def mark(tensors):
     """An event on the current stream of the GPU that the tensors are on; None without one, and where a CUDA graph is captured."""
-    device = next((tensor.device for tensor in tensors if tensor.device.type == "cuda"), None)
+    device = next((tensor.device for tensor in tensors if tensor.device.type == "cuda" and not isinstance(tensor, FakeTensor)), None)
     if device is None or torch.cuda.is_current_stream_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)
@@ -232,9 +233,8 @@ def flops_of(func, name, args, kwargs, values, out, outs):
         query, key, value = values["query"], values["key"], values["value"]
         return 2 * query.numel() // query.shape[-1] * key.shape[-2] * (query.shape[-1] + value.shape[-1])
     if formula := flop_registry.get(func._overloadpacket):
-        with contextlib.suppress(Exception):  # it is for shapes that are usual
-            return int(formula(*args, **kwargs, out_val=out))
-    return 0 if name in MOVES else sum(tensor.numel() for tensor in outs)
+        return int(formula(*args, **kwargs, out_val=out))
+    return 0 if name in MOVES else int(sum(tensor.numel() for tensor in outs))
 
 
 class Functions(TorchFunctionMode):
