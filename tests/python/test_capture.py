@@ -390,6 +390,23 @@ def test_diffusers_unets_are_as_recorded(network):
 
 
 @needs_torch
+def test_a_small_unet_computes_what_it_did_and_has_the_problems_of_meta():
+    diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+    torch.manual_seed(4)
+    network = diffusers.UNet2DConditionModel(block_out_channels=(16, 32), down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), norm_num_groups=8,
+                                             up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"), layers_per_block=1, attention_head_dim=2,
+                                             cross_attention_dim=24).eval()  # fmt: skip
+    inputs = torch.randn(2, 4, 8, 12), torch.tensor([17, 801]), torch.randn(2, 5, 24)
+    with torch.no_grad():
+        wanted = network(*inputs).sample
+        with noisefloor.capture() as capture:
+            assert torch.equal(network(*inputs).sample, wanted)
+        with noisefloor.capture() as meta:
+            network.to("meta")(*(tensor.to("meta") for tensor in inputs))
+    assert {group.what: group.count for group in capture.problems()} == {group.what: group.count for group in meta.problems()}
+
+
+@needs_torch
 def test_of_a_dit_it_names_what_it_cannot_map():
     diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
     with torch.device("meta"), torch.no_grad():
