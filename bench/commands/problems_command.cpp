@@ -3,6 +3,7 @@
 
 #include "bench/commands/network_sizes.h"
 #include "bench/commands/pipeline_common.h"
+#include "networks/unfused.h"
 
 namespace noisefloor {
 namespace {
@@ -13,7 +14,7 @@ struct ProblemsArguments {
   std::string network, dtype = "bf16";
   std::int64_t batch = 1;
   networks::Sizes sizes;
-  bool unconditional = false;
+  bool unconditional = false, unfused = false;
 };
 
 int print_problems(const ProblemsArguments& arguments) {
@@ -23,7 +24,7 @@ int print_problems(const ProblemsArguments& arguments) {
       info,
       {.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional, .sizes = arguments.sizes});
   fmt::print("op,dtype,problem,count\n");
-  for (const auto& problem : count_problems(network.graph))
+  for (const auto& problem : arguments.unfused ? count_unfused(network.graph) : count_problems(network.graph))
     fmt::print("{},{},\"{}\",{}\n", problem.op->name, to_string(problem.dtype), problem.text, problem.count);
   return kDone;
 }
@@ -41,6 +42,8 @@ void add_problems_command(CLI::App& app, CommandResult result) {
   add_size_options(*command, arguments->sizes);
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
   command->add_flag("--unconditional", arguments->unconditional, "Without class labels");
+  command->add_flag("--unfused", arguments->unfused,
+                    "Each layer on its own: products and norms without what stands before and behind them");
   command->callback([=] { *result = [=] { return print_problems(*arguments); }; });
 }
 

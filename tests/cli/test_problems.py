@@ -1,9 +1,13 @@
 """The problems of one call of a network."""
 
+import collections
 import csv
 import re
 
+import pytest
+
 from tests.cli.program import needs_program, run
+from tests.python import captured
 
 pytestmark = needs_program
 
@@ -26,3 +30,64 @@ def test_problems_are_those_of_the_size():
                         (("--height", 65536, "--width", 65536), "node ")):
         result = run("problems", "adm64", *sizes)
         assert result.returncode == 2 and says in result.stderr and result.stdout == "", result
+
+
+def counts(network):
+    result = run("problems", network, "--batch", 2, "--dtype", "fp32", "--unfused")
+    assert result.returncode == 0, result.stderr
+    return collections.Counter({(row["op"], row["problem"]): int(row["count"]) for row in csv.DictReader(result.stdout.splitlines())})
+
+
+def fields(text):
+    return {name: int(value) for name, value in (pair.split("=") for pair in text.split(",")) if value.isdigit()}
+
+
+def as_products(table):
+    """A convolution of one tap is a product."""
+    found = collections.Counter()
+    for (op, text), count in table.items():
+        f = fields(text)
+        if op == "conv2d" and f.get("kernel") == 1:
+            op, text = "gemm", f"m={f['n'] * f['h'] * f['w']},n={f['cout']},k={f['cin']}"
+        found[op, text] += count
+    return found
+
+
+def in_full(table, frames=14, width=1024, embedding=1280):
+    """svd as diffusers computes it: ours projects what belongs to a video once for it, attends to no single key, which is not a choice, and has the
+    shares of a blend in two last projections instead of a blend."""
+    for (op, text), count in list(table.items()):
+        f = fields(text)
+        if op == "conv3d_temporal":  # two a residual block, whose embedding is repeated for each frame, and whose blend is a sum
+            table["gemm", f"m={f['batch']},n={f['cout']},k={embedding}"] -= count // 2
+            table["gemm", f"m={f['batch'] * frames},n={f['cout']},k={embedding}"] += count // 2
+            table["elementwise", f"op=add,hw={f['batch'] * frames * f['hw']},channels={f['cout']}"] += count // 2
+        elif op == "attention" and f["seq_q"] == frames:  # one a transformer, of a spatial block and a temporal one
+            c, rows, images, videos = f["heads"] * f["dim"], f["batch"] * frames, 2 * frames, 2
+            table["gemm", f"m={videos},n={c},k={width},bias=0"] -= 2 * count
+            table["gemm", f"m={videos},n={c},k={c}"] -= 2 * count
+            table["gemm", f"m={rows},n={c},k={c}"] += 2 * count - count
+            table["gemm", f"m={rows},n={c},k={c},bias=0"] += 2 * count
+            table["layernorm", f"rows={rows},channels={c}"] += 2 * count
+            table["elementwise", f"op=add,hw={rows},channels={c}"] += 2 * count
+            for batch, length in ((images, rows // images), (f["batch"], frames)):
+                table["gemm", f"m={batch},n={c},k={width},bias=0"] += 2 * count
+                table["attention", f"batch={batch},heads={f['heads']},seq_q={length},seq_kv=1,dim={f['dim']}"] += count
+    for op, text in list(table):  # the pipeline's part, and what repeats the embedding for the frames
+        if op == "edm_precondition" or (op == "resample" and ("n=2,h=1,w=1" in text or "channels=4," in text)):
+            del table[op, text]
+    return +table
+
+
+@pytest.mark.parametrize("network", captured.NETWORKS)
+def test_unfused_is_what_capture_finds_in_diffusers(network):
+    """Every product, convolution, attention, norm, resampling, embedding, sum and GEGLU, and the activations of the images; not those of the
+    timestep's embedding, which diffusers has once a residual block, nor PyTorch's changes of layout."""
+    ours, theirs = counts(network), as_products(captured.table_of(network))
+    if network == "svd":
+        ours = in_full(ours)
+    silus = {"sd15": {"hw=2": (2, 23)}, "sdxl": {"hw=2": (2, 19), "n=2": (1, 0)}, "svd": {"hw=2": (2, 2), "n=2": (1, 0), "hw=28": (5, 49)}}[network]
+    for rows, (once, each_time) in silus.items():
+        name = "elementwise", f"op=silu,{rows},channels=1280"
+        assert (ours.pop(name, 0), theirs.pop(name, 0)) == (once, each_time)
+    assert ours == collections.Counter({(op, text): count for (op, text), count in theirs.items() if "op=nhwc_to_nchw" not in text})

@@ -8,4 +8,11 @@ from noisefloor import _core, ops
 from noisefloor._signatures import Variant, variants
 
 __version__ = _core.version
-__all__ = ["Variant", "ops", "variants"]
+__all__ = ["Variant", "capture", "ops", "variants"]
+
+
+def capture():
+    """`with noisefloor.capture() as c:` records the calls of a PyTorch program: c.report(), c.problems(), c.unmapped(), c.write(folder)."""
+    from noisefloor._capture import Capture  # imports PyTorch
+
+    return Capture()

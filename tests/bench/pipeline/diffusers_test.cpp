@@ -1,11 +1,10 @@
-// The U-Nets of latent diffusion held to diffusers' own: their outputs at a reduced width, and the layers of Stable
-// Diffusion 1.5 and XL. diffusers_unet.py wrote the files.
+// The U-Nets of latent diffusion held to diffusers' own outputs, at a reduced width. diffusers_unet.py wrote the files.
+// tests/cli/test_problems.py holds their layers to diffusers'.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
@@ -227,50 +226,6 @@ TEST(Diffusers, EveryTensorOfTheCheckpointIsAsked) {
           "mid_block.attentions.0.transformer_blocks.0.attn1.to_k.weight [32, 32] is missing",
           "attn1.to_k.weight.odd is not a tensor of small"})
       EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
-  }
-}
-
-using LayerCounts = std::map<std::string, long>;
-
-// LayerCounts a node as the layers that diffusers has for it, without what is fused to them.
-void count_layers(const Node& node, LayerCounts& counts) {
-  std::map<std::string, std::string> fields;
-  for (const KeyValue& pair : node.op->values(node.problem)) fields[pair.key] = pair.value;
-  const auto number = [&](const char* field) { return std::stol(fields.at(field)); };
-  const auto count = [&](const char* layer, std::initializer_list<long> sizes, const std::string& eps = "") {
-    std::string text = layer;
-    for (const long size : sizes) text += ' ' + std::to_string(size);
-    ++counts[eps.empty() ? text : text + ' ' + eps];
-  };
-  if (node.op->name == "conv2d") {
-    const long scale = number("upsample") + 1;
-    count("convolution", {number("n"), scale * number("h"), scale * number("w"), number("cin"), number("cout"),
-                          number("kernel"), number("stride")});
-  } else if (node.op->name == "gemm") {
-    const bool three = number("n") == 3 * number("k");  // queries, keys and values
-    const long n = three ? number("k") : (fields.at("act") == "geglu" ? 2 : 1) * number("n");
-    for (int i = 0; i < (three ? 3 : 1); ++i) count("product", {number("m"), n, number("k")});
-  } else if (node.op->name == "attention") {
-    count("attention", {number("batch"), number("heads"), number("seq_q"), number("seq_kv"), number("dim")});
-  } else if (node.op->name == "groupnorm") {
-    count("groupnorm", {number("n"), number("hw"), number("channels"), number("groups")}, fields.at("eps"));
-  } else if (node.op->name == "layernorm") {
-    count("layernorm", {number("rows"), number("channels")}, fields.at("eps"));
-  }
-}
-
-TEST(Diffusers, StableDiffusionHasItsLayers) {
-  for (const auto& [name, kinds] : {std::pair{"sd15", 80u}, std::pair{"sdxl", 60u}}) {
-    LayerCounts ours, theirs;
-    const Network network = require_network(name).build({.batch = 2});
-    for (const Node& node : network.graph.nodes()) count_layers(node, ours);
-    std::ifstream file(kFolder / (std::string(name) + "_layers.csv"));
-    std::string line;
-    std::getline(file, line);
-    while (std::getline(file, line))
-      theirs[line.substr(0, line.find(','))] = std::stol(line.substr(line.find(',') + 1));
-    EXPECT_EQ(theirs.size(), kinds) << name;
-    EXPECT_EQ(ours, theirs) << name;
   }
 }
 

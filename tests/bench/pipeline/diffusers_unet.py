@@ -1,12 +1,11 @@
-"""Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of small U-Nets in fp32, and how often a call
-of Stable Diffusion 1.5 and XL meets each layer. The video network's norms take no fewer than 32 channels; its weights are a rule, not a file.
+"""Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of small U-Nets in fp32. The video network's norms
+take no fewer than 32 channels; its weights are a rule, not a file.
 
 usage: python3 tests/bench/pipeline/diffusers_unet.py, with diffusers 0.42.1 and PyTorch
 
 The weights are random, as a checkpoint in fp16 has them; the files' metadata has the versions and the configuration.
 """
 
-import collections
 import json
 import math
 from pathlib import Path
@@ -14,9 +13,7 @@ from pathlib import Path
 import diffusers
 import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
-from torch import nn
 
 PINNED = "0.42.1"  # of diffusers
 FOLDER = Path(__file__).resolve().parent
@@ -113,45 +110,6 @@ def call(network, inputs):
     return network(inputs["x"], inputs["timesteps"], inputs["encoder_hidden_states"], added_cond_kwargs=added).sample
 
 
-def layers_of(configuration, side, tokens=77):
-    """Layer -> count, of one call on two images; without numbers, so that nothing is allocated."""
-    counts = collections.Counter()
-
-    def count(*words):
-        counts[" ".join(str(word) for word in words)] += 1
-
-    def see(module, inputs, _):
-        if isinstance(module, nn.Linear):
-            count("product", inputs[0].numel() // module.in_features, module.out_features, module.in_features)
-        elif isinstance(module, nn.Conv2d):
-            n, _, h, w = inputs[0].shape
-            if module.kernel_size[0] == 1:
-                count("product", n * h * w, module.out_channels, module.in_channels)
-            else:
-                count("convolution", n, h, w, module.in_channels, module.out_channels, module.kernel_size[0], module.stride[0])
-        elif isinstance(module, nn.GroupNorm):
-            n, channels, *sides = inputs[0].shape
-            count("groupnorm", n, sides[0] if len(sides) == 1 else sides[0] * sides[1], channels, module.num_groups, f"{module.eps:g}")
-        elif isinstance(module, nn.LayerNorm):
-            count("layernorm", inputs[0].numel() // inputs[0].shape[-1], inputs[0].shape[-1], f"{module.eps:g}")
-
-    attention = F.scaled_dot_product_attention
-
-    def see_attention(query, key, *rest, **named):
-        n, heads, length, width = query.shape
-        count("attention", n, heads, length, key.shape[2], width)
-        return attention(query, key, *rest, **named)
-
-    F.scaled_dot_product_attention = see_attention
-    with torch.device("meta"), torch.no_grad():
-        network = build(configuration)
-        for module in network.modules():
-            module.register_forward_hook(see)
-        call(network, inputs_of(configuration, side, side, tokens))
-    F.scaled_dot_product_attention = attention
-    return counts
-
-
 def weights_by_rule(network):
     """Numbers of each tensor from its name alone: SplitMix64, seeded by FNV-1a. diffusers_test.cpp has the same rule."""
     weights = {}
@@ -204,9 +162,6 @@ def main():
     write_small("small_unet", SMALL)
     write_small("small_sdxl", SMALL_XL)
     write_small_video("small_svd", SMALL_SVD)
-    for name, configuration, side in (("sd15", SD15, 64), ("sdxl", SDXL, 128)):
-        lines = [f"{layer},{count}\n" for layer, count in sorted(layers_of(configuration, side).items())]
-        (FOLDER / f"{name}_layers.csv").write_text("layer,count\n" + "".join(lines))
 
 
 if __name__ == "__main__":

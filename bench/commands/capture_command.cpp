@@ -1,0 +1,61 @@
+// noisefloor capture: a PyTorch program's problems. Python does it (bench/python/noisefloor/__main__.py); this finds
+// it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "bench/commands/commands.h"
+
+namespace noisefloor {
+namespace {
+
+struct CaptureArguments {
+  std::string out, network;
+  std::vector<std::string> program;
+};
+
+// This process becomes Python: the exit code is the program's.
+int become_python(const CaptureArguments& arguments) {
+  std::vector<std::string> program = arguments.program;
+  std::string python = "python3";
+  if (std::filesystem::path(program.front()).filename().string().starts_with("python")) {
+    python = program.front();
+    program.erase(program.begin());
+  }
+  if (program.empty()) throw InvalidInput("name a script behind " + python);
+  if (program.front() != "-m" && !std::filesystem::is_regular_file(program.front()))
+    throw InvalidInput(program.front() + ": no such script");
+  std::error_code error;
+  const auto build = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "python";
+  if (std::filesystem::is_directory(build / "noisefloor", error)) {
+    const char* path = std::getenv("PYTHONPATH");
+    setenv("PYTHONPATH", (build.string() + (path != nullptr ? ":" + std::string(path) : "")).c_str(), 1);
+  }
+  std::vector<std::string> words{python, "-m", "noisefloor", "capture"};
+  if (!arguments.out.empty()) words.insert(words.end(), {"--out", arguments.out});
+  if (!arguments.network.empty()) words.insert(words.end(), {"--network", arguments.network});
+  words.emplace_back("--");
+  words.insert(words.end(), program.begin(), program.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp(python.c_str(), pointers.data());
+  throw InvalidInput(fmt::format("{}: {}", python, std::generic_category().message(errno)));
+}
+
+}  // namespace
+
+void add_capture_command(CLI::App& app, CommandResult result) {
+  CLI::App* command = app.add_subcommand("capture", "Run a PyTorch program, and say which problems its calls are");
+  auto arguments = std::make_shared<CaptureArguments>();
+  command->add_option("program", arguments->program, "Behind --: python, a script and its arguments")->required();
+  command->add_option("--out", arguments->out, "A new folder for problem files, which sweep --problems takes");
+  command->add_option("--network", arguments->network, "The network's name there (default: the script's)");
+  command->callback([=] { *result = [=] { return become_python(*arguments); }; });
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,140 @@
+#include "networks/unfused.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/core/fields.h"
+
+namespace noisefloor::networks {
+namespace {
+
+// A node's fields, to read and to change.
+class Fields {
+ public:
+  explicit Fields(const Node& node) : pairs_(node.op->values(node.problem)) {}
+  const std::string& operator[](std::string_view name) const { return const_cast<Fields*>(this)->find(name); }
+  std::int64_t number(std::string_view name) const { return std::stoll((*this)[name]); }
+  bool flag(std::string_view name) const { return (*this)[name] == "1"; }
+  void set(std::string_view name, std::string value) { find(name) = std::move(value); }
+  std::string text() const { return join_problem_text(pairs_); }
+
+ private:
+  std::string& find(std::string_view name) {
+    return std::find_if(pairs_.begin(), pairs_.end(), [&](const KeyValue& pair) { return pair.key == name; })->value;
+  }
+  std::vector<KeyValue> pairs_;
+};
+
+class Counter {
+ public:
+  explicit Counter(const Graph& graph) : graph_(graph) {}
+
+  void take_apart(const Node& node) {
+    dtype_ = node.dtype;
+    Fields f(node);
+    if (node.op->name == "gemm") {
+      product(node, f);
+    } else if (node.op->name == "conv2d") {
+      convolution(node, f);
+    } else if (node.op->name == "conv3d_temporal") {
+      const bool residual = f.flag("residual");
+      f.set("residual", "0");
+      count("conv3d_temporal", f.text());
+      if (residual) pointwise("add", f.number("batch") * f.number("frames") * f.number("hw"), f["cout"]);
+    } else if (node.op->name == "groupnorm") {
+      norm(f);
+    } else if (node.op->name == "attention") {
+      f.set("layout", "separate");
+      count("attention", f.text());
+    } else if (node.op->name == "temporal_attention") {
+      count("attention",
+            fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},scale={}", f.number("batch") * f.number("hw"),
+                        f["heads"], f["frames"], f["frames"], f["dim"], f["scale"]));
+    } else {
+      count(node.op->name, node.text);
+    }
+  }
+
+  std::vector<CountedProblem> counted() && { return std::move(counted_); }
+
+ private:
+  void count(std::string_view op_name, const std::string& problem, long times = 1) {
+    const Op* op = find_op(op_name);
+    const std::string text = op->print(op->parse(problem));
+    const auto known = std::find_if(counted_.begin(), counted_.end(), [&](const CountedProblem& entry) {
+      return entry.op == op && entry.text == text && entry.dtype == dtype_;
+    });
+    if (known != counted_.end())
+      known->count += times;
+    else
+      counted_.push_back({op, text, dtype_, times});
+  }
+
+  void pointwise(std::string_view operation, std::int64_t rows, std::string_view channels, std::string_view more = "") {
+    count("elementwise", fmt::format("op={},hw={},channels={}{}", operation, rows, channels, more));
+  }
+
+  void product(const Node& node, Fields& f) {
+    const auto& source = graph_[node.values.at(1)].source;
+    const long joined = source ? static_cast<long>(1 + source->below.size()) : 1;
+    const std::string n = f["n"], act = f["act"];
+    const bool residual = f.flag("residual");
+    f.set("n", std::to_string(act == "geglu" ? 2 * f.number("n") : f.number("n") / joined));
+    f.set("act", "none");
+    f.set("residual", "0");
+    count("gemm", f.text(), joined);
+    if (act == "silu" || act == "geglu") pointwise(act, f.number("m"), n);
+    if (residual) pointwise("add", f.number("m"), n);
+  }
+
+  void convolution(const Node& node, Fields& f) {
+    if (graph_[node.values.front()].kind == Value::Kind::constant) return;  // Layers::shifted: a sum of images and rows
+    if (f.flag("upsample")) {
+      count("resample", fmt::format("op=nearest_up2,n={},h={},w={},channels={}", f["n"], f["h"], f["w"], f["cin"]));
+      for (const char* side : {"h", "w"}) f.set(side, std::to_string(2 * f.number(side)));
+      f.set("upsample", "0");
+    }
+    const std::string act = f["act"], gain = f["gain"];
+    const bool residual = f.flag("residual");
+    const auto out = [&](const char* side) {
+      return (f.number(side) + 2 * f.number("pad") - f.number("kernel")) / f.number("stride") + 1;
+    };
+    const std::int64_t rows = f.number("n") * out("h") * out("w");
+    if (f["kernel"] == "1" && f["stride"] == "1" && f["pad"] == "0") {
+      count("gemm", fmt::format("m={},n={},k={},bias={}", rows, f["cout"], f["cin"], f["bias"]));
+    } else {
+      for (const char* flag : {"image_shift", "residual", "stats"}) f.set(flag, "0");
+      f.set("act", "none");
+      f.set("gain", "1");
+      count("conv2d", f.text());
+    }
+    if (act != "none") pointwise(act, rows, f["cout"]);
+    if (residual) pointwise("add", rows, f["cout"], ",scale=" + gain);
+  }
+
+  void norm(Fields& f) {
+    const std::string fusion = f["fusion"];
+    for (const char* flag : {"stats", "packed"}) f.set(flag, "0");
+    for (const char* choice : {"fusion", "slab_stats"}) f.set(choice, "none");
+    count("groupnorm", f.text());
+    if (fusion == "silu") pointwise("silu", f.number("n") * f.number("hw"), f["channels"]);
+    if (fusion == "silu+ss")
+      count("elementwise",
+            fmt::format("op=silu_fma,n={},hw={},channels={},broadcast=1", f["n"], f["hw"], f["channels"]));
+  }
+
+  const Graph& graph_;
+  DType dtype_ = DType::fp32;
+  std::vector<CountedProblem> counted_;
+};
+
+}  // namespace
+
+std::vector<CountedProblem> count_unfused(const Graph& graph) {
+  Counter counter(graph);
+  for (const Node& node : graph.nodes()) counter.take_apart(node);
+  return std::move(counter).counted();
+}
+
+}  // namespace noisefloor::networks
