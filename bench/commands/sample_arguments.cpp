@@ -133,7 +133,7 @@ std::int64_t SampleArguments::frames() const {
 std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   const NetworkInfo& info = require_network(arguments.network.network);
-  (void)info.resolved(arguments.sizes);
+  arguments.sizes = latents_of_pictures(info, arguments.sizes);
   if (arguments.sampler.empty()) arguments.sampler = sampler_step::row_of(info.solver).name;
   if (arguments.schedule.empty()) arguments.schedule = name_of(info.schedule);
   options.steps = arguments.steps.value_or(info.steps);
@@ -234,7 +234,7 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
   add_breakdown_options(command, arguments.breakdown);
-  add_size_options(command, arguments.sizes);
+  add_size_options(command, arguments.sizes, "the network's own", true);
   command.add_option(
       "--sampler", arguments.sampler,
       those([](const SolverRow&) { return true; }, "or") +

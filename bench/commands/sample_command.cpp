@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "bench/commands/conditioning.h"
+#include "bench/commands/decoding.h"
 #include "bench/commands/image_layout.h"
 #include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/animation.h"
@@ -77,44 +78,6 @@ void write_tensors(const std::filesystem::path& file, const Network& network, co
   write_safetensors(file, tensors, {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
 }
 
-// The decoder that a network's latents want: with it in its folder, and the same options.
-NetworkArguments decoder_of(const NetworkArguments& arguments, DType dtype) {
-  NetworkArguments decoder = arguments;
-  decoder.network = require_network(arguments.network).decoder;
-  decoder.dtype = to_string(dtype);
-  return decoder;
-}
-
-// What a network draws as pictures: its own images, or what its decoder makes of them.
-ImageShape picture_of(const Network& network) {
-  if (*network.info->decoder == '\0') return network.image;
-  const NetworkInfo& decoder = require_network(network.info->decoder);
-  const Network one = decoder.build({.sizes = {.height = network.image.height, .width = network.image.width}});
-  const std::vector<std::int64_t>& shape = one.outputs.front().shape;
-  return {shape[1], shape[2], shape[3]};
-}
-
-// One at a time: whoever has many images has them in one batch because the U-Net is faster so, and a decoder's
-// activations are the largest.
-std::vector<float> decode(const NetworkArguments& arguments, const ImageShape& image, std::span<const float> latents,
-                          std::int64_t first_image, std::unique_ptr<Platform> platform) {
-  const OpenNetwork open = open_network(
-      arguments, {.sizes = {.height = image.height, .width = image.width}}, [](const Network&) {}, {},
-      std::move(platform));
-  const Network& network = *open.network;
-  const auto numbers = static_cast<std::size_t>(image.elements());
-  std::vector<float> pictures, picture(static_cast<std::size_t>(network.graph[network.output()].elements()));
-  for (std::size_t at = 0; at < latents.size(); at += numbers) {
-    open.platform->upload(open.executor->data(network.x()), latents.data() + at, numbers * sizeof(float));
-    throw_if_failed(open.executor->enqueue());
-    open.platform->synchronize();
-    open.platform->download(picture.data(), open.executor->data(network.output()), picture.size() * sizeof(float));
-    pictures.insert(pictures.end(), picture.begin(), picture.end());
-  }
-  require_finite(pictures, static_cast<std::int64_t>(picture.size()), first_image);
-  return pictures;
-}
-
 int sample(SampleArguments arguments) {
   // Whatever is wrong is said before anything is loaded, or (drawing) measured.
   const std::vector<StepPlan> steps = resolve_options(arguments);
@@ -133,6 +96,8 @@ int sample(SampleArguments arguments) {
   files.add("--tensor", arguments.tensor);
   files.add("--strip", arguments.strip);
   files.add("--gif", arguments.gif);
+  const std::string rescue = arguments.out + ".latents.safetensors";
+  if (latent) files.add("beside --out, for latents that cannot be decoded,", rescue);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const std::int64_t batch = arguments.images_at_a_time();
 
@@ -151,29 +116,28 @@ int sample(SampleArguments arguments) {
                     "{}, {}/",
                     info.name, info.folder, info.decoder, require_network(info.decoder).folder));
 
-  Drawing drawing;
-  ImageShape picture;
-  NetworkArguments decoder;
-  OpenNetwork open;
-  std::optional<Sampler> made;  // ends before the platform does
-  const Beside beside{[&](const Network& network) { return sampler_bytes(network, options); },
-                      [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }};
-  open = open_network(
-      arguments.network, {.batch = batch, .sampling = true, .guided = guided, .sizes = arguments.sizes},
-      [&](const Network& network) {
-        picture = picture_of(network);
-        drawing = plan_drawing(arguments, network, picture);
-        if (conditioning) conditioning->read(network, arguments.count);
-        if (!latent) return;
-        const auto& [height, width, channels, frames] = network.image;
-        const DType dtype = network.graph[network.require(NetworkTensor::Kind::text).value].dtype;
-        decoder = decoder_of(arguments.network, dtype);
-        check_weights(decoder, {.dtype = dtype, .sizes = {.height = height, .width = width}});
-      },
-      beside);
-  Sampler& sampler = *made;
+  OpenNetwork open = build_network(info, arguments.network,
+                                   {.batch = batch, .sampling = true, .guided = guided, .sizes = arguments.sizes});
   const Network& network = *open.network;
-  const auto& [labels, columns, zoom] = drawing;
+  std::optional<Decoding> decoding;
+  if (latent) {
+    NetworkArguments decoder = arguments.network;
+    decoder.dtype = to_string(open.options.dtype);
+    decoding.emplace(require_network(info.decoder), decoder, network.image, open.platform);
+  }
+  const ImageShape picture = decoding ? decoding->picture() : network.image;
+  const auto [labels, columns, zoom] = plan_drawing(arguments, network, picture);
+  if (conditioning) conditioning->read(network, arguments.count);
+  if (decoding) {
+    decoding->check_weights();
+    open.check_weights();
+    decoding->rehearse();
+  }
+  std::optional<Sampler> made;  // ends before the platform does
+  start_network(open, arguments.network,
+                {[&](const Network& other) { return sampler_bytes(other, options); },
+                 [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }});
+  Sampler& sampler = *made;
   if (options.guidance != 0 && options.guidance != 1)  // at 1 nothing is compared
     if (const std::string note = guidance_note(*network.info); !note.empty()) fmt::print(stderr, "{}\n", note);
 
@@ -228,7 +192,7 @@ int sample(SampleArguments arguments) {
     gathered.latents = std::move(gathered.images);
     made.reset();
     open.executor.reset();  // makes room
-    gathered.images = decode(decoder, network.image, gathered.latents, arguments.first_image, std::move(open.platform));
+    gathered.images = decoding->run(gathered.latents, arguments.first_image, rescue);
   }
   const double took = seconds();
   progress.reset();

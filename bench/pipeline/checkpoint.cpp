@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "kernels/core/listed.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::pipeline {
@@ -22,7 +23,8 @@ bool floating(std::optional<DType> dtype) {
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kGrain = 1 << 16;  // elements: some 100 us of a core
+constexpr std::size_t kMostComplaints = 3000;  // more than a network of ours has tensors
+constexpr std::int64_t kGrain = 1 << 16;       // elements: some 100 us of a core
 
 // Numbers of a checkpoint's tensor as fp32, which holds what its dtypes hold; an fp64 number is rounded, as it would be
 // on its way into any weight.
@@ -143,7 +145,7 @@ void Checkpoint::check(const Network& network) const {
       complaints.push_back(fmt::format("{} is not a tensor of {}", tensor->name, network.name()));
   if (!complaints.empty())
     throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path().string(),
-                                   network.name(), complaints.size(), fmt::join(complaints, "\n  ")));
+                                   network.name(), complaints.size(), first_lines(complaints, kMostComplaints)));
 }
 
 std::vector<char> Checkpoint::load(const Value& weight) const {

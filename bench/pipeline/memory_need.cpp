@@ -68,11 +68,12 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
   return std::max(held + aligned(workspace), measuring);
 }
 
-std::int64_t largest_fitting_batch(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
-                                   const std::function<std::optional<std::size_t>(const Network&)>& bytes_of) {
-  const auto fits = [&](std::int64_t batch) {
-    BuildOptions smaller = options;
-    smaller.batch = batch;
+std::int64_t largest_fitting(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
+                             const std::function<std::optional<std::size_t>(const Network&)>& bytes_of,
+                             std::int64_t& (*size)(BuildOptions&)) {
+  BuildOptions smaller = options;
+  const auto fits = [&](std::int64_t tried) {
+    size(smaller) = tried;
     try {
       const std::optional<std::size_t> bytes = bytes_of(info.build(smaller));
       return bytes && *bytes <= free;
@@ -80,7 +81,7 @@ std::int64_t largest_fitting_batch(const NetworkInfo& info, const BuildOptions& 
       return false;
     }
   };
-  std::int64_t fitting = 0, too_many = options.batch;
+  std::int64_t fitting = 0, too_many = size(smaller);
   while (too_many - fitting > 1) {
     const std::int64_t middle = fitting + (too_many - fitting) / 2;
     (fits(middle) ? fitting : too_many) = middle;

@@ -127,7 +127,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", "nowhere"], "nowhere"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS], "has no prompt_embeds and no negative_prompt_embeds; such a file is made by python3"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--guidance", "0"], "has no prompt_embeds; such a file"),
-        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--height", "60"], "height 60: sd15 takes multiples of 8; the nearest are 56 and 64"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--height", "96"], "height 96: sd15 takes multiples of 64; the nearest are 64 and 128"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--gif", "w.gif", "--every", "1"], "sd15 draws latents"),
         (["sample", "digits", "--conditioning", WEIGHTS], "--conditioning is for networks that read text, as sd15"),
         (["sample", "sd-vae", "--weights", WEIGHTS], "sd-vae decodes latents"),

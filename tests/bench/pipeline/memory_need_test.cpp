@@ -55,15 +55,15 @@ TEST(MemoryNeed, SaysTheLargestBatchThatFits) {
 
 TEST(MemoryNeed, SaysThatNoBatchFits) {
   const auto nothing = [](const Network&) -> std::optional<std::size_t> { return 1000; };
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 64}, 999, nothing), 0);
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 64}, 1000, nothing), 63);
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 64}, 999, nothing), 0);
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 64}, 1000, nothing), 63);
 }
 
 TEST(MemoryNeed, KeepsToWhatTheOpsTake) {
   const auto one = [](const Network&) -> std::optional<std::size_t> { return 1; };
   const auto none = [](const Network&) -> std::optional<std::size_t> { return std::nullopt; };
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 1 << 20}, 1, one), 32767);  // conv2d's n
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 1 << 20}, 1, none), 0);
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 1 << 20}, 1, one), 32767);  // conv2d's n
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 1 << 20}, 1, none), 0);
 }
 
 }  // namespace
