@@ -106,11 +106,11 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
   }
 }
 
-// sigmoid(m) or 1 - sigmoid(m); 1 where nothing is shared.
-float share_of(const CheckpointFiles& files, const WeightSource& source) {
-  if (!source.share) return 1;
+// What all numbers are multiplied with: where they are shared, by sigmoid(m) or 1 - sigmoid(m) too.
+float factor_of(const CheckpointFiles& files, const WeightSource& source) {
+  if (!source.share) return static_cast<float>(source.times);
   const double m = Numbers(files, *files.find(source.share->of))[0];
-  return static_cast<float>(1 / (1 + std::exp(source.share->rest ? m : -m)));
+  return static_cast<float>(source.times / (1 + std::exp(source.share->rest ? m : -m)));
 }
 
 }  // namespace
@@ -155,15 +155,15 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
-  const float share = share_of(files_, source);
+  const float factor = factor_of(files_, source);
   std::vector<char> bytes(weight.bytes());
   parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<float> row(static_cast<std::size_t>(length));
                  for (std::int64_t i = begin; i < end; ++i) {
                    take_row(source, tensors, i, row);
-                   if (source.share)
-                     for (float& number : row) number *= share;
+                   if (factor != 1)
+                     for (float& number : row) number *= factor;
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
                  }
                });

@@ -7,6 +7,7 @@
 #include "tests/support/limited_platform.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/weights_by_rule.h"
 
 namespace noisefloor {
 namespace {
@@ -27,6 +28,47 @@ NetworkInfo small_decoder() {
   };
   return info;
 }
+
+// As SMALL_SVD_VAE of diffusers_unet.py.
+NetworkInfo small_video_decoder() {
+  NetworkInfo info = require_network("svd-vae");
+  info.name = "small video";
+  info.image = {4, 6, 4, 5};
+  info.enlarges = 2;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_decoder({.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true}, options, network);
+  };
+  return info;
+}
+
+// Two videos, decoded `chunk` frames at a time.
+struct Video {
+  explicit Video(std::int64_t chunk, std::size_t bytes = kEnough) : platform(std::make_shared<LimitedPlatform>(bytes)) {
+    write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
+    NetworkArguments arguments;
+    arguments.weights = folder / "w.safetensors";
+    arguments.dtype = "fp32";
+    arguments.plan = "naive";
+    decoding.emplace(info, arguments, info.image, platform, chunk);
+    latents.resize(static_cast<std::size_t>(2 * info.image.elements()));
+    platform->fill_normal(DType::fp32, latents.data(), std::ssize(latents), 0, 1, 7);
+  }
+  // Of frames [first, first + count) of both videos.
+  std::vector<float> drawn(std::int64_t first, std::int64_t count) {
+    const std::vector<float> all = decoding->run(latents, 0, folder / "rescue");
+    std::vector<float> some;
+    const std::ptrdiff_t frame = 8 * 12 * 3;
+    for (std::ptrdiff_t video = 0; video < 2; ++video)
+      some.insert(some.end(), all.begin() + (5 * video + first) * frame,
+                  all.begin() + (5 * video + first + count) * frame);
+    return some;
+  }
+  TemporaryFolder folder;
+  NetworkInfo info = small_video_decoder();
+  std::shared_ptr<LimitedPlatform> platform;
+  std::optional<Decoding> decoding;
+  std::vector<float> latents;
+};
 
 struct Small {
   explicit Small(std::size_t bytes = kEnough) : platform(std::make_shared<LimitedPlatform>(bytes)) {
@@ -82,6 +124,48 @@ TEST(Decoding, ThatFailsKeepsTheLatents) {
   // Nor does a folder that is gone hide why.
   EXPECT_THROW((void)small.decoding->run(two_latents(), 0, folder / "gone" / "rescue"), OutOfMemory);
   small.platform->release(taken);
+}
+
+TEST(Decoding, OfAVideoTakesAChunkAtATimeAndThenTheRest) {
+  for (const std::int64_t chunk : {1, 2, 5, 9}) {
+    Video video(chunk);
+    EXPECT_EQ(video.decoding->chunk(), std::min<std::int64_t>(chunk, 5));
+    EXPECT_EQ(video.decoding->picture().frames, 5);
+    video.decoding->rehearse();
+    EXPECT_GT(video.decoding->bytes(), 0u);
+    EXPECT_EQ(video.platform->free_bytes(), kEnough);
+    // The last chunk is what a video of those frames alone is.
+    const std::int64_t rest = chunk >= 5 ? 5 : chunk == 2 ? 1 : chunk;
+    std::vector<float> latents;
+    const std::ptrdiff_t frame = 4 * 6 * 4;
+    for (std::ptrdiff_t of = 1; of <= 2; ++of)
+      latents.insert(latents.end(), video.latents.begin() + (5 * of - rest) * frame,
+                     video.latents.begin() + 5 * of * frame);
+    NetworkArguments arguments;
+    arguments.weights = video.folder / "w.safetensors";
+    arguments.dtype = "fp32";
+    arguments.plan = "naive";
+    ImageShape alone = video.info.image;
+    alone.frames = rest;
+    EXPECT_EQ(Decoding(video.info, arguments, alone, video.platform).run(latents, 0, "nowhere/rescue"),
+              video.drawn(5 - rest, rest))
+        << chunk;
+  }
+}
+
+// As few parts as fit, as equal as they can be.
+TEST(Decoding, OfAVideoTakesWhatFits) {
+  Video all(0);
+  EXPECT_EQ(all.decoding->chunk(), 5);
+  all.decoding->rehearse();
+  Video less(0, all.decoding->bytes() - 1);
+  EXPECT_EQ(less.decoding->chunk(), 3);
+  less.decoding->rehearse();
+  EXPECT_LT(less.decoding->bytes(), all.decoding->bytes());
+  EXPECT_EQ(less.drawn(0, 5).size(), all.drawn(0, 5).size());
+  Video none(0, 1 << 16);
+  EXPECT_EQ(none.decoding->chunk(), 1);
+  EXPECT_THROW(none.decoding->rehearse(), OutOfMemory);
 }
 
 }  // namespace
