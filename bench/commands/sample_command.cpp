@@ -55,6 +55,33 @@ void write_frames(const std::filesystem::path& file, const Gathered& gathered, c
   write_gif(file, pictures, kFrameDelay, kLastFrameDelay);
 }
 
+// All videos, at each of their frames.
+std::vector<Picture> make_grids(std::span<const float> videos, const ImageShape& video, std::int64_t columns,
+                                std::int64_t zoom) {
+  ImageShape one = video;
+  one.frames = 1;
+  const auto numbers = static_cast<std::size_t>(one.elements()), frames = static_cast<std::size_t>(video.frames);
+  std::vector<Picture> pictures;
+  for (std::size_t frame = 0; frame < frames; ++frame) {
+    std::vector<float> images;
+    for (std::size_t at = frame * numbers; at < videos.size(); at += frames * numbers)
+      images.insert(images.end(), videos.begin() + static_cast<std::ptrdiff_t>(at),
+                    videos.begin() + static_cast<std::ptrdiff_t>(at + numbers));
+    pictures.push_back(make_grid(images, one, columns, zoom));
+  }
+  return pictures;
+}
+
+void write_videos(OutputFiles& files, const SampleArguments& arguments, const std::vector<Picture>& frames) {
+  const int fps = arguments.frames_per_second(), delay = static_cast<int>(std::lround(100.0 / fps));
+  write_animated_png(files.partial("--out"), frames, fps);
+  if (!arguments.gif.empty()) write_gif(files.partial("--gif"), frames, delay, delay);
+  if (arguments.folder.empty()) return;
+  const std::filesystem::path folder = files.partial("--folder");
+  for (std::size_t frame = 0; frame < frames.size(); ++frame)
+    write_png(folder / fmt::format("frame-{:04}.png", frame), frames[frame]);
+}
+
 void write_tensors(const std::filesystem::path& file, const Network& network, const ImageShape& picture,
                    const Gathered& gathered, const std::vector<int>& labels) {
   const auto n = static_cast<std::int64_t>(labels.size());
@@ -96,18 +123,16 @@ int sample(SampleArguments arguments) {
   files.add("--tensor", arguments.tensor);
   files.add("--strip", arguments.strip);
   files.add("--gif", arguments.gif);
+  files.add_folder("--folder", arguments.folder);
   const std::string rescue = arguments.out + ".latents.safetensors";
   if (latent) files.add("beside --out, for latents that cannot be decoded,", rescue);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const std::int64_t batch = arguments.images_at_a_time();
 
   std::optional<Conditioning> conditioning;
-  if (info.tokens > 0) {
+  if (!info.conditioning.empty()) {
     conditioning.emplace(arguments.conditioning, info, guided);
-    if (arguments.sizes.tokens != 0 && arguments.sizes.tokens != conditioning->tokens())
-      throw InvalidInput(fmt::format("--tokens {}: {} has {}", arguments.sizes.tokens, arguments.conditioning,
-                                     conditioning->tokens()));
-    arguments.sizes.tokens = conditioning->tokens();
+    arguments.sizes = conditioning->sizes(arguments.sizes);
     (void)info.resolved(arguments.sizes);
   }
   if (std::error_code error; latent && !std::filesystem::is_directory(arguments.network.weights, error))
@@ -121,9 +146,14 @@ int sample(SampleArguments arguments) {
   const Network& network = *open.network;
   std::optional<Decoding> decoding;
   if (latent) {
+    const NetworkInfo& row = require_network(info.decoder);
     NetworkArguments decoder = arguments.network;
-    decoder.dtype = to_string(open.options.dtype);
-    decoding.emplace(require_network(info.decoder), decoder, network.image, open.platform);
+    decoder.dtype =
+        to_string(open.options.dtype == DType::fp16 && *row.no_fp16 != '\0' ? DType::fp32 : open.options.dtype);
+    decoding.emplace(row, decoder, network.image, open.platform, arguments.chunk.value_or(0));
+    if (const std::int64_t chunk = decoding->chunk(); !arguments.chunk && chunk < network.image.frames)
+      fmt::print(stderr, "{} decodes {} of {} frames at a time, as memory allows; frames do not see those of others\n",
+                 row.name, chunk, network.image.frames);
   }
   const ImageShape picture = decoding ? decoding->picture() : network.image;
   const auto [labels, columns, zoom] = plan_drawing(arguments, network, picture);
@@ -160,7 +190,7 @@ int sample(SampleArguments arguments) {
     std::vector<int> batch_labels(static_cast<std::size_t>(batch), 0);  // the last batch may be filled up
     const std::int64_t wanted = std::min(batch, arguments.count - first);
     std::copy_n(labels.begin() + first, wanted, batch_labels.begin());
-    const bool kept = !arguments.gif.empty() || (!arguments.strip.empty() && first == 0);
+    const bool kept = arguments.watched() && (!arguments.gif.empty() || first == 0);
     const auto observer = [&](int step, const void* latents) {
       if (host) {
         fmt::print(stderr, "\rimages {} to {} of {}: step {}/{}, {:.0f} s ", first, first + wanted - 1, arguments.count,
@@ -188,7 +218,9 @@ int sample(SampleArguments arguments) {
     gathered.noise.insert(gathered.noise.end(), sampler.initial_noise().begin(),
                           sampler.initial_noise().begin() + static_cast<std::ptrdiff_t>(numbers));
   }
-  if (latent) {
+  std::size_t most_bytes = open.executor->bytes() + sampler_bytes(network, options);
+  if (decoding) {
+    most_bytes = std::max(most_bytes, decoding->bytes());
     gathered.latents = std::move(gathered.images);
     made.reset();
     open.executor.reset();  // makes room
@@ -197,13 +229,22 @@ int sample(SampleArguments arguments) {
   const double took = seconds();
   progress.reset();
 
-  write_png(files.partial("--out"), make_grid(gathered.images, picture, columns, zoom));
+  if (arguments.moves)
+    write_videos(files, arguments, make_grids(gathered.images, picture, columns, zoom));
+  else
+    write_png(files.partial("--out"), make_grid(gathered.images, picture, columns, zoom));
   if (!arguments.tensor.empty()) write_tensors(files.partial("--tensor"), network, picture, gathered, labels);
   if (!arguments.strip.empty()) write_png(files.partial("--strip"), make_strip(gathered, batch, network, zoom));
-  if (!arguments.gif.empty()) write_frames(files.partial("--gif"), gathered, network, columns, zoom);
+  if (!arguments.gif.empty() && !arguments.moves)
+    write_frames(files.partial("--gif"), gathered, network, columns, zoom);
   files.commit();
-  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image; wrote {}\n", arguments.count, network.name(),
-             arguments.sampler, options.steps, took, 1e3 * took / static_cast<double>(arguments.count), arguments.out);
+  const auto count = static_cast<double>(arguments.count);
+  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image{}, {:.1f} MB on the device at most; wrote {}\n",
+             arguments.count, network.name(), arguments.sampler, options.steps, took, 1e3 * took / count,
+             arguments.moves
+                 ? fmt::format(", {:.2f} frames a second", count * static_cast<double>(picture.frames) / took)
+                 : "",
+             static_cast<double>(most_bytes) / 1e6, arguments.out);
   return kDone;
 }
 
