@@ -255,7 +255,7 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
         assert result.returncode == 2 and sorted(file.name for file in tmp_path.iterdir()) == ["picture.safetensors", "unet", "vae"], result.stderr
         return result.stderr
 
-    assert "is not a checkpoint of svd-vae; 213 of its tensors are wrong" in refused(**told)
+    assert "is not a checkpoint of svd-vae; 266 of its tensors are wrong" in refused(**told)
     assert "time_mixer.mix_factor [1] is missing" in refused("--height", 64, "--width", 128, "--frames", 3, **told)
     assert "--height 576: " in refused("--height", 576, **told)
     assert "image_latents is [4, 8, 16], not [n, channels, height, width]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})
