@@ -152,6 +152,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.calls = options.guided ? 2 * options.batch : options.batch;
   network.image = {options.sizes.height, options.sizes.width, image.channels, options.sizes.frames};
   network.classes = options.conditional ? classes : 0;
+  network.sampling = options.sampling;
   builder(options, network);
   return network;
 }

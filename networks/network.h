@@ -49,6 +49,7 @@ struct Network {
   std::int64_t calls = 1;  // the same, or twice as many with guidance: images of the output, labels and levels
   ImageShape image;
   std::int64_t classes = 0;  // 0: not conditional
+  bool sampling = false;     // it is called in a loop, in which latents and levels alone change (dependence.h)
   Graph graph;
   std::vector<NetworkTensor> inputs, outputs;
 

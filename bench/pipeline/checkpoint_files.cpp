@@ -27,7 +27,7 @@ constexpr const char* kNames[] = {
     "model.fp16.safetensors",
 };
 
-constexpr std::size_t kMostComplaints = 20;  // about files, each of many tensors
+constexpr std::size_t kMostFaults = 20;  // about files, each of many tensors
 
 // The file or index that a path means.
 fs::path resolved(const fs::path& path, std::string_view part) {
@@ -140,7 +140,7 @@ void CheckpointFiles::open_shards() {
   }
   if (!index.complaints.empty())
     throw InvalidInput(fmt::format("{} and its files do not agree:\n  {}", path_.string(),
-                                   first_lines(index.complaints, kMostComplaints)));
+                                   first_lines(index.complaints, kMostFaults)));
 }
 
 std::vector<const FileTensor*> CheckpointFiles::tensors() const {

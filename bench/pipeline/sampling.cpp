@@ -225,6 +225,7 @@ void Sampler::start(std::int64_t first_image) {
   const double sigma = steps_.front().churned_from;
   const double deviation = options_.schedule == Schedule::karras ? sigma : std::sqrt(1 + sigma * sigma);
   go_to(0);
+  throw_if_failed(executor_->enqueue_once());
   if (!given_noise_.empty()) {
     noise_ = std::exchange(given_noise_, {});
     std::vector<float> latents(noise_);
@@ -266,7 +267,7 @@ void Sampler::denoise(const void* latents) {
   executor_->bind(network.require(Kind::sigma).value, static_cast<char*>(sigmas_.data()) + at);
   if (const NetworkTensor* timesteps = network.find(Kind::timesteps))
     executor_->bind(timesteps->value, static_cast<char*>(timesteps_.data()) + at);
-  throw_if_failed(executor_->enqueue());
+  throw_if_failed(executor_->enqueue_call());
   ++call_;
 }
 
