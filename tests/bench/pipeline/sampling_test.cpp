@@ -127,7 +127,7 @@ TEST(Sampler, ComputesOnceWhatDoesNotChange) {
     build_video_unet(unet, options, network);
   };
   const std::pair<NetworkInfo, const char*> networks[] = {
-      {require_network("digits"), "model.map_label"},
+      {require_network("digits"), ""},  // its labels are added to the level in one product
       {text, "mid_block.attentions.0.transformer_blocks.0.attn2.to_k"},
       {video, "mid_block.attentions.0.transformer_blocks.0.attn2.to_out.0"}};
   for (const auto& [info, node] : networks)
@@ -135,10 +135,11 @@ TEST(Sampler, ComputesOnceWhatDoesNotChange) {
       const auto [found, few] = two_batches(info, guided, true);
       const auto [expected, all] = two_batches(info, guided, false);
       EXPECT_EQ(found, expected) << info.name;
+      EXPECT_EQ(few.size(), all.size()) << info.name;
+      if (*node == '\0') continue;
       ASSERT_TRUE(few.contains(node)) << info.name;
       EXPECT_EQ(few.at(node), 2) << info.name;
       EXPECT_EQ(all.at(node), 2 * 3) << info.name;
-      EXPECT_EQ(few.size(), all.size()) << info.name;
     }
 }
 
