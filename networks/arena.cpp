@@ -35,14 +35,21 @@ Placement place(const std::vector<Lifetime>& lifetimes) {
   return placement;
 }
 
-std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept) {
+std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept,
+                                           const std::vector<bool>& each_call) {
   std::vector<Lifetime> lifetimes(graph.values().size());
-  for (std::size_t step = 0; step < graph.nodes().size(); ++step) {
-    for (const ValueId id : graph.nodes()[step].values) {
-      if (graph[id].kind != Value::Kind::activation) continue;
-      if (lifetimes[id].bytes == 0) lifetimes[id] = {graph[id].bytes(), step, step};
-      lifetimes[id].last = step;
+  std::size_t step = 0, once = 0;  // once: how many steps are before those of each call
+  for (const bool each : {false, true}) {
+    for (std::size_t node = 0; node < graph.nodes().size(); ++node) {
+      if ((each_call.empty() || each_call[node]) != each) continue;
+      for (const ValueId id : graph.nodes()[node].values) {
+        if (graph[id].kind != Value::Kind::activation) continue;
+        if (lifetimes[id].bytes == 0) lifetimes[id] = {graph[id].bytes(), step, step};
+        lifetimes[id].last = lifetimes[id].first < once ? graph.nodes().size() : step;
+      }
+      ++step;
     }
+    if (!each) once = step;
   }
   for (const ValueId id : kept) lifetimes[id].last = graph.nodes().size();
   return lifetimes;

@@ -23,7 +23,9 @@ struct Placement {
 // once for our networks.
 Placement place(const std::vector<Lifetime>& lifetimes);
 
-// The lifetimes of a graph's activations, by value; values of other kinds get no bytes. `kept` live to the end.
-std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept);
+// The lifetimes of a graph's activations, by value; values of other kinds get no bytes. `kept` live to the end. Nodes
+// that are not of `each_call` (empty: all are) run first, and once: what the others read of them lives to the end too.
+std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept,
+                                           const std::vector<bool>& each_call = {});
 
 }  // namespace noisefloor::networks

@@ -5,11 +5,15 @@
 #include <span>
 #include <vector>
 
-#include "networks/graph.h"
+#include "networks/network.h"
 
 namespace noisefloor::networks {
 
 // Of each node, in the graph's order: whether one of `inputs` reaches it.
 std::vector<bool> nodes_reached_by(const Graph& graph, std::span<const ValueId> inputs);
+
+// Of each node, whether every call of a sampling loop runs it: those that latents or levels reach. Of a network that
+// was not built for sampling all.
+std::vector<bool> nodes_of_each_call(const Network& network);
 
 }  // namespace noisefloor::networks

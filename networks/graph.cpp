@@ -38,8 +38,8 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
         fmt::format("weight {}: [{}] of [{}]", source.name, fmt::join(shape, ", "), fmt::join(source.file, ", ")));
   const std::string share = source.share ? fmt::format("{}{}", source.share->rest ? "1-" : "", source.share->of) : "";
   const std::string key =
-      fmt::format("{}|{}|{}|{}|{}|{}", fmt::join(source.names(), "|"), static_cast<int>(source.layout),
-                  source.first_row, source.rows, to_string(dtype), share);
+      fmt::format("{}|{}|{}|{}|{}|{}|{}", fmt::join(source.names(), "|"), static_cast<int>(source.layout),
+                  source.first_row, source.rows, to_string(dtype), share, source.times);
   if (source.share) leave_unread(source.share->of, {1});  // by nodes: it is in the weights
   const auto [place, added] = weights_.emplace(key, values_.size());
   if (added) {

@@ -35,6 +35,7 @@ struct WeightSource {
     bool rest = false;
   };
   std::optional<Share> share = {};
+  double times = 1;  // all numbers
 
   // All rows of the tensors, those of a part that is not wanted included.
   std::int64_t all_rows() const { return file.at(0) * static_cast<std::int64_t>(1 + below.size()); }

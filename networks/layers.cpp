@@ -16,6 +16,7 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
   const std::int64_t file_cout = options.file_cout == 0 ? cout : options.file_cout;
   WeightSource w{name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, 0, cout};
   if (options.matrix) w = {name + ".weight", {cout, x.channels}};
+  w.times = options.times;
   inputs["w"] = graph_->weight(std::move(w), {cout, kernel, kernel, x.channels}, dtype_);
   inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, 0, cout}, {cout}, dtype_);
   if (options.stride != 1) problem += fmt::format(",stride={}", options.stride);

@@ -23,6 +23,7 @@ struct ConvOptions {
   double gain = 1;                          // of everything, residual included
   bool matrix = false;                      // whether the checkpoint has the one tap as a matrix
   std::int64_t file_cout = 0;               // of the checkpoint, where only its first channels are wanted
+  double times = 1;                         // of its weight, for an input that was divided by it
 };
 
 struct NormOptions {

@@ -19,6 +19,7 @@ NetworkInfo sdxl_row();
 NetworkInfo svd_row();
 NetworkInfo sd_vae_row();
 NetworkInfo sdxl_vae_row();
+NetworkInfo svd_vae_row();
 
 namespace {
 
@@ -151,14 +152,15 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.calls = options.guided ? 2 * options.batch : options.batch;
   network.image = {options.sizes.height, options.sizes.width, image.channels, options.sizes.frames};
   network.classes = options.conditional ? classes : 0;
+  network.sampling = options.sampling;
   builder(options, network);
   return network;
 }
 
 std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
-    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), sd15_row(),
-                                  sdxl_row(),  svd_row(),       sd_vae_row(), sdxl_vae_row()};
+    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(),   sd15_row(),   sdxl_row(),
+                                  svd_row(),   sd_vae_row(),    sdxl_vae_row(), svd_vae_row()};
     for (const NetworkInfo& row : rows) check(row);
     return rows;
   }();

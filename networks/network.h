@@ -49,6 +49,7 @@ struct Network {
   std::int64_t calls = 1;  // the same, or twice as many with guidance: images of the output, labels and levels
   ImageShape image;
   std::int64_t classes = 0;  // 0: not conditional
+  bool sampling = false;     // it is called in a loop, in which latents and levels alone change (dependence.h)
   Graph graph;
   std::vector<NetworkTensor> inputs, outputs;
 
@@ -95,6 +96,14 @@ struct BuildOptions {
   Sizes sizes = {};
 };
 
+// An input that does not change in a sampling loop, and what of a file it is made of, a row a picture. Under guidance
+// the half without condition takes another tensor, the same, or (empty) zeros.
+struct Conditioned {
+  const char* input;
+  const char* tensor;
+  const char* without;
+};
+
 // A network's row.
 struct NetworkInfo {
   const char* name;
@@ -126,7 +135,10 @@ struct NetworkInfo {
   sampler_step::Spacing spacing = sampler_step::Spacing::linspace;
   int offset = 0;           // of Spacing::leading
   bool ends_noisy = false;  // at the level of timestep 0, of solvers that end as checkpoints were trained
+  double sigma_max = 80;    // karras: the noisiest level that it was trained at
   double guidance = 0;
+  double first_guidance = 0;  // of a video's first frame, growing to that of the last; 0: the same for all
+  std::vector<Conditioned> conditioning = {};
   const char* decoder = "";              // the network that makes pictures of what it draws, which are latents
   std::vector<std::int64_t> swept = {};  // batches at which a sweep that names no network has it whole
   bool swept_on_hosts = false;           // there too: a call takes a host milliseconds

@@ -22,6 +22,7 @@ NetworkInfo sd15_row() {
           .offset = 1,
           .ends_noisy = true,
           .guidance = 7.5,
+          .conditioning = {{"encoder_hidden_states", "prompt_embeds", "negative_prompt_embeds"}},
           .decoder = "sd-vae",
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
 }

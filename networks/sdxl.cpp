@@ -21,6 +21,15 @@ NetworkInfo sdxl_row() {
           .rounding = 2.9e-2,  // 1.25 times that of PyTorch's bf16, with weights as ours are drawn (docs/log/networks)
           .parameters = 2'567'463'684,
           .schedule = sampler_step::Schedule::scaled_linear,
+          .solver = sampler_step::Solver::edm_euler,  // as its checkpoints' scheduler_config.json has it all
+          .steps = 50,
+          .spacing = sampler_step::Spacing::leading,
+          .offset = 1,
+          .guidance = 5,
+          .conditioning = {{"encoder_hidden_states", "prompt_embeds", "negative_prompt_embeds"},
+                           {"text_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds"},
+                           {"time_ids", "time_ids", "time_ids"}},
+          .decoder = "sdxl-vae",
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
 }
 

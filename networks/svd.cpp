@@ -20,6 +20,15 @@ NetworkInfo svd_row() {
       .most_frames = 32,
       .parameters = 1'524'623'082,
       .schedule = sampler_step::Schedule::karras,
+      .solver = sampler_step::Solver::edm_euler,  // as its checkpoints' scheduler_config.json and its pipeline have it
+      .steps = 25,
+      .sigma_max = 700,
+      .guidance = 3,
+      .first_guidance = 1,
+      .conditioning = {{"encoder_hidden_states", "image_embeds", ""},
+                       {"image_latents", "image_latents", ""},
+                       {"added_time_ids", "added_time_ids", "added_time_ids"}},
+      .decoder = "svd-vae",
       .builder = [unet](const BuildOptions& options, Network& network) { build_video_unet(unet, options, network); }};
 }
 

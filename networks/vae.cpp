@@ -1,16 +1,20 @@
 // Source: Rombach et al., "High-Resolution Image Synthesis with Latent Diffusion Models" (CVPR 2022); the decoders of
 // Stable Diffusion 1 and 2, and of SDXL, by the names of diffusers' checkpoints
-// (vae/diffusion_pytorch_model.safetensors).
+// (vae/diffusion_pytorch_model.safetensors). Blattmann et al., "Stable Video Diffusion: Scaling Latent Video Diffusion
+// Models to Large Datasets" (2023): its decoder of videos.
 #include "networks/vae.h"
 
 #include <fmt/format.h>
 
 #include "networks/layers.h"
+#include "networks/video_blocks.h"
 
 namespace noisefloor::networks {
 namespace {
 
-constexpr double kEps = 1e-6;
+constexpr double kEps = 1e-6, kTemporalEps = 1e-5;
+
+constexpr std::int64_t kMostRows = 1 << 24;  // of a product
 
 // The modules of the attention: as they are named today, and in files from before.
 struct AttentionNames {
@@ -24,11 +28,17 @@ class Builder {
   Builder(const Decoder& decoder, Network& network, const BuildOptions& options)
       : decoder_(decoder),
         names_(options.old_names ? kOldNames : kNames),
-        layers_(network.graph, options.batch, options.dtype) {}
+        frames_(network.image.frames),
+        layers_(network.graph, options.batch * frames_, options.dtype) {}
 
   Image build(Image h) {
-    h.id = project("post_quant_conv", h, h.channels, {.scale = 1 / decoder_.latent_scale, .file_shape_suffix = {1, 1}});
-    h = layers_.conv("decoder.conv_in", h, decoder_.channels.back(), 3);
+    ConvOptions first;
+    if (decoder_.temporal)  // its latents have no product before that
+      first.times = 1 / decoder_.latent_scale;
+    else
+      h.id =
+          project("post_quant_conv", h, h.channels, {.scale = 1 / decoder_.latent_scale, .file_shape_suffix = {1, 1}});
+    h = layers_.conv("decoder.conv_in", h, decoder_.channels.back(), 3, first);
     h = residual_block("decoder.mid_block.resnets.0", h, h.channels);
     h = attention("decoder.mid_block.attentions.0", h);
     h = residual_block("decoder.mid_block.resnets.1", h, h.channels);
@@ -40,7 +50,14 @@ class Builder {
       if (i + 1 < decoder_.channels.size())
         h = layers_.conv(name + ".upsamplers.0.conv", h, h.channels, 3, {.upsample = true});
     }
-    return layers_.conv("decoder.conv_out", norm("decoder.conv_norm_out", h), decoder_.picture_channels, 3);
+    h = layers_.conv("decoder.conv_out", norm("decoder.conv_norm_out", h), decoder_.picture_channels, 3);
+    if (!decoder_.temporal) return h;
+    Layers videos(layers_.graph(), layers_.batch() / frames_, layers_.dtype());
+    h.id = videos
+               .temporal_conv("decoder.time_conv_out", {h.id, frames_ * h.height, h.width, h.channels}, h.channels,
+                              frames_)
+               .id;
+    return h;
   }
 
   Layers& layers() { return layers_; }
@@ -56,9 +73,20 @@ class Builder {
   }
 
   Image residual_block(const std::string& name, const Image& x, std::int64_t cout) {
+    if (!decoder_.temporal) return spatial_block(name, x, cout);
+    return temporal_resnet_block(layers_, name + ".temporal_res_block",
+                                 spatial_block(name + ".spatial_res_block", x, cout), {}, decoder_.groups, kTemporalEps,
+                                 frames_, {name + ".time_mixer.mix_factor"});
+  }
+
+  Image spatial_block(const std::string& name, const Image& x, std::int64_t cout) {
     const Image h = layers_.conv(name + ".conv1", norm(name + ".norm1", x), cout, 3);
     ValueId skip = x.id;
-    if (x.channels != cout) skip = project(name + ".conv_shortcut", x, cout, {.file_shape_suffix = {1, 1}});
+    if (x.channels != cout) {
+      const bool product = layers_.batch() * x.pixels() <= kMostRows;  // else a convolution of one tap
+      skip = product ? project(name + ".conv_shortcut", x, cout, {.file_shape_suffix = {1, 1}})
+                     : layers_.conv(name + ".conv_shortcut", x, cout, 1).id;
+    }
     return layers_.conv(name + ".conv2", norm(name + ".norm2", h), cout, 3, {.residual = skip});
   }
 
@@ -73,11 +101,11 @@ class Builder {
 
   const Decoder& decoder_;
   AttentionNames names_;
-  Layers layers_;
+  std::int64_t frames_;
+  Layers layers_;  // of pictures, or of all frames
 };
 
-NetworkInfo row_of(const char* name, const char* description, std::int64_t side, double latent_scale) {
-  const Decoder decoder{.channels = {128, 256, 512, 512}, .latent_scale = latent_scale};
+NetworkInfo row_of(const char* name, const char* description, const Decoder& decoder, std::int64_t side = 64) {
   return {.name = name,
           .description = description,
           .image = {side, side, 4},
@@ -96,24 +124,39 @@ NetworkInfo row_of(const char* name, const char* description, std::int64_t side,
 
 void build_decoder(const Decoder& decoder, const BuildOptions& options, Network& network) {
   const auto& [height, width, channels, frames] = network.image;
-  const ValueId x =
-      network.take("x", NetworkTensor::Kind::image, {options.batch, height, width, channels}, DType::fp32);
+  const auto shaped = [&](const Image& image) {
+    std::vector<std::int64_t> shape{options.batch, image.height, image.width, image.channels};
+    if (decoder.temporal) shape.insert(shape.begin() + 1, frames);
+    return shape;
+  };
+  Image in{0, height, width, channels};
+  const ValueId x = network.take("x", NetworkTensor::Kind::image, shaped(in), DType::fp32);
   Builder builder(decoder, network, options);
-  const Image out =
-      builder.build({builder.layers().cast("input", x, DType::fp32, options.dtype), height, width, channels});
-  network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32),
-               {options.batch, out.height, out.width, out.channels});
+  in.id = builder.layers().cast("input", x, DType::fp32, options.dtype);
+  const Image out = builder.build(in);
+  network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32), shaped(out));
 }
 
 NetworkInfo sd_vae_row() {
   return row_of("sd-vae", "Stable Diffusion 1 and 2's decoder of latents (Rombach et al. 2022), diffusers' checkpoints",
-                64, 0.18215);
+                {.channels = {128, 256, 512, 512}, .latent_scale = 0.18215});
 }
 
 NetworkInfo sdxl_vae_row() {
-  NetworkInfo row =
-      row_of("sdxl-vae", "SDXL's decoder of latents (Podell et al. 2023), diffusers' checkpoints", 128, 0.13025);
+  NetworkInfo row = row_of("sdxl-vae", "SDXL's decoder of latents (Podell et al. 2023), diffusers' checkpoints",
+                           {.channels = {128, 256, 512, 512}, .latent_scale = 0.13025}, 128);
   row.no_fp16 = "its activations exceed what fp16 holds (65504), and pictures come out black; take bf16 or fp32";
+  return row;
+}
+
+NetworkInfo svd_vae_row() {
+  const Decoder decoder{.channels = {128, 256, 512, 512}, .latent_scale = 0.18215, .temporal = true};
+  NetworkInfo row =
+      row_of("svd-vae", "Stable Video Diffusion's decoder of latents (Blattmann et al. 2023), diffusers' checkpoints",
+             decoder);
+  row.image = {72, 128, 4, 14};
+  row.most_frames = 32;
+  row.parameters = 63'579'183;
   return row;
 }
 

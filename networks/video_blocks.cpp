@@ -6,22 +6,29 @@
 
 namespace noisefloor::networks {
 
+Image temporal_resnet_block(Layers& layers, const std::string& name, const Image& spatial,
+                            const std::optional<Embedding>& of_videos, int groups, double eps, std::int64_t frames,
+                            const WeightSource::Share& share) {
+  const std::int64_t n = layers.batch() / frames, channels = spatial.channels;
+  Layers videos(layers.graph(), n, layers.dtype());  // whose frames stand below each other
+  Image h = videos.norm(name + ".norm1", {spatial.id, frames * spatial.height, spatial.width, channels},
+                        {.groups = groups, .eps = eps});
+  h = videos.temporal_conv(name + ".conv1", h, channels, frames);
+  if (of_videos) {
+    const ValueId shift = videos.linear(name + ".time_emb_proj", of_videos->id, n, of_videos->width, channels);
+    h = videos.shifted(name + ".shift", h, shift);
+  }
+  h = videos.norm(name + ".norm2", h, {.groups = groups, .eps = eps});
+  h = videos.temporal_conv(name + ".conv2", h, channels, frames, {.residual = spatial.id, .share = share});
+  return {h.id, spatial.height, spatial.width, channels};
+}
+
 Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
                          const Embedding& of_frames, const Embedding& of_videos, int groups, double eps,
                          std::int64_t frames) {
   const Image spatial = resnet_block(layers, name + ".spatial_res_block", x, cout, of_frames, groups, eps);
-  const std::string temporal = name + ".temporal_res_block";
-  const std::int64_t n = layers.batch() / frames;
-  Layers videos(layers.graph(), n, layers.dtype());  // whose frames stand below each other
-  Image h = videos.norm(temporal + ".norm1", {spatial.id, frames * spatial.height, spatial.width, cout},
-                        {.groups = groups, .eps = eps});
-  h = videos.temporal_conv(temporal + ".conv1", h, cout, frames);
-  const ValueId shift = videos.linear(temporal + ".time_emb_proj", of_videos.id, n, of_videos.width, cout);
-  h = videos.shifted(temporal + ".shift", h, shift);
-  h = videos.norm(temporal + ".norm2", h, {.groups = groups, .eps = eps});
-  h = videos.temporal_conv(temporal + ".conv2", h, cout, frames,
-                           {.residual = spatial.id, .share = {{name + ".time_mixer.mix_factor", true}}});
-  return {h.id, spatial.height, spatial.width, cout};
+  return temporal_resnet_block(layers, name + ".temporal_res_block", spatial, of_videos, groups, eps, frames,
+                               {name + ".time_mixer.mix_factor", true});
 }
 
 Image video_transformer(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,

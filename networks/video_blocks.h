@@ -9,6 +9,12 @@
 
 namespace noisefloor::networks {
 
+// TemporalResnetBlock, `name` its module's, and the blend with what it takes: spatial + share h. The embedding of each
+// video is what a decoder has not.
+Image temporal_resnet_block(Layers& layers, const std::string& name, const Image& spatial,
+                            const std::optional<Embedding>& of_videos, int groups, double eps, std::int64_t frames,
+                            const WeightSource::Share& share);
+
 // SpatioTemporalResBlock. The embedding of each frame, and that of each video, which is the same.
 Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
                          const Embedding& of_frames, const Embedding& of_videos, int groups, double eps,

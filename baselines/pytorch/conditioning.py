@@ -1,8 +1,10 @@
-"""What `noisefloor sample --conditioning` reads: a prompt, as the text encoder of a checkpoint embeds it.
+"""What `noisefloor sample --conditioning` reads: what the networks around a U-Net make of a prompt, or of a picture that is to move.
 
-usage: python3 -m baselines.pytorch.conditioning sd15 --weights FOLDER "a prompt" ["another" ...] --out FILE.safetensors
+usage: python3 -m baselines.pytorch.conditioning sd15|sdxl --weights FOLDER "a prompt" ["another" ...] --out FILE.safetensors
+       python3 -m baselines.pytorch.conditioning svd --weights FOLDER PICTURE [ANOTHER ...] --out FILE.safetensors
 
-FOLDER is that of a diffusers pipeline, with tokenizer/ and text_encoder/. Needs PyTorch, transformers and safetensors.
+FOLDER is that of a diffusers pipeline, of which it reads the tokenizers and text encoders, or the image encoder and the VAE. Needs PyTorch,
+transformers and safetensors, and for svd diffusers and Pillow.
 """
 
 import argparse
@@ -10,48 +12,109 @@ import os
 import sys
 from pathlib import Path
 
-NETWORKS = {"sd15": ("tokenizer", "text_encoder")}  # folders of the pipeline that it reads
+# Folders of the pipeline that it reads.
+NETWORKS = {
+    "sd15": ("tokenizer", "text_encoder"),
+    "sdxl": ("tokenizer", "text_encoder", "tokenizer_2", "text_encoder_2"),
+    "svd": ("feature_extractor", "image_encoder", "vae"),
+}
 
 
 class Refused(Exception):
     """A message for whoever called."""
 
 
-def embed(folder, prompts):
-    """[n, tokens, width]: the last hidden states, as diffusers' StableDiffusionPipeline gives them to its U-Net."""
-    import torch
+def loaded(folder, part, kind):
     from safetensors import SafetensorError
-    from transformers import CLIPTextModel, CLIPTokenizer
 
     try:
-        tokenizer = CLIPTokenizer.from_pretrained(folder / "tokenizer", local_files_only=True)
-        encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", local_files_only=True).float().eval()
+        return kind.from_pretrained(folder / part, local_files_only=True)
     except (OSError, ValueError, SafetensorError) as error:
         raise Refused(f"{folder} is not a checkpoint: {error}") from None
+
+
+def encoded(folder, suffix, kind, prompts):
+    """What a text encoder gives to as many tokens as it takes."""
+    import torch
+    from transformers import CLIPTokenizer
+
+    tokenizer = loaded(folder, "tokenizer" + suffix, CLIPTokenizer)
+    encoder = loaded(folder, "text_encoder" + suffix, kind).float().eval()
     length = encoder.config.max_position_embeddings
-    for prompt in prompts:
+    for prompt in prompts if suffix == "" else ():  # all tokenizers have one vocabulary
         if len(tokenizer(prompt).input_ids) > length:
             print(f"'{prompt}' is longer than {length} tokens; the rest is cut off", file=sys.stderr)
     tokens = tokenizer(prompts, padding="max_length", max_length=length, truncation=True, return_tensors="pt").input_ids
     with torch.no_grad():
-        return encoder(tokens)[0]
+        return encoder(tokens, output_hidden_states=True)
 
 
-def make(network, folder, prompts, negative_prompt, out):
-    missing = [part for part in NETWORKS[network] if not (folder / part).is_dir()]
+def of_prompts(given):
+    """prompt_embeds [n, tokens, width]: the last hidden states, as diffusers' StableDiffusionPipeline gives them to its U-Net."""
+    from transformers import CLIPTextModel
+
+    embeds = encoded(given.weights, "", CLIPTextModel, [*given.prompts, given.negative or ""])[0]
+    return {"prompt_embeds": embeds[:-1], "negative_prompt_embeds": embeds[-1:]}
+
+
+def of_prompts_xl(given):
+    """As StableDiffusionXLPipeline has it: the states before the last of two encoders side by side, what the second makes of all tokens, and
+    three sizes. Without a negative prompt guidance leads away from zeros."""
+    import torch
+    from transformers import CLIPTextModel, CLIPTextModelWithProjection
+
+    prompts = [*given.prompts, given.negative or ""]
+    outputs = [encoded(given.weights, *which, prompts) for which in (("", CLIPTextModel), ("_2", CLIPTextModelWithProjection))]
+    embeds, pooled = torch.cat([output.hidden_states[-2] for output in outputs], -1), outputs[1].text_embeds
+    without = 0 if given.negative is None else 1
+    sizes = [given.height, given.width, 0, 0, given.height, given.width]  # of the original, its corner, what is asked for
+    return {"prompt_embeds": embeds[:-1], "negative_prompt_embeds": without * embeds[-1:], "pooled_prompt_embeds": pooled[:-1],
+            "negative_pooled_prompt_embeds": without * pooled[-1:], "time_ids": torch.tensor([sizes], dtype=torch.float32)}
+
+
+def of_pictures(given):
+    """As StableVideoDiffusionPipeline has it, by its own functions: CLIP's embedding, and the latents of a picture with a little noise."""
+    import torch
+    from diffusers import AutoencoderKLTemporalDecoder, StableVideoDiffusionPipeline
+    from PIL import Image
+    from transformers import CLIPImageProcessor, CLIPVisionModelWithProjection
+
+    pictures = []
+    for path in given.prompts:
+        try:
+            pictures.append(Image.open(path).convert("RGB").resize((given.width, given.height)))
+        except OSError as error:
+            raise Refused(f"{path} is not a picture: {error}") from None
+    pipeline = StableVideoDiffusionPipeline(
+        vae=loaded(given.weights, "vae", AutoencoderKLTemporalDecoder).float().eval(), unet=None, scheduler=None,
+        image_encoder=loaded(given.weights, "image_encoder", CLIPVisionModelWithProjection).float().eval(),
+        feature_extractor=loaded(given.weights, "feature_extractor", CLIPImageProcessor))
+    with torch.no_grad():
+        embeds = pipeline._encode_image(pictures, "cpu", 1, False)
+        pixels = pipeline.video_processor.preprocess(pictures, height=given.height, width=given.width)
+        noise = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(given.seed))
+        latents = pipeline._encode_vae_image(pixels + given.noise * noise, "cpu", 1, False)
+    return {"image_embeds": embeds, "image_latents": latents, "added_time_ids": torch.tensor([[given.fps - 1, given.motion, given.noise]])}
+
+
+MAKERS = {"sd15": of_prompts, "sdxl": of_prompts_xl, "svd": of_pictures}
+
+
+def make(given):
+    missing = [part for part in NETWORKS[given.network] if not (given.weights / part).is_dir()]
     if missing:
-        raise Refused(f"{folder} is not the folder of a diffusers pipeline: it has no {' and no '.join(f'{part}/' for part in missing)}")
+        raise Refused(f"{given.weights} is not the folder of a diffusers pipeline: it has no {' and no '.join(f'{part}/' for part in missing)}")
+    out = given.out
     if not out.absolute().parent.is_dir():
         raise Refused(f"--out {out}: there is no folder {out.parent}")
     try:
         from safetensors.torch import save
-        embeds = embed(folder, [*prompts, negative_prompt]).contiguous()
+        tensors = {name: tensor.float().contiguous() for name, tensor in MAKERS[given.network](given).items()}
     except ImportError as error:
-        raise Refused(f"needs PyTorch, transformers and safetensors: {error}") from None
-    tensors = {"prompt_embeds": embeds[:-1].contiguous(), "negative_prompt_embeds": embeds[-1:].contiguous()}
+        raise Refused(f"needs PyTorch, transformers, safetensors, and for svd diffusers and Pillow: {error}") from None
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(save(tensors, {"network": network, "layout": "channels-first"}))
+        partial.write_bytes(save(tensors, {"network": given.network, "layout": "channels-first"}))
         partial.replace(out)
     except OSError as error:
         partial.unlink(missing_ok=True)
@@ -59,16 +122,40 @@ def make(network, folder, prompts, negative_prompt, out):
     return tensors
 
 
-def main(arguments=None):
+def pixels(text):
+    value = int(text)
+    if value < 64 or value % 64:
+        raise argparse.ArgumentTypeError(f"{value} is not a multiple of 64")
+    return value
+
+
+def options():
     parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch.conditioning", description=__doc__.split("\n")[0])
-    parser.add_argument("network", choices=NETWORKS)
-    parser.add_argument("prompts", nargs="+", metavar="prompt", help="one for each picture; sample takes them in turns")
-    parser.add_argument("--negative", default="", metavar="PROMPT", help="what guidance leads away from (default: the empty prompt)")
-    parser.add_argument("--weights", required=True, type=Path, metavar="FOLDER", help="of a diffusers pipeline")
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="safetensors")
-    given = parser.parse_args(arguments)
+    networks = parser.add_subparsers(dest="network", required=True)
+    for name in NETWORKS:
+        network = networks.add_parser(name)
+        what = "picture" if name == "svd" else "prompt"
+        network.add_argument("prompts", nargs="+", metavar=what, help="one for each picture; sample takes them in turns")
+        network.add_argument("--weights", required=True, type=Path, metavar="FOLDER", help="of a diffusers pipeline")
+        network.add_argument("--out", required=True, type=Path, metavar="FILE", help="safetensors")
+        if name != "svd":
+            network.add_argument("--negative", metavar="PROMPT", help="what guidance leads away from (default: the empty prompt; sdxl: zeros)")
+        if name != "sd15":
+            height, width = (576, 1024) if name == "svd" else (1024, 1024)
+            network.add_argument("--height", type=pixels, default=height, help=f"of what is drawn, in pixels (default: {height})")
+            network.add_argument("--width", type=pixels, default=width, help=f"(default: {width})")
+        if name == "svd":
+            network.add_argument("--fps", type=int, default=7, help="frames a second that the network is told (default: 7)")
+            network.add_argument("--motion", type=int, default=127, help="how much moves: its motion bucket (default: 127)")
+            network.add_argument("--noise", type=float, default=0.02, help="on the picture; with more less is kept of it (default: 0.02)")
+            network.add_argument("--seed", type=int, default=0, help="of that noise (default: 0)")
+    return parser
+
+
+def main(arguments=None):
+    given = options().parse_args(arguments)
     try:
-        tensors = make(given.network, given.weights, given.prompts, given.negative, given.out)
+        tensors = make(given)
     except Refused as error:
         print(f"conditioning: {error}", file=sys.stderr)
         return 2

@@ -3,76 +3,141 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <stdexcept>
+
 #include "bench/commands/image_layout.h"
 #include "bench/commands/tensor_numbers.h"
+#include "kernels/core/listed.h"
 
 namespace noisefloor {
 namespace {
 
 using namespace networks;
+using InputKind = NetworkTensor::Kind;
 
-constexpr const char* kPrompts = "prompt_embeds";
-constexpr const char* kNegativePrompts = "negative_prompt_embeds";
 constexpr const char* kLatents = "latents";
+
+const NetworkTensor& input_of(const Network& network, const Conditioned& conditioned) {
+  for (const NetworkTensor& input : network.inputs)
+    if (std::string_view(input.name) == conditioned.input) return input;
+  throw std::logic_error(fmt::format("network {} has no input {}", network.name(), conditioned.input));
+}
+
+// The tensors of a file, those of the half without condition last.
+std::vector<std::string> tensors_of(const NetworkInfo& info, bool guided) {
+  std::vector<std::string> names;
+  for (const bool given : {true, false})
+    for (const Conditioned& one : info.conditioning) {
+      const std::string name = given ? one.tensor : guided ? one.without : "";
+      if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  return names;
+}
 
 }  // namespace
 
 std::string Conditioning::command_for(const NetworkInfo& info) {
-  return fmt::format("python3 -m baselines.pytorch.conditioning {} --weights FOLDER \"a prompt\" --out FILE",
-                     info.name);
+  return fmt::format("python3 -m baselines.pytorch.conditioning {} --weights FOLDER {} --out FILE", info.name,
+                     info.tokens > 0 ? "\"a prompt\"" : "PICTURE");
 }
 
 Conditioning::Conditioning(const std::string& path, const NetworkInfo& info, bool guided)
-    : path_(path), file_(path), guided_(guided) {
+    : path_(path), file_(path), info_(&info), guided_(guided) {
   std::vector<std::string> missing;
-  for (const char* name : {kPrompts, kNegativePrompts})
-    if ((guided || name == kPrompts) && file_.find(name) == nullptr) missing.push_back(name);
+  for (const std::string& name : tensors_of(info, guided))
+    if (file_.find(name) == nullptr) missing.push_back(name);
   if (!missing.empty())
     throw InvalidInput(fmt::format("{} has no {}; such a file is made by {}", path, fmt::join(missing, " and no "),
                                    command_for(info)));
+  std::vector<std::string> known = tensors_of(info, true);
+  known.emplace_back(kLatents);
   for (const FileTensor& given : file_.tensors())
-    if (given.name != kPrompts && given.name != kNegativePrompts && given.name != kLatents)
-      throw InvalidInput(fmt::format("{}: {} takes no tensor {}; it takes {}, {} and {}", path, info.name, given.name,
-                                     kPrompts, kNegativePrompts, kLatents));
-  const FileTensor& prompts = tensor(kPrompts);
-  if (prompts.shape.size() != 3 || prompts.shape[0] < 1 || prompts.shape[1] < 1)
-    throw InvalidInput(fmt::format("{}: tensor {} is [{}], not [n, tokens, width] with n and tokens of 1 and more",
-                                   path, kPrompts, fmt::join(prompts.shape, ", ")));
-  tokens_ = prompts.shape[1];
+    if (std::find(known.begin(), known.end(), given.name) == known.end())
+      throw InvalidInput(
+          fmt::format("{}: {} takes no tensor {}; it takes {}", path, info.name, given.name, listed(known, "and")));
+}
+
+Sizes Conditioning::sizes(Sizes asked) const {
+  const Network own = info_->build({});
+  const std::int64_t times = *info_->decoder == '\0' ? 1 : require_network(info_->decoder).enlarges;
+  const auto agree = [&](const char* option, std::int64_t& size, std::int64_t there, std::int64_t unit) {
+    if (size != 0 && size != there)
+      throw InvalidInput(fmt::format("--{} {}: {} has {}", option, size * unit, path_, there * unit));
+    size = there;
+  };
+  for (const Conditioned& one : info_->conditioning) {
+    const InputKind kind = input_of(own, one).kind;
+    const std::vector<std::int64_t>& shape = tensor(one.tensor).shape;
+    const auto require = [&](std::size_t dimensions, const char* text) {
+      if (shape.size() != dimensions || *std::min_element(shape.begin(), shape.end()) < 1)
+        throw InvalidInput(fmt::format("{}: tensor {} is [{}], not {} of 1 and more", path_, one.tensor,
+                                       fmt::join(shape, ", "), text));
+    };
+    if (kind == InputKind::text) {
+      require(3, "[n, tokens, width] with n and tokens");
+      agree("tokens", asked.tokens, shape[1], 1);
+    } else if (kind == InputKind::image) {
+      require(4, "[n, channels, height, width]");
+      agree("height", asked.height, shape[2], times);
+      agree("width", asked.width, shape[3], times);
+    }
+  }
+  return asked;
+}
+
+std::vector<double> Conditioning::rows_of(const NetworkTensor& input, const Network& network, const char* name,
+                                          std::int64_t pictures) const {
+  std::vector<std::int64_t> shape = input.shape;
+  if (input.kind == InputKind::image) shape = {0, network.image.channels, network.image.height, network.image.width};
+  const std::vector<std::int64_t>& there = tensor(name).shape;
+  shape.front() = !there.empty() && there.front() == 1 ? 1 : pictures;
+  const std::vector<double> numbers = numbers_of(file_, tensor(name), path_, shape);
+  if (input.kind != InputKind::image) return numbers;
+  file_.require_layout(kChannelsFirst);
+  return to_channels_last(numbers, network.image);
 }
 
 void Conditioning::read(const Network& network, std::int64_t count) {
-  const std::int64_t n = tensor(kPrompts).shape[0], width = network.require(NetworkTensor::Kind::text).shape.back();
-  prompts_ = numbers_of(file_, tensor(kPrompts), path_, {n, tokens_, width});
-  if (guided_) {
-    const std::vector<std::int64_t>& shape = tensor(kNegativePrompts).shape;
-    const bool one = !shape.empty() && shape[0] == 1;  // for all prompts
-    negative_prompts_ = numbers_of(file_, tensor(kNegativePrompts), path_, {one ? 1 : n, tokens_, width});
+  std::int64_t pictures = 1;
+  for (const Conditioned& one : info_->conditioning)
+    if (const auto& shape = tensor(one.tensor).shape; !shape.empty()) pictures = std::max(pictures, shape.front());
+  rows_.clear();
+  for (const Conditioned& one : info_->conditioning) {
+    const NetworkTensor& input = input_of(network, one);
+    Rows rows{rows_of(input, network, one.tensor, pictures), {}};
+    if (guided_ && *one.without != '\0') rows.without = rows_of(input, network, one.without, pictures);
+    rows_.push_back(std::move(rows));
   }
   if (file_.find(kLatents) == nullptr) return;
   file_.require_layout(kChannelsFirst);
-  const std::vector<double> latents =
-      numbers_of(file_, tensor(kLatents), path_,
-                 channels_first_shape({count, network.image.height, network.image.width, network.image.channels}));
+  std::vector<std::int64_t> shape = network.require(InputKind::image).shape;
+  shape.front() = count;
+  const std::vector<double> latents = numbers_of(file_, tensor(kLatents), path_, channels_first_shape(shape));
   const std::vector<double> turned = to_channels_last(latents, network.image);
   latents_.assign(turned.begin(), turned.end());
 }
 
 void Conditioning::set(Platform& platform, const pipeline::Executor& executor, std::int64_t first) const {
   const Network& network = executor.network();
-  const NetworkTensor& text = network.require(NetworkTensor::Kind::text);
-  const Value& value = network.graph[text.value];
-  const std::int64_t numbers = tokens_ * text.shape.back();
-  std::vector<char> data(value.bytes());
-  for (std::int64_t i = 0; i < network.calls; ++i) {
-    const std::int64_t unconditional = network.calls - network.batch;  // of them, first
-    const std::vector<double>& from = i < unconditional ? negative_prompts_ : prompts_;
-    const std::int64_t image = first + (i < unconditional ? i : i - unconditional);
-    const std::int64_t row = image % (std::ssize(from) / numbers);
-    for (std::int64_t j = 0; j < numbers; ++j)
-      store_element(value.dtype, data.data(), i * numbers + j, from[static_cast<std::size_t>(row * numbers + j)]);
+  for (std::size_t k = 0; k < rows_.size(); ++k) {
+    const NetworkTensor& input = input_of(network, info_->conditioning[k]);
+    const Value& value = network.graph[input.value];
+    const std::int64_t length = value.elements() / network.calls;
+    const std::int64_t times = input.kind == InputKind::image ? network.image.frames : 1;  // a picture, for every frame
+    std::vector<char> data(value.bytes());
+    for (std::int64_t i = 0; i < network.calls; ++i) {
+      const std::int64_t unconditional = network.calls - network.batch;  // of them, first
+      const std::vector<double>& from = i < unconditional ? rows_[k].without : rows_[k].given;
+      if (from.empty()) continue;
+      const std::int64_t image = first + (i < unconditional ? i : i - unconditional), row_length = length / times;
+      const std::int64_t row = image % (std::ssize(from) / row_length);
+      for (std::int64_t j = 0; j < length; ++j)
+        store_element(value.dtype, data.data(), i * length + j,
+                      from[static_cast<std::size_t>(row * row_length + j % row_length)]);
+    }
+    platform.upload(executor.data(input.value), data.data(), data.size());
   }
-  platform.upload(executor.data(text.value), data.data(), data.size());
 }
 
 std::vector<float> Conditioning::noise(const Network& network, std::int64_t first) const {

@@ -1,8 +1,7 @@
-// What `noisefloor sample --conditioning` reads: embedded text for networks that read it, and the first noise where the
-// file has one.
+// What `noisefloor sample --conditioning` reads: what a network is told of a picture beside its noise (its row says
+// what), and the first noise where the file has one.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,29 +13,38 @@ namespace noisefloor {
 
 class Conditioning {
  public:
-  // The file's prompt_embeds [n, tokens, width]; guided: and negative_prompt_embeds, as many or one. Throws
-  // InvalidInput that names all that is missing, and the command that makes such a file.
+  // The tensors of NetworkInfo::conditioning; guided: also those of the half without condition. Throws InvalidInput
+  // that names all that is missing, and the command that makes such a file; also on tensors that it does not take.
   Conditioning(const std::string& path, const networks::NetworkInfo& info, bool guided);
 
   static std::string command_for(const networks::NetworkInfo& info);  // that makes such a file
 
-  std::int64_t tokens() const { return tokens_; }
-  // Reads them. Throws InvalidInput on tensors that the network does not take, and latents (the first noise, optional)
-  // that are not [count, channels, height, width].
+  // What the network is built for: `asked`, and where that has a 0, what the file's text and pictures say. Throws
+  // InvalidInput where they contradict each other.
+  networks::Sizes sizes(networks::Sizes asked) const;
+  // Reads them. Throws InvalidInput on tensors of another shape: each has a row a picture, or one for all; pictures
+  // are [n, channels, height, width], and latents (the first noise, optional) [count, channels, height, width], of
+  // videos [count, frames, channels, height, width].
   void read(const networks::Network& network, std::int64_t count);
-  // Tells the network what images [first, first + batch) are of: prompts in turns.
+  // Tells the network what images [first, first + batch) are of: rows in turns.
   void set(Platform& platform, const pipeline::Executor& executor, std::int64_t first) const;
   // The first noise of these images, channels-last, zeros beyond the last one; empty where the file has none.
   std::vector<float> noise(const networks::Network& network, std::int64_t first) const;
 
  private:
+  // An input's rows: of the given half, and of the half without condition (none: zeros).
+  struct Rows {
+    std::vector<double> given, without;
+  };
   const FileTensor& tensor(const char* name) const { return *file_.find(name); }
+  std::vector<double> rows_of(const networks::NetworkTensor& input, const networks::Network& network, const char* name,
+                              std::int64_t pictures) const;
 
   std::string path_;
   SafetensorsFile file_;
+  const networks::NetworkInfo* info_;
   bool guided_;
-  std::int64_t tokens_ = 0;
-  std::vector<double> prompts_, negative_prompts_;
+  std::vector<Rows> rows_;  // in the order of NetworkInfo::conditioning
   std::vector<float> latents_;
 };
 

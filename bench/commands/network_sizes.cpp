@@ -17,10 +17,16 @@ using namespace networks;
 
 using InputKind = NetworkTensor::Kind;
 
+// How many times as high and wide as what it computes on is what a network draws.
+std::int64_t enlarges(const NetworkInfo& info) {
+  return *info.decoder == '\0' ? 1 : require_network(info.decoder).enlarges;
+}
+
 // "multiples of 8 (adm64), of 2 (digits)"; "its own alone" where a network has no other.
-std::string sides() {
+std::string sides(bool of_pictures) {
   std::map<std::int64_t, std::vector<std::string>> who;
-  for (const NetworkInfo& info : all_networks()) who[info.divisor].emplace_back(info.name);
+  for (const NetworkInfo& info : all_networks())
+    if (!of_pictures || !info.decodes()) who[info.divisor * (of_pictures ? enlarges(info) : 1)].emplace_back(info.name);
   std::vector<std::string> parts;
   for (const auto& [divisor, names] : who)
     parts.push_back(fmt::format("{} ({})",
@@ -52,10 +58,11 @@ std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info,
 
 }  // namespace
 
-void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise) {
+void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bool of_pictures) {
+  const char* const image = of_pictures ? "Of the picture, in pixels" : "Of an image, or of the latents in its place";
   const std::map<std::string_view, std::string> described{
-      {"height", "Of an image: " + sides()},
-      {"width", "Of an image, as --height"},
+      {"height", fmt::format("{}: {}", image, sides(of_pictures))},
+      {"width", fmt::format("{}, as --height", image)},
       {"frames", "Of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
       {"tokens", "Of text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
   for (const auto& [name, size, most] : size_fields())
@@ -63,6 +70,15 @@ void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise) {
         .add_option(fmt::format("--{}", name), sizes.*size,
                     fmt::format("{} (default: {})", described.at(name), otherwise))
         ->check(CLI::Range(std::int64_t{1}, most));
+}
+
+Sizes latents_of_pictures(const NetworkInfo& info, Sizes sizes) {
+  const std::int64_t times = enlarges(info);
+  NetworkInfo pictures = info;
+  for (std::int64_t* size : {&pictures.image.height, &pictures.image.width, &pictures.divisor}) *size *= times;
+  (void)pictures.resolved(sizes);
+  for (std::int64_t* size : {&sizes.height, &sizes.width}) *size /= times;
+  return sizes;
 }
 
 Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<const FileTensor> tensors,

@@ -10,8 +10,14 @@
 
 namespace noisefloor {
 
-// `otherwise`: what holds where an option is not given, for help.
-void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own");
+// `otherwise`: what holds where an option is not given, for help. `of_pictures`: height and width are those of what is
+// drawn (latents_of_pictures).
+void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",
+                      bool of_pictures = false);
+
+// Height and width of pictures, as those of the latents that a decoder makes them of; other networks' are their
+// pictures'. Throws InvalidInput on pictures that the network does not draw.
+networks::Sizes latents_of_pictures(const networks::NetworkInfo& info, networks::Sizes pictures);
 
 // The sizes of a call on a user's tensors: those asked for, and where none is (0), those of the tensors: images [n,
 // channels, height, width], of videos [n, frames, channels, height, width], and text [n, tokens]. A tensor that is not

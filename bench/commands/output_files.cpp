@@ -32,7 +32,7 @@ bool same_file(const fs::path& a, const fs::path& b) {
 OutputFiles::~OutputFiles() {
   std::error_code error;
   for (const File& file : files_)
-    if (file.written) fs::remove(partial_of(file.path), error);
+    if (file.written) fs::remove_all(partial_of(file.path), error);
 }
 
 void OutputFiles::require_distinct(const char* option, const fs::path& path, bool output) const {
@@ -66,11 +66,31 @@ void OutputFiles::add(const char* option, const fs::path& path) {
   files_.push_back({option, path, true});
 }
 
+void OutputFiles::add_folder(const char* option, fs::path path) {
+  if (path.empty()) return;
+  if (!path.has_filename()) path = path.parent_path();  // "frames/"
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
+  };
+  std::error_code error;
+  if (!path.has_filename() || !fs::is_directory(folder_of(path), error))
+    refuse("there is no folder " + folder_of(path).string());
+  if (fs::symlink_status(path, error).type() != fs::file_type::not_found &&
+      !(fs::is_directory(fs::symlink_status(path, error)) && fs::is_empty(path, error)))
+    refuse("is there already, and not an empty folder");
+  require_distinct(option, path, true);
+  const fs::path trial = partial_of(partial_of(path));
+  if (!fs::create_directory(trial, error)) refuse("cannot be written: " + error.message());
+  fs::remove(trial, error);
+  files_.push_back({option, path, true, true});
+}
+
 fs::path OutputFiles::partial(const std::string& option) {
   for (File& file : files_) {
     if (!file.output || file.option != option) continue;
     std::error_code error;
     if (!file.written) fs::remove(partial_of(file.path), error);  // a link there would be written through
+    if (file.folder) fs::create_directory(partial_of(file.path));
     file.written = true;
     return partial_of(file.path);
   }

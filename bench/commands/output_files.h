@@ -21,7 +21,9 @@ class OutputFiles {
   // folder, a folder or device of that name, not writable, or the file of another option. Nothing where `file` is
   // empty.
   void add(const char* option, const std::filesystem::path& file);
-  // Where to write the file of an option that was added; it will be renamed.
+  // The same of a folder: there is none of that name yet, or an empty one.
+  void add_folder(const char* option, std::filesystem::path folder);
+  // Where to write the file of an option that was added, or the files of its folder; it will be renamed.
   std::filesystem::path partial(const std::string& option);
   // Puts every file in its place that partial() was asked for. Throws std::runtime_error with the file's name.
   void commit();
@@ -30,7 +32,7 @@ class OutputFiles {
   struct File {
     std::string option;
     std::filesystem::path path;
-    bool output = false, written = false;
+    bool output = false, folder = false, written = false;
   };
   void require_distinct(const char* option, const std::filesystem::path& file, bool output) const;
 

@@ -28,21 +28,44 @@ std::filesystem::path shipped_weights(const std::string& network) {
                                  listed(networks_where([](const NetworkInfo& info) { return info.shipped; }), "and")));
 }
 
-std::unique_ptr<Checkpoint> checkpoint_of(const NetworkArguments& arguments) {
-  if (arguments.weights.empty()) return std::make_unique<Checkpoint>(shipped_weights(arguments.network));
-  return std::make_unique<Checkpoint>(arguments.weights, require_network(arguments.network).folder);
-}
-
-// A network as its checkpoint has it.
-Network build_for(const Checkpoint& checkpoint, const NetworkInfo& info, BuildOptions options) {
-  options.conditional = checkpoint.has(info.label_weight);
-  options.old_names = checkpoint.has(info.old_weight);
-  return build_or_say_limit(info, options);
-}
-
-// Beside what is counted, a device holds the code of kernels, which is loaded as they are first launched, and recorded
-// graphs.
 constexpr std::size_t kDeviceReserve = std::size_t{256} << 20;
+
+// Why a network does not fit, and what would: a smaller batch, which is the same list of nodes, or fewer frames.
+std::string what_would_fit(const OpenNetwork& open, const Beside& beside, std::size_t available, const char* why) {
+  const Network& network = *open.network;
+  const auto choice_of = [&](std::size_t node) -> const Implementation* {
+    return open.plan ? open.plan->choice(problem_id(network.graph.nodes().at(node))).get() : nullptr;
+  };
+  const auto variant_of = [&](std::size_t node) -> const AnyVariant* {
+    const Implementation* const choice = choice_of(node);
+    return choice != nullptr ? choice->variant() : nullptr;
+  };
+  const auto largest = [&](const BuildOptions& options, std::int64_t& (*size)(BuildOptions&), bool same_nodes) {
+    return largest_fitting(
+        *network.info, options, available,
+        [&](const Network& smaller) {
+          const auto bytes = executor_bytes(
+              smaller, open.platform->description(),
+              same_nodes ? VariantOf(variant_of) : [](std::size_t) { return nullptr; });
+          return bytes ? std::optional(*bytes + beside.bytes(smaller)) : bytes;
+        },
+        size);
+  };
+  bool vendors = false;
+  for (std::size_t node = 0; node < network.graph.nodes().size(); ++node)
+    vendors = vendors || (choice_of(node) != nullptr && !choice_of(node)->own());
+  std::string text = fmt::format("{}: a batch of {} does not fit: {}; ", network.name(), network.batch, why);
+  BuildOptions one = open.options;
+  one.batch = 1;
+  one.sizes.frames = network.image.frames;
+  if (const std::int64_t batch = largest(open.options, batch_of, true); batch > 0)
+    text += fmt::format("a batch of {} would", batch);
+  else if (const std::int64_t frames = largest(one, frames_of, false); frames > 0)
+    text += fmt::format("no batch of {} frames would; of one video {} frames would", network.image.frames, frames);
+  else
+    text += "no batch would";
+  return text + (vendors ? ", as far as vendors' libraries do not work in more" : "");
+}
 
 void require_plan(const std::string& source) {
   const std::vector<std::string> named{"own", "baseline", "fastest"};
@@ -89,54 +112,55 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
       ->capture_default_str();
 }
 
-void check_weights(const NetworkArguments& arguments, BuildOptions options) {
-  const std::unique_ptr<Checkpoint> checkpoint = checkpoint_of(arguments);
-  checkpoint->check(build_for(*checkpoint, require_network(arguments.network), options));
+std::size_t bytes_for_networks(Platform& platform) {
+  const std::size_t free = platform.free_bytes();
+  return free - (platform.description().is_host ? 0 : std::min(kDeviceReserve, free));
+}
+
+OpenNetwork build_network(const NetworkInfo& info, const NetworkArguments& arguments, BuildOptions options,
+                          std::shared_ptr<Platform> platform) {
+  require_plan(arguments.plan);
+  OpenNetwork open;
+  open.checkpoint = arguments.weights.empty() ? std::make_unique<Checkpoint>(shipped_weights(info.name))
+                                              : std::make_unique<Checkpoint>(arguments.weights, info.folder);
+  open.platform = platform ? std::move(platform) : open_platform(arguments.device);
+  const std::string dtype = !arguments.dtype.empty()               ? arguments.dtype
+                            : open.platform->description().is_host ? "fp32"
+                                                                   : "bf16";
+  options.dtype = require_dtype(*require_op("conv2d").workload, dtype);
+  options.conditional = open.checkpoint->has(info.label_weight);
+  options.old_names = open.checkpoint->has(info.old_weight);
+  open.options = options;
+  open.network = std::make_unique<Network>(build_or_say_limit(info, options));
+  return open;
+}
+
+void OpenNetwork::check_weights() {
+  if (!checked) checkpoint->check(*network);
+  checked = true;
+}
+
+void start_network(OpenNetwork& open, const NetworkArguments& arguments, const Beside& beside) {
+  open.check_weights();
+  const std::size_t available = bytes_for_networks(*open.platform);
+  try {
+    if (!open.plan)
+      open.plan = std::make_unique<Plan>(*open.platform, suite(), count_problems(open.network->graph),
+                                         Plan::Options{arguments.plan, arguments.strict});
+    open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, *open.plan);
+    open.executor->set_programmatic(arguments.programmatic == "on");
+    beside.make(open);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(what_would_fit(open, beside, available, error.what()));
+  }
 }
 
 OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options,
                          const std::function<void(const Network&)>& check, const Beside& beside,
-                         std::unique_ptr<Platform> platform) {
-  const NetworkInfo& info = require_network(arguments.network);
-  require_plan(arguments.plan);
-  OpenNetwork open;
-  open.checkpoint = checkpoint_of(arguments);
-  open.platform = platform ? std::move(platform) : open_platform(arguments.device);
-  const PlatformDescription& description = open.platform->description();
-  const std::string dtype = !arguments.dtype.empty() ? arguments.dtype : description.is_host ? "fp32" : "bf16";
-  options.dtype = require_dtype(*require_op("conv2d").workload, dtype);
-  open.network = std::make_unique<Network>(build_for(*open.checkpoint, info, options));
+                         std::shared_ptr<Platform> platform) {
+  OpenNetwork open = build_network(require_network(arguments.network), arguments, options, std::move(platform));
   check(*open.network);
-  open.checkpoint->check(*open.network);
-  const std::size_t free_before = open.platform->free_bytes();
-  std::optional<Plan> plan;
-  try {
-    plan.emplace(*open.platform, suite(), count_problems(open.network->graph),
-                 Plan::Options{arguments.plan, arguments.strict});
-    open.executor = std::make_unique<Executor>(*open.platform, *open.network, *open.checkpoint, *plan);
-    open.executor->set_programmatic(arguments.programmatic == "on");
-    beside.make(open);
-  } catch (const OutOfMemory& error) {
-    // A smaller batch is the same list of nodes.
-    const auto choice_of = [&](std::size_t node) -> const Implementation* {
-      return plan ? plan->choice(problem_id(open.network->graph.nodes().at(node))).get() : nullptr;
-    };
-    const auto bytes_of = [&](const Network& network) {
-      auto bytes = executor_bytes(network, description, [&](std::size_t node) -> const AnyVariant* {
-        const Implementation* const choice = choice_of(node);
-        return choice != nullptr ? choice->variant() : nullptr;
-      });
-      return bytes ? std::optional(*bytes + beside.bytes(network)) : bytes;
-    };
-    const std::size_t reserve = description.is_host ? 0 : std::min(kDeviceReserve, free_before);
-    const std::int64_t fits = largest_fitting_batch(info, options, free_before - reserve, bytes_of);
-    bool vendors = false;
-    for (std::size_t node = 0; node < open.network->graph.nodes().size(); ++node)
-      vendors = vendors || (choice_of(node) != nullptr && !choice_of(node)->own());
-    throw OutOfMemory(fmt::format("a batch of {} does not fit: {}; {}{}", options.batch, error.what(),
-                                  fits > 0 ? fmt::format("a batch of {} would", fits) : "no batch would",
-                                  vendors ? ", as far as vendors' libraries do not work in more" : ""));
-  }
+  start_network(open, arguments, beside);
   return open;
 }
 

@@ -21,28 +21,38 @@ std::string known_networks();  // "a, b or c", for help
 // Adds NETWORK, --weights, --device, --dtype, --plan, --strict and --programmatic.
 void add_network_options(CLI::App& command, NetworkArguments& arguments);
 
-// A platform with a network on it. The checkpoint decides whether the network is conditional.
+// A network and its weights, and when started, on a platform. The checkpoint decides whether the network is
+// conditional.
 struct OpenNetwork {
-  std::unique_ptr<Platform> platform;
+  std::shared_ptr<Platform> platform;
   std::unique_ptr<pipeline::Checkpoint> checkpoint;
+  networks::BuildOptions options;
   std::unique_ptr<networks::Network> network;
+  std::unique_ptr<pipeline::Plan> plan;
   std::unique_ptr<pipeline::Executor> executor;
+  bool checked = false;
+
+  void check_weights();  // where nobody did; throws InvalidInput on weights that are not the network's
 };
 // What the caller puts beside the network on the device, and how many bytes that takes.
 struct Beside {
   std::function<std::size_t(const networks::Network&)> bytes = [](const networks::Network&) { return std::size_t{0}; };
   std::function<void(OpenNetwork&)> make = [](OpenNetwork&) {};
 };
-// `check` looks at the network, its inputs and options before anything is measured, or written into a plan. Throws what
-// it does, InvalidInput, OutOfMemory (saying which batch would fit), DeviceError. `platform`: null for that of
-// arguments.device.
+// Builds it, and looks at no weights yet. `platform`: null for that of arguments.device. Throws InvalidInput,
+// DeviceError.
+OpenNetwork build_network(const networks::NetworkInfo& info, const NetworkArguments& arguments,
+                          networks::BuildOptions options, std::shared_ptr<Platform> platform = nullptr);
+// Checks the weights, plans, and puts it on the device; again after its executor was reset, with the plan that it has.
+// Throws InvalidInput, OutOfMemory (saying which batch, or how many frames, would fit), DeviceError.
+void start_network(OpenNetwork& open, const NetworkArguments& arguments, const Beside& beside = {});
+// Both. `check` looks at the network, its inputs and options before anything is measured, or written into a plan.
 OpenNetwork open_network(const NetworkArguments& arguments, networks::BuildOptions options,
                          const std::function<void(const networks::Network&)>& check, const Beside& beside = {},
-                         std::unique_ptr<Platform> platform = nullptr);
-
-// Throws what open_network would of weights that are not the network's, before anything is measured. `options` has the
-// dtype.
-void check_weights(const NetworkArguments& arguments, networks::BuildOptions options);
+                         std::shared_ptr<Platform> platform = nullptr);
+// Of free memory, what a network can have: beside what is counted, a device holds the code of kernels, which is loaded
+// as they are first launched, and recorded graphs.
+std::size_t bytes_for_networks(Platform& platform);
 
 // Weights and plan, so that no output is written over them.
 void add_inputs(OutputFiles& files, const NetworkArguments& arguments);

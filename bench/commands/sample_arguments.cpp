@@ -72,18 +72,23 @@ void require_png_fits(const char* option, const std::string& file, const Picture
                                    file, picture.width, picture.height, bytes, kMostPngBytes, advice));
 }
 
+// Pictures one behind the other, which are kept until all are there.
+void require_animation_fits(const char* option, const std::string& file, std::int64_t frames, const Picture& grid,
+                            const char* advice) {
+  if (const std::int64_t bytes = grid.width * grid.height * grid.channels; bytes > kMostFrameBytes / frames)
+    throw InvalidInput(fmt::format("{} {}: {} frames of {} x {} pixels are {} bytes to keep, more than 2^32; {}",
+                                   option, file, frames, grid.width, grid.height, frames * bytes, advice));
+}
+
 void require_gif_fits(const SampleArguments& arguments, const Network& network, const Picture& grid) {
   if (std::max(grid.width, grid.height) > kMostGifPixels)
     throw InvalidInput(
         fmt::format("--gif {}: a grid of {} x {} pixels, but a GIF's sides have {} at most; lower --zoom or "
                     "change --columns",
                     arguments.gif, grid.width, grid.height, kMostGifPixels));
+  if (arguments.moves) return;
   const std::int64_t frames = arguments.frames();
-  if (const std::int64_t bytes = grid.width * grid.height * grid.channels; bytes > kMostFrameBytes / frames)
-    throw InvalidInput(
-        fmt::format("--gif {}: {} frames of {} x {} pixels are {} bytes to keep, more than 2^32; raise --every or "
-                    "lower --zoom or --count",
-                    arguments.gif, frames, grid.width, grid.height, frames * bytes));
+  require_animation_fits("--gif", arguments.gif, frames, grid, "raise --every or lower --zoom or --count");
   const std::int64_t numbers = arguments.count * network.image.elements();
   if (numbers > kMostFrameNumbers / frames)
     throw InvalidInput(
@@ -108,9 +113,36 @@ std::string defaults(std::string (*of)(const NetworkInfo&)) {
   return fmt::format(" (default: {}{}{})", text, text.empty() ? "" : "else ", usual->first);
 }
 
-std::string readers_of_text() {
-  return listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0 && *info.decoder != '\0'; }),
-                "and");
+std::string conditioned_networks() {
+  return listed(networks_where([](const NetworkInfo& info) { return !info.conditioning.empty(); }), "and");
+}
+
+// Options of videos, and those that show pictures on their way.
+void check_what_is_shown(SampleArguments& arguments, const NetworkInfo& info) {
+  arguments.moves = info.most_frames > 1;
+  const auto of_videos = [&](const char* option, bool given) {
+    if (!given || arguments.moves) return;
+    const auto moving = [](const NetworkInfo& other) { return other.most_frames > 1 && !other.decodes(); };
+    throw InvalidInput(fmt::format("{} is for videos, which {} draws, not {}", option,
+                                   listed(networks_where(moving), "or"), info.name));
+  };
+  of_videos("--folder", !arguments.folder.empty());
+  of_videos("--fps", arguments.fps.has_value());
+  of_videos("--chunk", arguments.chunk.has_value());
+  of_videos("--first-guidance", arguments.first_guidance.has_value());
+  if (arguments.moves && std::filesystem::path(arguments.out).extension() == ".gif")
+    throw InvalidInput(
+        fmt::format("--out {}: is an animated PNG of the video; --gif FILE is for a GIF", arguments.out));
+  const char* option = arguments.strip.empty() ? "--gif" : "--strip";
+  if (arguments.watched() && *info.decoder != '\0')
+    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws latents, which become pictures in the end",
+                                   option, info.name));
+  option = arguments.gif.empty() ? "--strip" : "--gif";
+  if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
+  if (arguments.every && !arguments.watched())
+    throw InvalidInput("--every says which steps --strip and --gif show; give one of them");
+  if (arguments.every && *arguments.every < 1)
+    throw InvalidInput(fmt::format("--every {}: the range is 1 and more", *arguments.every));
 }
 
 }  // namespace
@@ -133,7 +165,7 @@ std::int64_t SampleArguments::frames() const {
 std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   const NetworkInfo& info = require_network(arguments.network.network);
-  (void)info.resolved(arguments.sizes);
+  arguments.sizes = latents_of_pictures(info, arguments.sizes);
   if (arguments.sampler.empty()) arguments.sampler = sampler_step::row_of(info.solver).name;
   if (arguments.schedule.empty()) arguments.schedule = name_of(info.schedule);
   options.steps = arguments.steps.value_or(info.steps);
@@ -148,6 +180,7 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
           fmt::format("{} is for --schedule karras; {} has its own noise levels", option, arguments.schedule));
     value = *given;
   };
+  options.sigma_max = info.sigma_max;
   karras_only("--sigma-min", arguments.sigma_min, options.sigma_min);
   karras_only("--sigma-max", arguments.sigma_max, options.sigma_max);
   karras_only("--rho", arguments.rho, options.rho);
@@ -171,28 +204,21 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
                                                      : arguments.final_level == "first";
   options.guidance = arguments.guidance.value_or(info.guidance);
   options.seed = parse_seed(arguments.seed);
-  const char* option = arguments.gif.empty() ? "--strip" : "--gif";
-  if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
-  if (arguments.every && !arguments.watched())
-    throw InvalidInput("--every says which steps --strip and --gif show; give one of them");
-  if (arguments.every && *arguments.every < 1)
-    throw InvalidInput(fmt::format("--every {}: the range is 1 and more", *arguments.every));
-  if (arguments.watched() && *info.decoder != '\0')
-    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws latents, which become pictures in the end",
-                                   option, info.name));
-  if (info.tokens > 0 && *info.decoder == '\0')
-    throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it all that it reads", info.name));
-  if ((info.tokens > 0) != !arguments.conditioning.empty())
-    throw InvalidInput(
-        info.tokens == 0
-            ? fmt::format("--conditioning is for networks that read text, as {}, not {}", readers_of_text(), info.name)
-            : fmt::format("{} reads text: it needs --conditioning FILE, which is made by {}", info.name,
-                          Conditioning::command_for(info)));
+  if (arguments.first_guidance || info.first_guidance != 0)
+    options.first_guidance = arguments.first_guidance.value_or(info.first_guidance);
+  check_what_is_shown(arguments, info);
+  if (info.conditioning.empty() != arguments.conditioning.empty())
+    throw InvalidInput(info.conditioning.empty()
+                           ? fmt::format("--conditioning is for networks that read text or a picture, as {}, not {}",
+                                         conditioned_networks(), info.name)
+                           : fmt::format("{} {}: it needs --conditioning FILE, which is made by {}", info.name,
+                                         info.tokens > 0 ? "reads text" : "moves a picture",
+                                         Conditioning::command_for(info)));
   return plan_steps(options, info.prediction);
 }
 
 Drawing plan_drawing(const SampleArguments& arguments, const Network& network, const ImageShape& picture) {
-  if (arguments.options.guidance != 0 && network.classes == 0 && network.info->tokens == 0)
+  if (arguments.options.guidance != 0 && network.classes == 0 && network.info->conditioning.empty())
     throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name()));
   Drawing drawing;
   drawing.labels = labels_of(arguments, network);
@@ -204,8 +230,12 @@ Drawing plan_drawing(const SampleArguments& arguments, const Network& network, c
   drawing.zoom =
       arguments.zoom > 0 ? arguments.zoom : std::max<std::int64_t>(1, 32 / std::max(picture.height, picture.width));
 
-  const Picture grid = grid_outline(arguments.count, picture, drawing.columns, drawing.zoom);
+  ImageShape one = picture;  // of a video, which is shown frame by frame
+  one.frames = 1;
+  const Picture grid = grid_outline(arguments.count, one, drawing.columns, drawing.zoom);
   require_png_fits("--out", arguments.out, grid, "lower --zoom or --count");
+  if (arguments.moves)
+    require_animation_fits("--out", arguments.out, picture.frames, grid, "lower --zoom, --count or --frames");
   if (!arguments.strip.empty()) {
     const std::int64_t rows = arguments.images_at_a_time(), frames = arguments.frames();
     require_png_fits("--strip", arguments.strip, grid_outline(rows * frames, network.image, frames, drawing.zoom),
@@ -234,7 +264,7 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
   add_breakdown_options(command, arguments.breakdown);
-  add_size_options(command, arguments.sizes);
+  add_size_options(command, arguments.sizes, "the network's own", true);
   command.add_option(
       "--sampler", arguments.sampler,
       those([](const SolverRow&) { return true; }, "or") +
@@ -262,7 +292,8 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   command.add_option("--sigma-min", arguments.sigma_min,
                      fmt::format("karras: last noise level (default: {})", options.sigma_min));
   command.add_option("--sigma-max", arguments.sigma_max,
-                     fmt::format("karras: first noise level (default: {})", options.sigma_max));
+                     "karras: first noise level" +
+                         defaults([](const NetworkInfo& info) { return fmt::format("{}", info.sigma_max); }));
   command.add_option("--rho", arguments.rho,
                      fmt::format("karras: how the levels crowd towards the last (default: {})", options.rho));
   command
@@ -283,6 +314,10 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
               networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
               defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
       ->check(CLI::Range(0.0, 100.0));
+  command
+      .add_option("--first-guidance", arguments.first_guidance,
+                  "Of a video's first frame; grows in equal steps to --guidance at the last (default: 1)")
+      ->check(CLI::Range(0.0, 100.0));
   command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
@@ -297,19 +332,26 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
                   "Images at a time (default: all, at most 64); too many for a network are refused with its range")
       ->check(CLI::Range(1, 65536));
   command.add_option("--conditioning", arguments.conditioning,
-                     fmt::format("{}: safetensors file of prompt_embeds [n, tokens, width], with guidance also "
-                                 "negative_prompt_embeds, and the first noise where it is given (latents [count, "
-                                 "channels, height, width]); python3 -m baselines.pytorch.conditioning makes it",
-                                 readers_of_text()));
+                     fmt::format("{}: safetensors file of what the network is told of each picture, and of the first "
+                                 "noise where it is given (latents [count, channels, height, width]); python3 -m "
+                                 "baselines.pytorch.conditioning makes it",
+                                 conditioned_networks()));
   command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
-  command.add_option("--out", arguments.out, "PNG file of the grid")->required();
+  command.add_option("--out", arguments.out, "PNG file of the grid; of videos an animated one")->required();
   command.add_option("--columns", arguments.columns, "Of the grid; no more than there are images")
       ->check(CLI::Range(1, 1000));
   command.add_option("--zoom", arguments.zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
   command.add_option("--strip", arguments.strip,
                      "PNG file of the first batch on its way, a row an image; with --every");
   command.add_option("--gif", arguments.gif,
-                     "Animated GIF of the grid on its way, from noise to pictures; with --every");
+                     "Animated GIF of the grid on its way, from noise to pictures, with --every; of videos, of these");
+  command.add_option("--folder", arguments.folder, "Folder of a video's frames: frame-0000.png and on");
+  command.add_option("--fps", arguments.fps, "Frames of a video shown in a second (default: 7)")
+      ->check(CLI::Range(1, 50));
+  command
+      .add_option("--chunk", arguments.chunk,
+                  "Frames of a video that are decoded at a time, and do not see others (default: all, or what fits)")
+      ->check(CLI::Range(1, 1024));
   command.add_option("--every", arguments.every, "Show the noise, every K-th step and the last in strip and GIF");
   command.add_option(
       "--tensor", arguments.tensor,

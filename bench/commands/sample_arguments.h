@@ -16,14 +16,17 @@ struct SampleArguments {
   BreakdownArguments breakdown;
   networks::Sizes sizes;
   pipeline::SamplingOptions options;
-  std::string sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, tensor, conditioning;
+  std::string sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, folder, tensor, conditioning;
   std::optional<std::string> labels;
-  std::optional<double> sigma_min, sigma_max, rho, guidance;
+  std::optional<double> sigma_min, sigma_max, rho, guidance, first_guidance;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
-  std::optional<int> steps, every, offset;
+  std::optional<int> steps, every, offset, fps;
+  std::optional<std::int64_t> chunk;
+  bool moves = false;  // what is drawn is a video: --out, --gif and --folder show it
 
-  bool watched() const { return !strip.empty() || !gif.empty(); }
+  bool watched() const { return !strip.empty() || (!gif.empty() && !moves); }
   std::int64_t images_at_a_time() const;
+  int frames_per_second() const { return fps.value_or(7); }  // what Stable Video Diffusion is told by default
   // Of the steps, -1 for the noise: every k-th and the last.
   bool shown(int step) const;
   std::int64_t frames() const;

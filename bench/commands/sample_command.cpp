@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "bench/commands/conditioning.h"
+#include "bench/commands/decoding.h"
 #include "bench/commands/image_layout.h"
 #include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/animation.h"
@@ -54,6 +55,33 @@ void write_frames(const std::filesystem::path& file, const Gathered& gathered, c
   write_gif(file, pictures, kFrameDelay, kLastFrameDelay);
 }
 
+// All videos, at each of their frames.
+std::vector<Picture> make_grids(std::span<const float> videos, const ImageShape& video, std::int64_t columns,
+                                std::int64_t zoom) {
+  ImageShape one = video;
+  one.frames = 1;
+  const auto numbers = static_cast<std::size_t>(one.elements()), frames = static_cast<std::size_t>(video.frames);
+  std::vector<Picture> pictures;
+  for (std::size_t frame = 0; frame < frames; ++frame) {
+    std::vector<float> images;
+    for (std::size_t at = frame * numbers; at < videos.size(); at += frames * numbers)
+      images.insert(images.end(), videos.begin() + static_cast<std::ptrdiff_t>(at),
+                    videos.begin() + static_cast<std::ptrdiff_t>(at + numbers));
+    pictures.push_back(make_grid(images, one, columns, zoom));
+  }
+  return pictures;
+}
+
+void write_videos(OutputFiles& files, const SampleArguments& arguments, const std::vector<Picture>& frames) {
+  const int fps = arguments.frames_per_second(), delay = static_cast<int>(std::lround(100.0 / fps));
+  write_animated_png(files.partial("--out"), frames, fps);
+  if (!arguments.gif.empty()) write_gif(files.partial("--gif"), frames, delay, delay);
+  if (arguments.folder.empty()) return;
+  const std::filesystem::path folder = files.partial("--folder");
+  for (std::size_t frame = 0; frame < frames.size(); ++frame)
+    write_png(folder / fmt::format("frame-{:04}.png", frame), frames[frame]);
+}
+
 void write_tensors(const std::filesystem::path& file, const Network& network, const ImageShape& picture,
                    const Gathered& gathered, const std::vector<int>& labels) {
   const auto n = static_cast<std::int64_t>(labels.size());
@@ -77,44 +105,6 @@ void write_tensors(const std::filesystem::path& file, const Network& network, co
   write_safetensors(file, tensors, {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
 }
 
-// The decoder that a network's latents want: with it in its folder, and the same options.
-NetworkArguments decoder_of(const NetworkArguments& arguments, DType dtype) {
-  NetworkArguments decoder = arguments;
-  decoder.network = require_network(arguments.network).decoder;
-  decoder.dtype = to_string(dtype);
-  return decoder;
-}
-
-// What a network draws as pictures: its own images, or what its decoder makes of them.
-ImageShape picture_of(const Network& network) {
-  if (*network.info->decoder == '\0') return network.image;
-  const NetworkInfo& decoder = require_network(network.info->decoder);
-  const Network one = decoder.build({.sizes = {.height = network.image.height, .width = network.image.width}});
-  const std::vector<std::int64_t>& shape = one.outputs.front().shape;
-  return {shape[1], shape[2], shape[3]};
-}
-
-// One at a time: whoever has many images has them in one batch because the U-Net is faster so, and a decoder's
-// activations are the largest.
-std::vector<float> decode(const NetworkArguments& arguments, const ImageShape& image, std::span<const float> latents,
-                          std::int64_t first_image, std::unique_ptr<Platform> platform) {
-  const OpenNetwork open = open_network(
-      arguments, {.sizes = {.height = image.height, .width = image.width}}, [](const Network&) {}, {},
-      std::move(platform));
-  const Network& network = *open.network;
-  const auto numbers = static_cast<std::size_t>(image.elements());
-  std::vector<float> pictures, picture(static_cast<std::size_t>(network.graph[network.output()].elements()));
-  for (std::size_t at = 0; at < latents.size(); at += numbers) {
-    open.platform->upload(open.executor->data(network.x()), latents.data() + at, numbers * sizeof(float));
-    throw_if_failed(open.executor->enqueue());
-    open.platform->synchronize();
-    open.platform->download(picture.data(), open.executor->data(network.output()), picture.size() * sizeof(float));
-    pictures.insert(pictures.end(), picture.begin(), picture.end());
-  }
-  require_finite(pictures, static_cast<std::int64_t>(picture.size()), first_image);
-  return pictures;
-}
-
 int sample(SampleArguments arguments) {
   // Whatever is wrong is said before anything is loaded, or (drawing) measured.
   const std::vector<StepPlan> steps = resolve_options(arguments);
@@ -133,16 +123,16 @@ int sample(SampleArguments arguments) {
   files.add("--tensor", arguments.tensor);
   files.add("--strip", arguments.strip);
   files.add("--gif", arguments.gif);
+  files.add_folder("--folder", arguments.folder);
+  const std::string rescue = arguments.out + ".latents.safetensors";
+  if (latent) files.add("beside --out, for latents that cannot be decoded,", rescue);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const std::int64_t batch = arguments.images_at_a_time();
 
   std::optional<Conditioning> conditioning;
-  if (info.tokens > 0) {
+  if (!info.conditioning.empty()) {
     conditioning.emplace(arguments.conditioning, info, guided);
-    if (arguments.sizes.tokens != 0 && arguments.sizes.tokens != conditioning->tokens())
-      throw InvalidInput(fmt::format("--tokens {}: {} has {}", arguments.sizes.tokens, arguments.conditioning,
-                                     conditioning->tokens()));
-    arguments.sizes.tokens = conditioning->tokens();
+    arguments.sizes = conditioning->sizes(arguments.sizes);
     (void)info.resolved(arguments.sizes);
   }
   if (std::error_code error; latent && !std::filesystem::is_directory(arguments.network.weights, error))
@@ -151,29 +141,33 @@ int sample(SampleArguments arguments) {
                     "{}, {}/",
                     info.name, info.folder, info.decoder, require_network(info.decoder).folder));
 
-  Drawing drawing;
-  ImageShape picture;
-  NetworkArguments decoder;
-  OpenNetwork open;
-  std::optional<Sampler> made;  // ends before the platform does
-  const Beside beside{[&](const Network& network) { return sampler_bytes(network, options); },
-                      [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }};
-  open = open_network(
-      arguments.network, {.batch = batch, .sampling = true, .guided = guided, .sizes = arguments.sizes},
-      [&](const Network& network) {
-        picture = picture_of(network);
-        drawing = plan_drawing(arguments, network, picture);
-        if (conditioning) conditioning->read(network, arguments.count);
-        if (!latent) return;
-        const auto& [height, width, channels, frames] = network.image;
-        const DType dtype = network.graph[network.require(NetworkTensor::Kind::text).value].dtype;
-        decoder = decoder_of(arguments.network, dtype);
-        check_weights(decoder, {.dtype = dtype, .sizes = {.height = height, .width = width}});
-      },
-      beside);
-  Sampler& sampler = *made;
+  OpenNetwork open = build_network(info, arguments.network,
+                                   {.batch = batch, .sampling = true, .guided = guided, .sizes = arguments.sizes});
   const Network& network = *open.network;
-  const auto& [labels, columns, zoom] = drawing;
+  std::optional<Decoding> decoding;
+  if (latent) {
+    const NetworkInfo& row = require_network(info.decoder);
+    NetworkArguments decoder = arguments.network;
+    decoder.dtype =
+        to_string(open.options.dtype == DType::fp16 && *row.no_fp16 != '\0' ? DType::fp32 : open.options.dtype);
+    decoding.emplace(row, decoder, network.image, open.platform, arguments.chunk.value_or(0));
+    if (const std::int64_t chunk = decoding->chunk(); !arguments.chunk && chunk < network.image.frames)
+      fmt::print(stderr, "{} decodes {} of {} frames at a time, as memory allows; frames do not see those of others\n",
+                 row.name, chunk, network.image.frames);
+  }
+  const ImageShape picture = decoding ? decoding->picture() : network.image;
+  const auto [labels, columns, zoom] = plan_drawing(arguments, network, picture);
+  if (conditioning) conditioning->read(network, arguments.count);
+  if (decoding) {
+    decoding->check_weights();
+    open.check_weights();
+    decoding->rehearse();
+  }
+  std::optional<Sampler> made;  // ends before the platform does
+  start_network(open, arguments.network,
+                {[&](const Network& other) { return sampler_bytes(other, options); },
+                 [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }});
+  Sampler& sampler = *made;
   if (options.guidance != 0 && options.guidance != 1)  // at 1 nothing is compared
     if (const std::string note = guidance_note(*network.info); !note.empty()) fmt::print(stderr, "{}\n", note);
 
@@ -196,7 +190,7 @@ int sample(SampleArguments arguments) {
     std::vector<int> batch_labels(static_cast<std::size_t>(batch), 0);  // the last batch may be filled up
     const std::int64_t wanted = std::min(batch, arguments.count - first);
     std::copy_n(labels.begin() + first, wanted, batch_labels.begin());
-    const bool kept = !arguments.gif.empty() || (!arguments.strip.empty() && first == 0);
+    const bool kept = arguments.watched() && (!arguments.gif.empty() || first == 0);
     const auto observer = [&](int step, const void* latents) {
       if (host) {
         fmt::print(stderr, "\rimages {} to {} of {}: step {}/{}, {:.0f} s ", first, first + wanted - 1, arguments.count,
@@ -224,22 +218,33 @@ int sample(SampleArguments arguments) {
     gathered.noise.insert(gathered.noise.end(), sampler.initial_noise().begin(),
                           sampler.initial_noise().begin() + static_cast<std::ptrdiff_t>(numbers));
   }
-  if (latent) {
+  std::size_t most_bytes = open.executor->bytes() + sampler_bytes(network, options);
+  if (decoding) {
+    most_bytes = std::max(most_bytes, decoding->bytes());
     gathered.latents = std::move(gathered.images);
     made.reset();
     open.executor.reset();  // makes room
-    gathered.images = decode(decoder, network.image, gathered.latents, arguments.first_image, std::move(open.platform));
+    gathered.images = decoding->run(gathered.latents, arguments.first_image, rescue);
   }
   const double took = seconds();
   progress.reset();
 
-  write_png(files.partial("--out"), make_grid(gathered.images, picture, columns, zoom));
+  if (arguments.moves)
+    write_videos(files, arguments, make_grids(gathered.images, picture, columns, zoom));
+  else
+    write_png(files.partial("--out"), make_grid(gathered.images, picture, columns, zoom));
   if (!arguments.tensor.empty()) write_tensors(files.partial("--tensor"), network, picture, gathered, labels);
   if (!arguments.strip.empty()) write_png(files.partial("--strip"), make_strip(gathered, batch, network, zoom));
-  if (!arguments.gif.empty()) write_frames(files.partial("--gif"), gathered, network, columns, zoom);
+  if (!arguments.gif.empty() && !arguments.moves)
+    write_frames(files.partial("--gif"), gathered, network, columns, zoom);
   files.commit();
-  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image; wrote {}\n", arguments.count, network.name(),
-             arguments.sampler, options.steps, took, 1e3 * took / static_cast<double>(arguments.count), arguments.out);
+  const auto count = static_cast<double>(arguments.count);
+  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image{}, {:.1f} MB on the device at most; wrote {}\n",
+             arguments.count, network.name(), arguments.sampler, options.steps, took, 1e3 * took / count,
+             arguments.moves
+                 ? fmt::format(", {:.2f} frames a second", count * static_cast<double>(picture.frames) / took)
+                 : "",
+             static_cast<double>(most_bytes) / 1e6, arguments.out);
   return kDone;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "bench/commands/commands.h"
 #include "bench/measure/case_server.h"

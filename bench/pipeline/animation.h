@@ -1,4 +1,4 @@
-// Pictures one after the other, in an animated GIF.
+// Pictures one after the other, in an animated GIF or PNG.
 #pragma once
 
 #include <cstdint>
@@ -26,5 +26,9 @@ std::vector<Colour> gif_palette(std::int64_t channels);  // 256 entries
 // Frames of one size, each shown for `delay` hundredths of a second and the last for `last_delay`, for ever again.
 // Writes beside and renames. Throws std::runtime_error with the file's name.
 void write_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay);
+
+// Frames of one size, `fps` in a second, for ever again, as an animated PNG: whoever knows none sees the first frame.
+// Source: PNG Specification (third edition, 2025), 11.3.6. Writes beside and renames; throws as write_gif does.
+void write_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps);
 
 }  // namespace noisefloor::pipeline

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "kernels/core/listed.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::pipeline {
@@ -22,7 +23,8 @@ bool floating(std::optional<DType> dtype) {
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kGrain = 1 << 16;  // elements: some 100 us of a core
+constexpr std::size_t kMostComplaints = 3000;  // more than a network of ours has tensors
+constexpr std::int64_t kGrain = 1 << 16;       // elements: some 100 us of a core
 
 // Numbers of a checkpoint's tensor as fp32, which holds what its dtypes hold; an fp64 number is rounded, as it would be
 // on its way into any weight.
@@ -104,11 +106,11 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
   }
 }
 
-// sigmoid(m) or 1 - sigmoid(m); 1 where nothing is shared.
-float share_of(const CheckpointFiles& files, const WeightSource& source) {
-  if (!source.share) return 1;
+// What all numbers are multiplied with: where they are shared, by sigmoid(m) or 1 - sigmoid(m) too.
+float factor_of(const CheckpointFiles& files, const WeightSource& source) {
+  if (!source.share) return static_cast<float>(source.times);
   const double m = Numbers(files, *files.find(source.share->of))[0];
-  return static_cast<float>(1 / (1 + std::exp(source.share->rest ? m : -m)));
+  return static_cast<float>(source.times / (1 + std::exp(source.share->rest ? m : -m)));
 }
 
 }  // namespace
@@ -143,7 +145,7 @@ void Checkpoint::check(const Network& network) const {
       complaints.push_back(fmt::format("{} is not a tensor of {}", tensor->name, network.name()));
   if (!complaints.empty())
     throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path().string(),
-                                   network.name(), complaints.size(), fmt::join(complaints, "\n  ")));
+                                   network.name(), complaints.size(), first_lines(complaints, kMostComplaints)));
 }
 
 std::vector<char> Checkpoint::load(const Value& weight) const {
@@ -153,15 +155,15 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
-  const float share = share_of(files_, source);
+  const float factor = factor_of(files_, source);
   std::vector<char> bytes(weight.bytes());
   parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<float> row(static_cast<std::size_t>(length));
                  for (std::int64_t i = begin; i < end; ++i) {
                    take_row(source, tensors, i, row);
-                   if (source.share)
-                     for (float& number : row) number *= share;
+                   if (factor != 1)
+                     for (float& number : row) number *= factor;
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
                  }
                });

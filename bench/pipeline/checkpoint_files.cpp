@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernels/core/listed.h"
 #include "reports/run/json_file.h"
 
 namespace noisefloor::pipeline {
@@ -25,6 +26,8 @@ constexpr const char* kNames[] = {
     "model.safetensors.index.fp16.json",
     "model.fp16.safetensors",
 };
+
+constexpr std::size_t kMostFaults = 20;  // about files, each of many tensors
 
 // The file or index that a path means.
 fs::path resolved(const fs::path& path, std::string_view part) {
@@ -136,8 +139,8 @@ void CheckpointFiles::open_shards() {
       if (!there.contains(name)) complain(fmt::format("tensor '{}' is not in {}", name, shard));
   }
   if (!index.complaints.empty())
-    throw InvalidInput(
-        fmt::format("{} and its files do not agree:\n  {}", path_.string(), fmt::join(index.complaints, "\n  ")));
+    throw InvalidInput(fmt::format("{} and its files do not agree:\n  {}", path_.string(),
+                                   first_lines(index.complaints, kMostFaults)));
 }
 
 std::vector<const FileTensor*> CheckpointFiles::tensors() const {

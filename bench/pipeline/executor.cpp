@@ -6,6 +6,7 @@
 
 #include "kernels/core/alignment.h"
 #include "networks/arena.h"
+#include "networks/dependence.h"
 #include "networks/inputs.h"
 
 namespace noisefloor::pipeline {
@@ -40,15 +41,16 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
   set_programmatic(true);
   const Graph& graph = network.graph;
   std::size_t workspace = 0;
+  const std::vector<bool> each_call = nodes_of_each_call(network);
   for (const Node& node : graph.nodes()) {
     const ProblemId id = problem_id(node);
     auto& ready = ready_[id];
     if (!ready) ready = plan.make_ready(platform, node);
     workspace = std::max(workspace, ready->workspace_bytes());
-    steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id)});
+    steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id), each_call[steps_.size()]});
   }
 
-  const Placement placement = place(activation_lifetimes(graph, network.output_values()));
+  const Placement placement = place(activation_lifetimes(graph, network.output_values(), each_call));
   activations_ = allocate(platform, placement.bytes, "the activations");
   workspace_ = allocate(platform, workspace, "the workspaces");
   std::size_t input_bytes = 0;
@@ -131,10 +133,24 @@ Status Executor::launch(const Step& step) {
   return status;
 }
 
-Status Executor::enqueue() {
+Status Executor::launch_those(bool of_each_call) {
   for (const Step& step : steps_)
-    if (const Status status = launch(step); !status.ok()) return status;
+    if (step.each_call == of_each_call)
+      if (const Status status = launch(step); !status.ok()) return status;
   return success();
+}
+
+Status Executor::enqueue_once() {
+  return launch_those(false);
+}
+
+Status Executor::enqueue_call() {
+  return launch_those(true);
+}
+
+Status Executor::enqueue() {
+  const Status status = enqueue_once();
+  return status.ok() ? enqueue_call() : status;
 }
 
 }  // namespace noisefloor::pipeline

@@ -33,8 +33,12 @@ class Executor {
   // Whom to tell of each launch, of a sampler's own too; null: nobody.
   void listen(LaunchListener* listener) { listener_ = listener; }
   LaunchListener* listener() const { return listener_; }
-  // Enqueues every node on the platform's stream.
+  // Enqueues every node on the platform's stream: both of these.
   Status enqueue();
+  // What no latent and no level reaches of a network built for sampling: at the beginning of a loop, when all other
+  // inputs are there. Nothing of other networks.
+  Status enqueue_once();
+  Status enqueue_call();  // all else
 
   const Network& network() const { return *network_; }
   const Suite& nodes() const { return *nodes_; }  // that the plan chose from
@@ -49,8 +53,10 @@ class Executor {
     const Node* node;
     void* prepared;
     std::optional<double> warm_us;  // of the plan
+    bool each_call;
   };
   Status launch(const Step& step);
+  Status launch_those(bool of_each_call);
   void load_weights(const Weights& weights);
 
   Platform* platform_;

@@ -6,6 +6,7 @@
 #include "bench/measure/fixture.h"
 #include "kernels/core/alignment.h"
 #include "networks/arena.h"
+#include "networks/dependence.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -48,7 +49,8 @@ std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype) {
 std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
                                           const VariantOf& variant_of) {
   const Graph& graph = network.graph;
-  std::size_t held = place(activation_lifetimes(graph, network.output_values())).bytes, workspace = 0, measuring = 0;
+  std::size_t held = place(activation_lifetimes(graph, network.output_values(), nodes_of_each_call(network))).bytes,
+              workspace = 0, measuring = 0;
   for (const Value& value : graph.values())
     if (value.kind != Value::Kind::activation && value.kind != Value::Kind::unread) held += aligned(value.bytes());
   std::set<ProblemId> measured;
@@ -68,11 +70,12 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
   return std::max(held + aligned(workspace), measuring);
 }
 
-std::int64_t largest_fitting_batch(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
-                                   const std::function<std::optional<std::size_t>(const Network&)>& bytes_of) {
-  const auto fits = [&](std::int64_t batch) {
-    BuildOptions smaller = options;
-    smaller.batch = batch;
+std::int64_t largest_fitting(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
+                             const std::function<std::optional<std::size_t>(const Network&)>& bytes_of,
+                             std::int64_t& (*size)(BuildOptions&)) {
+  BuildOptions smaller = options;
+  const auto fits = [&](std::int64_t tried) {
+    size(smaller) = tried;
     try {
       const std::optional<std::size_t> bytes = bytes_of(info.build(smaller));
       return bytes && *bytes <= free;
@@ -80,7 +83,7 @@ std::int64_t largest_fitting_batch(const NetworkInfo& info, const BuildOptions& 
       return false;
     }
   };
-  std::int64_t fitting = 0, too_many = options.batch;
+  std::int64_t fitting = 0, too_many = size(smaller);
   while (too_many - fitting > 1) {
     const std::int64_t middle = fitting + (too_many - fitting) / 2;
     (fits(middle) ? fitting : too_many) = middle;

@@ -60,7 +60,7 @@ Picture make_grid(std::span<const float> images, const ImageShape& image, std::i
   return picture;
 }
 
-void write_png(const std::filesystem::path& file, const Picture& picture) {
+std::string encode_png(const std::filesystem::path& file, const Picture& picture) {
   if (const std::int64_t size = png_bytes(picture.width, picture.height, picture.channels); size > kMostPngBytes)
     throw std::runtime_error(fmt::format("{}: {} x {} pixels are {} bytes, more than {}", file.string(), picture.width,
                                          picture.height, size, kMostPngBytes));
@@ -72,7 +72,11 @@ void write_png(const std::filesystem::path& file, const Picture& picture) {
                                           static_cast<int>(picture.height), static_cast<int>(picture.channels),
                                           picture.pixels.data(), static_cast<int>(picture.width * picture.channels));
   if (made == 0) throw std::runtime_error(file.string() + ": the picture could not be encoded");
-  write_atomically(file, bytes);
+  return bytes;
+}
+
+void write_png(const std::filesystem::path& file, const Picture& picture) {
+  write_atomically(file, encode_png(file, picture));
 }
 
 }  // namespace noisefloor::pipeline

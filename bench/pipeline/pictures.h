@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "networks/network.h"
@@ -29,7 +30,10 @@ Picture grid_outline(std::int64_t count, const ImageShape& image, std::int64_t c
 // become black.
 Picture make_grid(std::span<const float> images, const ImageShape& image, std::int64_t columns, std::int64_t zoom);
 
-// Writes beside and renames. Throws std::runtime_error with the file's name; also above kMostPngBytes.
+// The bytes of a PNG file, which `file` is to be: its name is in what is thrown (std::runtime_error), also above
+// kMostPngBytes.
+std::string encode_png(const std::filesystem::path& file, const Picture& picture);
+// Writes beside and renames.
 void write_png(const std::filesystem::path& file, const Picture& picture);
 
 }  // namespace noisefloor::pipeline

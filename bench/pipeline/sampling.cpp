@@ -69,7 +69,8 @@ std::size_t sampler_bytes(const Network& network, const SamplingOptions& options
   for (const Half half : halves(options))
     measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
                                                 AnyProblem(step_problem(network, options, half)), DType::fp32));
-  return (4 + older) * latents_bytes(network) + std::max(tables * sizeof(float), measuring);
+  const std::size_t buffers = 4 + older + (options.guidance_grows() ? 1 : 0);
+  return buffers * latents_bytes(network) + std::max(tables * sizeof(float), measuring);
 }
 
 Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
@@ -84,6 +85,18 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
     choose(*find_op("sampler_step"), name_of(half), AnyProblem(step_problem(network, options, half)));
   if (options.churn > 0) choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
   if (options.row().older > 0) choose(*find_op("q_sample"), "older", AnyProblem(older_problem()));
+
+  std::vector<float> guidance_levels;
+  if (options.guidance_grows()) {
+    guided_ = Buffer(platform, bytes);
+    choose(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()));
+    const std::int64_t frames = network.image.frames;
+    for (std::int64_t i = 0; i < network.batch * frames; ++i) {
+      const double part = frames == 1 ? 0 : static_cast<double>(i % frames) / static_cast<double>(frames - 1);
+      const double guidance = *options.first_guidance + part * (options.guidance - *options.first_guidance);
+      guidance_levels.insert(guidance_levels.end(), {static_cast<float>(1 - guidance), static_cast<float>(guidance)});
+    }
+  }
 
   // What depends on the schedule alone is computed once: a row of coefficients a step, and what each call is told.
   std::vector<Coefficients> rows, second_rows;
@@ -124,6 +137,7 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
   keep(second_rows_, second_rows);
   keep(churn_levels_, churn_levels);
   keep(older_levels_, older_levels);
+  keep(guidance_levels_, guidance_levels);
   keep(sigmas_, sigmas);
   keep(timesteps_, timesteps);
 }
@@ -211,6 +225,7 @@ void Sampler::start(std::int64_t first_image) {
   const double sigma = steps_.front().churned_from;
   const double deviation = options_.schedule == Schedule::karras ? sigma : std::sqrt(1 + sigma * sigma);
   go_to(0);
+  throw_if_failed(executor_->enqueue_once());
   if (!given_noise_.empty()) {
     noise_ = std::exchange(given_noise_, {});
     std::vector<float> latents(noise_);
@@ -252,7 +267,7 @@ void Sampler::denoise(const void* latents) {
   executor_->bind(network.require(Kind::sigma).value, static_cast<char*>(sigmas_.data()) + at);
   if (const NetworkTensor* timesteps = network.find(Kind::timesteps))
     executor_->bind(timesteps->value, static_cast<char*>(timesteps_.data()) + at);
-  throw_if_failed(executor_->enqueue());
+  throw_if_failed(executor_->enqueue_call());
   ++call_;
 }
 
@@ -281,10 +296,21 @@ void Sampler::add_older(std::size_t step, std::size_t newest_history) {
   }
 }
 
+// Guidance that is not one number is no coefficient of a step: each frame's two predictions are mixed before it, as
+// noise of a level is added.
+void* Sampler::prediction() {
+  void* const output = executor_->data(executor_->network().output());
+  if (!options_.guidance_grows()) return output;
+  void* const pointers[] = {output, static_cast<char*>(output) + guided_.bytes(), guidance_levels_.data(),
+                            guided_.data()};
+  launch(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()), pointers);
+  return guided_.data();
+}
+
 void Sampler::update(std::size_t step, Half half, std::int64_t first_image, const void* x, void* x_next) {
   const sampler_step::Problem problem = problem_of(step, half, first_image);
   const Buffer& rows = half == Half::first ? rows_ : second_rows_;
-  std::vector<void*> pointers{const_cast<void*>(x), executor_->data(executor_->network().output())};
+  std::vector<void*> pointers{const_cast<void*>(x), prediction()};
   if (problem.reads_history()) pointers.push_back(history_[newest_history_].data());
   pointers.push_back(rows.data());
   pointers.push_back(x_next);
@@ -319,6 +345,14 @@ q_sample::Problem Sampler::older_problem() const {
   q_sample::Problem problem;
   problem.batch = executor_->network().batch;
   problem.elements = executor_->network().image.elements();
+  return problem;
+}
+
+q_sample::Problem Sampler::guidance_problem() const {
+  const Network& network = executor_->network();
+  q_sample::Problem problem;
+  problem.batch = network.batch * network.image.frames;
+  problem.elements = network.image.elements() / network.image.frames;
   return problem;
 }
 

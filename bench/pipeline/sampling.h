@@ -32,9 +32,12 @@ struct SamplingOptions {
   double eta = 0;       // of solvers with it
   double churn = 0;     // of solvers with it: S_churn of Karras et al., with S_min 0, S_max infinite, S_noise 1
   double guidance = 0;  // 0: one call of the network a step
-  double clamp = 0;     // of x0; 0: not at all
+  // Of a video's first frame; it grows in equal steps to `guidance` at the last one.
+  std::optional<double> first_guidance = {};
+  double clamp = 0;  // of x0; 0: not at all
   std::uint64_t seed = 0;
 
+  bool guidance_grows() const { return guidance != 0 && first_guidance.has_value(); }
   const sampler_step::SolverRow& row() const { return sampler_step::row_of(solver); }
   bool draws_in_steps() const { return sampler_step::stochastic(row(), eta); }
   bool draws_noise() const { return draws_in_steps() || churn > 0; }  // on the way, beside that of the start
@@ -53,8 +56,8 @@ struct StepPlan {
 };
 
 // The steps of a schedule, noisiest first. Throws InvalidInput naming the option and its range: steps below 1 or more
-// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta or churn for
-// a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
+// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta or churn
+// for a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
 std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::Prediction prediction);
 
 // The training timestep of a noise level under a schedule, fractional between two: what a noise predictor is told of a
@@ -103,6 +106,8 @@ class Sampler {
   void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
   q_sample::Problem churn_problem() const;
   q_sample::Problem older_problem() const;
+  q_sample::Problem guidance_problem() const;
+  void* prediction();  // of the call that was enqueued last
   sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const;
   void choose(const Op& op, const std::string& choice, const AnyProblem& problem);
   void launch(const Op& op, const std::string& choice, const AnyProblem& problem, std::span<void* const> pointers);
@@ -115,11 +120,11 @@ class Sampler {
     ImplementationPtr implementation;
     std::optional<double> warm_us;
   };
-  std::map<std::string, Choice> choices_;                // of solver halves, churn and older slopes
+  std::map<std::string, Choice> choices_;                // of solver halves, churn, older slopes and guidance
   std::map<ProblemId, std::unique_ptr<Ready>> runners_;  // each problem is of one choice: its half is a field
   std::vector<std::unique_ptr<Recording>> recordings_;   // of the whole loop, in order
   bool recorded_programmatic_ = false;
-  Buffer latents_[2], rows_, second_rows_, churn_levels_, older_levels_, sigmas_, timesteps_;
+  Buffer latents_[2], rows_, second_rows_, churn_levels_, older_levels_, sigmas_, timesteps_, guided_, guidance_levels_;
   std::vector<Buffer> history_;  // as many as a step reads, and the one that it writes, in turns
   int current_ = 0;              // of the two of latents
   std::size_t newest_history_ = 0;

@@ -43,7 +43,8 @@ void check(const SamplingOptions& options) {
   for (const auto& [option, value] :
        {std::pair{"--sigma-min", options.sigma_min}, std::pair{"--sigma-max", options.sigma_max},
         std::pair{"--rho", options.rho}, std::pair{"--eta", options.eta}, std::pair{"--churn", options.churn},
-        std::pair{"--guidance", options.guidance}, std::pair{"--clamp", options.clamp}})
+        std::pair{"--guidance", options.guidance}, std::pair{"--first-guidance", options.first_guidance.value_or(0)},
+        std::pair{"--clamp", options.clamp}})
     require(std::isfinite(value), fmt::format("{} {}: must be a finite number", option, value));
   constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
   require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
@@ -124,7 +125,7 @@ sampler_step::Problem formulas(const SamplingOptions& options, Prediction predic
   sampler_step::Problem problem;
   problem.solver = options.solver;
   problem.prediction = prediction;
-  problem.guidance = options.guidance;
+  problem.guidance = options.guidance_grows() ? 0 : options.guidance;  // grown before a step
   problem.clamp = options.clamp;
   problem.eta = options.eta;
   return problem;

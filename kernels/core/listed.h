@@ -16,4 +16,13 @@ inline std::string listed(const std::vector<std::string>& names, const char* con
   return text;
 }
 
+// A line each, indented; of very many the first ones, and how many there are.
+inline std::string first_lines(const std::vector<std::string>& lines, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size() && i < most; ++i) text += (i == 0 ? "" : "\n  ") + lines[i];
+  if (lines.size() > most)
+    text += "\n  and " + std::to_string(lines.size() - most) + " more, " + std::to_string(lines.size()) + " in all";
+  return text;
+}
+
 }  // namespace noisefloor

@@ -1,4 +1,4 @@
-"""Decoders of latents held to diffusers' AutoencoderKL on random weights, at full width: needs PyTorch and diffusers; else skipped."""
+"""Decoders of latents held to diffusers' AutoencoderKL and AutoencoderKLTemporalDecoder on random weights, at full width: needs PyTorch and diffusers; else skipped."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 try:
     import torch
-    from diffusers import AutoencoderKL
+    from diffusers import AutoencoderKL, AutoencoderKLTemporalDecoder
     from safetensors.torch import load_file, save_file
 except ImportError:
     AutoencoderKL = None
@@ -19,10 +19,9 @@ pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR
 SCALES = {"sd-vae": 0.18215, "sdxl-vae": 0.13025}
 
 
-def random_decoder():
+def random_decoder(kind=AutoencoderKL, **more):
     torch.manual_seed(0)
-    network = AutoencoderKL(block_out_channels=(128, 256, 512, 512), down_block_types=("DownEncoderBlock2D",) * 4,
-                            up_block_types=("UpDecoderBlock2D",) * 4, layers_per_block=2).eval()
+    network = kind(block_out_channels=(128, 256, 512, 512), down_block_types=("DownEncoderBlock2D",) * 4, layers_per_block=2, **more).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
@@ -36,7 +35,7 @@ def error_of(output, expected):
 
 def test_pictures_are_what_diffusers_decodes(tmp_path):
     """In bf16 at most as far off as PyTorch's own run in bf16: rounded weights alone are 0.7e-2 of it."""
-    network, x = random_decoder(), torch.randn(2, 4, 7, 11)
+    network, x = random_decoder(up_block_types=("UpDecoderBlock2D",) * 4), torch.randn(2, 4, 7, 11)
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     save_file({"x": x}, tmp_path / "in.safetensors")
     with torch.no_grad():
@@ -44,9 +43,26 @@ def test_pictures_are_what_diffusers_decodes(tmp_path):
         rounded = network.bfloat16().decode((x / SCALES["sd-vae"]).bfloat16()).sample.float()
     limits = {"fp32": 1e-5, "bf16": error_of(rounded, expected["sd-vae"])}
     for name, dtype in (("sd-vae", "fp32"), ("sd-vae", "bf16"), ("sdxl-vae", "fp32")):
-        result = subprocess.run([PROGRAM, "forward", name, "--dtype", dtype, "--weights", tmp_path / "weights.safetensors", "--input",
-                                 tmp_path / "in.safetensors", "--output", tmp_path / "out.safetensors"], capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
-        error = error_of(load_file(tmp_path / "out.safetensors")["output"], expected[name])
-        print(f"{name} {dtype}: {error:.3g} of {limits[dtype]:.3g}")
-        assert error <= limits[dtype], f"{name} {dtype}"
+        hold(tmp_path, name, dtype, expected[name], limits[dtype])
+
+
+def test_videos_are_what_diffusers_decodes(tmp_path):
+    """Two videos of three frames, all at once."""
+    network, x = random_decoder(AutoencoderKLTemporalDecoder), torch.randn(2, 3, 4, 5, 7)
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    save_file({"x": x}, tmp_path / "in.safetensors")
+    latents = x.flatten(0, 1) / network.config.scaling_factor
+    with torch.no_grad():
+        expected = network.decode(latents, num_frames=3).sample.unflatten(0, (2, 3))
+        rounded = network.bfloat16().decode(latents.bfloat16(), num_frames=3).sample.float().unflatten(0, (2, 3))
+    hold(tmp_path, "svd-vae", "fp32", expected, 1e-5)
+    hold(tmp_path, "svd-vae", "bf16", expected, error_of(rounded, expected))
+
+
+def hold(folder, name, dtype, expected, limit):
+    result = subprocess.run([PROGRAM, "forward", name, "--dtype", dtype, "--weights", folder / "weights.safetensors", "--input",
+                             folder / "in.safetensors", "--output", folder / "out.safetensors"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    error = error_of(load_file(folder / "out.safetensors")["output"], expected)
+    print(f"{name} {dtype}: {error:.3g} of {limit:.3g}")
+    assert error <= limit, f"{name} {dtype}"

@@ -127,9 +127,9 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", "nowhere"], "nowhere"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS], "has no prompt_embeds and no negative_prompt_embeds; such a file is made by python3"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--guidance", "0"], "has no prompt_embeds; such a file"),
-        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--height", "60"], "height 60: sd15 takes multiples of 8; the nearest are 56 and 64"),
+        (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--height", "96"], "height 96: sd15 takes multiples of 64; the nearest are 64 and 128"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", WEIGHTS, "--gif", "w.gif", "--every", "1"], "sd15 draws latents"),
-        (["sample", "digits", "--conditioning", WEIGHTS], "--conditioning is for networks that read text, as sd15"),
+        (["sample", "digits", "--conditioning", WEIGHTS], "--conditioning is for networks that read text or a picture, as sd15, sdxl and svd, not digits"),
         (["sample", "sd-vae", "--weights", WEIGHTS], "sd-vae decodes latents"),
         (["sample", "digits", "--weights", "tests"], "tests is a folder without a checkpoint"),
         (["sample", "digits", "--sampler", "heun"], "unknown sampler 'heun'"),
@@ -150,7 +150,18 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--width", "0"], "--width"),
         (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: svd"),
         (["sample", "digits", "--tokens", "77"], "tokens 77: digits takes no text; networks with tokens: sd15, sdxl"),
-        (["sample", "sdxl"], "sdxl cannot be sampled yet"),
+        (["sample", "sdxl", "--weights", "."], "sdxl reads text: it needs --conditioning FILE, which is made by"),
+        (["sample", "svd", "--weights", "."], "svd moves a picture: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning svd --weights FOLDER PICTURE"),
+        (["sample", "sdxl", "--weights", WEIGHTS, "--conditioning", WEIGHTS],
+         "has no prompt_embeds and no pooled_prompt_embeds and no time_ids and no negative_prompt_embeds and no negative_pooled_prompt_embeds; such"),
+        (["sample", "svd", "--weights", WEIGHTS, "--conditioning", WEIGHTS], "has no image_embeds and no image_latents and no added_time_ids; such"),
+        (["sample", "svd", "--frames", "33"], "frames 33: svd takes 1 to 32"),
+        (["sample", "svd", "--strip", "s.png", "--every", "1"], "--strip shows pictures on their way; svd draws latents"),
+        (["sample", "svd", "--gif", "s.gif", "--every", "1"], "--every says which steps"),
+        (["sample", "digits", "--folder", "frames"], "--folder is for videos, which svd draws, not digits"),
+        (["sample", "sd15", "--fps", "7"], "--fps is for videos"),
+        (["sample", "sd15", "--chunk", "2"], "--chunk is for videos"),
+        (["sample", "digits", "--first-guidance", "2"], "--first-guidance is for videos"),
         (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
@@ -227,6 +238,32 @@ def test_what_is_no_pipeline_is_refused_before_anything_is_drawn(tmp_path):
         **{**text, "negative_prompt_embeds": np.zeros((1, 4, 768), np.float32)})
     latents = np.zeros((1, 4, 64, 64), np.float32)
     assert "latents is [1, 4, 64, 64], not [2, 4, 64, 64]" in refused("--count", 2, **text, latents=latents)
+
+
+def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
+    told = {"image_embeds": np.zeros((1, 1, 1024), np.float32), "image_latents": np.zeros((1, 4, 8, 16), np.float32),
+            "added_time_ids": np.array([[6, 127, 0.02]], np.float32)}
+    (tmp_path / "unet").mkdir()
+    save_file({"conv_in.bias": np.zeros(320, np.float32)}, tmp_path / "unet" / "diffusion_pytorch_model.safetensors")
+    (tmp_path / "vae").mkdir()
+    save_file({"encoder.conv_in.bias": np.zeros(128, np.float32)}, tmp_path / "vae" / "diffusion_pytorch_model.safetensors")
+
+    def refused(*arguments, **tensors):
+        save_file(tensors, tmp_path / "picture.safetensors")
+        result = run("sample", "svd", "--device", "host", "--weights", tmp_path, "--conditioning", tmp_path / "picture.safetensors", "--out",
+                     tmp_path / "video.png", "--folder", tmp_path / "frames", *arguments)
+        assert result.returncode == 2 and sorted(file.name for file in tmp_path.iterdir()) == ["picture.safetensors", "unet", "vae"], result.stderr
+        return result.stderr
+
+    assert "is not a checkpoint of svd-vae; 266 of its tensors are wrong" in refused(**told)
+    assert "time_mixer.mix_factor [1] is missing" in refused("--height", 64, "--width", 128, "--frames", 3, **told)
+    assert "--height 576: " in refused("--height", 576, **told)
+    assert "image_latents is [4, 8, 16], not [n, channels, height, width]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})
+    assert "image_latents is [1, 3, 8, 16], not [1, 4, 8, 16]" in refused(**{**told, "image_latents": np.zeros((1, 3, 8, 16), np.float32)})
+    assert "height 4: svd takes multiples of 8" in refused(**{**told, "image_latents": np.zeros((1, 4, 4, 16), np.float32)})
+    assert "image_embeds is [1, 1024], not [1, 1, 1024]" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
+    assert "latents is [1, 14, 4, 8, 8], not [1, 14, 4, 8, 16]" in refused(**told, latents=np.zeros((1, 14, 4, 8, 8), np.float32))
+    assert "--out " in run("sample", "svd", "--weights", tmp_path, "--conditioning", "x", "--out", tmp_path / "video.gif").stderr
 
 
 def test_columns_are_no_more_than_images(tmp_path):

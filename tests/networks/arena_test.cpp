@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "networks/dependence.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {
@@ -55,6 +56,23 @@ TEST(Arena, NetworksNeedLittleMoreThanWhatIsAliveAtOnce) {
     EXPECT_GE(place(lives).bytes, most) << info.name;
     EXPECT_LE(static_cast<double>(place(lives).bytes), 1.25 * static_cast<double>(most)) << info.name;
   }
+}
+
+// Of a sampling loop, what is computed before it overlaps nothing that a call writes.
+TEST(Arena, WhatACallReadsFromBeforeTheLoopLivesToItsEnd) {
+  const Network network = require_network("sd15").build({.sampling = true});
+  const std::vector<bool> each = nodes_of_each_call(network);
+  const auto once = static_cast<std::size_t>(std::count(each.begin(), each.end(), false));
+  EXPECT_EQ(once, 32u);  // keys and values
+  const auto lives = activation_lifetimes(network.graph, network.output_values(), each);
+  for (std::size_t node = 0; node < each.size(); ++node) {
+    const ValueId written = network.graph.nodes()[node].values.back();
+    EXPECT_EQ(lives[written].first < once, !each[node]) << network.graph.nodes()[node].name;
+    if (each[node]) continue;
+    EXPECT_EQ(lives[written].last, each.size()) << network.graph.nodes()[node].name;
+  }
+  const Network call = require_network("sd15").build({});
+  EXPECT_EQ(nodes_of_each_call(call), std::vector<bool>(call.graph.nodes().size(), true));
 }
 
 TEST(Arena, AValueLivesFromItsWriterToItsLastReader) {

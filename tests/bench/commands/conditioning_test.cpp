@@ -22,6 +22,7 @@ NetworkInfo reader() {
           .divisor = 1,
           .tokens = 2,
           .most_tokens = 2,
+          .conditioning = {{"encoder_hidden_states", "prompt_embeds", "negative_prompt_embeds"}},
           .builder = [](const BuildOptions& options, Network& network) {
             ValueId x = network.take("x", NetworkTensor::Kind::image, {network.batch, 2, 2, 1}, DType::fp32);
             network.take("encoder_hidden_states", NetworkTensor::Kind::text, {network.calls, 2, 3}, options.dtype);
@@ -49,7 +50,7 @@ std::vector<float> told(std::int64_t prompts, std::int64_t negative, bool guided
   const NetworkInfo info = reader();
   const Network network = info.build({.batch = 2, .dtype = DType::fp32, .guided = guided});
   Conditioning conditioning(path, info, guided);
-  EXPECT_EQ(conditioning.tokens(), 2);
+  EXPECT_EQ(conditioning.sizes({}).tokens, 2);
   conditioning.read(network, 3);
   // The last batch is filled up with zeros.
   const std::vector<float> noise = conditioning.noise(network, 2);
@@ -69,6 +70,69 @@ TEST(Conditioning, PromptsTakeTurnsAndComeBehindWhatGuidanceLeadsAwayFrom) {
   EXPECT_EQ(told(3, 1, false, 2), (std::vector<float>{112, 100}));
   EXPECT_EQ(told(3, 1, true, 2), (std::vector<float>{1, 1, 112, 100}));
   EXPECT_EQ(told(3, 3, true, 1), (std::vector<float>{7, 13, 106, 112}));
+}
+
+// A network that moves pictures: of each, latents for all of its frames, and numbers that both halves have.
+NetworkInfo mover() {
+  NetworkInfo info = reader();
+  info.name = "mover";
+  info.image = {2, 2, 1, 3};
+  info.most_frames = 3;
+  info.tokens = info.most_tokens = 0;
+  info.conditioning = {{"numbers", "numbers", "numbers"}, {"latents_of", "pictures", ""}};
+  info.builder = [](const BuildOptions& options, Network& network) {
+    const auto& [height, width, channels, frames] = network.image;
+    ValueId x = network.take("x", NetworkTensor::Kind::image, {network.batch, frames, height, width, 1}, DType::fp32);
+    network.take("numbers", NetworkTensor::Kind::conditioning, {network.calls, 2}, DType::fp32);
+    network.take("latents_of", NetworkTensor::Kind::image, {network.calls, frames, height, width, 1}, DType::fp32);
+    if (options.guided) x = twice(network.graph, x);
+    network.give("output",
+                 Layers(network.graph, network.calls * frames, DType::fp32).upsample("up", {x, height, width, 1}).id,
+                 {network.calls, frames, 2 * height, 2 * width, 1});
+  };
+  return info;
+}
+
+TEST(Conditioning, PicturesAreForAllFramesAndTheHalfWithoutHasNone) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "pictures.safetensors";
+  const std::vector<float> numbers{5, 6}, pictures{1, 2, 3, 4, 11, 12, 13, 14}, narrow(6, 1.0f);
+  const auto write = [&](std::vector<std::int64_t> shape, const std::vector<float>& some, const char* more = nullptr) {
+    std::vector<FileTensor> tensors{{"numbers", "F32", {1, 2}, std::as_bytes(std::span(numbers))},
+                                    {"pictures", "F32", std::move(shape), std::as_bytes(std::span(some))}};
+    if (more != nullptr) tensors.push_back({more, "F32", {1, 2}, std::as_bytes(std::span(numbers))});
+    write_safetensors(path, tensors);
+  };
+  const NetworkInfo info = mover();
+  write({2, 1, 2, 2}, pictures);
+  Conditioning one_for_all(path, info, true);
+  EXPECT_EQ(one_for_all.sizes({}).height, 2);
+  EXPECT_THROW((void)one_for_all.sizes({.height = 4}), InvalidInput);
+  const Network network = info.build({.batch = 2, .dtype = DType::fp32, .guided = true});
+  EXPECT_NO_THROW(one_for_all.read(network, 2));
+
+  write({1, 1, 2, 2}, {pictures.begin(), pictures.begin() + 4});
+  Conditioning conditioning(path, info, true);
+  conditioning.read(network, 2);
+  const auto platform = make_host_platform();
+  const pipeline::Executor executor(*platform, network, pipeline::RandomWeights(),
+                                    {*platform, suite(), count_problems(network.graph), {"naive"}});
+  conditioning.set(*platform, executor, 0);
+  const auto held = [&](std::size_t input) {
+    const ValueId value = network.inputs.at(input).value;
+    const auto* data = static_cast<const float*>(executor.data(value));
+    return std::vector<float>(data, data + network.graph[value].elements());
+  };
+  EXPECT_EQ(held(1), (std::vector<float>{5, 6, 5, 6, 5, 6, 5, 6}));
+  std::vector<float> expected(2 * 3 * 4, 0.0f);
+  for (int frame = 0; frame < 2 * 3; ++frame) expected.insert(expected.end(), {1, 2, 3, 4});
+  EXPECT_EQ(held(2), expected);
+
+  write({1, 1, 2, 3}, narrow);
+  EXPECT_EQ(Conditioning(path, info, true).sizes({}).width, 3);
+  EXPECT_THROW(Conditioning(path, info, true).read(network, 2), InvalidInput);
+  write({1, 1, 2, 2}, {pictures.begin(), pictures.begin() + 4}, "odd");
+  EXPECT_THROW(Conditioning(path, info, true), InvalidInput);
 }
 
 }  // namespace

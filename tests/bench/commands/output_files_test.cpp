@@ -89,5 +89,39 @@ TEST(OutputFiles, SayWhatCannotBeWritten) {
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
+TEST(OutputFiles, PutAFolderInItsPlace) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "empty");
+  for (const char* name : {"new", "empty", "slash/"}) {
+    {
+      OutputFiles files;
+      files.add_folder("--folder", folder / name);
+      write(files.partial("--folder") / "a", "1");
+    }
+    const fs::path there = folder / std::string(name).substr(0, 5);
+    EXPECT_FALSE(fs::exists(there / "a")) << name;
+    OutputFiles files;
+    files.add_folder("--folder", folder / name);
+    write(files.partial("--folder") / "a", "1");
+    write(files.partial("--folder") / "b", "2");
+    files.commit();
+    EXPECT_EQ(read(there / "b"), "2") << name;
+    EXPECT_EQ(files_in(there), 2) << name;
+  }
+  EXPECT_EQ(files_in(folder.path()), 3);
+  write(folder / "file", "mine");
+  fs::create_directory_symlink(folder / "nowhere", folder / "link");
+  for (const auto& [name, says] : {std::pair{"new", "is there already"}, std::pair{"file", "is there already"},
+                                   std::pair{"link", "is there already"}, std::pair{"no/x", "there is no folder"}}) {
+    OutputFiles files;
+    try {
+      files.add_folder("--folder", folder / name);
+      ADD_FAILURE() << name;
+    } catch (const InvalidInput& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace noisefloor

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <memory>
 
 #include "tests/support/temporary_folder.h"
@@ -104,6 +106,55 @@ TEST(Animation, ColoursAreDecodedAgain) {
     EXPECT_EQ(colour.Green, 0);
     EXPECT_EQ(colour.Blue, 0);
   }
+}
+
+// Chunks of a PNG in their order, as type and data; of a chunk that does not fit, or whose checksum is wrong, nothing.
+std::vector<std::pair<std::string, std::string>> chunks_of(const std::string& png) {
+  const auto number = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(png.at(at + i));
+    return value;
+  };
+  std::vector<std::pair<std::string, std::string>> chunks;
+  for (std::size_t at = 8; at + 12 <= png.size(); at += 12 + number(at)) {
+    std::uint32_t crc = 0xFFFFFFFFu;
+    for (std::size_t i = at + 4; i < at + 8 + number(at); ++i) {
+      crc ^= static_cast<unsigned char>(png.at(i));
+      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0xEDB88320u : 0);
+    }
+    if (~crc != number(at + 8 + number(at))) return {};
+    chunks.emplace_back(png.substr(at + 4, 4), png.substr(at + 8, number(at)));
+  }
+  return chunks;
+}
+
+// Each frame's pixels are those of a PNG of it.
+TEST(Animation, OfPngIsOnePngAFrame) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "way.png";
+  const std::vector<Picture> frames{filled(5, 3, {1, 2, 3}), filled(5, 3, {200, 0, 9}), filled(5, 3, {7, 7, 7})};
+  write_animated_png(file, frames, 7);
+  std::ifstream stream(file, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  EXPECT_EQ(bytes.substr(0, 8), "\x89PNG\r\n\x1a\n");
+  const auto chunks = chunks_of(bytes);
+  std::string types;
+  for (const auto& [type, data] : chunks) types += type + " ";
+  ASSERT_EQ(types, "IHDR acTL fcTL IDAT fcTL fdAT fcTL fdAT IEND ");
+  EXPECT_EQ(chunks[1].second, std::string("\0\0\0\3\0\0\0\0", 8));  // three frames, for ever
+  for (std::size_t frame = 0; frame < 3; ++frame) {
+    const std::string sequence = frame == 0 ? "" : std::string("\0\0\0", 3) + static_cast<char>(2 * frame);
+    const auto alone = chunks_of(encode_png(file, frames[frame]));
+    EXPECT_EQ(chunks[3 + 2 * frame].second, sequence + alone.at(1).second);
+    const std::string number(1, static_cast<char>(frame == 0 ? 0 : 2 * frame - 1));
+    EXPECT_EQ(chunks[2 + 2 * frame].second,
+              std::string("\0\0\0", 3) + number + std::string("\0\0\0\5\0\0\0\3\0\0\0\0\0\0\0\0\0\1\0\7\0\0", 22));
+  }
+  EXPECT_EQ(chunks[0].second, chunks_of(encode_png(file, frames[0])).at(0).second);
+  EXPECT_THROW(write_animated_png(folder / "no", {}, 7), std::runtime_error);
+  const std::vector<Picture> two_sizes{frames[0], filled(2, 2, {1, 1, 1})};
+  EXPECT_THROW(write_animated_png(folder / "no", two_sizes, 7), std::runtime_error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "no"));
 }
 
 TEST(Animation, IsWrittenWholeOrNotAtAll) {

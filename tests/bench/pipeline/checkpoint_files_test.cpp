@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -126,6 +127,17 @@ TEST(CheckpointFiles, NameAllThatIsWrongAtOnce) {
   EXPECT_EQ(message.find("tensor 'e'"), std::string::npos) << message;
   // Outputs are held against what would be read.
   for (const fs::path& file : files_of_checkpoint(folder.path())) EXPECT_EQ(file.parent_path(), folder.path());
+}
+
+TEST(CheckpointFiles, NameTheFirstOfManyThatAreMissing) {
+  const TemporaryFolder folder;
+  constexpr int kMany = 100'000;
+  std::vector<std::string> entries;
+  for (int i = 0; i < kMany; ++i) entries.push_back(maps("t" + std::to_string(i), "s" + std::to_string(i)));
+  write_index(folder / kIndex, entries);
+  const std::string message = refusal(folder.path());
+  expect_said(message, {"file s0 of tensor 't0' is missing", "and 99980 more, 100000 in all"});
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 21);
 }
 
 TEST(CheckpointFiles, RefuseWhatIsNoIndex) {

@@ -1,10 +1,12 @@
 // The decoder of latents, and a whole picture of Stable Diffusion (sampling loop, guidance, decoder), held to
-// diffusers' own at a reduced width. diffusers_pipeline.py wrote the files.
+// diffusers' own at a reduced width, and so SDXL's and Stable Video Diffusion's. diffusers_pipeline.py wrote the files.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
+#include "bench/commands/conditioning.h"
+#include "bench/commands/decoding.h"
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
@@ -12,6 +14,7 @@
 #include "networks/vae.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/weights_by_rule.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -153,6 +156,113 @@ TEST(DiffusersPipeline, APictureIsWhatItDraws) {
   EXPECT_LE(of_picture, 1e-3);
   RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
   RecordProperty("picture", std::to_string(1e6 * of_picture) + "e-6");
+}
+
+// As SMALL_XL of diffusers_unet.py.
+NetworkInfo small_xl() {
+  NetworkInfo info = require_network("sdxl");
+  info.name = "small";
+  info.image = {8, 12, 4};
+  info.tokens = 5;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    const UNet unet{
+        .levels = {{8, 2, 0}, {16, 4, 2}},
+        .middle_transformer_blocks = 2,
+        .blocks = 1,
+        .text_width = 24,
+        .groups = 4,
+        .linear_projection = true,
+        .added = {.vector = "text_embeds", .vector_width = 20, .numbers = "time_ids", .count = 6, .width = 8}};
+    build_unet(unet, options, network);
+  };
+  return info;
+}
+
+// As SMALL_SVD and SMALL_SVD_VAE of diffusers_unet.py.
+NetworkInfo small_svd() {
+  NetworkInfo info = require_network("svd");
+  info.name = "small";
+  info.image = {4, 6, 4, 3};
+  info.builder = [](const BuildOptions& options, Network& network) {
+    const UNet unet{.levels = {{32, 2}, {64, 4, 0}},
+                    .blocks = 1,
+                    .text_width = 24,
+                    .linear_projection = true,
+                    .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
+    build_video_unet(unet, options, network);
+  };
+  return info;
+}
+NetworkInfo small_svd_decoder() {
+  NetworkInfo info = require_network("svd-vae");
+  info.name = "small";
+  info.image = {4, 6, 4, 3};
+  info.enlarges = 2;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_decoder({.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true}, options, network);
+  };
+  return info;
+}
+
+// What a row's sampler, told by a file of conditioning and beginning with that file's noise, makes of two pictures.
+std::vector<float> drawn(const NetworkInfo& row, const SafetensorsFile& recorded,
+                         const std::filesystem::path& weights) {
+  const TemporaryFolder folder;
+  std::vector<FileTensor> tensors;
+  std::vector<std::vector<std::byte>> storage;
+  for (const FileTensor& tensor : recorded.tensors()) {
+    if (tensor.name == "final_latents" || tensor.name == "images") continue;
+    storage.push_back(recorded.read(tensor));
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, storage.back()});
+  }
+  write_safetensors(folder / "conditioning.safetensors", tensors);
+  OnHost unet(row, {.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true}, weights);
+  Conditioning conditioning(folder / "conditioning.safetensors", unet.info, true);
+  conditioning.read(unet.network, 2);
+  conditioning.set(*unet.platform, unet.executor, 0);
+  SamplingOptions options{.solver = row.solver,
+                          .schedule = row.schedule,
+                          .steps = 20,
+                          .sigma_max = row.sigma_max,
+                          .spacing = row.spacing,
+                          .offset = row.offset,
+                          .ends_noisy = row.ends_noisy,
+                          .guidance = row.guidance};
+  if (row.first_guidance != 0) options.first_guidance = row.first_guidance;
+  Sampler sampler(*unet.platform, unet.executor, options);
+  sampler.begin_from(conditioning.noise(unet.network, 0));
+  return sampler.run({}, 0);
+}
+
+// Euler over the timesteps, two pooled texts and sizes.
+TEST(DiffusersPipeline, APictureOfXlIsWhatItDraws) {
+  const SafetensorsFile recorded("tests/bench/pipeline/small_sdxl_pipeline.safetensors");
+  const double error = distance(drawn(small_xl(), recorded, "tests/bench/pipeline/small_sdxl.safetensors"),
+                                channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 8 * 12));
+  EXPECT_LE(error, 1e-3);
+  RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
+}
+
+// Euler over EDM's levels, guidance that grows from frame to frame, and a decoder of two frames at a time.
+TEST(DiffusersPipeline, AVideoIsWhatItDraws) {
+  const SafetensorsFile recorded("tests/bench/pipeline/small_svd_pipeline.safetensors");
+  const TemporaryFolder folder;
+  write_weights_by_rule(folder / "unet.safetensors", small_svd().build({}).graph);
+  write_weights_by_rule(folder / "vae.safetensors", small_svd_decoder().build({}).graph);
+  const std::vector<float> latents = drawn(small_svd(), recorded, folder / "unet.safetensors");
+  const double error = distance(latents, channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 4 * 6));
+  EXPECT_LE(error, 1e-3);
+  NetworkArguments arguments;
+  arguments.weights = folder / "vae.safetensors";
+  arguments.dtype = "fp32";
+  arguments.plan = "naive";
+  const NetworkInfo row = small_svd_decoder();
+  Decoding decoding(row, arguments, row.image, make_host_platform(), 2);
+  const double of_frames = distance(decoding.run(latents, 0, folder / "rescue"),
+                                    channels_last_of(recorded_numbers(recorded, "images"), 3, 8 * 12));
+  EXPECT_LE(of_frames, 1e-3);
+  RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
+  RecordProperty("frames", std::to_string(1e6 * of_frames) + "e-6");
 }
 
 }  // namespace

@@ -14,7 +14,9 @@
 #include "bench/sweep/suite.h"
 #include "networks/inputs.h"
 #include "networks/unet.h"
+#include "networks/vae.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/weights_by_rule.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -51,6 +53,18 @@ NetworkInfo small_video() {
       .builder = [](const BuildOptions& options, Network& network) { build_video_unet(kSmallSvd, options, network); }};
 }
 
+// As SMALL_SVD_VAE.
+NetworkInfo small_video_decoder() {
+  NetworkInfo info = require_network("svd-vae");
+  info.name = "small";
+  info.image = {4, 6, 4, 3};
+  info.enlarges = 2;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_decoder({.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true}, options, network);
+  };
+  return info;
+}
+
 NetworkInfo small(const UNet& unet = kSmall) {
   return {.name = "small",
           .description = "of test code",
@@ -78,37 +92,6 @@ std::vector<float> channels_last(const std::vector<float>& x, std::size_t channe
   return y;
 }
 
-// All weights of a network, numbers by their names: as weights_by_rule of the script.
-void write_weights_by_rule(const std::filesystem::path& file, const Graph& graph) {
-  std::map<std::string, std::vector<float>> numbers;
-  std::vector<FileTensor> tensors;
-  for (const Value& value : graph.values()) {
-    if (!value.source) continue;
-    for (const std::string& name : value.source->names()) {
-      const std::vector<std::int64_t>& shape = value.source->file;
-      auto [place, added] = numbers.try_emplace(name);
-      if (!added) continue;
-      std::uint64_t seed = 0xCBF29CE484222325;
-      for (const char byte : name) seed = (seed ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
-      std::int64_t count = 1;
-      for (const std::int64_t extent : shape) count *= extent;
-      const bool vector = shape.size() == 1, norm = name.find("norm") != std::string::npos && name.ends_with("weight");
-      const double spread = name.ends_with("mix_factor") ? 2
-                            : vector                     ? 0.3
-                                                         : std::sqrt(3 / static_cast<double>(count / shape[0]));
-      for (std::int64_t i = 0; i < count; ++i) {
-        std::uint64_t bits = static_cast<std::uint64_t>(i + 1) * 0x9E3779B97F4A7C15 + seed;
-        bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9;
-        bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB;
-        const double uniform = static_cast<double>((bits ^ (bits >> 31)) >> 40) / 0x1p23 - 1;
-        place->second.push_back(static_cast<float>((vector && norm ? 1 : 0) + spread * uniform));
-      }
-      tensors.push_back({name, safetensors_name(DType::fp32), shape, std::as_bytes(std::span(place->second))});
-    }
-  }
-  write_safetensors(file, tensors);
-}
-
 // Relative L2 of a call in `dtype`, with the weights NAME.safetensors, or where there are none by rule.
 double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
   const Network network = info.build({.batch = 2, .dtype = dtype});
@@ -132,7 +115,10 @@ double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
       store_element(value.dtype, executor.data(input.value), static_cast<std::int64_t>(i), numbers[i]);
   }
   throw_if_failed(executor.enqueue());
-  const std::vector<float> expected = channels_last(numbers_of(file, "output"), 4, pixels);
+  const std::vector<std::int64_t>& shape = network.outputs.front().shape;
+  const auto channels = static_cast<std::size_t>(shape.back());
+  const auto drawn = static_cast<std::size_t>(shape[shape.size() - 3] * shape[shape.size() - 2]);
+  const std::vector<float> expected = channels_last(numbers_of(file, "output"), channels, drawn);
   const auto* found = static_cast<const float*>(executor.data(network.output()));
   double error = 0, norm = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -142,11 +128,14 @@ double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
   return std::sqrt(error / norm);
 }
 
-TEST(Diffusers, TheUNetsAreWhatItComputes) {
-  const std::pair<std::string, NetworkInfo> networks[] = {
-      {"small_unet", small()}, {"small_sdxl", small(kSmallXl)}, {"small_svd", small_video()}};
+TEST(Diffusers, TheNetworksAreWhatItComputes) {
+  const std::pair<std::string, NetworkInfo> networks[] = {{"small_unet", small()},
+                                                          {"small_sdxl", small(kSmallXl)},
+                                                          {"small_svd", small_video()},
+                                                          {"small_svd_vae", small_video_decoder()}};
   for (const auto& [name, info] : networks)
-    for (const auto& [dtype, limit] : {std::pair{DType::fp32, 1e-5}, std::pair{DType::bf16, 2e-2}}) {
+    for (const auto& [dtype, limit] :
+         {std::pair{DType::fp32, 1e-5}, std::pair{DType::bf16, info.decodes() ? 1e-2 : 2e-2}}) {
       const double error = error_in(dtype, info, name);
       EXPECT_LE(error, limit) << name << ' ' << to_string(dtype);
       RecordProperty(name + "_" + to_string(dtype), std::to_string(1e6 * error) + "e-6");

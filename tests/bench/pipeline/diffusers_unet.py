@@ -145,6 +145,25 @@ def write_small(name, configuration):
     save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
 
 
+SMALL_SVD_VAE = {
+    "block_out_channels": (32, 64),
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "layers_per_block": 2,
+    "latent_channels": 4,
+}
+
+
+def write_small_video_decoder(name, configuration):
+    torch.manual_seed(16)
+    network = diffusers.AutoencoderKLTemporalDecoder(**configuration).eval()
+    network.load_state_dict(weights_by_rule(network))
+    x = torch.randn(2, 3, 4, 4, 6)
+    with torch.no_grad():
+        output = network.decode(x.flatten(0, 1) / network.config.scaling_factor, num_frames=3).sample.unflatten(0, (2, 3))
+    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
+    save_file({"x": x, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+
+
 def write_small_video(name, configuration):
     torch.manual_seed(16)
     network = build(configuration)
@@ -162,6 +181,7 @@ def main():
     write_small("small_unet", SMALL)
     write_small("small_sdxl", SMALL_XL)
     write_small_video("small_svd", SMALL_SVD)
+    write_small_video_decoder("small_svd_vae", SMALL_SVD_VAE)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,10 @@
 
 #include "bench/commands/pipeline_common.h"
 #include "bench/pipeline/sampling.h"
+#include "networks/unet.h"
 #include "tests/support/limited_platform.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/weights_by_rule.h"
 
 namespace noisefloor {
 namespace {
@@ -53,17 +56,54 @@ TEST(MemoryNeed, SaysTheLargestBatchThatFits) {
   }
 }
 
+// One video of fewer frames, where not even one of so many fits.
+TEST(MemoryNeed, SaysTheMostFramesThatFit) {
+  NetworkInfo info = require_network("svd");
+  info.image = {4, 6, 4, 14};
+  info.builder = [](const BuildOptions& options, Network& network) {
+    const UNet unet{.levels = {{32, 2}, {32, 2, 0}},
+                    .blocks = 1,
+                    .text_width = 24,
+                    .linear_projection = true,
+                    .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
+    build_video_unet(unet, options, network);
+  };
+  const TemporaryFolder folder;
+  write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
+  NetworkArguments arguments;
+  arguments.weights = folder / "w.safetensors";
+  arguments.dtype = "fp32";
+  arguments.plan = "naive";
+  const auto said = [&](std::int64_t frames, std::size_t bytes) -> std::string {
+    OpenNetwork open = build_network(info, arguments, {.sampling = true, .guided = true, .sizes = {.frames = frames}},
+                                     std::make_shared<LimitedPlatform>(bytes));
+    try {
+      start_network(open, arguments);
+      return "";
+    } catch (const OutOfMemory& error) {
+      return error.what();
+    }
+  };
+  const Network five = info.build({.dtype = DType::fp32, .sampling = true, .guided = true, .sizes = {.frames = 5}});
+  const std::size_t bytes =
+      *executor_bytes(five, make_host_platform()->description(), [](std::size_t) { return nullptr; });
+  const std::string message = said(14, bytes);
+  EXPECT_NE(message.find("no batch of 14 frames would; of one video 5 frames would"), std::string::npos) << message;
+  EXPECT_EQ(said(5, bytes), "");
+  EXPECT_NE(said(14, 1000).find("no batch would"), std::string::npos);
+}
+
 TEST(MemoryNeed, SaysThatNoBatchFits) {
   const auto nothing = [](const Network&) -> std::optional<std::size_t> { return 1000; };
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 64}, 999, nothing), 0);
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 64}, 1000, nothing), 63);
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 64}, 999, nothing), 0);
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 64}, 1000, nothing), 63);
 }
 
 TEST(MemoryNeed, KeepsToWhatTheOpsTake) {
   const auto one = [](const Network&) -> std::optional<std::size_t> { return 1; };
   const auto none = [](const Network&) -> std::optional<std::size_t> { return std::nullopt; };
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 1 << 20}, 1, one), 32767);  // conv2d's n
-  EXPECT_EQ(largest_fitting_batch(require_network("digits"), {.batch = 1 << 20}, 1, none), 0);
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 1 << 20}, 1, one), 32767);  // conv2d's n
+  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 1 << 20}, 1, none), 0);
 }
 
 }  // namespace

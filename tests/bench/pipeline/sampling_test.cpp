@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "bench/sweep/suite.h"
+#include "networks/inputs.h"
+#include "networks/unet.h"
 #include "tests/support/limited_platform.h"
 
 namespace noisefloor::pipeline {
@@ -69,6 +71,76 @@ TEST(Sampler, WatchedStepByStepDrawsTheSame) {
   EXPECT_EQ(seen, 1 + 4);
   EXPECT_EQ(digits.platform.recordings, 0);
   EXPECT_EQ(watched, sampler.run(labels, 6));
+}
+
+// Counts launches by node.
+struct Counting : LaunchListener {
+  void before(const LaunchLabel& label) override { ++launches[label.node]; }
+  void after() override {}
+  std::map<std::string, int> launches;
+};
+
+// Two batches of a network's sampling loop, told other things each; `once`: whether what does not change in a loop is
+// computed once. Returns the pictures, and how often each node was launched.
+std::pair<std::vector<float>, std::map<std::string, int>> two_batches(const NetworkInfo& info, bool guided, bool once) {
+  LimitedPlatform platform{std::size_t{1} << 30};
+  Network network = info.build({.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = guided});
+  network.sampling = once;
+  const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
+  Executor executor(platform, network, RandomWeights(), plan);
+  SamplingOptions options{
+      .solver = Solver::edm_euler, .schedule = info.schedule, .steps = 3, .guidance = guided ? 2.0 : 0.0};
+  if (guided && info.most_frames > 1) options.first_guidance = 1;
+  Sampler sampler(platform, executor, options);
+  Counting counting;
+  executor.listen(&counting);
+  std::vector<float> pictures;
+  for (int batch = 0; batch < 2; ++batch) {
+    for (const NetworkTensor& input : network.inputs)
+      if (drawn(input.kind) && input.value != network.x()) {
+        const Value& value = network.graph[input.value];
+        platform.fill_normal(value.dtype, executor.data(input.value), value.elements(), 0, 1,
+                             static_cast<std::uint64_t>(100 * batch) + input.value);
+      }
+    const std::vector<float> some = sampler.run(std::vector<int>{3 * batch, 7}, 2 * batch);
+    pictures.insert(pictures.end(), some.begin(), some.end());
+  }
+  return {pictures, counting.launches};
+}
+
+// Bit by bit the same, also in the second batch: nothing overwrites what is kept.
+TEST(Sampler, ComputesOnceWhatDoesNotChange) {
+  NetworkInfo text = require_network("sd15"), video = require_network("svd");
+  text.image = {4, 6, 4};
+  text.tokens = 3;
+  text.builder = [](const BuildOptions& options, Network& network) {
+    const UNet unet{.levels = {{16, 2}, {32, 2}}, .blocks = 1, .text_width = 24, .groups = 8};
+    build_unet(unet, options, network);
+  };
+  video.image = {4, 6, 4, 3};
+  video.builder = [](const BuildOptions& options, Network& network) {
+    const UNet unet{.levels = {{32, 2}, {32, 2}},
+                    .blocks = 1,
+                    .text_width = 24,
+                    .linear_projection = true,
+                    .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
+    build_video_unet(unet, options, network);
+  };
+  const std::pair<NetworkInfo, const char*> networks[] = {
+      {require_network("digits"), ""},  // its labels are added to the level in one product
+      {text, "mid_block.attentions.0.transformer_blocks.0.attn2.to_k"},
+      {video, "mid_block.attentions.0.transformer_blocks.0.attn2.to_out.0"}};
+  for (const auto& [info, node] : networks)
+    for (const bool guided : {false, true}) {
+      const auto [found, few] = two_batches(info, guided, true);
+      const auto [expected, all] = two_batches(info, guided, false);
+      EXPECT_EQ(found, expected) << info.name;
+      EXPECT_EQ(few.size(), all.size()) << info.name;
+      if (*node == '\0') continue;
+      ASSERT_TRUE(few.contains(node)) << info.name;
+      EXPECT_EQ(few.at(node), 2) << info.name;
+      EXPECT_EQ(all.at(node), 2 * 3) << info.name;
+    }
 }
 
 }  // namespace

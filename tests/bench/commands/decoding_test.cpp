@@ -1,0 +1,172 @@
+// Pictures of latents: what is tried before a network samples, and what becomes of its latents where decoding fails.
+#include "bench/commands/decoding.h"
+
+#include <gtest/gtest.h>
+
+#include "networks/vae.h"
+#include "tests/support/limited_platform.h"
+#include "tests/support/recorded_tensors.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/weights_by_rule.h"
+
+namespace noisefloor {
+namespace {
+
+using namespace networks;
+
+constexpr std::int64_t kHeight = 5, kWidth = 7;
+constexpr std::size_t kEnough = std::size_t{64} << 20;
+
+// As SMALL_VAE of tests/bench/pipeline/diffusers_pipeline.py.
+NetworkInfo small_decoder() {
+  NetworkInfo info = require_network("sd-vae");
+  info.name = "small";
+  info.image = {kHeight, kWidth, 4};
+  info.enlarges = 4;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_decoder({.channels = {8, 16, 16}, .latent_scale = 0.18215, .blocks = 2, .groups = 4}, options, network);
+  };
+  return info;
+}
+
+// As SMALL_SVD_VAE of diffusers_unet.py.
+NetworkInfo small_video_decoder() {
+  NetworkInfo info = require_network("svd-vae");
+  info.name = "small video";
+  info.image = {4, 6, 4, 5};
+  info.enlarges = 2;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_decoder({.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true}, options, network);
+  };
+  return info;
+}
+
+// Two videos, decoded `chunk` frames at a time.
+struct Video {
+  explicit Video(std::int64_t chunk, std::size_t bytes = kEnough) : platform(std::make_shared<LimitedPlatform>(bytes)) {
+    write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
+    NetworkArguments arguments;
+    arguments.weights = folder / "w.safetensors";
+    arguments.dtype = "fp32";
+    arguments.plan = "naive";
+    decoding.emplace(info, arguments, info.image, platform, chunk);
+    latents.resize(static_cast<std::size_t>(2 * info.image.elements()));
+    platform->fill_normal(DType::fp32, latents.data(), std::ssize(latents), 0, 1, 7);
+  }
+  // Of frames [first, first + count) of both videos.
+  std::vector<float> drawn(std::int64_t first, std::int64_t count) {
+    const std::vector<float> all = decoding->run(latents, 0, folder / "rescue");
+    std::vector<float> some;
+    const std::ptrdiff_t frame = 8 * 12 * 3;
+    for (std::ptrdiff_t video = 0; video < 2; ++video)
+      some.insert(some.end(), all.begin() + (5 * video + first) * frame,
+                  all.begin() + (5 * video + first + count) * frame);
+    return some;
+  }
+  TemporaryFolder folder;
+  NetworkInfo info = small_video_decoder();
+  std::shared_ptr<LimitedPlatform> platform;
+  std::optional<Decoding> decoding;
+  std::vector<float> latents;
+};
+
+struct Small {
+  explicit Small(std::size_t bytes = kEnough) : platform(std::make_shared<LimitedPlatform>(bytes)) {
+    NetworkArguments arguments;
+    arguments.weights = "tests/bench/pipeline/small_vae.safetensors";
+    arguments.dtype = "fp32";
+    arguments.plan = "naive";
+    decoding.emplace(info, arguments, info.image, platform);
+  }
+  NetworkInfo info = small_decoder();
+  std::shared_ptr<LimitedPlatform> platform;
+  std::optional<Decoding> decoding;
+};
+
+const SafetensorsFile& recorded() {
+  static const SafetensorsFile file("tests/bench/pipeline/small_pipeline.safetensors");
+  return file;
+}
+
+std::vector<float> two_latents() {
+  return channels_last_of(recorded_numbers(recorded(), "x"), 4, kHeight * kWidth);
+}
+
+TEST(Decoding, IsTriedFirstAndLeavesNothingOnTheDevice) {
+  Small small;
+  EXPECT_EQ(small.decoding->picture().height, 4 * kHeight);
+  small.decoding->rehearse();
+  EXPECT_EQ(small.platform->free_bytes(), kEnough);
+  const TemporaryFolder folder;
+  const std::vector<float> pictures = small.decoding->run(two_latents(), 0, folder / "rescue");
+  EXPECT_LE(distance(pictures, channels_last_of(recorded_numbers(recorded(), "output"), 3, 16 * kHeight * kWidth)),
+            1e-5);
+  EXPECT_FALSE(std::filesystem::exists(folder / "rescue"));
+}
+
+TEST(Decoding, IsRefusedBeforeAnythingIsDrawn) {
+  Small small(1 << 16);
+  EXPECT_THROW(small.decoding->rehearse(), OutOfMemory);
+}
+
+// Somebody else took the memory meanwhile.
+TEST(Decoding, ThatFailsKeepsTheLatents) {
+  Small small;
+  small.decoding->rehearse();
+  void* const taken = small.platform->allocate(kEnough - 1000);
+  const TemporaryFolder folder;
+  const std::filesystem::path rescue = folder / "picture.png.latents.safetensors";
+  EXPECT_THROW((void)small.decoding->run(two_latents(), 0, rescue), OutOfMemory);
+  const SafetensorsFile kept(rescue);
+  EXPECT_EQ(kept.find("x")->shape, (std::vector<std::int64_t>{2, 4, kHeight, kWidth}));
+  EXPECT_EQ(recorded_numbers(kept, "x"), recorded_numbers(recorded(), "x"));
+  EXPECT_NO_THROW(kept.require_layout("channels-first"));
+  // Nor does a folder that is gone hide why.
+  EXPECT_THROW((void)small.decoding->run(two_latents(), 0, folder / "gone" / "rescue"), OutOfMemory);
+  small.platform->release(taken);
+}
+
+TEST(Decoding, OfAVideoTakesAChunkAtATimeAndThenTheRest) {
+  for (const std::int64_t chunk : {1, 2, 5, 9}) {
+    Video video(chunk);
+    EXPECT_EQ(video.decoding->chunk(), std::min<std::int64_t>(chunk, 5));
+    EXPECT_EQ(video.decoding->picture().frames, 5);
+    video.decoding->rehearse();
+    EXPECT_GT(video.decoding->bytes(), 0u);
+    EXPECT_EQ(video.platform->free_bytes(), kEnough);
+    // The last chunk is what a video of those frames alone is.
+    const std::int64_t rest = chunk >= 5 ? 5 : chunk == 2 ? 1 : chunk;
+    std::vector<float> latents;
+    const std::ptrdiff_t frame = 4 * 6 * 4;
+    for (std::ptrdiff_t of = 1; of <= 2; ++of)
+      latents.insert(latents.end(), video.latents.begin() + (5 * of - rest) * frame,
+                     video.latents.begin() + 5 * of * frame);
+    NetworkArguments arguments;
+    arguments.weights = video.folder / "w.safetensors";
+    arguments.dtype = "fp32";
+    arguments.plan = "naive";
+    ImageShape alone = video.info.image;
+    alone.frames = rest;
+    EXPECT_EQ(Decoding(video.info, arguments, alone, video.platform).run(latents, 0, "nowhere/rescue"),
+              video.drawn(5 - rest, rest))
+        << chunk;
+  }
+}
+
+// As few parts as fit, as equal as they can be.
+TEST(Decoding, OfAVideoTakesWhatFits) {
+  Video all(0);
+  EXPECT_EQ(all.decoding->chunk(), 5);
+  all.decoding->rehearse();
+  Video less(0, all.decoding->bytes() - 1);
+  EXPECT_EQ(less.decoding->chunk(), 3);
+  less.decoding->rehearse();
+  EXPECT_LT(less.decoding->bytes(), all.decoding->bytes());
+  EXPECT_EQ(less.drawn(0, 5).size(), all.drawn(0, 5).size());
+  Video none(0, 1 << 16);
+  EXPECT_EQ(none.decoding->chunk(), 1);
+  EXPECT_THROW(none.decoding->rehearse(), OutOfMemory);
+}
+
+}  // namespace
+}  // namespace noisefloor
