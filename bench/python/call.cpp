@@ -30,7 +30,7 @@ void find_problem(const Question& question, Decision& decision) {
     if (std::ranges::count(tensor.shape, 0) > 0)
       throw InvalidInput(fmt::format("{}: '{}' is empty; every extent must be at least 1", op.name, tensor.name));
     shapes[tensor.name] = tensor.shape;
-    types[tensor.name] = to_string(tensor.dtype);
+    if (tensor.dtype) types[tensor.name] = to_string(*tensor.dtype);
   }
   decision.problem = infer_problem(op, question.fields, shapes, kWording);
   std::size_t output = 0;
@@ -84,6 +84,18 @@ void choose_variant(const Question& question, const Device& device, Decision& de
       fmt::format("{} cannot run {} {}: {}", op.name, to_string(decision.dtype), op.print(decision.problem), text));
 }
 
+template <class Work>
+void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {
+  std::optional<CurrentGpu> current;
+  if (device.gpu) current.emplace(device.index);
+  const Status status = work(LaunchContext{stream, decision.info, false});
+  if (status.ok()) return;
+  std::string what = fmt::format("variant '{}': {}", decision.variant->name, status.what);
+  if (status.code == StatusCode::cuda_error) what += ": " + cuda_error_text(status.cuda_error);
+  if (status.code == StatusCode::unsupported_problem) throw InvalidInput(what);
+  throw std::runtime_error(what);
+}
+
 }  // namespace
 
 std::string to_string(const Device& device) {
@@ -104,7 +116,7 @@ std::string Question::key() const {
   add_count(static_cast<std::int64_t>(inputs.size()));
   for (const Tensor& tensor : inputs) {
     add(tensor.name);
-    text += static_cast<char>(tensor.dtype);
+    text += tensor.dtype ? static_cast<char>(*tensor.dtype) : '?';
     add_count(static_cast<std::int64_t>(tensor.shape.size()));
     for (const std::int64_t extent : tensor.shape) add_count(extent);
   }
@@ -142,22 +154,21 @@ std::shared_ptr<const Decision> decide(const Question& question, const std::opti
   return decision;
 }
 
-void launch(const Decision& decision, const std::vector<void*>& pointers, void* workspace, void* prepared,
-            const Device& device, Stream stream) {
-  std::optional<CurrentGpu> current;
-  if (device.gpu) current.emplace(device.index);
-  const LaunchContext context{stream, decision.info, false};
+void prepare(const Decision& decision, const std::vector<void*>& pointers, void* prepared, const Device& device,
+             Stream stream) {
+  if (decision.prepared_bytes == 0) return;
   const AnyVariant& variant = *decision.variant;
-  Status status = success();
-  if (decision.prepared_bytes > 0)
-    status = variant.prepare(decision.problem, decision.dtype, pointers, prepared, context);
-  if (status.ok())
-    status = variant.launch(decision.problem, decision.dtype, pointers, Scratch{workspace, prepared}, context);
-  if (status.ok()) return;
-  std::string what = fmt::format("variant '{}': {}", variant.name, status.what);
-  if (status.code == StatusCode::cuda_error) what += ": " + cuda_error_text(status.cuda_error);
-  if (status.code == StatusCode::unsupported_problem) throw InvalidInput(what);
-  throw std::runtime_error(what);
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    return variant.prepare(decision.problem, decision.dtype, pointers, prepared, context);
+  });
+}
+
+void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
+            Stream stream) {
+  const AnyVariant& variant = *decision.variant;
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    return variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
+  });
 }
 
 }  // namespace noisefloor::python

@@ -21,7 +21,7 @@ std::string to_string(const Device& device);  // "the CPU", "GPU 0"
 struct Question {
   struct Tensor {
     const char* name;
-    DType dtype;
+    std::optional<DType> dtype;  // none: only its shape is known
     std::vector<std::int64_t> shape;
   };
   const Op* op = nullptr;
@@ -48,10 +48,14 @@ struct Decision {
 // call it at once.
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device);
 
-// Launches; pointers in the order of the specs. On the host it returns when the work is done. Throws InvalidInput and
-// std::runtime_error.
-void launch(const Decision& decision, const std::vector<void*>& pointers, void* workspace, void* prepared,
-            const Device& device, Stream stream);
+// Both: pointers in the order of the specs. On the host they return when the work is done. Throw InvalidInput and
+// std::runtime_error. What `prepare` writes follows the weights, the dtype and the fields but for the extents of other
+// tensors: images of any number and size may share it.
+inline constexpr char kPreparedTensor[] = "w";  // what every variant prepares from that prepares at all
+void prepare(const Decision& decision, const std::vector<void*>& pointers, void* prepared, const Device& device,
+             Stream stream);
+void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
+            Stream stream);
 
 // Small problems of an op, at most `count`, drawn at random and the same for a seed: those whose fields have their
 // defaults first. They show which tensors the op has, and which fields their shapes follow.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/core/device.h"
+#include "bench/python/call.h"
 
 namespace noisefloor::python {
 
@@ -24,6 +24,10 @@ class CurrentGpu {
   int before_ = 0;
   bool changed_ = false;
 };
+
+// Whether a CUDA graph is capturing the stream, which then runs nothing.
+bool captures(const Device& device, Stream stream);
+void wait_for(const Device& device, Stream stream);
 
 std::string cuda_error_text(int error);
 

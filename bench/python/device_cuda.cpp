@@ -48,6 +48,18 @@ CurrentGpu::~CurrentGpu() {
   if (changed_) (void)cudaSetDevice(before_);
 }
 
+bool captures(const Device& device, Stream stream) {
+  const CurrentGpu current(device.index);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void wait_for(const Device& device, Stream stream) {
+  const CurrentGpu current(device.index);
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
 std::string cuda_error_text(int error) {
   const auto code = static_cast<cudaError_t>(error);
   return std::string(cudaGetErrorString(code)) + " (" + cudaGetErrorName(code) + ")";

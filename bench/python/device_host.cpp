@@ -12,6 +12,11 @@ const DeviceInfo& gpu_info(int) {
 CurrentGpu::CurrentGpu(int) {}
 CurrentGpu::~CurrentGpu() = default;
 
+bool captures(const Device&, Stream) {
+  return false;
+}
+void wait_for(const Device&, Stream) {}
+
 std::string cuda_error_text(int error) {
   return "CUDA error " + std::to_string(error);
 }

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "bench/python/call.h"
+#include "bench/python/device.h"
 #include "bench/python/tensor.h"
 #include "kernels/catalogue.h"
 #include "kernels/core/alignment.h"
@@ -56,24 +57,12 @@ class BoundOp {
     for (const FieldInfo& field : op_->fields) known_.push_back(field.name);
   }
 
+  // `prepared`: the weights as `prepare` left them for that variant, or None.
   nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
-                  nb::handle stream, nb::handle dtype) const {
+                  nb::handle stream, nb::handle dtype, nb::handle prepared) const {
     Question question = ask(fields, variant, dtype);
-    std::vector<Tensor> inputs;
     nb::object like;  // whose framework makes what is not given: the first output that is, else the first input
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const nb::handle given = tensors[i];
-      if (given.is_none() || take_field(i, given, question)) continue;
-      inputs.push_back(read_tensor(given, named(tensors_[i]), false));
-      const Tensor& tensor = inputs.back();
-      question.inputs.push_back({tensors_[i].c_str(), tensor.dtype, tensor.shape});
-      if (!like) like = nb::borrow(given);
-      if (tensor.device != inputs.front().device)
-        throw InvalidInput(fmt::format("{} is on {}, '{}' on {}; all tensors must be on one device", named(tensors_[i]),
-                                       to_string(tensor.device), question.inputs.front().name,
-                                       to_string(inputs.front().device)));
-    }
-    if (inputs.empty()) throw nb::type_error((op_->name + " needs tensors: " + tensors_.front() + ", ...").c_str());
+    const std::vector<Tensor> inputs = read_inputs(tensors, false, question, like);
     const Device device = inputs.front().device;
     std::vector<nb::object> outs = outputs_given(out);
     std::vector<std::optional<Tensor>> written;
@@ -93,12 +82,46 @@ class BoundOp {
       const nb::gil_scoped_release released;
       decision = decide(question, device);
     }
-    nb::object queue = nb::none();
-    if (device.gpu)
-      queue = frameworks().attr("stream")(like, device.index, stream);
-    else if (!stream.is_none())
-      throw InvalidInput(named("stream") + " is for tensors on a GPU; these are on the CPU");
-    return run(*decision, inputs, question, outs, written, device, like, queue);
+    const nb::object queue = queue_of(device, like, stream);
+    void* const laid_out = prepared.is_none() ? nullptr : read_prepared(prepared, question, *decision, device, queue);
+    return run(*decision, inputs, question, outs, written, device, like, queue, laid_out);
+  }
+
+  // Lays the weights out for the calls of a variant: (the variant's name, the dtype, what it wrote or None). A shape, a
+  // tuple or list of extents, stands for a tensor that each call brings.
+  nb::tuple prepare(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle stream,
+                    nb::handle dtype) const {
+    Question question = ask(fields, variant, dtype);
+    nb::object like;
+    const std::vector<Tensor> inputs = read_inputs(tensors, true, question, like);
+    if (!like) throw nb::type_error((op_->name + ": prepare needs the weights as tensors, not only shapes").c_str());
+    Device device;
+    for (const Tensor& tensor : inputs)
+      if (tensor.data != nullptr) device = tensor.device;
+    std::shared_ptr<const Decision> decision;
+    {
+      const nb::gil_scoped_release released;
+      decision = decide(question, device);
+    }
+    const nb::object queue = queue_of(device, like, stream);
+    nb::object owner = nb::none();
+    if (decision->prepared_bytes > 0) {
+      const std::vector<void*> pointers = pointers_of(*decision, inputs, question);
+      for (std::size_t i = 0; i < decision->specs.size(); ++i)
+        if (decision->specs[i].name == std::string_view(kPreparedTensor) && pointers[i] == nullptr)
+          throw InvalidInput(fmt::format("{} must be a tensor, not a shape: variant '{}' lays it out anew",
+                                         named(kPreparedTensor), decision->variant->name));
+      const Stream on = stream_of(queue);
+      if (device.gpu && captures(device, on))
+        throw InvalidInput(op_->name +
+                           ": prepare while a CUDA graph captures the stream would do nothing now; prepare before");
+      owner = frameworks().attr("prepared_memory")(like, decision->prepared_bytes, queue);
+      void* const memory = read_tensor(owner, named("prepared"), true).data;
+      const nb::gil_scoped_release released;
+      python::prepare(*decision, pointers, memory, device, on);
+      if (device.gpu) wait_for(device, on);  // so that any stream may read it
+    }
+    return nb::make_tuple(decision->variant->name, to_string(decision->dtype), owner);
   }
 
   // Of tensors of these (shape, dtype), None where one is not given: the problem, its [(output, shape, dtype)], and how
@@ -127,6 +150,80 @@ class BoundOp {
   }
 
  private:
+  // With `shapes`, some may be no tensors but a shape; these have no data.
+  std::vector<Tensor> read_inputs(const nb::tuple& tensors, bool shapes, Question& question, nb::object& like) const {
+    std::vector<Tensor> inputs;
+    const Device* device = nullptr;
+    const char* first = nullptr;
+    inputs.reserve(tensors_.size());
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const nb::handle given = tensors[i];
+      if (given.is_none() || take_field(i, given, question)) continue;
+      if (shapes && (nb::isinstance<nb::tuple>(given) || nb::isinstance<nb::list>(given))) {
+        inputs.emplace_back();
+        if (!nb::try_cast(given, inputs.back().shape))
+          throw nb::type_error((named(tensors_[i]) + " must be a tensor, or a shape of integers").c_str());
+        question.inputs.push_back({tensors_[i].c_str(), std::nullopt, inputs.back().shape});
+        continue;
+      }
+      inputs.push_back(read_tensor(given, named(tensors_[i]), false));
+      const Tensor& tensor = inputs.back();
+      question.inputs.push_back({tensors_[i].c_str(), tensor.dtype, tensor.shape});
+      if (!like) {
+        like = nb::borrow(given);
+        device = &inputs.back().device;
+        first = tensors_[i].c_str();
+      }
+      if (tensor.device != *device)
+        throw InvalidInput(fmt::format("{} is on {}, '{}' on {}; all tensors must be on one device", named(tensors_[i]),
+                                       to_string(tensor.device), first, to_string(*device)));
+    }
+    if (inputs.empty()) throw nb::type_error((op_->name + " needs tensors: " + tensors_.front() + ", ...").c_str());
+    return inputs;
+  }
+
+  nb::object queue_of(const Device& device, const nb::object& like, nb::handle stream) const {
+    if (device.gpu) return frameworks().attr("stream")(like, device.index, stream);
+    if (!stream.is_none()) throw InvalidInput(named("stream") + " is for tensors on a GPU; these are on the CPU");
+    return nb::none();
+  }
+
+  // The memory of prepared weights, which must be as many bytes as the call's variant prepares there.
+  void* read_prepared(nb::handle prepared, const Question& question, const Decision& decision, const Device& device,
+                      const nb::object& queue) const {
+    constexpr std::uintptr_t kAlignment = 64;  // of the widest vectors
+    const Tensor memory = read_tensor(prepared, named("prepared"), false);
+    if (question.variant.empty())
+      throw InvalidInput(named("prepared") + " is of one variant: give its name as variant=");
+    if (memory.device != device)
+      throw InvalidInput(fmt::format("{} is on {}, the tensors are on {}", named("prepared"), to_string(memory.device),
+                                     to_string(device)));
+    if (memory.dtype != DType::uint8 || memory.bytes() != decision.prepared_bytes)
+      throw InvalidInput(fmt::format(
+          "{} has {} bytes, and variant '{}' in {} needs {} uint8: it was prepared for other weights, another dtype or "
+          "another variant",
+          named("prepared"), memory.bytes(), question.variant, to_string(decision.dtype), decision.prepared_bytes));
+    if (reinterpret_cast<std::uintptr_t>(memory.data) % kAlignment != 0)
+      throw InvalidInput(fmt::format("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment));
+    if (device.gpu) frameworks().attr("used")(prepared, queue);
+    return memory.data;
+  }
+
+  // In the order of the specs; null for outputs, and where only a shape was given.
+  static std::vector<void*> pointers_of(const Decision& decision, const std::vector<Tensor>& inputs,
+                                        const Question& question) {
+    std::vector<void*> pointers(decision.specs.size());
+    for (std::size_t k = 0; k < pointers.size(); ++k)
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (question.inputs[i].name == std::string_view(decision.specs[k].name)) pointers[k] = inputs[i].data;
+    return pointers;
+  }
+
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): frameworks give streams as numbers
+  static Stream stream_of(const nb::object& queue) {
+    return queue.is_none() ? nullptr : reinterpret_cast<Stream>(nb::cast<std::uintptr_t>(queue));
+  }
+
   std::string named(const std::string& argument) const { return op_->name + ": '" + argument + "'"; }
 
   Question ask(const nb::tuple& fields, nb::handle variant, nb::handle dtype) const {
@@ -181,7 +278,7 @@ class BoundOp {
 
   nb::object run(const Decision& decision, const std::vector<Tensor>& inputs, const Question& question,
                  std::vector<nb::object>& outs, std::vector<std::optional<Tensor>>& written, const Device& device,
-                 const nb::object& like, const nb::object& queue) const {
+                 const nb::object& like, const nb::object& queue, void* prepared) const {
     const auto count = static_cast<std::size_t>(
         std::ranges::count_if(decision.specs, [](const TensorSpec& spec) { return spec.role == Role::out; }));
     if (!outs.empty() && outs.size() != count)
@@ -190,14 +287,11 @@ class BoundOp {
                                      outs.size()));
     outs.resize(count, nb::none());
     written.resize(count);
-    std::vector<void*> pointers;
+    std::vector<void*> pointers = pointers_of(decision, inputs, question);
     std::size_t output = 0;
-    for (const TensorSpec& spec : decision.specs) {
-      if (spec.role != Role::out) {
-        for (std::size_t i = 0; i < inputs.size(); ++i)
-          if (question.inputs[i].name == std::string_view(spec.name)) pointers.push_back(inputs[i].data);
-        continue;
-      }
+    for (std::size_t k = 0; k < decision.specs.size(); ++k) {
+      const TensorSpec& spec = decision.specs[k];
+      if (spec.role != Role::out) continue;
       if (written[output]) {
         check_output(spec, *written[output], device, inputs, question, written, output);
         frameworks().attr("written")(outs[output]);
@@ -208,9 +302,9 @@ class BoundOp {
           throw std::runtime_error(fmt::format("{}: the framework made output '{}' on {}, not on {}", op_->name,
                                                spec.name, to_string(written[output]->device), to_string(device)));
       }
-      pointers.push_back(written[output++]->data);
+      pointers[k] = written[output++]->data;
     }
-    launch_with_scratch(decision, pointers, device, like, queue);
+    launch_with_scratch(decision, pointers, device, like, queue, prepared);
     if (count == 1) return outs.front();
     nb::list all;
     for (const nb::object& one : outs) all.append(one);
@@ -220,7 +314,13 @@ class BoundOp {
   // On a GPU scratch memory, too, is the framework's: a CUDA graph may capture the call, and the memory is used again
   // only behind the launch, on its stream.
   void launch_with_scratch(const Decision& decision, const std::vector<void*>& pointers, const Device& device,
-                           const nb::object& like, const nb::object& queue) const {
+                           const nb::object& like, const nb::object& queue, void* prepared) const {
+    const Stream stream = stream_of(queue);
+    const std::size_t prepared_bytes = prepared == nullptr ? decision.prepared_bytes : 0;
+    const auto work = [&](void* workspace, void* memory) {
+      if (prepared == nullptr) python::prepare(decision, pointers, memory, device, stream);
+      launch(decision, pointers, {workspace, prepared == nullptr ? memory : prepared}, device, stream);
+    };
     if (device.gpu) {
       const auto scratch = [&](std::size_t bytes, nb::object& owner) -> void* {
         if (bytes == 0) return nullptr;
@@ -229,16 +329,14 @@ class BoundOp {
       };
       nb::object workspace_owner, prepared_owner;
       void* const workspace = scratch(decision.workspace_bytes, workspace_owner);
-      void* const prepared = scratch(decision.prepared_bytes, prepared_owner);
-      // NOLINTNEXTLINE(performance-no-int-to-ptr): frameworks give streams as numbers
-      const auto stream = reinterpret_cast<Stream>(nb::cast<std::uintptr_t>(queue));
+      void* const memory = scratch(prepared_bytes, prepared_owner);
       const nb::gil_scoped_release released;
-      launch(decision, pointers, workspace, prepared, device, stream);
+      work(workspace, memory);
       return;
     }
     const nb::gil_scoped_release released;
-    const auto workspace = host_memory(decision.workspace_bytes), prepared = host_memory(decision.prepared_bytes);
-    launch(decision, pointers, workspace.get(), prepared.get(), device, nullptr);
+    const auto workspace = host_memory(decision.workspace_bytes), memory = host_memory(prepared_bytes);
+    work(workspace.get(), memory.get());
   }
 
   const Op* op_;
@@ -320,7 +418,10 @@ NB_MODULE(_core, m) {
   nb::class_<BoundOp>(m, "Op")
       .def(nb::init<const std::string&, std::vector<std::string>, std::vector<std::string>>())
       .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
-           nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none())
+           nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
+           nb::arg("prepared").none() = nb::none())
+      .def("prepare", &BoundOp::prepare, nb::arg("tensors"), nb::arg("fields"), nb::arg("variant").none(),
+           nb::arg("stream").none(), nb::arg("dtype").none())
       .def("describe", &BoundOp::describe, nb::arg("tensors"), nb::arg("fields"), nb::arg("dtype").none());
   m.def("catalogue", catalogue_data);
   m.def("samples", sample_data);

@@ -5,7 +5,8 @@ in a build with CUDA. `docs/python.md` says what can be given.
 """
 
 from noisefloor import _core, ops
+from noisefloor._prepared import Prepared, prepare
 from noisefloor._signatures import Variant, variants
 
 __version__ = _core.version
-__all__ = ["Variant", "ops", "variants"]
+__all__ = ["Prepared", "Variant", "ops", "prepare", "variants"]

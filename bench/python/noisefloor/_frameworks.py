@@ -45,6 +45,22 @@ def empty(like, shape, dtype, stream):
     raise TypeError(f"cannot make a tensor as '{name}' has them; give out=")
 
 
+def prepared_memory(like, size, stream):
+    """Bytes for prepared weights, at a multiple of 64, which PyTorch and CuPy give and NumPy may not."""
+    memory = empty(like, (size + 63,), "uint8", stream) if framework(like) == "numpy" or isinstance(like, memoryview) else None
+    if memory is None:
+        return empty(like, (size,), "uint8", stream)
+    first = -memory.ctypes.data % 64
+    return memory[first : first + size]
+
+
+def used(tensor, stream):
+    """Tells PyTorch's allocator that another stream than the one it was made on reads it: it waits before it gives the memory away."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        tensor.record_stream(torch.cuda.ExternalStream(stream, device=tensor.device))
+
+
 def written(tensor):
     """Tells PyTorch's autograd, which refuses a backward pass that would read what was there before."""
     torch = sys.modules.get("torch")

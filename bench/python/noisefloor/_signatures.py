@@ -58,10 +58,10 @@ class Signature:
         self.fields = {field["name"]: field for field in known(op)["fields"]}
         self.samples, moving = _core.samples(op, 1, 240)
         self.inputs, self.outputs = self.tensors("in"), self.tensors("out")
-        names = [tensor.name for tensor in self.inputs]
+        self.names = names = tuple(tensor.name for tensor in self.inputs)
         # Names of both: a tensor that may be absent, and what says so.
         self.shared = [tensor.name for tensor in self.inputs if tensor.name in self.fields and not tensor.always]
-        self.keywords = [name for name in self.fields if name not in names]
+        self.keywords = tuple(name for name in self.fields if name not in names)
         self.free = {name for name in self.keywords if self.fields[name]["default"] is not None and name not in moving}
 
     def tensors(self, role):
@@ -152,15 +152,20 @@ def signature(op):
     return Signature(op)
 
 
-def make_function(op):
+@functools.cache
+def bound(op):
+    """The op, to be called with its tensors and fields in the order of its signature."""
+    made = signature(op)
+    return _core.Op(op, list(made.names), list(made.keywords))
+
+
+def make_function(op, call=None):
     """A Python function with the op's own parameters, so that Python itself names an argument that is wrong or missing."""
     made = signature(op)
-    names = [tensor.name for tensor in made.inputs]
-    bound = _core.Op(op, names, made.keywords)
     # A field that was left at its default is not given: what the tensors say is asked first.
     fields = ", ".join(f"None if {name} is _default_{name} else {name}" for name in made.keywords)
-    source = f"def {op}({made.parameters(typed=False)}):\n    return _call(({', '.join(names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype)\n"
-    scope = {"_call": bound.call} | {f"_default_{name}": made.default(name) for name in made.keywords}
+    source = f"def {op}({made.parameters(typed=False)}):\n    return _call(({', '.join(made.names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype)\n"
+    scope = {"_call": call or bound(op).call} | {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.ops.{op}>", "exec"), scope)
     function = scope[op]
     function.__doc__, function.__module__ = made.doc(), "noisefloor.ops"

@@ -6,9 +6,10 @@ gradients: a tensor that requires one is refused where they are recorded.
 
 import torch
 
-from noisefloor import _core, _frameworks, _signatures
+from noisefloor import _frameworks, _prepared, _signatures
 
-__all__ = sorted(_signatures.CATALOGUE)
+_OPS = sorted(_signatures.CATALOGUE)
+__all__ = [*_OPS, "prepare"]
 _SCHEMA_TYPE = {"integer": "int?", "real": "float?", "flag": "bool?", "choice": "str?"}
 _NAMES = {getattr(torch, name): short for short, name in _frameworks.TORCH.items()}
 _library = torch.library.Library("noisefloor", "DEF")
@@ -20,12 +21,12 @@ def _define(op):
     names = [tensor.name for tensor in made.inputs]
     # A tensor may be absent for more than one reason: an operator has one more argument for it.
     reasons = [name for name in made.shared if made.fields[name]["type"] == "choice"]
-    bound = _core.Op(op, names, made.keywords)
+    bound = _signatures.bound(op)
     schema = [f"Tensor {tensor.name}" if tensor.always else f"Tensor? {tensor.name}=None"
               for tensor in sorted(made.inputs, key=lambda tensor: not tensor.always)]
     order = [text.split()[1].partition("=")[0] for text in schema]
     schema += ["*"] + [f"{_SCHEMA_TYPE[made.fields[name]['type']]} {name}=None" for name in made.keywords]
-    schema += [f"str? {name}_is=None" for name in reasons] + ["str? variant=None", "str? dtype=None"]
+    schema += [f"str? {name}_is=None" for name in reasons] + ["str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
@@ -38,7 +39,7 @@ def _define(op):
 
     def real(*tensors, **given):
         inputs, its_fields = taken(tensors, given)
-        outputs = bound.call(tuple(inputs), its_fields, None, given.get("variant"), None, given.get("dtype"))
+        outputs = bound.call(tuple(inputs), its_fields, None, given.get("variant"), None, given.get("dtype"), given.get("prepared"))
         return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
     def fake(*tensors, **given):
@@ -63,11 +64,11 @@ def _refuse_gradients(op, **tensors):
 
 def _make_function(op):
     made, order, reasons = _define(op)
-    parameters = made.parameters(typed=False).removesuffix(", stream=None").replace(", out=None", "")
+    parameters = made.parameters(typed=False).removesuffix(", stream=None").replace(", out=None", "") + ", prepared=None"
     passed = [f"{name}=None if {name} is _default_{name} else {name}" for name in made.keywords]
     passed += [f"{name}_is={name} if isinstance({name}, str) else None" for name in reasons]
     tensors = [f"None if isinstance({name}, str) or {name} is False else {name}" if name in made.shared else name for name in order]
-    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n    outputs = _operator({', '.join(tensors + passed)}, variant=variant, dtype=dtype)\n"
+    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n    outputs = _operator({', '.join(tensors + passed)}, variant=variant, dtype=dtype, prepared=prepared)\n"
               f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
     scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients}
     scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
@@ -77,4 +78,21 @@ def _make_function(op):
     return function
 
 
-globals().update({op: _make_function(op) for op in __all__})
+globals().update({op: _make_function(op) for op in _OPS})
+
+
+def prepare(op, /, *tensors, **arguments):
+    """noisefloor.prepare for the operators: torch.compile traces through the handle's calls, which take no `out` and no `stream`."""
+    return _prepared.make(op, tensors, arguments, _prepared_call(op))
+
+
+def _prepared_call(op):
+    made, function = _signatures.signature(op), globals()[op]
+
+    def call(tensors, fields, out, variant, stream, dtype, memory):
+        if out is not None or stream is not None:
+            raise TypeError(f"{op}: a handle of noisefloor.torch takes no 'out' and no 'stream'")
+        given = {name: value for name, value in zip(made.names + made.keywords, tensors + fields) if value is not None}
+        return function(**given, variant=variant, dtype=dtype, prepared=memory)
+
+    return call
