@@ -50,29 +50,35 @@ void find_problem(const Question& question, Decision& decision) {
 }
 
 // Why a variant cannot run a problem there; "" where it can.
-std::string obstacle(const AnyVariant& variant, const Decision& decision, const Device& device) {
+std::string obstacle(const AnyVariant& variant, const Decision& decision, const std::string& place) {
   if (variant.not_written) return "is not written yet: " + *variant.not_written;
   if (!variant.built) return fmt::format("is not in this build; it needs {}", to_string(variant.arch));
   if (!runs_on(variant.arch, decision.info->compute_capability))
-    return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), to_string(device));
+    return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), place);
   if (const Support support = variant.can_run(decision.problem, decision.dtype); !support) return support.reason;
   return "";
 }
 
-void choose_variant(const Question& question, const Device& device, Decision& decision) {
+// The one that the plan names, where it is of this ladder (plans know libraries, too) and can run there; else null.
+const AnyVariant* planned(const Question& question, const Decision& decision, const std::string& place) {
+  if (!question.plan || !question.variant.empty()) return nullptr;
+  const auto named = question.plan->variants.find(plan_key(*question.op, decision.dtype, decision.problem));
+  if (named == question.plan->variants.end()) return nullptr;
+  for (const AnyVariant& variant : question.op->variants)
+    if (variant.name == named->second && obstacle(variant, decision, place).empty()) return &variant;
+  return nullptr;
+}
+
+// `decision` has its problem and its device; `place` is that device in words.
+const AnyVariant* choose_variant(const Question& question, const Decision& decision, const std::string& place) {
   const Op& op = *question.op;
-  decision.info = device.gpu ? &gpu_info(device.index) : &host_info();
+  if (const AnyVariant* variant = planned(question, decision, place)) return variant;
   std::vector<std::string> names, obstacles;
   for (auto variant = op.variants.rbegin(); variant != op.variants.rend(); ++variant) {
     names.push_back(variant->name);
     if (!question.variant.empty() && question.variant != variant->name) continue;
-    const std::string why = obstacle(*variant, decision, device);
-    if (why.empty()) {
-      decision.variant = &*variant;
-      decision.workspace_bytes = variant->workspace_bytes(decision.problem, decision.dtype, *decision.info);
-      decision.prepared_bytes = variant->prepared_bytes(decision.problem, decision.dtype);
-      return;
-    }
+    const std::string why = obstacle(*variant, decision, place);
+    if (why.empty()) return &*variant;
     obstacles.push_back(fmt::format("variant '{}' {}", variant->name, why));
   }
   if (obstacles.empty())
@@ -82,6 +88,13 @@ void choose_variant(const Question& question, const Device& device, Decision& de
   for (const std::string& why : obstacles) text += (text.empty() ? "" : "; ") + why;
   throw InvalidInput(
       fmt::format("{} cannot run {} {}: {}", op.name, to_string(decision.dtype), op.print(decision.problem), text));
+}
+
+void check_plan(const Plan& plan, const Device& device) {
+  const std::string here = device.gpu ? gpu_name(device.index) : host_name();
+  if (!plan.device.empty() && plan.device != here)
+    throw InvalidInput(fmt::format("{} is a plan for {}, and the tensors are on {}, {}", plan.file, plan.device,
+                                   to_string(device), here));
 }
 
 template <class Work>
@@ -128,7 +141,19 @@ std::string Question::key() const {
   for (const std::string& type : out_types) add(type);
   add(dtype);
   add(variant);
+  if (plan) add_count(static_cast<std::int64_t>(plan->number));
   return text;
+}
+
+std::string plan_key(const Op& op, DType dtype, const AnyProblem& problem) {
+  return fmt::format("{} {} {}", op.name, to_string(dtype), op.print(problem));
+}
+
+std::string chosen_on(const Question& question, const DeviceInfo& device) {
+  Decision decision = *decide(question, std::nullopt);
+  decision.info = &device;
+  return choose_variant(question, decision, fmt::format("a GPU of compute capability {}", device.compute_capability))
+      ->name;
 }
 
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device) {
@@ -147,7 +172,13 @@ std::shared_ptr<const Decision> decide(const Question& question, const std::opti
     const std::string what = error.what();
     throw InvalidInput(what.starts_with(question.op->name) ? what : question.op->name + ": " + what);
   }
-  if (device) choose_variant(question, *device, *decision);
+  if (device) {
+    if (question.plan) check_plan(*question.plan, *device);
+    decision->info = device->gpu ? &gpu_info(device->index) : &host_info();
+    decision->variant = choose_variant(question, *decision, to_string(*device));
+    decision->workspace_bytes = decision->variant->workspace_bytes(decision->problem, decision->dtype, *decision->info);
+    decision->prepared_bytes = decision->variant->prepared_bytes(decision->problem, decision->dtype);
+  }
   const std::lock_guard lock(mutex);
   if (kept.size() >= kMostKept) kept.clear();
   kept[key] = decision;

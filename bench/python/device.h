@@ -11,6 +11,9 @@ namespace noisefloor::python {
 // build without CUDA.
 const DeviceInfo& host_info();
 const DeviceInfo& gpu_info(int index);
+// As env.json of a run has it: "NVIDIA H200", "AMD EPYC 9654 96-Core Processor (96 cores)".
+std::string host_name();
+std::string gpu_name(int index);
 
 // Makes a GPU the current one for as long as it lives.
 class CurrentGpu {

@@ -38,6 +38,12 @@ const DeviceInfo& gpu_info(int index) {
   return known[index] = info;
 }
 
+std::string gpu_name(int index) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties.name;
+}
+
 CurrentGpu::CurrentGpu(int index) {
   check(cudaGetDevice(&before_), "cudaGetDevice");
   if (before_ == index) return;

@@ -8,6 +8,9 @@ namespace noisefloor::python {
 const DeviceInfo& gpu_info(int) {
   throw std::runtime_error("this build of noisefloor has no CUDA: only tensors on the CPU can be given");
 }
+std::string gpu_name(int) {
+  return "";
+}
 
 CurrentGpu::CurrentGpu(int) {}
 CurrentGpu::~CurrentGpu() = default;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 
@@ -47,6 +49,47 @@ std::unique_ptr<void, Free> host_memory(std::size_t bytes) {
   return std::unique_ptr<void, Free>(data);
 }
 
+// A plan as Python holds it, and the one of this thread that calls without plan= take.
+struct LoadedPlan {
+  std::shared_ptr<const Plan> plan;
+
+  // Lines are (op, dtype, problem, variant).
+  LoadedPlan(const std::string& file, const std::string& device,
+             const std::vector<std::tuple<std::string, std::string, std::string, std::string>>& lines) {
+    static std::atomic<std::uint64_t> plans{0};
+    auto made = std::make_shared<Plan>();
+    made->file = file;
+    made->device = device;
+    made->number = ++plans;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto& [name, dtype, problem, variant] = lines[i];
+      const auto refuse = [&](const std::string& what) {
+        throw InvalidInput(fmt::format("{} is not a plan: line {}: {}", file, i + 2, what));
+      };
+      const Op* const op = find_op(name);
+      const std::optional<DType> type = parse_dtype(dtype);
+      if (op == nullptr) refuse("unknown op '" + name + "'");
+      if (!type) refuse("unknown dtype '" + dtype + "'");
+      std::string key;
+      try {
+        key = plan_key(*op, *type, op->parse(problem));
+      } catch (const InvalidInput& error) {
+        refuse(error.what());
+      }
+      if (!made->variants.emplace(key, variant).second) refuse(key + " is there twice");
+    }
+    plan = made;
+  }
+  explicit LoadedPlan(std::shared_ptr<const Plan> other) : plan(std::move(other)) {}
+};
+thread_local std::shared_ptr<const Plan> used_plan;
+
+nb::object use_plan(nb::handle plan) {
+  const std::shared_ptr<const Plan> before = used_plan;
+  used_plan = plan.is_none() ? nullptr : nb::cast<const LoadedPlan&>(plan).plan;
+  return before ? nb::cast(LoadedPlan(before)) : nb::none();
+}
+
 // One op, called with its tensors in the order of `tensors` and its fields in that of `fields`. A name that is both, as
 // a bias and whether there is one, stands among the tensors alone, and takes either.
 class BoundOp {
@@ -57,10 +100,10 @@ class BoundOp {
     for (const FieldInfo& field : op_->fields) known_.push_back(field.name);
   }
 
-  // `prepared`: the weights as `prepare` left them for that variant, or None.
+  // `plan`: a Plan, the file of one, or None; `prepared`: the weights as `prepare` left them for that variant, or None.
   nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
-                  nb::handle stream, nb::handle dtype, nb::handle prepared) const {
-    Question question = ask(fields, variant, dtype);
+                  nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared) const {
+    Question question = ask(fields, variant, dtype, plan);
     nb::object like;  // whose framework makes what is not given: the first output that is, else the first input
     const std::vector<Tensor> inputs = read_inputs(tensors, false, question, like);
     const Device device = inputs.front().device;
@@ -90,8 +133,8 @@ class BoundOp {
   // Lays the weights out for the calls of a variant: (the variant's name, the dtype, what it wrote or None). A shape, a
   // tuple or list of extents, stands for a tensor that each call brings.
   nb::tuple prepare(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle stream,
-                    nb::handle dtype) const {
-    Question question = ask(fields, variant, dtype);
+                    nb::handle dtype, nb::handle plan) const {
+    Question question = ask(fields, variant, dtype, plan);
     nb::object like;
     const std::vector<Tensor> inputs = read_inputs(tensors, true, question, like);
     if (!like) throw nb::type_error((op_->name + ": prepare needs the weights as tensors, not only shapes").c_str());
@@ -127,15 +170,7 @@ class BoundOp {
   // Of tensors of these (shape, dtype), None where one is not given: the problem, its [(output, shape, dtype)], and how
   // far an output may be off.
   nb::tuple describe(const nb::tuple& tensors, const nb::tuple& fields, nb::handle dtype) const {
-    Question question = ask(fields, nb::none(), dtype);
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const nb::handle given = tensors[i];
-      if (given.is_none() || take_field(i, given, question)) continue;
-      const auto pair = nb::cast<nb::tuple>(given);
-      const auto type = parse_dtype(nb::cast<std::string>(pair[1]));
-      if (!type) throw InvalidInput(named(tensors_[i]) + " has an element type that no op takes");
-      question.inputs.push_back({tensors_[i].c_str(), *type, nb::cast<std::vector<std::int64_t>>(pair[0])});
-    }
+    const Question question = ask_of_shapes(tensors, fields, nb::none(), dtype, nb::none());
     std::shared_ptr<const Decision> decision;
     {
       const nb::gil_scoped_release released;
@@ -147,6 +182,14 @@ class BoundOp {
     const Tolerance tolerance = op_->tolerance(decision->problem, decision->dtype);
     return nb::make_tuple(op_->print(decision->problem), found,
                           nb::make_tuple(tolerance.max_error, tolerance.l2_error));
+  }
+
+  // The variant that a GPU of that compute capability, which need not be here, would run.
+  std::string chosen_on(int capability, const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant,
+                        nb::handle dtype, nb::handle plan) const {
+    DeviceInfo device;
+    device.compute_capability = capability;
+    return python::chosen_on(ask_of_shapes(tensors, fields, variant, dtype, plan), device);
   }
 
  private:
@@ -226,13 +269,33 @@ class BoundOp {
 
   std::string named(const std::string& argument) const { return op_->name + ": '" + argument + "'"; }
 
-  Question ask(const nb::tuple& fields, nb::handle variant, nb::handle dtype) const {
+  Question ask(const nb::tuple& fields, nb::handle variant, nb::handle dtype, nb::handle plan) const {
     Question question;
     question.op = op_;
     for (std::size_t i = 0; i < fields_.size(); ++i)
       if (!fields[i].is_none()) question.fields.push_back({fields_[i], text_of(fields[i])});
     if (!variant.is_none()) question.variant = nb::cast<std::string>(nb::str(variant));
     if (!dtype.is_none()) question.dtype = nb::cast<std::string>(nb::str(dtype));
+    if (plan.is_none())
+      question.plan = used_plan;
+    else if (nb::isinstance<LoadedPlan>(plan))
+      question.plan = nb::cast<const LoadedPlan&>(plan).plan;
+    else
+      question.plan = nb::cast<LoadedPlan>(nb::module_::import_("noisefloor._plan").attr("plan_of")(plan)).plan;
+    return question;
+  }
+
+  Question ask_of_shapes(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle dtype,
+                         nb::handle plan) const {
+    Question question = ask(fields, variant, dtype, plan);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const nb::handle given = tensors[i];
+      if (given.is_none() || take_field(i, given, question)) continue;
+      const auto pair = nb::cast<nb::tuple>(given);
+      const auto type = parse_dtype(nb::cast<std::string>(pair[1]));
+      if (!type) throw InvalidInput(named(tensors_[i]) + " has an element type that no op takes");
+      question.inputs.push_back({tensors_[i].c_str(), *type, nb::cast<std::vector<std::int64_t>>(pair[0])});
+    }
     return question;
   }
 
@@ -419,10 +482,19 @@ NB_MODULE(_core, m) {
       .def(nb::init<const std::string&, std::vector<std::string>, std::vector<std::string>>())
       .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
            nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
-           nb::arg("prepared").none() = nb::none())
+           nb::arg("plan").none() = nb::none(), nb::arg("prepared").none() = nb::none())
       .def("prepare", &BoundOp::prepare, nb::arg("tensors"), nb::arg("fields"), nb::arg("variant").none(),
-           nb::arg("stream").none(), nb::arg("dtype").none())
+           nb::arg("stream").none(), nb::arg("dtype").none(), nb::arg("plan").none())
+      .def("chosen_on", &BoundOp::chosen_on, nb::arg("capability"), nb::arg("tensors"), nb::arg("fields"),
+           nb::arg("variant").none(), nb::arg("dtype").none(), nb::arg("plan").none())
       .def("describe", &BoundOp::describe, nb::arg("tensors"), nb::arg("fields"), nb::arg("dtype").none());
+  nb::class_<LoadedPlan>(m, "Plan")
+      .def(nb::init<const std::string&, const std::string&,
+                    const std::vector<std::tuple<std::string, std::string, std::string, std::string>>&>())
+      .def_prop_ro("file", [](const LoadedPlan& self) { return self.plan->file; })
+      .def_prop_ro("device", [](const LoadedPlan& self) { return self.plan->device; })
+      .def("__len__", [](const LoadedPlan& self) { return self.plan->variants.size(); });
+  m.def("use_plan", use_plan, nb::arg("plan").none());
   m.def("catalogue", catalogue_data);
   m.def("samples", sample_data);
   m.attr("version") = NOISEFLOOR_VERSION;

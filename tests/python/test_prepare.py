@@ -113,7 +113,7 @@ def test_memory_of_another_layout_is_refused():
     tensors, fields = (X, W, BIAS, *[None] * (len(_signatures.signature("conv2d").names) - 3)), (None,) * len(_signatures.signature("conv2d").keywords)
 
     def call(prepared, variant="host"):
-        return bound.call(tensors, fields, None, variant, None, None, prepared)
+        return bound.call(tensors, fields, None, variant, None, None, None, prepared)
 
     assert np.array_equal(call(memory), ops.conv2d(X, W, BIAS))
     with pytest.raises(ValueError, match="'prepared' is of one variant: give its name as variant="):

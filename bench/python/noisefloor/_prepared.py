@@ -25,7 +25,7 @@ class Prepared:
             raise TypeError(f"{self.op}: this handle takes ({', '.join(self.open)}), not ({', '.join(had)}); what else it has, prepare was given")
         given.update(named)
         merged = tuple(given.get(name, tensor) for name, tensor in zip(self._names, self._tensors))
-        return self._call(merged, self._fields, out, self.variant, stream, self.dtype, self.memory)
+        return self._call(merged, self._fields, out, self.variant, stream, self.dtype, None, self.memory)
 
     def __repr__(self):
         size = "nothing laid out" if self.memory is None else f"{self.memory.nbytes} bytes laid out"
@@ -47,7 +47,7 @@ def prepare(op, /, *tensors, **arguments):
 
 
 def make(op, tensors, arguments, call):
-    tensors, fields, out, variant, stream, dtype = _arguments(op)(*tensors, **arguments)
+    tensors, fields, out, variant, stream, dtype, plan = _arguments(op)(*tensors, **arguments)
     if out is not None:
         raise TypeError(f"{op}: prepare takes no 'out'; give it to the calls of the handle")
-    return Prepared(op, tensors, fields, _signatures.bound(op).prepare(tensors, fields, variant, stream, dtype), call)
+    return Prepared(op, tensors, fields, _signatures.bound(op).prepare(tensors, fields, variant, stream, dtype, plan), call)

@@ -8,12 +8,13 @@ from noisefloor import _core
 
 CATALOGUE = {op["name"]: op for op in _core.catalogue()}
 PYTHON_TYPE = {"integer": "int", "real": "float", "flag": "bool"}
-COMMON = ("out", "variant", "dtype", "stream")  # arguments of every op
+COMMON = ("out", "variant", "dtype", "stream", "plan")  # arguments of every op
 ENDING = """
 out: the output, or a tuple of them, to write into; made by the framework of the first tensor where it is None.
-variant: one of noisefloor.variants("{op}"); None is the best of the ladder that can run it there.
+variant: one of noisefloor.variants("{op}"); None is the plan's, else the best of the ladder that can run it there.
 dtype: {dtypes}; needed where the tensors leave it open.
 stream: a CUDA stream or its number; None is the framework's current one. Of tensors on a GPU.
+plan: a noisefloor.Plan or its file: the variant of each problem. None is that of noisefloor.use_plan, if any.
 
 Tensors are contiguous in row-major order, at multiples of 16 bytes, on one device, and share no memory with the
 output. ValueError: a tensor or a value does not fit, with what would. TypeError: an argument is no tensor.
@@ -126,7 +127,7 @@ class Signature:
         for name in self.keywords:
             text = f"{name}: {self.annotation(name)} = " if typed else f"{name}="
             texts.append(text + (repr(self.default(name)) if typed else f"_default_{name}"))
-        kinds = {"out": "Array | Sequence[Array | None] | None", "variant": "str | None", "dtype": "str | None", "stream": "Any"}
+        kinds = {"out": "Array | Sequence[Array | None] | None", "variant": "str | None", "dtype": "str | None", "stream": "Any", "plan": "Any"}
         texts += [f"{name}: {kinds[name]} = None" if typed else f"{name}=None" for name in COMMON]
         return ", ".join(texts)
 
@@ -164,7 +165,7 @@ def make_function(op, call=None):
     made = signature(op)
     # A field that was left at its default is not given: what the tensors say is asked first.
     fields = ", ".join(f"None if {name} is _default_{name} else {name}" for name in made.keywords)
-    source = f"def {op}({made.parameters(typed=False)}):\n    return _call(({', '.join(made.names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype)\n"
+    source = f"def {op}({made.parameters(typed=False)}):\n    return _call(({', '.join(made.names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype, plan)\n"
     scope = {"_call": call or bound(op).call} | {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.ops.{op}>", "exec"), scope)
     function = scope[op]

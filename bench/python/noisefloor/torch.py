@@ -39,7 +39,7 @@ def _define(op):
 
     def real(*tensors, **given):
         inputs, its_fields = taken(tensors, given)
-        outputs = bound.call(tuple(inputs), its_fields, None, given.get("variant"), None, given.get("dtype"), given.get("prepared"))
+        outputs = bound.call(tuple(inputs), its_fields, None, given.get("variant"), None, given.get("dtype"), None, given.get("prepared"))
         return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
     def fake(*tensors, **given):
@@ -64,7 +64,7 @@ def _refuse_gradients(op, **tensors):
 
 def _make_function(op):
     made, order, reasons = _define(op)
-    parameters = made.parameters(typed=False).removesuffix(", stream=None").replace(", out=None", "") + ", prepared=None"
+    parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
     passed = [f"{name}=None if {name} is _default_{name} else {name}" for name in made.keywords]
     passed += [f"{name}_is={name} if isinstance({name}, str) else None" for name in reasons]
     tensors = [f"None if isinstance({name}, str) or {name} is False else {name}" if name in made.shared else name for name in order]
@@ -89,7 +89,7 @@ def prepare(op, /, *tensors, **arguments):
 def _prepared_call(op):
     made, function = _signatures.signature(op), globals()[op]
 
-    def call(tensors, fields, out, variant, stream, dtype, memory):
+    def call(tensors, fields, out, variant, stream, dtype, plan, memory):
         if out is not None or stream is not None:
             raise TypeError(f"{op}: a handle of noisefloor.torch takes no 'out' and no 'stream'")
         given = {name: value for name, value in zip(made.names + made.keywords, tensors + fields) if value is not None}
