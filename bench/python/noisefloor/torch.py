@@ -7,9 +7,10 @@ gradients: a tensor that requires one is refused where they are recorded.
 import torch
 
 from noisefloor import _frameworks, _prepared, _signatures
+from noisefloor._patch import patch  # noqa: F401
 
 _OPS = sorted(_signatures.CATALOGUE)
-__all__ = [*_OPS, "prepare"]
+__all__ = [*_OPS, "patch", "prepare"]
 _SCHEMA_TYPE = {"integer": "int?", "real": "float?", "flag": "bool?", "choice": "str?"}
 _NAMES = {getattr(torch, name): short for short, name in _frameworks.TORCH.items()}
 _library = torch.library.Library("noisefloor", "DEF")
