@@ -97,6 +97,14 @@ void check_plan(const Plan& plan, const Device& device) {
                                    to_string(device), here));
 }
 
+constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat must not fill the memory
+std::mutex memory_mutex;
+std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
+
+std::string memory_key(const Question& question, const std::optional<Device>& device) {
+  return question.key() + (device ? (device->gpu ? "g" + std::to_string(device->index) : "c") : "");
+}
+
 template <class Work>
 void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {
   std::optional<CurrentGpu> current;
@@ -156,15 +164,14 @@ std::string chosen_on(const Question& question, const DeviceInfo& device) {
       ->name;
 }
 
+std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device) {
+  const std::lock_guard lock(memory_mutex);
+  const auto found = memory.find(memory_key(question, device));
+  return found == memory.end() ? nullptr : found->second;
+}
+
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device) {
-  constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat must not fill the memory
-  static std::mutex mutex;
-  static std::unordered_map<std::string, std::shared_ptr<const Decision>> kept;
-  const std::string key = question.key() + (device ? (device->gpu ? "g" + std::to_string(device->index) : "c") : "");
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  }
+  if (auto before = decided(question, device)) return before;
   auto decision = std::make_shared<Decision>();
   try {
     find_problem(question, *decision);
@@ -179,9 +186,9 @@ std::shared_ptr<const Decision> decide(const Question& question, const std::opti
     decision->workspace_bytes = decision->variant->workspace_bytes(decision->problem, decision->dtype, *decision->info);
     decision->prepared_bytes = decision->variant->prepared_bytes(decision->problem, decision->dtype);
   }
-  const std::lock_guard lock(mutex);
-  if (kept.size() >= kMostKept) kept.clear();
-  kept[key] = decision;
+  const std::lock_guard lock(memory_mutex);
+  if (memory.size() >= kMostKept) memory.clear();
+  memory[memory_key(question, device)] = decision;
   return decision;
 }
 

@@ -58,6 +58,8 @@ struct Decision {
 // ladder that can run there, else the best of the ladder that can. What was asked before is remembered. Throws
 // InvalidInput with the argument and what it had to be, and for a plan of another device. Threads may call it at once.
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device);
+// What was asked before; null where it was not.
+std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device);
 // The variant that it would be on such a device, which need not be here; the plan's device is not asked.
 std::string chosen_on(const Question& question, const DeviceInfo& device);
 

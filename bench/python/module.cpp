@@ -22,9 +22,11 @@ namespace noisefloor::python {
 namespace {
 
 nb::tuple tuple_of(const std::vector<std::int64_t>& shape) {
-  nb::list extents;
-  for (const std::int64_t extent : shape) extents.append(extent);
-  return nb::tuple(extents);
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  if (!extents) nb::raise_python_error();
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(i), nb::int_(shape[i]).release().ptr());
+  return nb::borrow<nb::tuple>(extents);
 }
 
 // A field's value as problem text.
@@ -33,9 +35,21 @@ std::string text_of(nb::handle value) {
   return text == "True" ? "1" : text == "False" ? "0" : text;
 }
 
-// What the caller's framework does for a call.
-nb::object frameworks() {
-  return nb::module_::import_("noisefloor._frameworks");
+// What the caller's framework does for a call: a function of noisefloor._frameworks, looked up once. The GIL guards it;
+// a static's own guard would wait for a thread that waits for the GIL.
+template <auto& name>
+nb::handle framework() {
+  static PyObject* found = nullptr;
+  if (found == nullptr) found = nb::object(nb::module_::import_("noisefloor._frameworks").attr(name)).release().ptr();
+  return found;
+}
+constexpr char kEmpty[] = "empty", kStream[] = "stream", kUsed[] = "used", kWritten[] = "written",
+               kPreparedMemory[] = "prepared_memory";
+
+std::shared_ptr<const Decision> find(const Question& question, const std::optional<Device>& device) {
+  if (auto before = decided(question, device)) return before;
+  const nb::gil_scoped_release released;
+  return decide(question, device);
 }
 
 // Host memory for one launch.
@@ -116,15 +130,11 @@ class BoundOp {
       }
     for (std::size_t i = 0; i < outs.size(); ++i) {
       written.emplace_back();
-      const std::string what = fmt::format("{}: output {}", op_->name, i);
-      if (!outs[i].is_none()) written.back() = read_tensor(outs[i], what, true);
+      const std::string number = std::to_string(i);
+      if (!outs[i].is_none()) written.back() = read_tensor(outs[i], {op_->name, number, ": output ", ""}, true);
       question.out_types.emplace_back(outs[i].is_none() ? "" : to_string(written.back()->dtype));
     }
-    std::shared_ptr<const Decision> decision;
-    {
-      const nb::gil_scoped_release released;
-      decision = decide(question, device);
-    }
+    const std::shared_ptr<const Decision> decision = find(question, device);
     const nb::object queue = queue_of(device, like, stream);
     void* const laid_out = prepared.is_none() ? nullptr : read_prepared(prepared, question, *decision, device, queue);
     return run(*decision, inputs, question, outs, written, device, like, queue, laid_out);
@@ -141,11 +151,7 @@ class BoundOp {
     Device device;
     for (const Tensor& tensor : inputs)
       if (tensor.data != nullptr) device = tensor.device;
-    std::shared_ptr<const Decision> decision;
-    {
-      const nb::gil_scoped_release released;
-      decision = decide(question, device);
-    }
+    const std::shared_ptr<const Decision> decision = find(question, device);
     const nb::object queue = queue_of(device, like, stream);
     nb::object owner = nb::none();
     if (decision->prepared_bytes > 0) {
@@ -158,8 +164,8 @@ class BoundOp {
       if (device.gpu && captures(device, on))
         throw InvalidInput(op_->name +
                            ": prepare while a CUDA graph captures the stream would do nothing now; prepare before");
-      owner = frameworks().attr("prepared_memory")(like, decision->prepared_bytes, queue);
-      void* const memory = read_tensor(owner, named("prepared"), true).data;
+      owner = framework<kPreparedMemory>()(like, decision->prepared_bytes, queue);
+      void* const memory = read_tensor(owner, name("prepared"), true).data;
       const nb::gil_scoped_release released;
       python::prepare(*decision, pointers, memory, device, on);
       if (device.gpu) wait_for(device, on);  // so that any stream may read it
@@ -171,11 +177,7 @@ class BoundOp {
   // far an output may be off.
   nb::tuple describe(const nb::tuple& tensors, const nb::tuple& fields, nb::handle dtype) const {
     const Question question = ask_of_shapes(tensors, fields, nb::none(), dtype, nb::none());
-    std::shared_ptr<const Decision> decision;
-    {
-      const nb::gil_scoped_release released;
-      decision = decide(question, std::nullopt);
-    }
+    const std::shared_ptr<const Decision> decision = find(question, std::nullopt);
     nb::list found;
     for (const TensorSpec& spec : decision->specs)
       if (spec.role == Role::out) found.append(nb::make_tuple(spec.name, tuple_of(spec.shape), to_string(spec.dtype)));
@@ -209,7 +211,7 @@ class BoundOp {
         question.inputs.push_back({tensors_[i].c_str(), std::nullopt, inputs.back().shape});
         continue;
       }
-      inputs.push_back(read_tensor(given, named(tensors_[i]), false));
+      inputs.push_back(read_tensor(given, name(tensors_[i]), false));
       const Tensor& tensor = inputs.back();
       question.inputs.push_back({tensors_[i].c_str(), tensor.dtype, tensor.shape});
       if (!like) {
@@ -226,7 +228,7 @@ class BoundOp {
   }
 
   nb::object queue_of(const Device& device, const nb::object& like, nb::handle stream) const {
-    if (device.gpu) return frameworks().attr("stream")(like, device.index, stream);
+    if (device.gpu) return framework<kStream>()(like, device.index, stream);
     if (!stream.is_none()) throw InvalidInput(named("stream") + " is for tensors on a GPU; these are on the CPU");
     return nb::none();
   }
@@ -235,7 +237,7 @@ class BoundOp {
   void* read_prepared(nb::handle prepared, const Question& question, const Decision& decision, const Device& device,
                       const nb::object& queue) const {
     constexpr std::uintptr_t kAlignment = 64;  // of the widest vectors
-    const Tensor memory = read_tensor(prepared, named("prepared"), false);
+    const Tensor memory = read_tensor(prepared, name("prepared"), false);
     if (question.variant.empty())
       throw InvalidInput(named("prepared") + " is of one variant: give its name as variant=");
     if (memory.device != device)
@@ -248,7 +250,7 @@ class BoundOp {
           named("prepared"), memory.bytes(), question.variant, to_string(decision.dtype), decision.prepared_bytes));
     if (reinterpret_cast<std::uintptr_t>(memory.data) % kAlignment != 0)
       throw InvalidInput(fmt::format("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment));
-    if (device.gpu) frameworks().attr("used")(prepared, queue);
+    if (device.gpu) framework<kUsed>()(prepared, queue);
     return memory.data;
   }
 
@@ -267,6 +269,7 @@ class BoundOp {
     return queue.is_none() ? nullptr : reinterpret_cast<Stream>(nb::cast<std::uintptr_t>(queue));
   }
 
+  Name name(std::string_view argument) const { return {op_->name, argument}; }
   std::string named(const std::string& argument) const { return op_->name + ": '" + argument + "'"; }
 
   Question ask(const nb::tuple& fields, nb::handle variant, nb::handle dtype, nb::handle plan) const {
@@ -320,12 +323,13 @@ class BoundOp {
   void check_output(const TensorSpec& spec, const Tensor& tensor, const Device& device,
                     const std::vector<Tensor>& inputs, const Question& question,
                     const std::vector<std::optional<Tensor>>& written, std::size_t index) const {
-    const std::string what = fmt::format("{}: output '{}'", op_->name, spec.name);
+    const Name what{op_->name, spec.name, ": output '"};
     if (tensor.shape != spec.shape)
-      throw InvalidInput(fmt::format("{} must be {}, not {}", what, shape_text(spec.shape), shape_text(tensor.shape)));
+      throw InvalidInput(
+          fmt::format("{} must be {}, not {}", what.text(), shape_text(spec.shape), shape_text(tensor.shape)));
     if (tensor.device != device)
       throw InvalidInput(
-          fmt::format("{} is on {}, the inputs are on {}", what, to_string(tensor.device), to_string(device)));
+          fmt::format("{} is on {}, the inputs are on {}", what.text(), to_string(tensor.device), to_string(device)));
     const auto overlaps = [&](const Tensor& other) {
       const auto *a = static_cast<const char*>(tensor.data), *b = static_cast<const char*>(other.data);
       return std::less<>()(a, b + other.bytes()) && std::less<>()(b, a + tensor.bytes());
@@ -333,10 +337,10 @@ class BoundOp {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (overlaps(inputs[i]))
         throw InvalidInput(
-            fmt::format("{} shares memory with '{}'; no op works in place", what, question.inputs[i].name));
+            fmt::format("{} shares memory with '{}'; no op works in place", what.text(), question.inputs[i].name));
     for (std::size_t i = 0; i < index; ++i)
       if (written[i] && overlaps(*written[i]))
-        throw InvalidInput(fmt::format("{} shares memory with output {}", what, i));
+        throw InvalidInput(fmt::format("{} shares memory with output {}", what.text(), i));
   }
 
   nb::object run(const Decision& decision, const std::vector<Tensor>& inputs, const Question& question,
@@ -357,10 +361,10 @@ class BoundOp {
       if (spec.role != Role::out) continue;
       if (written[output]) {
         check_output(spec, *written[output], device, inputs, question, written, output);
-        frameworks().attr("written")(outs[output]);
+        framework<kWritten>()(outs[output]);
       } else {
-        outs[output] = frameworks().attr("empty")(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
-        written[output] = read_tensor(outs[output], fmt::format("{}: output '{}'", op_->name, spec.name), true);
+        outs[output] = framework<kEmpty>()(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
+        written[output] = read_tensor(outs[output], {op_->name, spec.name, ": output '"}, true);
         if (written[output]->device != device)
           throw std::runtime_error(fmt::format("{}: the framework made output '{}' on {}, not on {}", op_->name,
                                                spec.name, to_string(written[output]->device), to_string(device)));
@@ -387,8 +391,8 @@ class BoundOp {
     if (device.gpu) {
       const auto scratch = [&](std::size_t bytes, nb::object& owner) -> void* {
         if (bytes == 0) return nullptr;
-        owner = frameworks().attr("empty")(like, nb::make_tuple(bytes), "uint8", queue);
-        return read_tensor(owner, named("scratch"), true).data;
+        owner = framework<kEmpty>()(like, nb::make_tuple(bytes), "uint8", queue);
+        return read_tensor(owner, name("scratch"), true).data;
       };
       nb::object workspace_owner, prepared_owner;
       void* const workspace = scratch(decision.workspace_bytes, workspace_owner);

@@ -146,7 +146,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-Tensor read_tensor(nb::handle object, const std::string& what, bool written) {
+Tensor read_tensor(nb::handle object, const Name& name, bool written) {
   Tensor tensor;
   std::string problem;
   const auto read = [&](nb::handle source, bool bf16) {
@@ -156,19 +156,19 @@ Tensor read_tensor(nb::handle object, const std::string& what, bool written) {
   nb::object source = nb::borrow(object);
   if (is_true(object, "requires_grad")) {
     if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
-      throw InvalidInput(what + " requires a gradient, and the ops have none: call them under torch.no_grad()");
+      throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
     source = source.attr("detach")();
   }
   bool done = exchange(source, tensor, problem, written) || read(source, false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
   if (!done && written && import_array<nb::ndarray<nb::ro>>(object, tensor, problem, false))
-    throw InvalidInput(what + " is read-only, and would be written");
+    throw InvalidInput(name.text() + " is read-only, and would be written");
   if (!done)
-    throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}", what,
-                                     python_type(object))
+    throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}",
+                                     name.text(), python_type(object))
                              .c_str());
-  if (!problem.empty()) throw InvalidInput(what + " " + problem);
+  if (!problem.empty()) throw InvalidInput(name.text() + " " + problem);
   return tensor;
 }
 

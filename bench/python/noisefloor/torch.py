@@ -31,20 +31,20 @@ def _define(op):
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
-    def taken(tensors, given):
-        by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
-        for name in reasons:
-            if by_name.get(name) is None:
-                by_name[name] = given.get(f"{name}_is")
-        return [by_name.get(name) for name in names], tuple(given.get(name) for name in made.keywords)
-
-    def real(*tensors, **given):
-        inputs, its_fields = taken(tensors, given)
-        outputs = bound.call(tuple(inputs), its_fields, None, given.get("variant"), None, given.get("dtype"), None, given.get("prepared"))
-        return list(outputs) if isinstance(outputs, tuple) else [outputs]
+    # Written out, as each dictionary of arguments costs a microsecond.
+    parameters = [f"{tensor}=None" if "?" in text else tensor for tensor, text in zip(order, schema)]
+    keywords = [*made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"]
+    tensors = [f"{name}_is if {name} is None else {name}" if name in reasons else name for name in names]
+    source = (f"def real({', '.join(parameters)}, *, {', '.join(f'{name}=None' for name in keywords)}):\n"
+              f"    outputs = _call(({', '.join(tensors)},), ({', '.join(made.keywords)}{',' * bool(made.keywords)}), None, variant, None, dtype, None, prepared)\n"
+              f"    return list(outputs) if isinstance(outputs, tuple) else [outputs]\n")
+    scope = {"_call": bound.call}
+    exec(compile(source, f"<torch.ops.noisefloor.{op}>", "exec"), scope)
 
     def fake(*tensors, **given):
-        inputs, its_fields = taken(tensors, given)
+        by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
+        inputs = [given.get(f"{name}_is") if by_name.get(name) is None else by_name[name] for name in names]
+        its_fields = tuple(given.get(name) for name in made.keywords)
         shapes = tuple((tuple(map(int, one.shape)), _NAMES.get(one.dtype, str(one.dtype))) if isinstance(one, torch.Tensor) else one
                        for one in inputs)
         device = next(one.device for one in inputs if isinstance(one, torch.Tensor))
@@ -52,7 +52,7 @@ def _define(op):
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
     for key in ("CPU", "CUDA"):
-        _library.impl(op, real, key)
+        _library.impl(op, scope["real"], key)
     torch.library.register_fake(f"noisefloor::{op}", fake, lib=_library)
     return made, order, reasons
 
@@ -66,10 +66,14 @@ def _refuse_gradients(op, **tensors):
 def _make_function(op):
     made, order, reasons = _define(op)
     parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
-    passed = [f"{name}=None if {name} is _default_{name} else {name}" for name in made.keywords]
-    passed += [f"{name}_is={name} if isinstance({name}, str) else None" for name in reasons]
-    tensors = [f"None if isinstance({name}, str) or {name} is False else {name}" if name in made.shared else name for name in order]
-    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n    outputs = _operator({', '.join(tensors + passed)}, variant=variant, dtype=dtype, prepared=prepared)\n"
+    # What has its default is not passed: each argument costs PyTorch more than this looks at it.
+    first = [tensor.name for tensor in made.inputs if tensor.always]
+    absent = dict.fromkeys(order, "None") | {name: f"_default_{name}" for name in made.keywords}
+    lines = [f"    if {name} is not {absent.get(name, 'None')}{f' and {name} is not False' * (name in made.shared)}: given['{name}'] = {name}\n"
+             for name in [*order, *made.keywords, "variant", "dtype", "prepared"] if name not in first]
+    lines += [f"    if isinstance({name}, str): given['{name}_is'] = given.pop('{name}')\n" for name in reasons]
+    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n"
+              f"    given = {{}}\n{''.join(lines)}    outputs = _operator({', '.join([*first, '**given'])})\n"
               f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
     scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients}
     scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
