@@ -134,6 +134,31 @@ bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool writ
   return true;
 }
 
+// What nanobind takes of an object only once: the capsule of its __dlpack__, marked as used from then on. nanobind
+// itself marks none but those that it was given, and reads freed memory where an object hands out the same one again.
+// NumPy and PyTorch make one for each call.
+nb::object capsule_of(nb::handle object) {
+  const std::string type = python_type(object);
+  if (PyCapsule_CheckExact(object.ptr()) || type == "ndarray" || type == "Tensor" || !nb::hasattr(object, "__dlpack__"))
+    return nb::borrow(object);
+  const nb::object ask = object.attr("__dlpack__");
+  try {
+    return ask(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error&) {  // older than max_version, or it has none to give
+  }
+  try {
+    return ask();
+  } catch (nb::python_error&) {
+    return nb::borrow(object);
+  }
+}
+
+bool is_used(nb::handle capsule) {
+  if (!PyCapsule_CheckExact(capsule.ptr())) return false;
+  const char* const name = PyCapsule_GetName(capsule.ptr());
+  return name != nullptr && std::string_view(name).starts_with("used_dltensor");
+}
+
 }  // namespace
 
 std::size_t Tensor::bytes() const {
@@ -159,10 +184,16 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written) {
       throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
     source = source.attr("detach")();
   }
-  bool done = exchange(source, tensor, problem, written) || read(source, false);
+  bool done = exchange(source, tensor, problem, written);
+  if (!done) {
+    source = capsule_of(source);
+    if (is_used(source))
+      throw InvalidInput(name.text() + " is a DLPack capsule that was taken before; each serves once");
+    done = read(source, false);
+  }
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
-  if (!done && written && import_array<nb::ndarray<nb::ro>>(object, tensor, problem, false))
+  if (!done && written && import_array<nb::ndarray<nb::ro>>(source, tensor, problem, false))
     throw InvalidInput(name.text() + " is read-only, and would be written");
   if (!done)
     throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}",
