@@ -1,10 +1,12 @@
 // noisefloor._core: the catalogue as data, and a call of each op. Signatures and docstrings are made of that data in
 // Python (noisefloor/_signatures.py).
+#include <cxxabi.h>
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -35,20 +37,50 @@ std::string text_of(nb::handle value) {
   return text == "True" ? "1" : text == "False" ? "0" : text;
 }
 
+// Where Python has ended meanwhile, it unwinds a daemon thread that wants the GIL back, which nanobind and destructors
+// do not survive: the thread waits here for the process to end.
+template <class Work>
+decltype(auto) outlive_python(const Work& work) {
+  try {
+    return work();
+  } catch (abi::__forced_unwind&) {
+    for (;;) pause();
+  }
+}
+
+// Other Python threads run as long as it lives.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() {
+    outlive_python([&] { PyEval_RestoreThread(state_); });
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 // What the caller's framework does for a call: a function of noisefloor._frameworks, looked up once. The GIL guards it;
 // a static's own guard would wait for a thread that waits for the GIL.
-template <auto& name>
-nb::handle framework() {
+template <auto& name, class... Arguments>
+nb::object framework(const Arguments&... arguments) {
   static PyObject* found = nullptr;
-  if (found == nullptr) found = nb::object(nb::module_::import_("noisefloor._frameworks").attr(name)).release().ptr();
-  return found;
+  if (found == nullptr)
+    found = outlive_python(
+        [] { return nb::object(nb::module_::import_("noisefloor._frameworks").attr(name)).release().ptr(); });
+  const nb::tuple given = nb::make_tuple(arguments...);
+  PyObject* const result = outlive_python([&] { return PyObject_Call(found, given.ptr(), nullptr); });
+  if (result == nullptr) nb::raise_python_error();
+  return nb::steal(result);
 }
 constexpr char kEmpty[] = "empty", kStream[] = "stream", kUsed[] = "used", kWritten[] = "written",
                kPreparedMemory[] = "prepared_memory";
 
 std::shared_ptr<const Decision> find(const Question& question, const std::optional<Device>& device) {
   if (auto before = decided(question, device)) return before;
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   return decide(question, device);
 }
 
@@ -164,9 +196,9 @@ class BoundOp {
       if (device.gpu && captures(device, on))
         throw InvalidInput(op_->name +
                            ": prepare while a CUDA graph captures the stream would do nothing now; prepare before");
-      owner = framework<kPreparedMemory>()(like, decision->prepared_bytes, queue);
+      owner = framework<kPreparedMemory>(like, decision->prepared_bytes, queue);
       void* const memory = read_tensor(owner, name("prepared"), true).data;
-      const nb::gil_scoped_release released;
+      const WithoutGil released;
       python::prepare(*decision, pointers, memory, device, on);
       if (device.gpu) wait_for(device, on);  // so that any stream may read it
     }
@@ -228,7 +260,7 @@ class BoundOp {
   }
 
   nb::object queue_of(const Device& device, const nb::object& like, nb::handle stream) const {
-    if (device.gpu) return framework<kStream>()(like, device.index, stream);
+    if (device.gpu) return framework<kStream>(like, device.index, stream);
     if (!stream.is_none()) throw InvalidInput(named("stream") + " is for tensors on a GPU; these are on the CPU");
     return nb::none();
   }
@@ -250,7 +282,7 @@ class BoundOp {
           named("prepared"), memory.bytes(), question.variant, to_string(decision.dtype), decision.prepared_bytes));
     if (reinterpret_cast<std::uintptr_t>(memory.data) % kAlignment != 0)
       throw InvalidInput(fmt::format("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment));
-    if (device.gpu) framework<kUsed>()(prepared, queue);
+    if (device.gpu) framework<kUsed>(prepared, queue);
     return memory.data;
   }
 
@@ -361,9 +393,9 @@ class BoundOp {
       if (spec.role != Role::out) continue;
       if (written[output]) {
         check_output(spec, *written[output], device, inputs, question, written, output);
-        framework<kWritten>()(outs[output]);
+        framework<kWritten>(outs[output]);
       } else {
-        outs[output] = framework<kEmpty>()(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
+        outs[output] = framework<kEmpty>(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
         written[output] = read_tensor(outs[output], {op_->name, spec.name, ": output '"}, true);
         if (written[output]->device != device)
           throw std::runtime_error(fmt::format("{}: the framework made output '{}' on {}, not on {}", op_->name,
@@ -391,17 +423,17 @@ class BoundOp {
     if (device.gpu) {
       const auto scratch = [&](std::size_t bytes, nb::object& owner) -> void* {
         if (bytes == 0) return nullptr;
-        owner = framework<kEmpty>()(like, nb::make_tuple(bytes), "uint8", queue);
+        owner = framework<kEmpty>(like, nb::make_tuple(bytes), "uint8", queue);
         return read_tensor(owner, name("scratch"), true).data;
       };
       nb::object workspace_owner, prepared_owner;
       void* const workspace = scratch(decision.workspace_bytes, workspace_owner);
       void* const memory = scratch(prepared_bytes, prepared_owner);
-      const nb::gil_scoped_release released;
+      const WithoutGil released;
       work(workspace, memory);
       return;
     }
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     const auto workspace = host_memory(decision.workspace_bytes), memory = host_memory(prepared_bytes);
     work(workspace.get(), memory.get());
   }

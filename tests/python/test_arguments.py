@@ -234,6 +234,25 @@ def test_threads_do_as_one():
         assert all(np.array_equal(one, other) for one, other in zip(together[name], alone))
 
 
+def test_daemon_threads_may_be_inside_an_op_when_python_ends():
+    code = """
+import threading, numpy, noisefloor
+a = numpy.ones((200, 200), numpy.float32)
+begun = threading.Semaphore(0)
+def loop():
+    out = numpy.zeros_like(a)
+    while True:
+        noisefloor.ops.gemm(a, a, out=out)
+        begun.release()
+for _ in range(4):
+    threading.Thread(target=loop, daemon=True).start()
+for _ in range(8):
+    begun.acquire()
+"""
+    result = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": built.FOLDER}, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_an_import_needs_neither_numpy_nor_torch():
     code = "import sys, noisefloor; noisefloor.ops.gemm; print(sorted({'numpy', 'torch', 'ml_dtypes'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": built.FOLDER}, capture_output=True, text=True)
