@@ -1,6 +1,7 @@
 """Weights laid out once: what a handle gives, what it refuses, and that it follows the weights alone."""
 
 import re
+import threading
 
 import built  # noqa: F401 - first
 import noisefloor
@@ -125,6 +126,23 @@ def test_memory_of_another_layout_is_refused():
     with pytest.raises(ValueError, match="'prepared' must begin at a multiple of 64 bytes"):
         call(shifted[first : first + memory.nbytes])
     assert isinstance(bound, _core.Op)
+
+
+def test_threads_share_a_handle():
+    conv, start, got = noisefloor.prepare("conv2d", X.shape, W, BIAS), threading.Barrier(2), {}
+    images = [normal(n, 7, 7, 8) for n in range(1, 6)]
+
+    def work(name):
+        start.wait()
+        got[name] = [conv(x) for x in images for _ in range(4)]
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wanted = [ops.conv2d(x, W, BIAS) for x in images for _ in range(4)]
+    assert all(np.array_equal(one, right) for name in range(2) for one, right in zip(got[name], wanted, strict=True))
 
 
 def test_a_handle_says_what_it_is():
