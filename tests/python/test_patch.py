@@ -34,9 +34,25 @@ def autoencoder(**more):
     return net, lambda dtype, size=8: (torch.randn(2, 3, size, size, dtype=dtype),)
 
 
+def video():
+    """In the shape of SVD's, whose convolutions over time and blends are left."""
+    net = diffusers.UNetSpatioTemporalConditionModel(
+        sample_size=8, down_block_types=("CrossAttnDownBlockSpatioTemporal", "DownBlockSpatioTemporal"), cross_attention_dim=32, num_attention_heads=(2, 4),
+        up_block_types=("UpBlockSpatioTemporal", "CrossAttnUpBlockSpatioTemporal"), addition_time_embed_dim=8, num_frames=3, layers_per_block=1,
+        projection_class_embeddings_input_dim=24, block_out_channels=(32, 64))
+    return net, lambda dtype: (torch.randn(1, 3, 8, 8, 8, dtype=dtype), torch.tensor(3), torch.randn(1, 1, 32, dtype=dtype), torch.randn(1, 3, dtype=dtype))
+
+
+def transformer():
+    net = diffusers.DiTTransformer2DModel(num_attention_heads=2, attention_head_dim=8, num_layers=2, sample_size=8, num_embeds_ada_norm=10, norm_num_groups=4)
+    return net, lambda dtype: (torch.randn(2, 4, 8, 8, dtype=dtype), torch.tensor([3, 3]), torch.tensor([1, 2]))
+
+
+LEFT = {"resampling": {"it is no interpolation before a Conv2d that is replaced"}, "video": {"no op of patch's replaces Conv3d", "no op of patch's replaces AlphaBlender"},
+        "transformer": {"kernel_size=(2, 2), which is even", "no op of patch's replaces Embedding"}}
 NETWORKS = {"sd": (conditional, {}), "linear": (conditional, {"use_linear_projection": True}), "scale-shift": (conditional, {"resnet_time_scale_shift": "scale_shift"}),
             "images": (unconditional, {}), "resampling": (unconditional, {"downsample_type": "resnet", "upsample_type": "resnet"}),
-            "decoder": (autoencoder, {})}
+            "decoder": (autoencoder, {}), "video": (video, {}), "transformer": (transformer, {})}
 
 
 def made(name, dtype=torch.float32):
@@ -65,8 +81,8 @@ def test_a_patched_network_is_the_network(name):
     wanted, before = net(*given).sample, {key: value.clone() for key, value in net.state_dict().items()}
     with noisefloor.torch.patch(net) as report:
         got = net(*given).sample
-        assert set(report.left) == ({"up_blocks.0.upsamplers.0.upsample"} if name == "resampling" else set()) and got.shape == wanted.shape and got.is_contiguous(memory_format=torch.channels_last)
-        assert 0 < off(got, wanted) < 1e-5
+        assert set(report.left.values()) == LEFT.get(name, set()) and got.shape == wanted.shape
+        assert 0 < off(got, wanted) < 1e-5 and (name in ("video", "transformer") or got.is_contiguous(memory_format=torch.channels_last))
         assert off(net(*[one.to(memory_format=torch.channels_last) if one.ndim == 4 else one for one in given]).sample, wanted) < 1e-5
     assert torch.equal(net(*given).sample, wanted)
     after = net.state_dict()
@@ -163,18 +179,18 @@ def test_what_is_left_is_named_with_the_reason():
     nn = torch.nn
     net = nn.ModuleDict({"groups": nn.Conv2d(4, 4, 3, groups=2), "dilated": nn.Conv2d(4, 4, 3, dilation=2), "even": nn.Conv2d(4, 4, 2), "oblong": nn.Conv2d(4, 4, (3, 1)),
                          "same": nn.Conv2d(4, 4, 3, padding="same"), "mirrored": nn.Conv2d(4, 4, 3, padding_mode="reflect", padding=1),
-                         "wide": nn.Linear(4, 4).double(), "plain": nn.GroupNorm(2, 4, affine=False), "uneven": nn.LayerNorm((3, 4)), "video": nn.Conv3d(4, 4, 1),
-                         "hooked": nn.Linear(4, 4), "right": nn.Conv2d(4, 4, 3), "derived": type("Own", (nn.Linear,), {})(4, 4)})
+                         "wide": nn.Linear(4, 4).double(), "plain": nn.GroupNorm(2, 4, affine=False), "uneven": nn.LayerNorm((3, 4)), "unbiased": nn.LayerNorm(4, bias=False), "video": nn.Conv3d(4, 4, 1),
+                         "hooked": nn.Linear(4, 4), "empty": nn.Conv2d(4, 4, 3, device="meta"), "right": nn.Conv2d(4, 4, 3), "derived": type("Own", (nn.Linear,), {})(4, 4)})
     net["hooked"].forward = lambda x: x
     report = noisefloor.torch.patch(net)
     assert report.replaced == {"right": "Conv2d: conv2d"}
     for name, why in {"groups": "groups=2", "dilated": "dilation=(2, 2)", "even": "kernel_size=(2, 2), which is even", "oblong": "kernel_size=(3, 1)", "same": "padding='same'",
-                      "mirrored": "padding_mode='reflect'", "wide": "element type", "plain": "it has no weights", "uneven": "it has not one axis",
-                      "video": "replaces a Conv3d", "hooked": "its forward is replaced already", "derived": "replaces a Own"}.items():
+                      "mirrored": "padding_mode='reflect'", "wide": "element type", "plain": "it has no weights", "uneven": "it is over 2 axes", "unbiased": "it has a weight and no bias",
+                      "video": "replaces Conv3d", "empty": "on the device 'meta'", "hooked": "its forward is replaced already", "derived": "replaces Own"}.items():
         assert why in report.left[name]
     assert set(report.left) == set(net) - {"right"}
     text = str(report).splitlines()
-    assert text[0] == "noisefloor replaced 1 modules and left 12" and "  groups: left, groups=2" in text and "  right: Conv2d: conv2d" in text
+    assert text[0] == "noisefloor replaced 1 modules and left 14" and "  groups: left, groups=2" in text and "  right: Conv2d: conv2d" in text
     with pytest.raises(ValueError, match="the module is patched already .at 'right'.: undo that first"):
         noisefloor.torch.patch(net)
     report.undo()

@@ -149,9 +149,11 @@ class LayerNorm:
 
     @staticmethod
     def fits(module):
-        need(len(module.normalized_shape) == 1 and module.weight is not None and module.bias is not None, "it has not one axis, weight and bias")
+        need(len(module.normalized_shape) == 1, f"it is over {len(module.normalized_shape)} axes")
+        need((module.weight is None) == (module.bias is None), "it has a weight and no bias")
         c = module.normalized_shape[0]
-        judged("layernorm", module.weight.dtype, x=(NOMINAL, c), gamma=(c,), beta=(c,), eps=module.eps)
+        affine = {} if module.weight is None else {"gamma": (c,), "beta": (c,)}
+        judged("layernorm", torch.float32 if module.weight is None else module.weight.dtype, x=(NOMINAL, c), eps=module.eps, **affine)
 
     def forward(self, x):
         return op("layernorm")(x.reshape(-1, x.shape[-1]).contiguous(), gamma=self.weight, beta=self.bias, eps=self.eps).reshape(x.shape)
@@ -331,6 +333,8 @@ class Report:
         self._undo = []
 
     def replace(self, name, module, replacement):
+        for weight in module.parameters(recurse=False):
+            need(weight.device.type in ("cpu", "cuda"), f"its weights are on the device '{weight.device}'")
         replacement.fits(module)
         need("forward" not in module.__dict__, "its forward is replaced already, as accelerate's hooks do")
         back = replacement.convert(module) if hasattr(replacement, "convert") else None
@@ -394,7 +398,7 @@ def patch(module):
             if hasattr(one, "processor") and hasattr(one, "to_q"):
                 attempt(report, name, lambda: replace_processor(report, name, one))
             elif name not in report.replaced and name not in report.left and not list(one.children()) and list(one.parameters(False)):
-                report.left[name] = f"no op of patch's replaces a {type(one).__name__}"
+                report.left[name] = f"no op of patch's replaces {type(one).__name__}"
     except BaseException:
         report.undo()
         raise
