@@ -26,10 +26,16 @@ std::optional<DType> dtype_of(const nb::dlpack::dtype& type) {
   return std::nullopt;
 }
 
-bool is_true(nb::handle object, const char* name) {
-  const nb::object value = nb::getattr(object, name, nb::none());
-  return nb::isinstance<nb::bool_>(value) && nb::cast<bool>(value);
+// An attribute that each call asks for; None where there is none. The name is made and hashed once.
+template <auto& name>
+nb::object asked_often(nb::handle object) {
+  static PyObject* const interned = PyUnicode_InternFromString(name);
+  PyObject* const value = PyObject_GetAttr(object.ptr(), interned);
+  if (value != nullptr) return nb::steal(value);
+  PyErr_Clear();
+  return nb::none();
 }
+constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__";
 
 std::string python_type(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
@@ -114,7 +120,7 @@ struct ExchangeApi {
 
 // Whether the object's framework has it, and gave the tensor.
 bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool written) {
-  const nb::object capsule = nb::getattr(object.type(), "__dlpack_c_exchange_api__", nb::none());
+  const nb::object capsule = asked_often<kExchangeApi>(object.type());
   if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return false;
   const auto* api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   if (api == nullptr || api->major != 1 || api->managed_tensor == nullptr) return false;
@@ -179,7 +185,7 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written) {
                    : import_array<nb::ndarray<nb::ro>>(source, tensor, problem, bf16);
   };
   nb::object source = nb::borrow(object);
-  if (is_true(object, "requires_grad")) {
+  if (asked_often<kRequiresGrad>(object).is(nb::handle(Py_True))) {
     if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
       throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
     source = source.attr("detach")();
