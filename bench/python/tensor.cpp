@@ -173,6 +173,14 @@ std::size_t Tensor::bytes() const {
   return count;
 }
 
+nb::tuple tuple_of(const std::vector<std::int64_t>& shape) {
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  if (!extents) nb::raise_python_error();
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(i), nb::int_(shape[i]).release().ptr());
+  return nb::borrow<nb::tuple>(extents);
+}
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }

@@ -36,6 +36,7 @@ struct Name {
 // one that no op takes: another element type, strided, misaligned, read-only where it is written, needing a gradient.
 Tensor read_tensor(nanobind::handle object, const Name& name, bool written);
 
+nanobind::tuple tuple_of(const std::vector<std::int64_t>& shape);
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
 }  // namespace noisefloor::python

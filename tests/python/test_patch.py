@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
 import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
-from noisefloor import _patch  # noqa: E402
+from noisefloor import _replacements  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 COMMON = {"block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8}
@@ -205,13 +205,13 @@ def test_a_patch_that_fails_leaves_nothing_behind(monkeypatch):
     given = inputs(torch.float32)
     wanted, calls = net(*given).sample, []
 
-    def fail(module, upsample, prepared=_patch.Conv2d.prepared):
+    def fail(module, upsample, prepared=_replacements.Conv2d.prepared):
         calls.append(module)
         if len(calls) == 5:
             raise RuntimeError("out of memory")
         return prepared(module, upsample)
 
-    monkeypatch.setattr(_patch.Conv2d, "prepared", staticmethod(fail))
+    monkeypatch.setattr(_replacements.Conv2d, "prepared", staticmethod(fail))
     with pytest.raises(RuntimeError, match="out of memory"):
         noisefloor.torch.patch(net)
     assert torch.equal(net(*given).sample, wanted) and not [one for one in net.modules() if "_noisefloor" in one.__dict__]
