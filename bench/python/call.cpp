@@ -30,7 +30,7 @@ void find_problem(const Question& question, Decision& decision) {
     if (std::ranges::count(tensor.shape, 0) > 0)
       throw InvalidInput(fmt::format("{}: '{}' is empty; every extent must be at least 1", op.name, tensor.name));
     shapes[tensor.name] = tensor.shape;
-    types[tensor.name] = to_string(tensor.dtype);
+    if (tensor.dtype) types[tensor.name] = to_string(*tensor.dtype);
   }
   decision.problem = infer_problem(op, question.fields, shapes, kWording);
   std::size_t output = 0;
@@ -50,29 +50,35 @@ void find_problem(const Question& question, Decision& decision) {
 }
 
 // Why a variant cannot run a problem there; "" where it can.
-std::string obstacle(const AnyVariant& variant, const Decision& decision, const Device& device) {
+std::string obstacle(const AnyVariant& variant, const Decision& decision, const std::string& place) {
   if (variant.not_written) return "is not written yet: " + *variant.not_written;
   if (!variant.built) return fmt::format("is not in this build; it needs {}", to_string(variant.arch));
   if (!runs_on(variant.arch, decision.info->compute_capability))
-    return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), to_string(device));
+    return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), place);
   if (const Support support = variant.can_run(decision.problem, decision.dtype); !support) return support.reason;
   return "";
 }
 
-void choose_variant(const Question& question, const Device& device, Decision& decision) {
+// The one that the plan names, where it is of this ladder (plans know libraries, too) and can run there; else null.
+const AnyVariant* planned(const Question& question, const Decision& decision, const std::string& place) {
+  if (!question.plan || !question.variant.empty()) return nullptr;
+  const auto named = question.plan->variants.find(plan_key(*question.op, decision.dtype, decision.problem));
+  if (named == question.plan->variants.end()) return nullptr;
+  for (const AnyVariant& variant : question.op->variants)
+    if (variant.name == named->second && obstacle(variant, decision, place).empty()) return &variant;
+  return nullptr;
+}
+
+// `decision` has its problem and its device; `place` is that device in words.
+const AnyVariant* choose_variant(const Question& question, const Decision& decision, const std::string& place) {
   const Op& op = *question.op;
-  decision.info = device.gpu ? &gpu_info(device.index) : &host_info();
+  if (const AnyVariant* variant = planned(question, decision, place)) return variant;
   std::vector<std::string> names, obstacles;
   for (auto variant = op.variants.rbegin(); variant != op.variants.rend(); ++variant) {
     names.push_back(variant->name);
     if (!question.variant.empty() && question.variant != variant->name) continue;
-    const std::string why = obstacle(*variant, decision, device);
-    if (why.empty()) {
-      decision.variant = &*variant;
-      decision.workspace_bytes = variant->workspace_bytes(decision.problem, decision.dtype, *decision.info);
-      decision.prepared_bytes = variant->prepared_bytes(decision.problem, decision.dtype);
-      return;
-    }
+    const std::string why = obstacle(*variant, decision, place);
+    if (why.empty()) return &*variant;
     obstacles.push_back(fmt::format("variant '{}' {}", variant->name, why));
   }
   if (obstacles.empty())
@@ -82,6 +88,33 @@ void choose_variant(const Question& question, const Device& device, Decision& de
   for (const std::string& why : obstacles) text += (text.empty() ? "" : "; ") + why;
   throw InvalidInput(
       fmt::format("{} cannot run {} {}: {}", op.name, to_string(decision.dtype), op.print(decision.problem), text));
+}
+
+void check_plan(const Plan& plan, const Device& device) {
+  const std::string here = device.gpu ? gpu_name(device.index) : host_name();
+  if (!plan.device.empty() && plan.device != here)
+    throw InvalidInput(fmt::format("{} is a plan for {}, and the tensors are on {}, {}", plan.file, plan.device,
+                                   to_string(device), here));
+}
+
+constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat must not fill the memory
+std::mutex memory_mutex;
+std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
+
+std::string memory_key(const Question& question, const std::optional<Device>& device) {
+  return question.key() + (device ? (device->gpu ? "g" + std::to_string(device->index) : "c") : "");
+}
+
+template <class Work>
+void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {
+  std::optional<CurrentGpu> current;
+  if (device.gpu) current.emplace(device.index);
+  const Status status = work(LaunchContext{stream, decision.info, false});
+  if (status.ok()) return;
+  std::string what = fmt::format("variant '{}': {}", decision.variant->name, status.what);
+  if (status.code == StatusCode::cuda_error) what += ": " + cuda_error_text(status.cuda_error);
+  if (status.code == StatusCode::unsupported_problem) throw InvalidInput(what);
+  throw std::runtime_error(what);
 }
 
 }  // namespace
@@ -104,7 +137,7 @@ std::string Question::key() const {
   add_count(static_cast<std::int64_t>(inputs.size()));
   for (const Tensor& tensor : inputs) {
     add(tensor.name);
-    text += static_cast<char>(tensor.dtype);
+    text += tensor.dtype ? static_cast<char>(*tensor.dtype) : '?';
     add_count(static_cast<std::int64_t>(tensor.shape.size()));
     for (const std::int64_t extent : tensor.shape) add_count(extent);
   }
@@ -116,18 +149,29 @@ std::string Question::key() const {
   for (const std::string& type : out_types) add(type);
   add(dtype);
   add(variant);
+  if (plan) add_count(static_cast<std::int64_t>(plan->number));
   return text;
 }
 
+std::string plan_key(const Op& op, DType dtype, const AnyProblem& problem) {
+  return fmt::format("{} {} {}", op.name, to_string(dtype), op.print(problem));
+}
+
+std::string chosen_on(const Question& question, const DeviceInfo& device) {
+  Decision decision = *decide(question, std::nullopt);
+  decision.info = &device;
+  return choose_variant(question, decision, fmt::format("a GPU of compute capability {}", device.compute_capability))
+      ->name;
+}
+
+std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device) {
+  const std::lock_guard lock(memory_mutex);
+  const auto found = memory.find(memory_key(question, device));
+  return found == memory.end() ? nullptr : found->second;
+}
+
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device) {
-  constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat must not fill the memory
-  static std::mutex mutex;
-  static std::unordered_map<std::string, std::shared_ptr<const Decision>> kept;
-  const std::string key = question.key() + (device ? (device->gpu ? "g" + std::to_string(device->index) : "c") : "");
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  }
+  if (auto before = decided(question, device)) return before;
   auto decision = std::make_shared<Decision>();
   try {
     find_problem(question, *decision);
@@ -135,29 +179,34 @@ std::shared_ptr<const Decision> decide(const Question& question, const std::opti
     const std::string what = error.what();
     throw InvalidInput(what.starts_with(question.op->name) ? what : question.op->name + ": " + what);
   }
-  if (device) choose_variant(question, *device, *decision);
-  const std::lock_guard lock(mutex);
-  if (kept.size() >= kMostKept) kept.clear();
-  kept[key] = decision;
+  if (device) {
+    if (question.plan) check_plan(*question.plan, *device);
+    decision->info = device->gpu ? &gpu_info(device->index) : &host_info();
+    decision->variant = choose_variant(question, *decision, to_string(*device));
+    decision->workspace_bytes = decision->variant->workspace_bytes(decision->problem, decision->dtype, *decision->info);
+    decision->prepared_bytes = decision->variant->prepared_bytes(decision->problem, decision->dtype);
+  }
+  const std::lock_guard lock(memory_mutex);
+  if (memory.size() >= kMostKept) memory.clear();
+  memory[memory_key(question, device)] = decision;
   return decision;
 }
 
-void launch(const Decision& decision, const std::vector<void*>& pointers, void* workspace, void* prepared,
-            const Device& device, Stream stream) {
-  std::optional<CurrentGpu> current;
-  if (device.gpu) current.emplace(device.index);
-  const LaunchContext context{stream, decision.info, false};
+void prepare(const Decision& decision, const std::vector<void*>& pointers, void* prepared, const Device& device,
+             Stream stream) {
+  if (decision.prepared_bytes == 0) return;
   const AnyVariant& variant = *decision.variant;
-  Status status = success();
-  if (decision.prepared_bytes > 0)
-    status = variant.prepare(decision.problem, decision.dtype, pointers, prepared, context);
-  if (status.ok())
-    status = variant.launch(decision.problem, decision.dtype, pointers, Scratch{workspace, prepared}, context);
-  if (status.ok()) return;
-  std::string what = fmt::format("variant '{}': {}", variant.name, status.what);
-  if (status.code == StatusCode::cuda_error) what += ": " + cuda_error_text(status.cuda_error);
-  if (status.code == StatusCode::unsupported_problem) throw InvalidInput(what);
-  throw std::runtime_error(what);
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    return variant.prepare(decision.problem, decision.dtype, pointers, prepared, context);
+  });
+}
+
+void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
+            Stream stream) {
+  const AnyVariant& variant = *decision.variant;
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    return variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
+  });
 }
 
 }  // namespace noisefloor::python

@@ -1,6 +1,8 @@
 // A call of an op from Python, without Python: which problem its tensors are, and which variant runs it.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,11 +19,19 @@ struct Device {
 };
 std::string to_string(const Device& device);  // "the CPU", "GPU 0"
 
+// Which variant each problem runs, as measured on one device.
+struct Plan {
+  std::string file, device;                     // device "": it is not known
+  std::map<std::string, std::string> variants;  // by plan_key
+  std::uint64_t number = 0;                     // another for each plan
+};
+std::string plan_key(const Op& op, DType dtype, const AnyProblem& problem);
+
 // What decides a call: everything but where the tensors lie.
 struct Question {
   struct Tensor {
     const char* name;
-    DType dtype;
+    std::optional<DType> dtype;  // none: only its shape is known
     std::vector<std::int64_t> shape;
   };
   const Op* op = nullptr;
@@ -29,6 +39,7 @@ struct Question {
   std::vector<KeyValue> fields;        // those that were given
   std::vector<std::string> out_types;  // of the outputs that were given, in the op's order; "" for one that was not
   std::string dtype, variant;          // "": not given
+  std::shared_ptr<const Plan> plan;    // null: none; asked where no variant is given
 
   std::string key() const;  // equal keys are equal questions
 };
@@ -43,15 +54,23 @@ struct Decision {
   std::size_t workspace_bytes = 0, prepared_bytes = 0;
 };
 
-// The problem; with a device also the variant: the one that was asked for, or the best of the ladder that can run it
-// there. What was asked before is remembered. Throws InvalidInput with the argument and what it had to be. Threads may
-// call it at once.
+// The problem; with a device also the variant: the one that was asked for, else the plan's where it names one of the
+// ladder that can run there, else the best of the ladder that can. What was asked before is remembered. Throws
+// InvalidInput with the argument and what it had to be, and for a plan of another device. Threads may call it at once.
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device);
+// What was asked before; null where it was not.
+std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device);
+// The variant that it would be on such a device, which need not be here; the plan's device is not asked.
+std::string chosen_on(const Question& question, const DeviceInfo& device);
 
-// Launches; pointers in the order of the specs. On the host it returns when the work is done. Throws InvalidInput and
-// std::runtime_error.
-void launch(const Decision& decision, const std::vector<void*>& pointers, void* workspace, void* prepared,
-            const Device& device, Stream stream);
+// Both: pointers in the order of the specs. On the host they return when the work is done. Throw InvalidInput and
+// std::runtime_error. What `prepare` writes follows the weights, the dtype and the fields but for the extents of other
+// tensors: images of any number and size may share it.
+inline constexpr char kPreparedTensor[] = "w";  // what every variant prepares from that prepares at all
+void prepare(const Decision& decision, const std::vector<void*>& pointers, void* prepared, const Device& device,
+             Stream stream);
+void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
+            Stream stream);
 
 // Small problems of an op, at most `count`, drawn at random and the same for a seed: those whose fields have their
 // defaults first. They show which tensors the op has, and which fields their shapes follow.

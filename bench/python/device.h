@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/core/device.h"
+#include "bench/python/call.h"
 
 namespace noisefloor::python {
 
@@ -11,6 +11,9 @@ namespace noisefloor::python {
 // build without CUDA.
 const DeviceInfo& host_info();
 const DeviceInfo& gpu_info(int index);
+// As env.json of a run has it: "NVIDIA H200", "AMD EPYC 9654 96-Core Processor (96 cores)".
+std::string host_name();
+std::string gpu_name(int index);
 
 // Makes a GPU the current one for as long as it lives.
 class CurrentGpu {
@@ -24,6 +27,10 @@ class CurrentGpu {
   int before_ = 0;
   bool changed_ = false;
 };
+
+// Whether a CUDA graph is capturing the stream, which then runs nothing.
+bool captures(const Device& device, Stream stream);
+void wait_for(const Device& device, Stream stream);
 
 std::string cuda_error_text(int error);
 

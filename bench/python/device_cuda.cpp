@@ -38,6 +38,12 @@ const DeviceInfo& gpu_info(int index) {
   return known[index] = info;
 }
 
+std::string gpu_name(int index) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties.name;
+}
+
 CurrentGpu::CurrentGpu(int index) {
   check(cudaGetDevice(&before_), "cudaGetDevice");
   if (before_ == index) return;
@@ -46,6 +52,18 @@ CurrentGpu::CurrentGpu(int index) {
 }
 CurrentGpu::~CurrentGpu() {
   if (changed_) (void)cudaSetDevice(before_);
+}
+
+bool captures(const Device& device, Stream stream) {
+  const CurrentGpu current(device.index);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void wait_for(const Device& device, Stream stream) {
+  const CurrentGpu current(device.index);
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
 std::string cuda_error_text(int error) {

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "bench/platform/processors.h"
 #include "bench/python/device.h"
 
 namespace noisefloor::python {
@@ -16,6 +18,11 @@ const DeviceInfo& host_info() {
     return host;
   }();
   return info;
+}
+
+std::string host_name() {
+  const int cores = host_info().sm_count;
+  return fmt::format("{} ({} {})", cpu_name(), cores, cores == 1 ? "core" : "cores");
 }
 
 }  // namespace noisefloor::python

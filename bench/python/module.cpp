@@ -1,249 +1,21 @@
 // noisefloor._core: the catalogue as data, and a call of each op. Signatures and docstrings are made of that data in
 // Python (noisefloor/_signatures.py).
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstdlib>
-#include <map>
-
 #include "bench/python/call.h"
+#include "bench/python/plan.h"
 #include "bench/python/tensor.h"
 #include "kernels/catalogue.h"
-#include "kernels/core/alignment.h"
 
 namespace nb = nanobind;
 
 namespace noisefloor::python {
+
+void define_op(nb::module_& m);  // bound_op.cpp
+
 namespace {
-
-nb::tuple tuple_of(const std::vector<std::int64_t>& shape) {
-  nb::list extents;
-  for (const std::int64_t extent : shape) extents.append(extent);
-  return nb::tuple(extents);
-}
-
-// A field's value as problem text.
-std::string text_of(nb::handle value) {
-  const auto text = nb::cast<std::string>(nb::str(value));
-  return text == "True" ? "1" : text == "False" ? "0" : text;
-}
-
-// What the caller's framework does for a call.
-nb::object frameworks() {
-  return nb::module_::import_("noisefloor._frameworks");
-}
-
-// Host memory for one launch.
-struct Free {
-  void operator()(void* data) const { std::free(data); }
-};
-std::unique_ptr<void, Free> host_memory(std::size_t bytes) {
-  if (bytes == 0) return nullptr;
-  void* data = std::aligned_alloc(kAllocationAlignment, aligned(bytes));
-  if (data == nullptr) throw std::bad_alloc();
-  return std::unique_ptr<void, Free>(data);
-}
-
-// One op, called with its tensors in the order of `tensors` and its fields in that of `fields`. A name that is both, as
-// a bias and whether there is one, stands among the tensors alone, and takes either.
-class BoundOp {
- public:
-  BoundOp(const std::string& name, std::vector<std::string> tensors, std::vector<std::string> fields)
-      : op_(find_op(name)), tensors_(std::move(tensors)), fields_(std::move(fields)) {
-    if (op_ == nullptr) throw InvalidInput("there is no op '" + name + "'");
-    for (const FieldInfo& field : op_->fields) known_.push_back(field.name);
-  }
-
-  nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
-                  nb::handle stream, nb::handle dtype) const {
-    Question question = ask(fields, variant, dtype);
-    std::vector<Tensor> inputs;
-    nb::object like;  // whose framework makes what is not given: the first output that is, else the first input
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const nb::handle given = tensors[i];
-      if (given.is_none() || take_field(i, given, question)) continue;
-      inputs.push_back(read_tensor(given, named(tensors_[i]), false));
-      const Tensor& tensor = inputs.back();
-      question.inputs.push_back({tensors_[i].c_str(), tensor.dtype, tensor.shape});
-      if (!like) like = nb::borrow(given);
-      if (tensor.device != inputs.front().device)
-        throw InvalidInput(fmt::format("{} is on {}, '{}' on {}; all tensors must be on one device", named(tensors_[i]),
-                                       to_string(tensor.device), question.inputs.front().name,
-                                       to_string(inputs.front().device)));
-    }
-    if (inputs.empty()) throw nb::type_error((op_->name + " needs tensors: " + tensors_.front() + ", ...").c_str());
-    const Device device = inputs.front().device;
-    std::vector<nb::object> outs = outputs_given(out);
-    std::vector<std::optional<Tensor>> written;
-    for (const nb::object& one : outs)
-      if (!one.is_none()) {
-        like = one;
-        break;
-      }
-    for (std::size_t i = 0; i < outs.size(); ++i) {
-      written.emplace_back();
-      const std::string what = fmt::format("{}: output {}", op_->name, i);
-      if (!outs[i].is_none()) written.back() = read_tensor(outs[i], what, true);
-      question.out_types.emplace_back(outs[i].is_none() ? "" : to_string(written.back()->dtype));
-    }
-    std::shared_ptr<const Decision> decision;
-    {
-      const nb::gil_scoped_release released;
-      decision = decide(question, device);
-    }
-    nb::object queue = nb::none();
-    if (device.gpu)
-      queue = frameworks().attr("stream")(like, device.index, stream);
-    else if (!stream.is_none())
-      throw InvalidInput(named("stream") + " is for tensors on a GPU; these are on the CPU");
-    return run(*decision, inputs, question, outs, written, device, like, queue);
-  }
-
-  // Of tensors of these (shape, dtype), None where one is not given: the problem, its [(output, shape, dtype)], and how
-  // far an output may be off.
-  nb::tuple describe(const nb::tuple& tensors, const nb::tuple& fields, nb::handle dtype) const {
-    Question question = ask(fields, nb::none(), dtype);
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const nb::handle given = tensors[i];
-      if (given.is_none() || take_field(i, given, question)) continue;
-      const auto pair = nb::cast<nb::tuple>(given);
-      const auto type = parse_dtype(nb::cast<std::string>(pair[1]));
-      if (!type) throw InvalidInput(named(tensors_[i]) + " has an element type that no op takes");
-      question.inputs.push_back({tensors_[i].c_str(), *type, nb::cast<std::vector<std::int64_t>>(pair[0])});
-    }
-    std::shared_ptr<const Decision> decision;
-    {
-      const nb::gil_scoped_release released;
-      decision = decide(question, std::nullopt);
-    }
-    nb::list found;
-    for (const TensorSpec& spec : decision->specs)
-      if (spec.role == Role::out) found.append(nb::make_tuple(spec.name, tuple_of(spec.shape), to_string(spec.dtype)));
-    const Tolerance tolerance = op_->tolerance(decision->problem, decision->dtype);
-    return nb::make_tuple(op_->print(decision->problem), found,
-                          nb::make_tuple(tolerance.max_error, tolerance.l2_error));
-  }
-
- private:
-  std::string named(const std::string& argument) const { return op_->name + ": '" + argument + "'"; }
-
-  Question ask(const nb::tuple& fields, nb::handle variant, nb::handle dtype) const {
-    Question question;
-    question.op = op_;
-    for (std::size_t i = 0; i < fields_.size(); ++i)
-      if (!fields[i].is_none()) question.fields.push_back({fields_[i], text_of(fields[i])});
-    if (!variant.is_none()) question.variant = nb::cast<std::string>(nb::str(variant));
-    if (!dtype.is_none()) question.dtype = nb::cast<std::string>(nb::str(dtype));
-    return question;
-  }
-
-  // Whether it is the value of a field whose name a tensor has, too.
-  bool take_field(std::size_t tensor, nb::handle given, Question& question) const {
-    const bool value =
-        nb::isinstance<nb::str>(given) || nb::isinstance<nb::int_>(given) || nb::isinstance<nb::float_>(given);
-    if (!value || std::ranges::count(known_, tensors_[tensor]) == 0) return false;
-    question.fields.push_back({tensors_[tensor], text_of(given)});
-    return true;
-  }
-
-  std::vector<nb::object> outputs_given(nb::handle out) const {
-    std::vector<nb::object> outs;
-    if (nb::isinstance<nb::tuple>(out) || nb::isinstance<nb::list>(out))
-      for (nb::handle one : out) outs.push_back(nb::borrow(one));
-    else if (!out.is_none())
-      outs.push_back(nb::borrow(out));
-    return outs;
-  }
-
-  void check_output(const TensorSpec& spec, const Tensor& tensor, const Device& device,
-                    const std::vector<Tensor>& inputs, const Question& question,
-                    const std::vector<std::optional<Tensor>>& written, std::size_t index) const {
-    const std::string what = fmt::format("{}: output '{}'", op_->name, spec.name);
-    if (tensor.shape != spec.shape)
-      throw InvalidInput(fmt::format("{} must be {}, not {}", what, shape_text(spec.shape), shape_text(tensor.shape)));
-    if (tensor.device != device)
-      throw InvalidInput(
-          fmt::format("{} is on {}, the inputs are on {}", what, to_string(tensor.device), to_string(device)));
-    const auto overlaps = [&](const Tensor& other) {
-      const auto *a = static_cast<const char*>(tensor.data), *b = static_cast<const char*>(other.data);
-      return std::less<>()(a, b + other.bytes()) && std::less<>()(b, a + tensor.bytes());
-    };
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (overlaps(inputs[i]))
-        throw InvalidInput(
-            fmt::format("{} shares memory with '{}'; no op works in place", what, question.inputs[i].name));
-    for (std::size_t i = 0; i < index; ++i)
-      if (written[i] && overlaps(*written[i]))
-        throw InvalidInput(fmt::format("{} shares memory with output {}", what, i));
-  }
-
-  nb::object run(const Decision& decision, const std::vector<Tensor>& inputs, const Question& question,
-                 std::vector<nb::object>& outs, std::vector<std::optional<Tensor>>& written, const Device& device,
-                 const nb::object& like, const nb::object& queue) const {
-    const auto count = static_cast<std::size_t>(
-        std::ranges::count_if(decision.specs, [](const TensorSpec& spec) { return spec.role == Role::out; }));
-    if (!outs.empty() && outs.size() != count)
-      throw InvalidInput(fmt::format("{} must be {}, not {}", named("out"),
-                                     count == 1 ? "one tensor" : fmt::format("a tuple of {} tensors or None", count),
-                                     outs.size()));
-    outs.resize(count, nb::none());
-    written.resize(count);
-    std::vector<void*> pointers;
-    std::size_t output = 0;
-    for (const TensorSpec& spec : decision.specs) {
-      if (spec.role != Role::out) {
-        for (std::size_t i = 0; i < inputs.size(); ++i)
-          if (question.inputs[i].name == std::string_view(spec.name)) pointers.push_back(inputs[i].data);
-        continue;
-      }
-      if (written[output]) {
-        check_output(spec, *written[output], device, inputs, question, written, output);
-        frameworks().attr("written")(outs[output]);
-      } else {
-        outs[output] = frameworks().attr("empty")(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
-        written[output] = read_tensor(outs[output], fmt::format("{}: output '{}'", op_->name, spec.name), true);
-        if (written[output]->device != device)
-          throw std::runtime_error(fmt::format("{}: the framework made output '{}' on {}, not on {}", op_->name,
-                                               spec.name, to_string(written[output]->device), to_string(device)));
-      }
-      pointers.push_back(written[output++]->data);
-    }
-    launch_with_scratch(decision, pointers, device, like, queue);
-    if (count == 1) return outs.front();
-    nb::list all;
-    for (const nb::object& one : outs) all.append(one);
-    return nb::tuple(all);
-  }
-
-  // On a GPU scratch memory, too, is the framework's: a CUDA graph may capture the call, and the memory is used again
-  // only behind the launch, on its stream.
-  void launch_with_scratch(const Decision& decision, const std::vector<void*>& pointers, const Device& device,
-                           const nb::object& like, const nb::object& queue) const {
-    if (device.gpu) {
-      const auto scratch = [&](std::size_t bytes, nb::object& owner) -> void* {
-        if (bytes == 0) return nullptr;
-        owner = frameworks().attr("empty")(like, nb::make_tuple(bytes), "uint8", queue);
-        return read_tensor(owner, named("scratch"), true).data;
-      };
-      nb::object workspace_owner, prepared_owner;
-      void* const workspace = scratch(decision.workspace_bytes, workspace_owner);
-      void* const prepared = scratch(decision.prepared_bytes, prepared_owner);
-      // NOLINTNEXTLINE(performance-no-int-to-ptr): frameworks give streams as numbers
-      const auto stream = reinterpret_cast<Stream>(nb::cast<std::uintptr_t>(queue));
-      const nb::gil_scoped_release released;
-      launch(decision, pointers, workspace, prepared, device, stream);
-      return;
-    }
-    const nb::gil_scoped_release released;
-    const auto workspace = host_memory(decision.workspace_bytes), prepared = host_memory(decision.prepared_bytes);
-    launch(decision, pointers, workspace.get(), prepared.get(), device, nullptr);
-  }
-
-  const Op* op_;
-  std::vector<std::string> tensors_, fields_, known_;
-};
 
 nb::dict field_data(const FieldInfo& field) {
   nb::dict data;
@@ -317,11 +89,8 @@ NB_MODULE(_core, m) {
       PyErr_SetString(PyExc_ValueError, invalid.what());
     }
   });
-  nb::class_<BoundOp>(m, "Op")
-      .def(nb::init<const std::string&, std::vector<std::string>, std::vector<std::string>>())
-      .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
-           nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none())
-      .def("describe", &BoundOp::describe, nb::arg("tensors"), nb::arg("fields"), nb::arg("dtype").none());
+  define_op(m);
+  define_plan(m);
   m.def("catalogue", catalogue_data);
   m.def("samples", sample_data);
   m.attr("version") = NOISEFLOOR_VERSION;

@@ -26,10 +26,16 @@ std::optional<DType> dtype_of(const nb::dlpack::dtype& type) {
   return std::nullopt;
 }
 
-bool is_true(nb::handle object, const char* name) {
-  const nb::object value = nb::getattr(object, name, nb::none());
-  return nb::isinstance<nb::bool_>(value) && nb::cast<bool>(value);
+// An attribute that each call asks for; None where there is none. The name is made and hashed once.
+template <auto& name>
+nb::object asked_often(nb::handle object) {
+  static PyObject* const interned = PyUnicode_InternFromString(name);
+  PyObject* const value = PyObject_GetAttr(object.ptr(), interned);
+  if (value != nullptr) return nb::steal(value);
+  PyErr_Clear();
+  return nb::none();
 }
+constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__";
 
 std::string python_type(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
@@ -114,7 +120,7 @@ struct ExchangeApi {
 
 // Whether the object's framework has it, and gave the tensor.
 bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool written) {
-  const nb::object capsule = nb::getattr(object.type(), "__dlpack_c_exchange_api__", nb::none());
+  const nb::object capsule = asked_often<kExchangeApi>(object.type());
   if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return false;
   const auto* api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   if (api == nullptr || api->major != 1 || api->managed_tensor == nullptr) return false;
@@ -134,6 +140,31 @@ bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool writ
   return true;
 }
 
+// What nanobind takes of an object only once: the capsule of its __dlpack__, marked as used from then on. nanobind
+// itself marks none but those that it was given, and reads freed memory where an object hands out the same one again.
+// NumPy and PyTorch make one for each call.
+nb::object capsule_of(nb::handle object) {
+  const std::string type = python_type(object);
+  if (PyCapsule_CheckExact(object.ptr()) || type == "ndarray" || type == "Tensor" || !nb::hasattr(object, "__dlpack__"))
+    return nb::borrow(object);
+  const nb::object ask = object.attr("__dlpack__");
+  try {
+    return ask(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error&) {  // older than max_version, or it has none to give
+  }
+  try {
+    return ask();
+  } catch (nb::python_error&) {
+    return nb::borrow(object);
+  }
+}
+
+bool is_used(nb::handle capsule) {
+  if (!PyCapsule_CheckExact(capsule.ptr())) return false;
+  const char* const name = PyCapsule_GetName(capsule.ptr());
+  return name != nullptr && std::string_view(name).starts_with("used_dltensor");
+}
+
 }  // namespace
 
 std::size_t Tensor::bytes() const {
@@ -142,11 +173,19 @@ std::size_t Tensor::bytes() const {
   return count;
 }
 
+nb::tuple tuple_of(const std::vector<std::int64_t>& shape) {
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  if (!extents) nb::raise_python_error();
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(i), nb::int_(shape[i]).release().ptr());
+  return nb::borrow<nb::tuple>(extents);
+}
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-Tensor read_tensor(nb::handle object, const std::string& what, bool written) {
+Tensor read_tensor(nb::handle object, const Name& name, bool written) {
   Tensor tensor;
   std::string problem;
   const auto read = [&](nb::handle source, bool bf16) {
@@ -154,21 +193,27 @@ Tensor read_tensor(nb::handle object, const std::string& what, bool written) {
                    : import_array<nb::ndarray<nb::ro>>(source, tensor, problem, bf16);
   };
   nb::object source = nb::borrow(object);
-  if (is_true(object, "requires_grad")) {
+  if (asked_often<kRequiresGrad>(object).is(nb::handle(Py_True))) {
     if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
-      throw InvalidInput(what + " requires a gradient, and the ops have none: call them under torch.no_grad()");
+      throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
     source = source.attr("detach")();
   }
-  bool done = exchange(source, tensor, problem, written) || read(source, false);
+  bool done = exchange(source, tensor, problem, written);
+  if (!done) {
+    source = capsule_of(source);
+    if (is_used(source))
+      throw InvalidInput(name.text() + " is a DLPack capsule that was taken before; each serves once");
+    done = read(source, false);
+  }
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
-  if (!done && written && import_array<nb::ndarray<nb::ro>>(object, tensor, problem, false))
-    throw InvalidInput(what + " is read-only, and would be written");
+  if (!done && written && import_array<nb::ndarray<nb::ro>>(source, tensor, problem, false))
+    throw InvalidInput(name.text() + " is read-only, and would be written");
   if (!done)
-    throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}", what,
-                                     python_type(object))
+    throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}",
+                                     name.text(), python_type(object))
                              .c_str());
-  if (!problem.empty()) throw InvalidInput(what + " " + problem);
+  if (!problem.empty()) throw InvalidInput(name.text() + " " + problem);
   return tensor;
 }
 

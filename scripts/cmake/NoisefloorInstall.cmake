@@ -1,5 +1,5 @@
-# Two components. `kernels`: the library, its headers and its CMake package, for other projects. `bundle`: the programs, for
-# scripts/bundle, which adds what they need at run time.
+# Three components. `kernels`: the library, its headers and its CMake package, for other projects. `bundle`: the programs, for
+# scripts/bundle, which adds what they need at run time. `program`: the command line inside of the Python package, with what it reads.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -20,3 +20,16 @@ foreach(program noisefloor host_tests gpu_tests)
     install(TARGETS ${program} RUNTIME DESTINATION bin COMPONENT bundle)
   endif()
 endforeach()
+
+if(TARGET noisefloor)
+  # A wheel's machine has these few, or nothing of the wheel runs there; CUDA's own are opened at run time.
+  set(of_the_system "^lib(c|m|dl|rt|pthread|stdc\\+\\+|gcc_s|gomp)\\.so" "^ld-linux")
+  install(TARGETS noisefloor RUNTIME_DEPENDENCY_SET program_libraries RUNTIME DESTINATION noisefloor/bin COMPONENT program EXCLUDE_FROM_ALL)
+  install(RUNTIME_DEPENDENCY_SET program_libraries PRE_EXCLUDE_REGEXES ${of_the_system}
+          LIBRARY DESTINATION noisefloor/lib COMPONENT program EXCLUDE_FROM_ALL)
+  foreach(data bench/problems bench/pipeline/weights baselines)
+    get_filename_component(parent noisefloor/${data} DIRECTORY)
+    install(DIRECTORY ${data} DESTINATION ${parent} COMPONENT program EXCLUDE_FROM_ALL
+            FILES_MATCHING PATTERN "*.csv" PATTERN "*.safetensors" PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+  endforeach()
+endif()

@@ -181,6 +181,34 @@ def test_anything_with_dlpack():
         ops.gemm(Wrapped(a), a)
 
 
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_capsule_serves_once(version):
+    class Keeps:
+        """Hands out the same capsule again."""
+
+        def __init__(self, array):
+            self.capsule = array.__dlpack__(max_version=version)
+
+        def __dlpack__(self, **_):
+            return self.capsule
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    a, out = np.ones((3, 4), np.float32), zeros(3, 3)
+    for give in (Keeps, lambda array: array.__dlpack__(max_version=version)):
+        once, into = give(a), give(out)
+        assert ops.gemm(once, a, out=into) is into and (out == 4).all()
+        for arguments, name in [((once, a), "'a'"), ((a, once), "'b'")]:
+            with pytest.raises(ValueError, match=f"gemm: {name} is a DLPack capsule that was taken before; each serves once"):
+                ops.gemm(*arguments, out=out)
+        with pytest.raises(ValueError, match="output 0 is a DLPack capsule that was taken before"):
+            ops.gemm(a, a, out=into)
+        twice = give(a)
+        with pytest.raises(ValueError, match="'b' is a DLPack capsule that was taken before"):
+            ops.gemm(twice, twice, out=out)
+
+
 def test_a_default_is_one_whether_given_or_not():
     x = np.random.default_rng(1).standard_normal((2, 6, 32)).astype(np.float32)
     assert np.array_equal(norm(x), norm(x, eps=1e-5, fusion="none", stats=False, n=2, hw=6))
@@ -204,6 +232,25 @@ def test_threads_do_as_one():
     alone = [ops.gemm(*pair) for pair in tensors for _ in range(3)]
     for name in range(2):
         assert all(np.array_equal(one, other) for one, other in zip(together[name], alone))
+
+
+def test_daemon_threads_may_be_inside_an_op_when_python_ends():
+    code = """
+import threading, numpy, noisefloor
+a = numpy.ones((200, 200), numpy.float32)
+begun = threading.Semaphore(0)
+def loop():
+    out = numpy.zeros_like(a)
+    while True:
+        noisefloor.ops.gemm(a, a, out=out)
+        begun.release()
+for _ in range(4):
+    threading.Thread(target=loop, daemon=True).start()
+for _ in range(8):
+    begun.acquire()
+"""
+    result = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": built.FOLDER}, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_an_import_needs_neither_numpy_nor_torch():

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import built
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = "import sys; sys.path.insert(0, sys.argv[1]); import noisefloor; print(noisefloor.__file__, noisefloor.ops.gemm.__doc__.split()[0])"
@@ -18,6 +19,31 @@ def test_what_is_installed_is_enough(tmp_path):
     assert {path.name for path in (ROOT / "bench/python/noisefloor").iterdir() if path.is_file()} | {"ops.pyi"} < names
     result = subprocess.run([sys.executable, "-I", "-c", CODE, tmp_path], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert result.stdout == f"{tmp_path}/noisefloor/__init__.py gemm(a,\n"
+
+
+MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from noisefloor._program import main; main()"
+
+
+def test_the_command_line_is_in_it(tmp_path):
+    build = Path(built.FOLDER).parent
+    if not (build / "bin" / "noisefloor").exists():
+        pytest.skip("this build has no program")
+
+    def run(*arguments):
+        return subprocess.run([sys.executable, "-I", "-c", MAIN, tmp_path, *arguments], cwd=tmp_path, capture_output=True, text=True)
+
+    subprocess.run(["cmake", "--install", build, "--prefix", tmp_path, "--component", "python"], check=True, capture_output=True)
+    lacking = run("list", "ops")
+    assert lacking.returncode == 1 and "this package has no command line that runs here" in lacking.stderr
+    subprocess.run(["cmake", "--install", build, "--prefix", tmp_path, "--component", "program"], check=True, capture_output=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"noisefloor"}
+    problems = run("list", "problems", "--ops", "gemm")
+    assert problems.returncode == 0 and "m=" in problems.stdout, problems.stderr
+    assert run("--no-such-option").returncode == 2
+    linked = subprocess.run(["ldd", tmp_path / "noisefloor" / "bin" / "noisefloor"], capture_output=True, text=True, check=True).stdout
+    assert "libfmt.so" not in linked or f"{tmp_path}/noisefloor/" in linked
+    for data in ("bench/problems/gemm.csv", "bench/pipeline/weights", "baselines/pytorch/ops/gemm.py"):
+        assert (tmp_path / "noisefloor" / data).exists()
 
 
 def test_a_wheel_is_built_with_what_the_tests_are_built_with():

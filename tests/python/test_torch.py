@@ -106,6 +106,25 @@ def test_the_reference_holds_for_torch():
     assert np.allclose(y.numpy(), wanted, atol=1e-4)
 
 
+def test_a_handle_of_the_operators():
+    """Compiled, it takes the weights that were laid out; out= and stream= are not for operators."""
+    x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
+    wanted = noisefloor.ops.conv2d(x, w, bias, act="silu")
+    assert torch.equal(noisefloor.prepare("conv2d", x.shape, w, bias, act="silu")(x), wanted)
+    conv = noisefloor.torch.prepare("conv2d", x.shape, w, bias, act="silu")
+    assert isinstance(conv.memory, torch.Tensor) and conv.memory.data_ptr() % 64 == 0 and torch.equal(conv(x), wanted)
+    assert torch.equal(torch.compile(lambda x: conv(x) + 1, fullgraph=True, backend="aot_eager")(x), wanted + 1)
+    conv.memory.zero_()
+    assert torch.allclose(conv(x), torch.nn.functional.silu(bias).expand(wanted.shape), atol=1e-6)  # it reads nothing else
+    with pytest.raises(TypeError, match="a handle of noisefloor.torch takes no 'out'"):
+        conv(x, out=wanted)
+    conv = noisefloor.torch.prepare("conv2d", x.shape, w, torch.nn.Parameter(bias).detach())
+    with pytest.raises(ValueError, match="'x' requires a gradient"):
+        conv(x.requires_grad_())
+    with pytest.raises(ValueError, match="'w' requires a gradient"):
+        noisefloor.prepare("conv2d", x.shape, torch.nn.Parameter(w), bias)
+
+
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
 
 
@@ -162,6 +181,38 @@ def test_streams_and_graphs():
         assert torch.equal(given, wanted)
     with pytest.raises(ValueError, match="'gamma' is on the CPU, 'x' on GPU 0"):
         noisefloor.ops.groupnorm(x, ones.cpu(), ones, groups=32)
+
+
+@on_gpu
+def test_a_handle_serves_streams_and_graphs():
+    """A convolution of 4 channels, whose weights the best rung pads, and one behind an upsample, whose taps it sums."""
+    for x, w, more in [((2, 64, 64, 4), (320, 3, 3, 4), {}), ((2, 16, 16, 64), (64, 3, 3, 64), {"upsample": True})]:
+        x, w, bias = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in (x, w, w[:1]))
+        wanted = noisefloor.ops.conv2d(x, w, bias, **more)
+        handles = [package.prepare("conv2d", x.shape, w, bias, **more) for package in (noisefloor, noisefloor.torch)]
+        for handle in handles:
+            assert handle.memory.is_cuda and torch.equal(handle(x), wanted) and torch.equal(handle(x[:1].contiguous()), wanted[:1])
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                other = handle(x)
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                captured = handle(x)
+                with pytest.raises(ValueError, match="while a CUDA graph captures"):
+                    noisefloor.prepare("conv2d", x.shape, w, bias, **more)
+            captured.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            assert torch.equal(other, wanted) and torch.equal(captured, wanted)
+        with pytest.raises(ValueError, match="on the CPU"):
+            handles[0](x.cpu())
+        given = [handles[0](x, stream=torch.cuda.Stream()) for _ in range(8)]
+        del handles, handle  # the memory waits for the streams that read it
+        junk = [torch.full((1 << 16,), float("nan"), device="cuda") for _ in range(32)]
+        torch.cuda.synchronize()
+        assert len(junk) == 32 and all(torch.equal(one, wanted) for one in given)
 
 
 def test_autograd_sees_that_out_was_written():

@@ -1,6 +1,5 @@
 """What a framework does for a call: empty tensors beside its own, and its stream."""
 
-import contextlib
 import functools
 import sys
 
@@ -27,15 +26,19 @@ def array_dtype(name):
 
 def empty(like, shape, dtype, stream):
     """An uninitialised tensor of the framework of `like`, on its device; on a GPU it belongs to `stream`."""
-    import numpy
-
-    name = framework(like)
-    if isinstance(like, (numpy.ndarray, memoryview)):
-        return numpy.empty(shape, array_dtype(dtype))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(like, torch.Tensor):
-        with on_stream(torch, like.device, stream):
-            return torch.empty(shape, dtype=torch_dtype(dtype), device=like.device)
+        device = like.device
+        if stream is None or stream == current_stream(torch, device.index):
+            return torch.empty(shape, dtype=torch_dtype(dtype), device=device)
+        # The allocator hands memory out again in the order of the stream that it was made on.
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)):
+            return torch.empty(shape, dtype=torch_dtype(dtype), device=device)
+    import numpy
+
+    if isinstance(like, (numpy.ndarray, memoryview)):
+        return numpy.empty(shape, array_dtype(dtype))
+    name = framework(like)
     if name == "cupy":
         cupy = sys.modules["cupy"]
         with like.device, cupy.cuda.ExternalStream(stream):
@@ -45,6 +48,22 @@ def empty(like, shape, dtype, stream):
     raise TypeError(f"cannot make a tensor as '{name}' has them; give out=")
 
 
+def prepared_memory(like, size, stream):
+    """Bytes for prepared weights, at a multiple of 64, which PyTorch and CuPy give and NumPy may not."""
+    memory = empty(like, (size + 63,), "uint8", stream) if framework(like) == "numpy" or isinstance(like, memoryview) else None
+    if memory is None:
+        return empty(like, (size,), "uint8", stream)
+    first = -memory.ctypes.data % 64
+    return memory[first : first + size]
+
+
+def used(tensor, stream):
+    """Tells PyTorch's allocator that another stream than the one it was made on reads it: it waits before it gives the memory away."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        tensor.record_stream(torch.cuda.ExternalStream(stream, device=tensor.device))
+
+
 def written(tensor):
     """Tells PyTorch's autograd, which refuses a backward pass that would read what was there before."""
     torch = sys.modules.get("torch")
@@ -52,11 +71,10 @@ def written(tensor):
         torch.autograd.graph.increment_version(tensor)
 
 
-def on_stream(torch, device, stream):
-    """PyTorch's allocator hands memory out again in the order of the stream that it was made on."""
-    if stream is None or stream == torch.cuda.current_stream(device).cuda_stream:
-        return contextlib.nullcontext()
-    return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
+def current_stream(torch, device):
+    """The number of PyTorch's current stream; its own way to it makes an object, which takes longer than a launch."""
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw(device) if raw is not None else torch.cuda.current_stream(device).cuda_stream
 
 
 def stream(like, device, given):
@@ -67,10 +85,10 @@ def stream(like, device, given):
         if isinstance(given, bool) or not isinstance(given, int):
             raise TypeError(f"stream must be a CUDA stream or its number, not a {type(given).__name__}")
         return given
-    name, torch = framework(like), sys.modules.get("torch")
+    torch = sys.modules.get("torch")
     if torch is not None and isinstance(like, torch.Tensor):
-        return torch.cuda.current_stream(device).cuda_stream
-    if name == "cupy":
+        return current_stream(torch, device)
+    if framework(like) == "cupy":
         with like.device:
             return sys.modules["cupy"].cuda.get_current_stream().ptr
     return 0

@@ -8,12 +8,13 @@ from noisefloor import _core
 
 CATALOGUE = {op["name"]: op for op in _core.catalogue()}
 PYTHON_TYPE = {"integer": "int", "real": "float", "flag": "bool"}
-COMMON = ("out", "variant", "dtype", "stream")  # arguments of every op
+COMMON = ("out", "variant", "dtype", "stream", "plan")  # arguments of every op
 ENDING = """
 out: the output, or a tuple of them, to write into; made by the framework of the first tensor where it is None.
-variant: one of noisefloor.variants("{op}"); None is the best of the ladder that can run it there.
+variant: one of noisefloor.variants("{op}"); None is the plan's, else the best of the ladder that can run it there.
 dtype: {dtypes}; needed where the tensors leave it open.
 stream: a CUDA stream or its number; None is the framework's current one. Of tensors on a GPU.
+plan: a noisefloor.Plan or its file: the variant of each problem. None is that of noisefloor.use_plan, if any.
 
 Tensors are contiguous in row-major order, at multiples of 16 bytes, on one device, and share no memory with the
 output. ValueError: a tensor or a value does not fit, with what would. TypeError: an argument is no tensor.
@@ -58,10 +59,10 @@ class Signature:
         self.fields = {field["name"]: field for field in known(op)["fields"]}
         self.samples, moving = _core.samples(op, 1, 240)
         self.inputs, self.outputs = self.tensors("in"), self.tensors("out")
-        names = [tensor.name for tensor in self.inputs]
+        self.names = names = tuple(tensor.name for tensor in self.inputs)
         # Names of both: a tensor that may be absent, and what says so.
         self.shared = [tensor.name for tensor in self.inputs if tensor.name in self.fields and not tensor.always]
-        self.keywords = [name for name in self.fields if name not in names]
+        self.keywords = tuple(name for name in self.fields if name not in names)
         self.free = {name for name in self.keywords if self.fields[name]["default"] is not None and name not in moving}
 
     def tensors(self, role):
@@ -126,7 +127,7 @@ class Signature:
         for name in self.keywords:
             text = f"{name}: {self.annotation(name)} = " if typed else f"{name}="
             texts.append(text + (repr(self.default(name)) if typed else f"_default_{name}"))
-        kinds = {"out": "Array | Sequence[Array | None] | None", "variant": "str | None", "dtype": "str | None", "stream": "Any"}
+        kinds = {"out": "Array | Sequence[Array | None] | None", "variant": "str | None", "dtype": "str | None", "stream": "Any", "plan": "Any"}
         texts += [f"{name}: {kinds[name]} = None" if typed else f"{name}=None" for name in COMMON]
         return ", ".join(texts)
 
@@ -152,15 +153,20 @@ def signature(op):
     return Signature(op)
 
 
-def make_function(op):
+@functools.cache
+def bound(op):
+    """The op, to be called with its tensors and fields in the order of its signature."""
+    made = signature(op)
+    return _core.Op(op, list(made.names), list(made.keywords))
+
+
+def make_function(op, call=None):
     """A Python function with the op's own parameters, so that Python itself names an argument that is wrong or missing."""
     made = signature(op)
-    names = [tensor.name for tensor in made.inputs]
-    bound = _core.Op(op, names, made.keywords)
     # A field that was left at its default is not given: what the tensors say is asked first.
     fields = ", ".join(f"None if {name} is _default_{name} else {name}" for name in made.keywords)
-    source = f"def {op}({made.parameters(typed=False)}):\n    return _call(({', '.join(names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype)\n"
-    scope = {"_call": bound.call} | {f"_default_{name}": made.default(name) for name in made.keywords}
+    source = f"def {op}({made.parameters(typed=False)}):\n    return _call(({', '.join(made.names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype, plan)\n"
+    scope = {"_call": call or bound(op).call} | {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.ops.{op}>", "exec"), scope)
     function = scope[op]
     function.__doc__, function.__module__ = made.doc(), "noisefloor.ops"

@@ -6,9 +6,11 @@ gradients: a tensor that requires one is refused where they are recorded.
 
 import torch
 
-from noisefloor import _core, _frameworks, _signatures
+from noisefloor import _frameworks, _prepared, _signatures
+from noisefloor._patch import patch  # noqa: F401
 
-__all__ = sorted(_signatures.CATALOGUE)
+_OPS = sorted(_signatures.CATALOGUE)
+__all__ = [*_OPS, "patch", "prepare"]
 _SCHEMA_TYPE = {"integer": "int?", "real": "float?", "flag": "bool?", "choice": "str?"}
 _NAMES = {getattr(torch, name): short for short, name in _frameworks.TORCH.items()}
 _library = torch.library.Library("noisefloor", "DEF")
@@ -20,29 +22,29 @@ def _define(op):
     names = [tensor.name for tensor in made.inputs]
     # A tensor may be absent for more than one reason: an operator has one more argument for it.
     reasons = [name for name in made.shared if made.fields[name]["type"] == "choice"]
-    bound = _core.Op(op, names, made.keywords)
+    bound = _signatures.bound(op)
     schema = [f"Tensor {tensor.name}" if tensor.always else f"Tensor? {tensor.name}=None"
               for tensor in sorted(made.inputs, key=lambda tensor: not tensor.always)]
     order = [text.split()[1].partition("=")[0] for text in schema]
     schema += ["*"] + [f"{_SCHEMA_TYPE[made.fields[name]['type']]} {name}=None" for name in made.keywords]
-    schema += [f"str? {name}_is=None" for name in reasons] + ["str? variant=None", "str? dtype=None"]
+    schema += [f"str? {name}_is=None" for name in reasons] + ["str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
-    def taken(tensors, given):
-        by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
-        for name in reasons:
-            if by_name.get(name) is None:
-                by_name[name] = given.get(f"{name}_is")
-        return [by_name.get(name) for name in names], tuple(given.get(name) for name in made.keywords)
-
-    def real(*tensors, **given):
-        inputs, its_fields = taken(tensors, given)
-        outputs = bound.call(tuple(inputs), its_fields, None, given.get("variant"), None, given.get("dtype"))
-        return list(outputs) if isinstance(outputs, tuple) else [outputs]
+    # Written out, as each dictionary of arguments costs a microsecond.
+    parameters = [f"{tensor}=None" if "?" in text else tensor for tensor, text in zip(order, schema)]
+    keywords = [*made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"]
+    tensors = [f"{name}_is if {name} is None else {name}" if name in reasons else name for name in names]
+    source = (f"def real({', '.join(parameters)}, *, {', '.join(f'{name}=None' for name in keywords)}):\n"
+              f"    outputs = _call(({', '.join(tensors)},), ({', '.join(made.keywords)}{',' * bool(made.keywords)}), None, variant, None, dtype, None, prepared)\n"
+              f"    return list(outputs) if isinstance(outputs, tuple) else [outputs]\n")
+    scope = {"_call": bound.call}
+    exec(compile(source, f"<torch.ops.noisefloor.{op}>", "exec"), scope)
 
     def fake(*tensors, **given):
-        inputs, its_fields = taken(tensors, given)
+        by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
+        inputs = [given.get(f"{name}_is") if by_name.get(name) is None else by_name[name] for name in names]
+        its_fields = tuple(given.get(name) for name in made.keywords)
         shapes = tuple((tuple(map(int, one.shape)), _NAMES.get(one.dtype, str(one.dtype))) if isinstance(one, torch.Tensor) else one
                        for one in inputs)
         device = next(one.device for one in inputs if isinstance(one, torch.Tensor))
@@ -50,7 +52,7 @@ def _define(op):
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
     for key in ("CPU", "CUDA"):
-        _library.impl(op, real, key)
+        _library.impl(op, scope["real"], key)
     torch.library.register_fake(f"noisefloor::{op}", fake, lib=_library)
     return made, order, reasons
 
@@ -63,11 +65,15 @@ def _refuse_gradients(op, **tensors):
 
 def _make_function(op):
     made, order, reasons = _define(op)
-    parameters = made.parameters(typed=False).removesuffix(", stream=None").replace(", out=None", "")
-    passed = [f"{name}=None if {name} is _default_{name} else {name}" for name in made.keywords]
-    passed += [f"{name}_is={name} if isinstance({name}, str) else None" for name in reasons]
-    tensors = [f"None if isinstance({name}, str) or {name} is False else {name}" if name in made.shared else name for name in order]
-    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n    outputs = _operator({', '.join(tensors + passed)}, variant=variant, dtype=dtype)\n"
+    parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
+    # What has its default is not passed: each argument costs PyTorch more than this looks at it.
+    first = [tensor.name for tensor in made.inputs if tensor.always]
+    absent = dict.fromkeys(order, "None") | {name: f"_default_{name}" for name in made.keywords}
+    lines = [f"    if {name} is not {absent.get(name, 'None')}{f' and {name} is not False' * (name in made.shared)}: given['{name}'] = {name}\n"
+             for name in [*order, *made.keywords, "variant", "dtype", "prepared"] if name not in first]
+    lines += [f"    if isinstance({name}, str): given['{name}_is'] = given.pop('{name}')\n" for name in reasons]
+    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n"
+              f"    given = {{}}\n{''.join(lines)}    outputs = _operator({', '.join([*first, '**given'])})\n"
               f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
     scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients}
     scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
@@ -77,4 +83,21 @@ def _make_function(op):
     return function
 
 
-globals().update({op: _make_function(op) for op in __all__})
+globals().update({op: _make_function(op) for op in _OPS})
+
+
+def prepare(op, /, *tensors, **arguments):
+    """noisefloor.prepare for the operators: torch.compile traces through the handle's calls, which take no `out` and no `stream`."""
+    return _prepared.make(op, tensors, arguments, _prepared_call(op))
+
+
+def _prepared_call(op):
+    made, function = _signatures.signature(op), globals()[op]
+
+    def call(tensors, fields, out, variant, stream, dtype, plan, memory):
+        if out is not None or stream is not None:
+            raise TypeError(f"{op}: a handle of noisefloor.torch takes no 'out' and no 'stream'")
+        given = {name: value for name, value in zip(made.names + made.keywords, tensors + fields) if value is not None}
+        return function(**given, variant=variant, dtype=dtype, prepared=memory)
+
+    return call

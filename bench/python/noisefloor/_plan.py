@@ -1,0 +1,67 @@
+"""Plans: which variant each problem runs, from the plan.csv that `noisefloor roofline` writes into a run folder."""
+
+import contextlib
+import csv
+import functools
+import json
+import os
+import warnings
+from pathlib import Path
+
+from noisefloor import _core
+
+COLUMNS = ("op", "dtype", "problem", "variant")
+
+
+class Plan(_core.Plan):
+    """A plan.csv, with the device that env.json beside it names. `len(plan)` problems; `plan.file`, `plan.device` ("": unknown)."""
+
+    def __init__(self, file):
+        file = Path(file)
+        with open(file, newline="", encoding="utf-8") as lines:
+            rows = csv.DictReader(lines)
+            lacking = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+            if lacking:
+                raise ValueError(f"{file} is not a plan: it has no column {', '.join(lacking)}")
+            found = [tuple(row[name] or "" for name in COLUMNS) for row in rows]
+        super().__init__(str(file), device_of(file), found)
+
+    def __repr__(self):
+        return f"<noisefloor.Plan: {len(self)} problems on {self.device or 'an unknown device'}>"
+
+
+def device_of(file):
+    environment = file.parent / "env.json"
+    if not environment.exists():
+        warnings.warn(f"plan {file}: no env.json beside it says which device it is of; taken for one of whatever runs it", stacklevel=4)
+        return ""
+    try:
+        return str(json.loads(environment.read_text(encoding="utf-8"))["device"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"plan {file}: which device it is of cannot be read in {environment}: {error!r}") from error
+
+
+@functools.lru_cache(maxsize=16)
+def _read(file, changed, size):
+    return Plan(file)
+
+
+def plan_of(plan):
+    """A Plan as it is; of a file, which is read again when it changed."""
+    if isinstance(plan, _core.Plan):
+        return plan
+    if not isinstance(plan, (str, os.PathLike)):
+        raise TypeError(f"plan must be a noisefloor.Plan or the file of one, not a {type(plan).__name__}")
+    status = os.stat(plan)
+    return _read(os.path.abspath(plan), status.st_mtime_ns, status.st_size)
+
+
+@contextlib.contextmanager
+def use_plan(plan):
+    """The plan of every call of this thread inside of the `with`, those of noisefloor.torch too; None: none. plan= and variant= go before it."""
+    plan = None if plan is None else plan_of(plan)
+    before = _core.use_plan(plan)
+    try:
+        yield plan
+    finally:
+        _core.use_plan(before)

@@ -1,0 +1,53 @@
+"""Weights laid out once for the calls of one variant, where each call would lay them out anew."""
+
+import functools
+
+from noisefloor import _signatures
+
+
+class Prepared:
+    """An op that keeps its weights: `handle(x)`, with the tensors that `prepare` was told the shapes of, in the op's order or by name.
+
+    `op`, `variant` and `dtype` say what it is of; `memory` is what the variant wrote, None where it lays nothing out. It serves any number
+    and size of images that the variant can run, on any stream and from any thread.
+    """
+
+    def __init__(self, op, tensors, fields, made, call):
+        self.op, (self.variant, self.dtype, self.memory) = op, made
+        self._names, self._fields, self._call = _signatures.signature(op).names, fields, call
+        self._tensors = [None if isinstance(tensor, (tuple, list)) else tensor for tensor in tensors]
+        self.open = tuple(name for name, tensor in zip(self._names, tensors) if isinstance(tensor, (tuple, list)))
+
+    def __call__(self, *tensors, out=None, stream=None, **named):
+        given = dict(zip(self.open, tensors))
+        if len(tensors) > len(self.open) or named.keys() & given.keys() or (named | given).keys() != set(self.open):
+            had = [*list(given)[: len(tensors)], *named] + ["one more"] * (len(tensors) > len(self.open))
+            raise TypeError(f"{self.op}: this handle takes ({', '.join(self.open)}), not ({', '.join(had)}); what else it has, prepare was given")
+        given.update(named)
+        merged = tuple(given.get(name, tensor) for name, tensor in zip(self._names, self._tensors))
+        return self._call(merged, self._fields, out, self.variant, stream, self.dtype, None, self.memory)
+
+    def __repr__(self):
+        size = "nothing laid out" if self.memory is None else f"{self.memory.nbytes} bytes laid out"
+        return f"<noisefloor.prepare({self.op!r}): variant {self.variant}, {self.dtype}, {size}, takes {', '.join(self.open)}>"
+
+
+@functools.cache
+def _arguments(op):
+    return _signatures.make_function(op, lambda *arguments: arguments)
+
+
+def prepare(op, /, *tensors, **arguments):
+    """A handle to an op and its weights: `conv = noisefloor.prepare("conv2d", x.shape, w, bias); y = conv(x)`.
+
+    Takes what the op's function takes, but `out`. A shape, a tuple or list, stands for a tensor that each call brings; tensors are weights,
+    which the handle keeps. It does not see what is written into them later.
+    """
+    return make(op, tensors, arguments, _signatures.bound(op).call)
+
+
+def make(op, tensors, arguments, call):
+    tensors, fields, out, variant, stream, dtype, plan = _arguments(op)(*tensors, **arguments)
+    if out is not None:
+        raise TypeError(f"{op}: prepare takes no 'out'; give it to the calls of the handle")
+    return Prepared(op, tensors, fields, _signatures.bound(op).prepare(tensors, fields, variant, stream, dtype, plan), call)

@@ -1,0 +1,28 @@
+// Plans as Python holds them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bench/python/call.h"
+
+namespace noisefloor::python {
+
+struct LoadedPlan {
+  std::shared_ptr<const Plan> plan;
+
+  using Line = std::tuple<std::string, std::string, std::string, std::string>;  // op, dtype, problem, variant
+  LoadedPlan(const std::string& file, const std::string& device, const std::vector<Line>& lines);
+  explicit LoadedPlan(std::shared_ptr<const Plan> other) : plan(std::move(other)) {}
+};
+
+// The plan of a call: that of plan=, a LoadedPlan or the file of one; of None the one that this thread uses, or null.
+std::shared_ptr<const Plan> plan_of_call(nanobind::handle plan);
+
+void define_plan(nanobind::module_& m);
+
+}  // namespace noisefloor::python

@@ -1,0 +1,153 @@
+"""Weights laid out once: what a handle gives, what it refuses, and that it follows the weights alone."""
+
+import re
+import threading
+
+import built  # noqa: F401 - first
+import noisefloor
+import numpy as np
+import pytest
+import random_calls
+from noisefloor import _core, _signatures, ops
+
+random = np.random.default_rng(1)
+
+
+def normal(*shape, dtype=np.float32):
+    return random.standard_normal(shape).astype(dtype)
+
+
+X, W, BIAS = normal(2, 6, 5, 8), normal(16, 3, 3, 8), normal(16)
+
+
+def outputs(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("dtype", random_calls.DTYPES)
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_a_handle_gives_what_the_op_gives(op, dtype):
+    for which in range(4):
+        _, inputs, fields = random_calls.call_of(op, 11, dtype, which)
+        first = next(iter(inputs))
+        if len(inputs) == 1:
+            continue  # nothing to keep
+        wanted = outputs(getattr(ops, op)(**inputs, **fields, dtype=dtype))
+        handle = noisefloor.prepare(op, **{**inputs, first: inputs[first].shape}, **fields, dtype=dtype)
+        assert (handle.op, handle.variant, handle.dtype, handle.open) == (op, "host", dtype, (first,))
+        for _ in range(2):
+            for one, right in zip(outputs(handle(inputs[first])), wanted, strict=True):
+                assert np.array_equal(one, right, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", [op for op in random_calls.OPS if "conv" in op])
+def test_what_is_laid_out_does_not_follow_the_images(op):
+    """One handle for every number and size of images, as for the other ops; a kernel that breaks it must not prepare."""
+    tried = 0
+    for which in range(20):
+        values, inputs, fields = random_calls.call_of(op, 5, "fp32", which)
+        small = inputs["x"]
+        large = normal(*[extent + 2 for extent in small.shape[:-1]], small.shape[-1])
+        if {"image_shift", "residual"} & inputs.keys():
+            continue  # these follow x
+        fields = {name: value for name, value in fields.items() if _signatures.signature(op).fields[name]["default"] is not None}
+        handle = noisefloor.prepare(op, **{**inputs, "x": small.shape}, **fields)
+        try:
+            wanted = outputs(getattr(ops, op)(**{**inputs, "x": large}, **fields))
+        except ValueError:
+            continue  # not every extent is a problem of the op
+        assert handle.memory is not None and all(np.array_equal(*pair) for pair in zip(outputs(handle(large)), wanted, strict=True))
+        tried += 1
+    assert tried > 2
+
+
+def test_every_op_that_prepares_does_so_from_w():
+    """The handle's guard against a shape in the weights' place knows that name alone."""
+    for op in random_calls.OPS:
+        inputs = random_calls.call_of(op, 3, "fp32")[1]
+        fields = random_calls.call_of(op, 3, "fp32")[2]
+        if len(inputs) > 1 and noisefloor.prepare(op, **inputs, **fields).memory is not None:
+            assert "w" in inputs
+
+
+def test_the_tensors_left_open_come_by_position_or_name():
+    conv = noisefloor.prepare("conv2d", X.shape, W, BIAS, residual=(2, 6, 5, 16))
+    residual, out = normal(2, 6, 5, 16), np.zeros((2, 6, 5, 16), np.float32)
+    wanted = ops.conv2d(X, W, BIAS, residual=residual)
+    assert conv.open == ("x", "residual") and np.array_equal(conv(X, residual), wanted)
+    assert conv(X, residual=residual, out=out) is out and np.array_equal(conv(residual=residual, x=X), wanted) and np.array_equal(out, wanted)
+    for tensors, named, had in [((X,), {}, "(x)"), ((X, residual, X), {}, "(x, residual, one more)"), ((X, residual), {"x": X}, "(x, residual, x)"),
+                                ((X, residual), {"w": W}, "(x, residual, w)"), ((), {"x": X, "act": "silu"}, "(x, act)")]:
+        with pytest.raises(TypeError, match=re.escape(f"conv2d: this handle takes (x, residual), not {had}")):
+            conv(*tensors, **named)
+
+
+def test_a_call_that_does_not_fit_is_refused_by_name():
+    conv = noisefloor.prepare("conv2d", X.shape, W, BIAS)
+    for x, text in [(normal(2, 6, 5, 7), "'w' is [16, 3, 3, 8]"), (X.astype(np.float16), "'x' is fp16, not fp32"), (X[:0], "'x' is empty"),
+                    (X[0], "'x' is [6, 5, 8]")]:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            conv(x)
+    with pytest.raises(ValueError, match="'stream' is for tensors on a GPU"):
+        conv(X, stream=0)
+
+
+def test_what_cannot_be_prepared_is_refused_by_name():
+    for arguments, error, text in [
+            (("conv2d", X.shape, W.shape, BIAS), ValueError, "'w' must be a tensor, not a shape: variant 'host' lays it out anew"),
+            (("conv2d", X.shape, W.shape), TypeError, "conv2d: prepare needs the weights as tensors, not only shapes"),
+            (("conv2d", ("a", 1), W), TypeError, "conv2d: 'x' must be a tensor, or a shape of integers"),
+            (("conv2d", (2, 6, 5, 9), W), ValueError, "conv2d: "), (("conv", W), ValueError, "noisefloor has no op 'conv'"),
+            (("conv2d",), TypeError, "missing 2 required positional arguments")]:
+        with pytest.raises(error, match=re.escape(text)):
+            noisefloor.prepare(*arguments)
+    with pytest.raises(TypeError, match="conv2d: prepare takes no 'out'"):
+        noisefloor.prepare("conv2d", X.shape, W, BIAS, out=X)
+    with pytest.raises(ValueError, match="variant 'naive' "):
+        noisefloor.prepare("conv2d", X.shape, W, BIAS, variant="naive")
+
+
+def test_memory_of_another_layout_is_refused():
+    """What the framework's operators pass on; a handle cannot mix it up."""
+    bound = _signatures.bound("conv2d")
+    memory = noisefloor.prepare("conv2d", X.shape, W, BIAS).memory
+    tensors, fields = (X, W, BIAS, *[None] * (len(_signatures.signature("conv2d").names) - 3)), (None,) * len(_signatures.signature("conv2d").keywords)
+
+    def call(prepared, variant="host"):
+        return bound.call(tensors, fields, None, variant, None, None, None, prepared)
+
+    assert np.array_equal(call(memory), ops.conv2d(X, W, BIAS))
+    with pytest.raises(ValueError, match="'prepared' is of one variant: give its name as variant="):
+        call(memory, None)
+    with pytest.raises(ValueError, match=f"'prepared' has {memory.nbytes - 64} bytes, and variant 'host' in fp32 needs {memory.nbytes} uint8: it was prepared for other"):
+        call(memory[64:])
+    shifted = np.zeros(memory.nbytes + 127, np.uint8)
+    first = -shifted.ctypes.data % 64 + 16
+    with pytest.raises(ValueError, match="'prepared' must begin at a multiple of 64 bytes"):
+        call(shifted[first : first + memory.nbytes])
+    assert isinstance(bound, _core.Op)
+
+
+def test_threads_share_a_handle():
+    conv, start, got = noisefloor.prepare("conv2d", X.shape, W, BIAS), threading.Barrier(2), {}
+    images = [normal(n, 7, 7, 8) for n in range(1, 6)]
+
+    def work(name):
+        start.wait()
+        got[name] = [conv(x) for x in images for _ in range(4)]
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wanted = [ops.conv2d(x, W, BIAS) for x in images for _ in range(4)]
+    assert all(np.array_equal(one, right) for name in range(2) for one, right in zip(got[name], wanted, strict=True))
+
+
+def test_a_handle_says_what_it_is():
+    assert re.fullmatch(r"<noisefloor.prepare\('conv2d'\): variant host, fp32, \d+ bytes laid out, takes x>", repr(noisefloor.prepare("conv2d", X.shape, W, BIAS)))
+    nothing = noisefloor.prepare("gemm", (4, 8), normal(5, 8))
+    assert nothing.memory is None and "nothing laid out, takes a" in repr(nothing)
+    a = normal(4, 8)
+    assert np.array_equal(nothing(a), ops.gemm(a, nothing._tensors[1]))
