@@ -5,6 +5,7 @@ import contextlib
 import csv
 import dataclasses
 import re
+import tempfile
 from pathlib import Path
 
 import torch
@@ -184,6 +185,14 @@ class Capture(contextlib.ExitStack):
             weight[group.what.dtype] += group.flops
         own = weight.most_common(1)[0][0]
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as partial:
+            self.write_files(Path(partial), groups, network, own)
+            for file in Path(partial).iterdir():
+                file.rename(folder / file.name)
+        return own
+
+    @staticmethod
+    def write_files(folder, groups, network, own):
         for op in dict.fromkeys(group.what.op for group in groups):
             rows = [{"network": network, **group.what.fields, "count": group.count, "dtype": "" if group.what.dtype == own else group.what.dtype}
                     for group in groups if group.what.op == op]  # fmt: skip
@@ -193,7 +202,6 @@ class Capture(contextlib.ExitStack):
                                         extrasaction="ignore", lineterminator="\n")  # fmt: skip
                 writer.writeheader()
                 writer.writerows(rows)
-        return own
 
 
 def checked(folder, network):
@@ -205,6 +213,10 @@ def checked(folder, network):
         raise NotADirectoryError(f"{folder}: is no folder")
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder}: is not empty; problem files go into a new folder")
+    try:  # where it is, or will be made
+        tempfile.TemporaryDirectory(dir=next(path for path in (folder, *folder.absolute().parents) if path.exists())).cleanup()
+    except OSError as error:
+        raise OSError(f"{folder}: cannot be written: {error.strerror}") from None
     return folder
 
 
