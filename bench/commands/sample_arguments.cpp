@@ -207,6 +207,8 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   if (arguments.first_guidance || info.first_guidance != 0)
     options.first_guidance = arguments.first_guidance.value_or(info.first_guidance);
   check_what_is_shown(arguments, info);
+  if (arguments.first_guidance && options.guidance == 0)
+    throw InvalidInput("--first-guidance needs --guidance above 0, to which it grows");
   if (info.conditioning.empty() != arguments.conditioning.empty())
     throw InvalidInput(info.conditioning.empty()
                            ? fmt::format("--conditioning is for networks that read text or a picture, as {}, not {}",
@@ -333,7 +335,8 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
       ->check(CLI::Range(1, 65536));
   command.add_option("--conditioning", arguments.conditioning,
                      fmt::format("{}: safetensors file of what the network is told of each picture, and of the first "
-                                 "noise where it is given (latents [count, channels, height, width]); python3 -m "
+                                 "noise where it is given (latents [count, channels, height, width], of videos [count, "
+                                 "frames, channels, height, width]); python3 -m "
                                  "baselines.pytorch.conditioning makes it",
                                  conditioned_networks()));
   command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");

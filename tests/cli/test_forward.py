@@ -100,6 +100,7 @@ def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, s
         ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
         ({"labels": np.array([3, 10], np.int64)}, "label 10: digits has classes 0 to 9"),
         ({"labels": None}, "no tensor 'labels'"),
+        ({"timesteps": np.array([3, 9], np.int64)}, "in.safetensors: digits takes no tensor timesteps; it takes x, sigma and labels"),
         ({"labels": np.array([3, 2.7], np.float32)}, "label 2.7"),
         ({"labels": np.array([3, -1], np.float32)}, "label -1: digits has classes 0 to 9"),
         ({"labels": np.array([3, 1e300])}, "tensor labels has numbers that fp32 cannot hold: 1e+300"),
@@ -123,6 +124,14 @@ def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
     result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
     assert result.returncode == 2 and "label 10" in result.stderr
     assert (tmp_path / "plan.csv").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["tiled", "all", "other"])
+def test_a_plan_file_is_read_whatever_its_name(tmp_path, name):
+    forward_input(tmp_path)
+    (tmp_path / name).write_text("no plan")
+    result = run("forward", "digits", "--device", "host", "--input", "in.safetensors", "--output", "out.safetensors", "--plan", name, cwd=tmp_path)
+    assert result.returncode == 2 and f"{name} is not a plan (own, baseline, fastest, naive, or a file" in result.stderr, result.stderr
 
 
 INDEX = "diffusion_pytorch_model.safetensors.index.json"

@@ -162,6 +162,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "sd15", "--fps", "7"], "--fps is for videos"),
         (["sample", "sd15", "--chunk", "2"], "--chunk is for videos"),
         (["sample", "digits", "--first-guidance", "2"], "--first-guidance is for videos"),
+        (["sample", "svd", "--first-guidance", "2", "--guidance", "0"], "--first-guidance needs --guidance above 0, to which it grows"),
         (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
@@ -258,10 +259,11 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
     assert "is not a checkpoint of svd-vae; 266 of its tensors are wrong" in refused(**told)
     assert "time_mixer.mix_factor [1] is missing" in refused("--height", 64, "--width", 128, "--frames", 3, **told)
     assert "--height 576: " in refused("--height", 576, **told)
+    assert "added_time_ids is [3], not [n, 3] with n of 1 and more" in refused(**{**told, "added_time_ids": np.zeros(3, np.float32)})
     assert "image_latents is [4, 8, 16], not [n, channels, height, width]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})
     assert "image_latents is [1, 3, 8, 16], not [1, 4, 8, 16]" in refused(**{**told, "image_latents": np.zeros((1, 3, 8, 16), np.float32)})
     assert "height 4: svd takes multiples of 8" in refused(**{**told, "image_latents": np.zeros((1, 4, 4, 16), np.float32)})
-    assert "image_embeds is [1, 1024], not [1, 1, 1024]" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
+    assert "image_embeds is [1, 1024], not [n, 1, 1024] with n of 1 and more" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
     assert "latents is [1, 14, 4, 8, 8], not [1, 14, 4, 8, 16]" in refused(**told, latents=np.zeros((1, 14, 4, 8, 8), np.float32))
     assert "--out " in run("sample", "svd", "--weights", tmp_path, "--conditioning", "x", "--out", tmp_path / "video.gif").stderr
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/commands/pipeline_common.h"
+
 namespace noisefloor {
 namespace {
 
@@ -87,6 +89,13 @@ TEST(NetworkSizes, ThatTheNetworkDoesNotTakeAreRefusedWithTheirTensor) {
             "frames 2: digits makes single images; networks with frames: svd, svd-vae");
   EXPECT_EQ(refusal(video(), {}, {tensor("words", {1, 78})}),
             "in.safetensors: tensor words is [1, 78]: tokens 78: video takes 1 to 77");
+}
+
+TEST(ImagesInWords, AreCountedAndVideosAreNone) {
+  EXPECT_EQ(images_in_words(1, false), "1 image");
+  EXPECT_EQ(images_in_words(20, false), "20 images");
+  EXPECT_EQ(images_in_words(1, true), "1 video");
+  EXPECT_EQ(images_in_words(2, true), "2 videos");
 }
 
 }  // namespace
