@@ -23,6 +23,13 @@ def need(condition, why):
         raise Unfit(why)
 
 
+def unhooked(module, *layers):
+    """Of a module that computes these without calling them."""
+    for name in layers:
+        layer = getattr(module, name)
+        need(not layer._forward_hooks and not layer._forward_pre_hooks, f"its {name} has hooks, which would not be called")
+
+
 def op(name):
     from noisefloor import torch as operators
 
@@ -151,17 +158,9 @@ class LayerNorm:
         return op("layernorm")(x.reshape(-1, x.shape[-1]).contiguous(), gamma=self.weight, beta=self.bias, eps=self.eps).reshape(x.shape)
 
 
-class FusedSiLU:
-    """Behind a GroupNorm that has the activation in it."""
-
-    runs = "groupnorm"
-
-    @staticmethod
-    def fits(module):
-        pass
-
-    def forward(self, x):
-        return x
+def fits_projection(module):
+    need(isinstance(module.proj, Linear), "its proj is no Linear that is replaced")
+    unhooked(module, "proj")
 
 
 class Geglu:
@@ -169,6 +168,7 @@ class Geglu:
 
     @staticmethod
     def fits(module):
+        fits_projection(module)
         n, k = module.proj.weight.shape
         judged("gemm", module.proj.weight.dtype, a=(NOMINAL, k), b=(n, k), act="geglu")
 
@@ -183,7 +183,7 @@ class Gelu:
     @staticmethod
     def fits(module):
         need(module.approximate in Gelu.ACT, f"approximate='{module.approximate}'")
-        Linear.fits(module.proj)
+        fits_projection(module)
 
     def forward(self, hidden_states):
         return multiply(self.proj, hidden_states, Gelu.ACT[self.approximate])
@@ -198,6 +198,7 @@ class Upsample2D:
     def fits(module):
         conv = getattr(module, "conv", None)
         need(module.use_conv and module.interpolate and module.norm is None and isinstance(conv, Conv2d), "it is no interpolation before a Conv2d that is replaced")
+        unhooked(module, "conv")
         judged("conv2d", conv.weight.dtype, x=(1, NOMINAL, NOMINAL, conv.in_channels), upsample=True, stride=conv.stride[0], pad=conv.padding[0],
                w=(conv.out_channels, *conv.kernel_size, conv.in_channels))
 
@@ -224,6 +225,7 @@ class ResnetBlock2D:
              f"time_embedding_norm='{module.time_embedding_norm}'")
         for name in ("norm1", "norm2", "conv1", "conv2"):
             need(isinstance(getattr(module, name), (GroupNorm, Conv2d)), f"its {name} is left")
+        unhooked(module, "norm1", "norm2", "conv1", "conv2", "nonlinearity")
 
     def forward(self, input_tensor, temb=None, *args, **kwargs):
         x = normalize(self.norm1, input_tensor, "silu")
@@ -254,6 +256,7 @@ class Transformer2DModel:
     def fits(module):
         need(module.is_input_continuous and isinstance(module.proj_out, (Linear, Conv2d)), "only its layers are replaced")
         need(hasattr(module, "_get_output_for_continuous_inputs"), "this diffusers has it otherwise")
+        unhooked(module, "proj_out")
 
     def _get_output_for_continuous_inputs(self, hidden_states, residual, batch_size, height, width, inner_dim):
         if isinstance(self.proj_out, Conv2d):
