@@ -31,7 +31,7 @@ def _define(op):
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
-    # Written out, as each dictionary of arguments costs a microsecond.
+    # Written out, as a dictionary of arguments takes time in each call.
     parameters = [f"{tensor}=None" if "?" in text else tensor for tensor, text in zip(order, schema)]
     keywords = [*made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"]
     tensors = [f"{name}_is if {name} is None else {name}" if name in reasons else name for name in names]
