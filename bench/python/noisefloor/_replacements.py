@@ -10,7 +10,6 @@ from torch import nn
 
 from noisefloor import _frameworks, _signatures
 
-_NAMES = {getattr(torch, name): short for short, name in _frameworks.TORCH.items()}
 NOMINAL = 64  # height and width by which a convolution is judged and its weights are prepared; they do not follow it
 
 
@@ -38,11 +37,11 @@ def op(name):
 
 def judged(name, dtype, /, **arguments):
     """Raises Unfit with the op's own words where it has no such problem; tensors are given as shapes."""
-    need(dtype in _NAMES, f"its element type is {dtype}")
-    made = _signatures.signature(name)
-    shapes = tuple((tuple(arguments[one]), _NAMES[dtype]) if one in arguments else None for one in made.names)
+    made, short = _signatures.signature(name), _frameworks.short_name(dtype)
+    need(short in _frameworks.TORCH, f"its element type is {dtype}")
+    shapes = tuple((tuple(arguments[one]), short) if one in arguments else None for one in made.names)
     try:
-        _signatures.bound(name).describe(shapes, tuple(arguments.get(one) for one in made.keywords), _NAMES[dtype])
+        _signatures.bound(name).describe(shapes, tuple(arguments.get(one) for one in made.keywords), short)
     except ValueError as refused:
         raise Unfit(str(refused)) from None
 
