@@ -198,8 +198,7 @@ HOOKED = {"down_blocks.0.resnets.0": ("norm1", "norm2", "conv1", "conv2", "nonli
           "down_blocks.0.attentions.0": ("proj_out",), "down_blocks.0.attentions.0.transformer_blocks.0.ff.net.0": ("proj",)}
 
 
-@pytest.mark.parametrize("block, layer", [(block, layer) for block, layers in HOOKED.items() for layer in layers])
-@pytest.mark.parametrize("when", ["forward", "forward_pre"])
+@pytest.mark.parametrize("block, layer, when", [("", "conv_act", "forward_pre"), *((block, layer, "forward") for block, layers in HOOKED.items() for layer in layers)])
 def test_a_block_whose_layers_have_hooks_is_left(block, layer, when):
     net, inputs = made("sd")
     given, calls = inputs(torch.float32), []
@@ -308,6 +307,48 @@ def test_weights_are_laid_out_once():
         net.conv_in._noisefloor[False]["prepared"].zero_()
         x, bias = inputs(torch.float32)[0], net.conv_in.bias
         assert torch.equal(net.conv_in(x), bias[:, None, None].expand(2, -1, 8, 8))
+
+
+def test_weights_that_change_under_a_patch_are_named():
+    (net, inputs), (other, _) = made("sd"), NETWORKS["sd"][0]()
+    given = inputs(torch.float32)
+    with noisefloor.torch.patch(net):
+        net.load_state_dict(other.state_dict())
+        with pytest.raises(ValueError, match="the weights of 'conv_in' changed after patch laid them out: undo, change them, and patch again"):
+            net(*given)
+    wanted = net(*given).sample
+    with noisefloor.torch.patch(net):
+        assert off(net(*given).sample, wanted) < 1e-5
+        net.up_blocks[0].upsamplers[0].conv.weight.data = net.up_blocks[0].upsamplers[0].conv.weight.data.clone()
+        with pytest.raises(ValueError, match="the weights of 'up_blocks.0.upsamplers.0.conv' changed"):
+            net(*given)
+    with torch.inference_mode():  # whose tensors have no versions
+        net = torch.nn.Conv2d(4, 8, 3)
+        with noisefloor.torch.patch(net):
+            assert net(torch.randn(1, 4, 8, 8)).isfinite().all()
+
+
+def test_norms_of_another_element_type_are_left():
+    net, inputs = made("sd", torch.bfloat16)
+    norms = {name: norm.float() for name, norm in net.named_modules() if isinstance(norm, (torch.nn.GroupNorm, torch.nn.LayerNorm))}
+    given = inputs(torch.bfloat16)
+    wanted = net(*given).sample
+    with noisefloor.torch.patch(net) as report:
+        assert off(net(*given).sample, wanted) < 0.05
+        assert {report.left[name] for name in norms} == {"its weights are torch.float32, most of the network's torch.bfloat16"}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_weights_that_are_computed_in_each_call_are_left():
+    nn = torch.nn
+    net, x = nn.Sequential(nn.Conv2d(4, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(4, 4)), torch.randn(1, 4, 8, 8)
+    nn.utils.parametrizations.weight_norm(net[0]), nn.utils.weight_norm(net[1]), nn.utils.parametrizations.weight_norm(net[2])
+    with noisefloor.torch.patch(net) as report:
+        for part in (net[0].parametrizations.weight.original0, net[1].weight_g, net[2].parametrizations.weight.original0):
+            part.mul_(3)
+        patched = net(x)
+    assert off(patched, net(x)) < 1e-6
+    assert report.left == {"0": "no op of patch's replaces ParametrizedConv2d", "1": "its weight is computed in each call", "2": "no op of patch's replaces ParametrizedLinear"}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")

@@ -260,15 +260,21 @@ def flops_of(func, name, args, kwargs, values, out, outs):
     return 0 if name in MOVES else int(sum(tensor.numel() for tensor in outs))
 
 
-class Functions(TorchFunctionMode):
+class Listener:
     def __init__(self, capture):
         super().__init__()
         self.capture = capture
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+    def hear(self, func, types, args=(), kwargs=None):
+        return func(*args, **kwargs or {}) if self.capture.whole else self.called(func, args, kwargs or {})
+
+
+class Functions(Listener, TorchFunctionMode):
+    __torch_function__ = Listener.hear
+
+    def called(self, func, args, kwargs):
         op = WHOLE.get(func)
-        if op is None or self.capture.whole:
+        if op is None:
             return func(*args, **kwargs)
         self.capture.whole = True
         try:
@@ -277,14 +283,11 @@ class Functions(TorchFunctionMode):
             self.capture.whole = False
 
 
-class Dispatched(TorchDispatchMode):
-    def __init__(self, capture):
-        super().__init__()
-        self.capture = capture
+class Dispatched(Listener, TorchDispatchMode):
+    __torch_dispatch__ = Listener.hear
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if self.capture.whole or not isinstance(func, torch._ops.OpOverload):
+    def called(self, func, args, kwargs):
+        if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         if bare(func) not in RULES:
             with self:  # inference mode leaves them whole

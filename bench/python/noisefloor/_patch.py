@@ -9,6 +9,7 @@ import collections
 import functools
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from noisefloor import _replacements as replacements
 from noisefloor._replacements import Unfit, need
@@ -22,17 +23,19 @@ def derived(replacement, base):
 class Report:
     """What `patch` did: `replaced` and `left` by the modules' names, with the op, or the reason. `undo()` and the end of a `with` give all back."""
 
-    def __init__(self):
+    def __init__(self, dtype):
         self.replaced, self.left = {}, {}
-        self._undo = []
+        self._dtype, self._undo = dtype, []
 
     def replace(self, name, module, replacement):
         for weight in module.parameters(recurse=False):
             need(weight.device.type in ("cpu", "cuda"), f"its weights are on the device '{weight.device}'")
         replacement.fits(module)
+        if isinstance(module, (nn.GroupNorm, nn.LayerNorm)) and module.weight is not None:  # PyTorch mixes element types here
+            need(module.weight.dtype == self._dtype, f"its weights are {module.weight.dtype}, most of the network's {self._dtype}")
         need("forward" not in module.__dict__, "its forward is replaced already, as accelerate's hooks do")
         if hasattr(replacement, "convert"):
-            self._undo.append(replacement.convert(module))
+            self._undo.append(replacement.convert(module, name))
         before, module.__class__ = type(module), derived(replacement, type(module))
         self._undo.append(lambda: setattr(module, "__class__", before))
         self.replaced[name] = f"{before.__name__}: {replacement.runs}"
@@ -94,7 +97,10 @@ def patch(module):
     inside = [name for name, one in module.named_modules() if "Noisefloor" in type(one).__name__]
     if inside:
         raise ValueError(f"the module is patched already (at '{inside[0]}'): undo that first")
-    report = Report()
+    sizes = collections.Counter()
+    for weight in module.parameters():
+        sizes[weight.dtype] += weight.numel() * weight.is_floating_point()
+    report = Report(max(sizes, key=sizes.get, default=None))
     modules = list(module.named_modules())
     uses = collections.Counter(one for _, one in module.named_modules(remove_duplicate=False))
     try:
@@ -109,7 +115,7 @@ def patch(module):
                 attempt(report, act, lambda: fuse_last_activation(report, act, one, uses))
             if hasattr(one, "processor") and hasattr(one, "to_q"):
                 attempt(report, name, lambda: replace_processor(report, name, one))
-            elif name not in report.replaced and name not in report.left and not list(one.children()) and list(one.parameters(False)):
+            elif name not in report.replaced and name not in report.left and (is_parametrized(one) or not list(one.children()) and list(one.parameters(False))):
                 report.left[name] = f"no op of patch's replaces {type(one).__name__}"
     except BaseException:
         report.undo()

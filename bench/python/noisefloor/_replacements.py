@@ -69,16 +69,17 @@ class Conv2d:
             need(high == wide, f"{what}={(high, wide)}")
         cout, cin, kernel, _ = module.weight.shape
         need(kernel % 2 == 1, f"kernel_size={module.kernel_size}, which is even")
+        need("weight" in module._parameters, "its weight is computed in each call")
         judged("conv2d", module.weight.dtype, x=(1, NOMINAL, NOMINAL, cin), w=(cout, kernel, kernel, cin), stride=module.stride[0], pad=module.padding[0])
 
     @staticmethod
-    def convert(module):
+    def convert(module, name):
         """The weights channels-last in place, and what a variant lays out of them once, for the plain convolution and for one behind an upsample."""
         weight = module.weight.detach()
         was_channels_last = weight.is_contiguous(memory_format=torch.channels_last)
         if not was_channels_last:
             module.weight.data = weight.contiguous(memory_format=torch.channels_last)
-        module._noisefloor = {False: Conv2d.prepared(module, False)}
+        module._noisefloor = {False: Conv2d.prepared(module, False), "of": (name, *state(module.weight))}
 
         def restore():
             del module._noisefloor
@@ -97,11 +98,21 @@ class Conv2d:
         return convolve(self, x)
 
 
+def state(weight):
+    """Another one when it was written to, or is another one's memory."""
+    return weight.data_ptr(), None if weight.is_inference() else weight._version
+
+
 def convolve(conv, x, residual=None, upsample=False, **more):
+    laid_out = conv._noisefloor[upsample]
+    if laid_out and not torch.compiler.is_compiling():
+        name, *before = conv._noisefloor["of"]
+        if before != list(state(conv.weight)):
+            raise ValueError(f"the weights of '{name}' changed after patch laid them out: undo, change them, and patch again")
     if residual is not None:
         more["residual"] = channels_last(residual)
     y = op("conv2d")(channels_last(x), conv.weight.permute(0, 2, 3, 1), conv.bias, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample,
-                     **more, **conv._noisefloor[upsample])
+                     **more, **laid_out)
     return channels_first(y)
 
 
@@ -202,7 +213,7 @@ class Upsample2D:
                w=(conv.out_channels, *conv.kernel_size, conv.in_channels))
 
     @staticmethod
-    def convert(module):
+    def convert(module, _):
         module.conv._noisefloor[True] = Conv2d.prepared(module.conv, True)
         return lambda: module.conv._noisefloor.pop(True)
 
