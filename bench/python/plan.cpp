@@ -23,9 +23,8 @@ constexpr std::array<std::string_view, 2> kLibraries{"cublaslt", "cudnn"};  // a
 nb::object used_plan() {
   static PyObject* get = nullptr;
   if (get == nullptr)
-    get = outlive_python([] {
-      return nb::object(nb::module_::import_("noisefloor._plan").attr("used").attr("get")).release().ptr();
-    });
+    get = outlive_python(
+        [] { return nb::object(nb::module_::import_("noisefloor._plan").attr("used").attr("get")).release().ptr(); });
   PyObject* const used = outlive_python([] { return PyObject_CallNoArgs(get); });
   if (used == nullptr) nb::raise_python_error();
   return nb::steal(used);

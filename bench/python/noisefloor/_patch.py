@@ -60,8 +60,8 @@ class Report:
 
 
 # Of diffusers: they call conv_norm_out and conv_act in turn, and neither elsewhere.
-WITH_LAST_ACTIVATION = {"Decoder", "Encoder", "I2VGenXLUNet", "TemporalDecoder", "UNet2DConditionModel", "UNet2DModel", "UNet3DConditionModel", "UNetMotionModel",
-                        "UNetSpatioTemporalConditionModel"}  # fmt: skip
+WITH_LAST_ACTIVATION = {"Decoder", "Encoder", "I2VGenXLUNet", "TemporalDecoder", "UNet2DConditionModel", "UNet2DModel",
+                        "UNet3DConditionModel", "UNetMotionModel", "UNetSpatioTemporalConditionModel"}  # fmt: skip
 
 
 def of_diffusers(module):

@@ -104,14 +104,14 @@ def state(weight):
 
 
 def convolve(conv, x, residual=None, upsample=False, **more):
-    laid_out = conv._noisefloor[upsample]
+    laid_out, weight = conv._noisefloor[upsample], conv.weight
     if laid_out and not torch.compiler.is_compiling():
         name, *before = conv._noisefloor["of"]
-        if before != list(state(conv.weight)):
+        if before != list(state(weight)):
             raise ValueError(f"the weights of '{name}' changed after patch laid them out: undo, change them, and patch again")
     if residual is not None:
         more["residual"] = channels_last(residual)
-    y = op("conv2d")(channels_last(x), conv.weight.permute(0, 2, 3, 1), conv.bias, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample,
+    y = op("conv2d")(channels_last(x), weight.permute(0, 2, 3, 1), conv.bias, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample,
                      **more, **laid_out)
     return channels_first(y)
 
