@@ -184,6 +184,48 @@ def test_several_calls_are_one_problem(grad):
         assert found(capture) == ["timestep_embedding batch=3,channels=16", "mul: elementwise has no product"]
 
 
+def gated(x, w1, w2):
+    """The second tensor may lie where the first one was."""
+    h = x @ w1
+    gate = F.gelu(h[:, 8:])
+    del h
+    return (x @ w2)[:, :8] * gate
+
+
+def waves_of_two(t, f1, f2):
+    return torch.cat([torch.sin(t * f1), torch.cos(t * f2)], 1)
+
+
+def changed(which):
+    def call(x, w1, w2):
+        h = x @ w1
+        gate = F.gelu(h[:, 8:])
+        (h if which == "h" else gate).mul_(2)
+        return h[:, :8] * gate
+
+    return call
+
+
+def changed_waves(t, f1, f2):
+    x = t * f1
+    sine = x.sin()
+    return torch.cat([sine, x.add_(1).cos()], 1)
+
+
+@needs_torch
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize("program, shapes, wrong", [(gated, ((4, 8), (8, 16), (8, 16)), "op=geglu"), (waves_of_two, ((4, 1), (1, 8), (1, 8)), "timestep_embedding"),
+                                                    (changed("h"), ((4, 8), (8, 16), (8, 16)), "op=geglu"), (changed("gate"), ((4, 8), (8, 16), (8, 16)), "op=geglu"),
+                                                    (changed_waves, ((4, 1), (1, 8), (1, 8)), "timestep_embedding")])  # fmt: skip
+def test_other_numbers_are_no_problem_together(program, shapes, wrong, mode):
+    with getattr(torch, mode)():
+        inputs = [torch.randn(shape) for shape in shapes]
+        for _ in range(30):
+            with noisefloor.capture() as capture:
+                program(*inputs)
+            assert not [one for one in found(capture) if wrong in one], found(capture)
+
+
 def block():
     torch.manual_seed(3)
     conv, norm, linear = torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.GroupNorm(2, 8), torch.nn.Linear(8, 24)

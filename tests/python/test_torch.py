@@ -99,6 +99,15 @@ def test_the_meta_device_gives_shapes():
     assert (y.shape, y.dtype, y.device.type, mean.shape, mean.dtype) == ((2, 6, 32), torch.bfloat16, "meta", (2, 4), torch.float32)
 
 
+@pytest.mark.parametrize("moved", ["x", "w", "bias", "prepared"])
+def test_several_devices_are_refused_without_a_kernel_too(moved):
+    x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
+    given = {"x": x, "w": w, "bias": bias, "prepared": noisefloor.prepare("conv2d", x.shape, w, bias).memory}
+    given[moved] = given[moved].to("meta")
+    with pytest.raises(ValueError, match="conv2d: '(x|w|bias|prepared)' is on (cpu|meta), 'x' on (cpu|meta); all tensors must be on one device"):
+        noisefloor.torch.conv2d(**given, variant="host")
+
+
 def test_the_reference_holds_for_torch():
     values, inputs, fields = random_calls.call_of("conv2d", 5, "fp32")
     y = as_tuple(noisefloor.torch.conv2d(**tensors(inputs), **fields))[0]
