@@ -6,7 +6,7 @@ void add_plugin_options(CLI::App& command, PluginOptions& options) {
   command
       .add_option("--plugin", options.files,
                   "A kernel of yours as a row, measured in a process of its own: a shared library with "
-                  "noisefloor/plugin.h (docs/plugins.md); may be given several times")
+                  "noisefloor/plugin.h, or a Python file (docs/plugins.md); may be given several times")
       ->allow_extra_args(false);
   command
       .add_option("--plugin-seconds", options.seconds,

@@ -10,6 +10,7 @@ namespace {
 
 static_assert(static_cast<int>(DType::bf16) == NOISEFLOOR_BF16 && static_cast<int>(DType::uint8) == NOISEFLOOR_UINT8);
 static_assert(static_cast<int>(Role::inout) == NOISEFLOOR_INOUT);
+static_assert(static_cast<int>(FieldInfo::Type::flag) == NOISEFLOOR_FLAG);
 
 // A problem as plugin.h has it, with what its pointers point to.
 class Description {
@@ -46,9 +47,10 @@ class Description {
 
  private:
   static noisefloor_field field_of(const Workload& workload, const KeyValue& value) {
-    noisefloor_field field{value.key.c_str(), value.value.c_str(), 0, 0};
+    noisefloor_field field{value.key.c_str(), value.value.c_str(), 0, 0, 0};
     for (const FieldInfo& info : workload.fields) {
       if (info.name != value.key) continue;
+      field.type = static_cast<std::int32_t>(info.type);
       if (info.type == FieldInfo::Type::choice) {
         const auto found = std::find(info.choices.begin(), info.choices.end(), value.value);
         field.integer = found - info.choices.begin();

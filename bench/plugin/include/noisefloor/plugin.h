@@ -29,12 +29,20 @@ enum noisefloor_dtype {
 /* `in` stays as it is; every element of `out` is written; `inout` is read and written. */
 enum noisefloor_role { NOISEFLOOR_IN = 0, NOISEFLOOR_OUT = 1, NOISEFLOOR_INOUT = 2 };
 
+enum noisefloor_field_type {
+  NOISEFLOOR_INTEGER = 0,
+  NOISEFLOOR_REAL = 1,
+  NOISEFLOOR_CHOICE = 2, /* one of some names */
+  NOISEFLOOR_FLAG = 3    /* 0 or 1 */
+};
+
 /* A field of the problem, as `noisefloor list ops` prints it. */
 typedef struct noisefloor_field {
   const char* name; /* "groups" */
   const char* text; /* "32", "silu" */
-  int64_t integer;  /* of integers and flags; of a choice, which of its names; of a real, 0 */
-  double real;      /* of integers and reals the number */
+  int64_t integer;  /* of integers and flags; of a choice, which of its names, from 0; of a real, 0 */
+  double real;      /* of integers, flags and reals the number */
+  int32_t type;     /* noisefloor_field_type */
 } noisefloor_field;
 
 /* Contiguous, row-major, outermost first; at a multiple of 256 bytes. */
