@@ -179,7 +179,8 @@ void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, 
   question["counters"] = to_string(counters);
   question["seed"] = seed;
   const Json answer = worker.ask(question, worker.options().whole_seconds);
-  SweepRow row = result.row;
+  CaseResult read = result;
+  SweepRow& row = read.row;
   try {
     for (const SweepColumn& column : sweep_columns())
       if (const std::string text = answer.at("row").value(column.name, ""); !text.empty())
@@ -188,18 +189,18 @@ void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, 
     if (!(line.id == test_case.id())) throw std::runtime_error("it is of another case, " + line.id.name());
     if (row.status == Outcome::ok && !(row.time_cold_us && row.time_warm_us && row.tolerance && row.samples))
       throw std::runtime_error("an ok row without its times, samples or tolerance");
-    result.samples = std::move(line.samples);
-    result.note = answer.value("note", "");
-    result.verdict.l2_error = answer.at("l2_error").is_null() ? 0 : answer.at("l2_error").get<double>();
-    result.verdict.l2_tolerance = answer.at("l2_tolerance");
+    read.samples = std::move(line.samples);
+    read.note = answer.value("note", "");
+    read.verdict.l2_error = answer.at("l2_error").is_null() ? 0 : answer.at("l2_error").get<double>();
+    read.verdict.l2_tolerance = answer.at("l2_tolerance");
   } catch (const std::runtime_error& error) {
     worker.give_up(fmt::format("gave a row that cannot be understood: {}", error.what()));
   } catch (const Json::exception& error) {
     worker.give_up(not_understood(error));
   }
-  result.row = std::move(row);
-  result.verdict.max_rel_error = result.row.max_rel_error.value_or(0);
-  result.verdict.tolerance = result.row.tolerance.value_or(0);
+  read.verdict.max_rel_error = row.max_rel_error.value_or(0);
+  read.verdict.tolerance = row.tolerance.value_or(0);
+  result = std::move(read);
 }
 
 std::vector<double> WorkerCase::times(const Json& question, int samples) {

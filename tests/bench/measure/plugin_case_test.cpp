@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kProblem = "m=4,n=4,k=4";
 
 struct PluginStub final : Implementation {
-  explicit PluginStub(const AnyVariant& variant, const std::string& file) : own(implementation_of(variant)) {
+  PluginStub(AnyVariant done_by, const std::string& file) : variant_(std::move(done_by)) {
     name = "mine";
     kind = "host";
     on_host = true;
@@ -26,9 +26,11 @@ struct PluginStub final : Implementation {
   }
   std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
                               KnownTimes& known) const override {
-    return own->make(platform, problem, dtype, known);
+    return implementation_of(variant_)->make(platform, problem, dtype, known);
   }
-  ImplementationPtr own;
+
+ private:
+  AnyVariant variant_;
 };
 
 // A GPU's side of it: a recording holds what was put on the stream, and L2 can be set aside.
@@ -55,11 +57,10 @@ class PluginsPlatform final : public ScriptedPlatform {
 class PluginCase : public testing::Test {
  protected:
   PluginsPlatform platform;
-  AnyVariant variant = host_gemm();
 
   SweepRow run(const std::string& file = "mine.so") {
     const SuiteEntry& gemm = *suite().find("gemm");
-    const auto mine = std::make_shared<PluginStub>(platform.taking(5, variant), file);
+    const auto mine = std::make_shared<PluginStub>(platform.taking(5, host_gemm()), file);
     return CaseRunner(platform, nullptr, {})
         .run({&gemm, mine, gemm.workload->parse(kProblem), DType::fp32, kProblem})
         .row;
