@@ -92,10 +92,15 @@ class Problem:
 
 
 class Tensors(dict):
-    """By name, in the op's order: t.x or t["x"]; t.get("bias") is None where the problem has none. `stream` is CUDA's."""
+    """By name, in the op's order: t.x or t["x"]; t.get("bias") is None where the problem has none. `inputs` and `outputs`: dictionaries of
+    these (in both what is read and written). `stream`: CUDA's."""
 
     __getattr__ = dict.__getitem__
     stream = None
+
+    def __init__(self):
+        super().__init__()
+        self.__dict__.update(inputs={}, outputs={})
 
 
 def framework():
@@ -121,7 +126,7 @@ def numpy_array(memory, writable):
 
 
 def tensors_of(c, device):
-    found, outputs = Tensors(), []
+    found = Tensors()
     for tensor in c.tensors[: c.tensor_count]:
         memory = Memory(tensor.data, tuple(tensor.shape[: tensor.rank]), DTYPES[tensor.dtype], device)
         library = framework()
@@ -129,10 +134,12 @@ def tensors_of(c, device):
             value = library.from_dlpack(memory)
         else:
             value = memory if device >= 0 else numpy_array(memory, tensor.role in (OUT, INOUT))
-        found[tensor.name.decode()] = value
-        if tensor.role in (OUT, INOUT):
-            outputs.append(value)
-    return found, outputs
+        name = tensor.name.decode()
+        found[name] = value
+        for role, group in ((OUT, found.outputs), (0, found.inputs)):
+            if tensor.role in (role, INOUT):
+                group[name] = value
+    return found
 
 
 def on_stream(number, device):
@@ -207,7 +214,7 @@ class Row:
     def create(self, problem, state):
         try:
             number = max(self.cases, default=0) + 1
-            self.cases[number] = [Problem(problem.contents), None, None, None]
+            self.cases[number] = [Problem(problem.contents), None, None]
             state[0] = number
         except BaseException as error:
             return self.failed(error)
@@ -219,12 +226,12 @@ class Row:
             tensors = c.problem.contents.tensors
             pointers = [tensors[i].data for i in range(c.problem.contents.tensor_count)]
             if case[1] != pointers:
-                case[1:] = [pointers, *tensors_of(c.problem.contents, self.device)]
+                case[1:] = [pointers, tensors_of(c.problem.contents, self.device)]
             case[2].stream = c.stream
             with on_stream(c.stream, self.device):
                 results = self.function(case[0], case[2])
                 if results is not None:
-                    copy(case[3], results)
+                    copy(list(case[2].outputs.values()), results)
         except BaseException as error:
             return self.failed(error)
         return 0
