@@ -1,11 +1,12 @@
 """Kernels of a user's as rows, from Python files: right ones, and every way to be wrong."""
 
 import os
+import re
 import sys
 
 import pytest
 
-from tests.cli.program import needs_program, rows, run, sweep
+from tests.cli.program import ROOT, needs_program, rows, run, sweep
 
 pytest.importorskip("numpy")
 pytestmark = needs_program
@@ -127,6 +128,15 @@ def test_python_functions_are_rows(one, tmp_path):
 
     other = run("run", "gemm", "--problem", "m=8,n=16,k=24", "--dtype", "fp16", "--device", "host", "--plugin", file, "--variant", "mine", env=HERE)
     assert other.returncode == 2 and "needs fp32" in other.stdout, other.stdout + other.stderr
+
+
+def test_the_example_of_the_page_is_a_right_plugin(tmp_path):
+    file = tmp_path / "example.py"
+    file.write_text(re.search(r"<!-- example -->\n```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(), re.S)[1])
+    problem = ("--problem", "op=relu,n=2,hw=9,channels=7", "--dtype", "fp32", "--device", "host", "--plugin", file)
+    for variant in ("example", "other"):
+        result = run("run", "elementwise", *problem, "--variant", variant, env=HERE)
+        assert f"{variant}: max error 0 " in result.stdout, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(
