@@ -1,4 +1,4 @@
-#include "bench/plugin/python_host.h"
+#include "bench/plugin/embedded_python.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
