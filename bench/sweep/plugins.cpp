@@ -49,7 +49,7 @@ Enum named(const std::string& text, std::initializer_list<Enum> all) {
 }
 
 void add_rows(const std::string& file, const std::shared_ptr<Worker>& worker) {
-  const nlohmann::json answer = worker->ask({{"ask", "rows"}}, worker->options().answer_seconds);
+  const nlohmann::json answer = worker->ask({{"ask", "rows"}}, worker->options().start_seconds);
   for (const auto& row : answer.at("rows")) {
     const std::string op = row.at("op"), name = row.at("name");
     require_plugin_name(file, *suite().find(op), name);  // another plugin may have it

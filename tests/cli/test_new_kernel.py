@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import ROOT, needs_program, rows, run
+from tests.cli.program import ROOT, needs_libpython, needs_program, rows, run
 
 pytestmark = needs_program
 OPS = sorted(path.stem for path in (ROOT / "tests/problems").glob("*.csv"))
 NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").glob("cuda*/bin/nvcc")), None)
 
 
+@needs_libpython
 def test_numpy_of_every_op_is_right(tmp_path):
     pytest.importorskip("numpy")
     plugins = []

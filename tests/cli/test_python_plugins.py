@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from tests.cli.program import ROOT, needs_program, rows, run, sweep
+from tests.cli.program import ROOT, needs_libpython, needs_program, rows, run, sweep
 
 pytest.importorskip("numpy")
-pytestmark = needs_program
+pytestmark = [needs_program, needs_libpython]
 HERE = {**os.environ, "NOISEFLOOR_PYTHON": sys.executable}
 
 RIGHT = """

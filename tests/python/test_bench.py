@@ -11,7 +11,9 @@ import pytest
 import noisefloor
 from noisefloor import _bench
 
-pytestmark = pytest.mark.skipif(not Path(built.FOLDER, "..", "bin", "noisefloor").is_file(), reason="this build has no program")
+from tests.cli.program import needs_libpython
+
+pytestmark = [needs_libpython, pytest.mark.skipif(not Path(built.FOLDER, "..", "bin", "noisefloor").is_file(), reason="this build has no program")]
 PROBLEM = "m=4,n=8,k=8"
 FILE = """
 op = "gemm"
