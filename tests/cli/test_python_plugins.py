@@ -22,7 +22,7 @@ def product(problem, t):
     return problem.scale * t.a @ t.b.T + (t.bias if problem.bias else 0)
 """
 FILE = RIGHT + """
-import ctypes, os, sys, threading
+import ctypes, os, signal, sys, threading
 
 def can_run(problem):
     assert problem.fields["m"] == problem.m and isinstance(problem.scale, float) and problem.act == "none" and problem.op == "gemm"
@@ -84,6 +84,7 @@ def launch_leaves(problem, t):
     os._exit(0)
 
 def launch_crashes(problem, t):
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # as without a sanitizer's handler
     ctypes.memset(8, 0, 8)
 """
 WRONG = {
