@@ -90,7 +90,7 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
   std::string text = "op,dtype,problem,variant\n";
   std::vector<SweepRow> usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
-               [](const SweepRow& row) { return !of_pytorch(row) && row.op != kWholeNetwork; });
+               [](const SweepRow& row) { return !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork; });
   for (const SweepRow* row : fastest_rows(usable, false))
     text +=
         fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));

@@ -269,7 +269,7 @@ def columns(_: str) -> str:
 def commands(_: str) -> str:
     program = the_program()
     top = help_of(program)
-    names = re.findall(r"^  ([a-z]+)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
+    names = re.findall(r"^  ([a-z][a-z-]*)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
     if not names:
         raise CannotBeMade(f"{program} --help names no command")
     text = f"## noisefloor\n\n```\n{top}```\n"

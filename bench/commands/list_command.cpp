@@ -8,7 +8,7 @@
 #include <regex>
 #include <vector>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/plugin_options.h"
 #include "bench/measure/problem_record.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct ListArguments {
   std::string what, filter, ops, networks, problems, format = "text";
+  PluginOptions plugins;
 };
 
 struct Wanted {
@@ -180,6 +181,9 @@ int list(const ListArguments& arguments) {
     throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression", arguments.filter));
   }
   for (const std::string& op : wanted.ops) (void)require_op(op);
+  PluginOptions plugins = arguments.plugins;
+  plugins.device = "host";  // names need no GPU
+  add_plugins(plugins);
   if (arguments.what == "ops" || arguments.what == "variants") {
     (arguments.what == "ops" ? list_ops : list_variants)(wanted);
     return kDone;
@@ -216,6 +220,7 @@ void add_list_command(CLI::App& app, CommandResult result) {
   command->add_option("--format", arguments->format, "text or json (one object a line)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
+  add_plugin_options(*command, arguments->plugins);
   command->callback([=] { *result = [=] { return list(*arguments); }; });
 }
 

@@ -17,6 +17,7 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   SweepRow row;
   static_cast<CaseId&>(row) = test_case.id();
   row.kind = test_case.implementation->kind;
+  row.plugin = test_case.implementation->plugin;
   row.networks = test_case.networks;
   row.device = description.name;
   row.gpu_uuid = description.uuid;

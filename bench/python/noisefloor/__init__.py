@@ -5,12 +5,13 @@ in a build with CUDA. `docs/python.md` says what can be given.
 """
 
 from noisefloor import _core, ops
+from noisefloor._bench import bench
 from noisefloor._plan import Plan, use_plan
 from noisefloor._prepared import Prepared, prepare
 from noisefloor._signatures import Variant, variants
 
 __version__ = _core.version
-__all__ = ["Plan", "Prepared", "Variant", "capture", "ops", "prepare", "use_plan", "variants"]
+__all__ = ["Plan", "Prepared", "Variant", "bench", "capture", "ops", "prepare", "use_plan", "variants"]
 
 
 def capture():
