@@ -26,7 +26,7 @@ struct KernelResources {
   std::size_t local_bytes = 0;           // per thread: spills and arrays that are indexed at run time
   int blocks_per_sm = 0;                 // that can be resident
   double occupancy_limit_pct = 0;        // resident warps by these limits over the warps an SM can hold
-  std::string occupancy_limiter;         // what one more block would exceed: "registers and shared memory"
+  std::string occupancy_limiter{};       // what one more block would exceed: "registers and shared memory"
   double waves = 0;                      // blocks over those that the device holds at a time
   double resident_bytes = 0;  // registers and shared memory, in bytes, that the launch holds on the device at a time
 
