@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from tests.cli.program import ROOT, needs_program, run, strict, sweep
+from tests.cli.program import ROOT, needs_program, run, strict
+from tests.cli.test_gate import write_run
 
 pytestmark = needs_program
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
@@ -39,17 +40,17 @@ def test_every_recorded_row_has_an_answer():
         assert json["findings"] and json["status"] == row["status"]
 
 
-def test_a_run_without_ceilings_or_other_rows(tmp_path, problems):
-    assert sweep(problems, tmp_path / "r", "--ops", "gemm", "--dtypes", "fp32", "--benchmark_filter=m=8,n=16,k=24").returncode == 0
-    case = "gemm/m=8,n=16,k=24/fp32/host"
-    json = strict(explained(case, tmp_path / "r", "--json"))
-    assert "memory_pct" in json["evidence"] and not any("waves" in unknown["figures"] for unknown in json["unknown"])
-    (tmp_path / "r" / "ceilings.csv").unlink()
-    lacking = strict(explained(case, tmp_path / "r", "--json"))
+def test_a_run_with_and_without_ceilings(tmp_path):
+    folder = write_run(tmp_path / "r", [50.0, 40.0])
+    case = "gemm/m=1,n=64,k=64/bf16/ptx"
+    lacking = strict(explained(case, folder, "--json"))
     assert "memory_pct" in lacking["unknown"][0]["figures"] and "no ceilings" in lacking["unknown"][0]["why"]
+    (folder / "ceilings.csv").write_text("name,value,unit\ndram_copy,1000,GB/s\n")
+    json = strict(explained(case, folder, "--json"))
+    assert json["evidence"]["memory_pct"]["value"] == pytest.approx(0.2, rel=0.02)
     # Without --run: the newest below runs/.
     (tmp_path / "runs" / "device").mkdir(parents=True)
-    shutil.move(tmp_path / "r", tmp_path / "runs" / "device" / "time")
+    shutil.move(folder, tmp_path / "runs" / "device" / "time")
     result = run("explain", case, cwd=tmp_path)
     assert result.returncode == 0 and result.stdout.startswith(case)
 
