@@ -13,6 +13,7 @@
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"
+#include "reports/explain.h"
 #include "reports/run/columns.h"
 
 namespace noisefloor {
@@ -192,6 +193,10 @@ int list(const ListArguments& arguments) {
     list_solvers(wanted);
     return kDone;
   }
+  if (arguments.what == "rules") {
+    fmt::print("{}", explain_rules_markdown());
+    return kDone;
+  }
   if (arguments.what == "columns") {
     list_columns(wanted);
     return kDone;
@@ -207,12 +212,12 @@ int list(const ListArguments& arguments) {
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("list", "List ops, variants, problems, networks, solvers or the columns of sweep.csv");
+  CLI::App* command = app.add_subcommand(
+      "list", "List ops, variants, problems, networks, solvers, the columns of sweep.csv or the rules of explain");
   auto arguments = std::make_shared<ListArguments>();
-  command->add_option("what", arguments->what, "ops, variants, problems, networks, solvers or columns")
+  command->add_option("what", arguments->what, "ops, variants, problems, networks, solvers, columns or rules")
       ->required()
-      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers", "columns"}));
+      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers", "columns", "rules"}));
   command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
   command->add_option("--ops", arguments->ops, "Of these ops only");
   command->add_option("--networks", arguments->networks, "problems, networks: of these networks");

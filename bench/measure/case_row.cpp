@@ -7,6 +7,7 @@
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/counters/counter_status.h"
+#include "bench/counters/kernel_resources.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/platform.h"
 #include "reports/run/columns.h"
@@ -60,6 +61,17 @@ void take_counters(const std::map<std::string, double>& values, std::size_t l2_b
   row.dram_read_bytes.reset();
   row.dram_write_bytes.reset();
   row.counter_status = to_string(CounterStatus::ok_below_l2);
+}
+
+void take_resources(const KernelResources& kernel, SweepRow& row) {
+  row.registers = kernel.registers;
+  row.smem_bytes = static_cast<long>(kernel.shared_bytes());
+  row.spill_bytes = static_cast<long>(kernel.local_bytes);
+  row.occupancy_limit_pct = kernel.occupancy_limit_pct;
+  row.occupancy_limiter = kernel.occupancy_limiter;
+  row.blocks = kernel.blocks();
+  row.threads = kernel.threads();
+  row.waves = kernel.waves;
 }
 
 std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes) {

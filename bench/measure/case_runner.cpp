@@ -385,10 +385,7 @@ void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
   count_kernels(kernels, result.samples);
   const KernelResources* main = bound.many_kernels() ? nullptr : dominant_kernel(kernels);
   if (main == nullptr) return;
-  row.registers = main->registers;
-  row.smem_bytes = static_cast<long>(main->shared_bytes());
-  row.spill_bytes = static_cast<long>(main->local_bytes);
-  row.occupancy_limit_pct = main->occupancy_limit_pct;
+  take_resources(*main, row);
 }
 
 void CaseRunner::place(const Case& test_case, SweepRow& row) const {

@@ -51,6 +51,16 @@ def rows(folder):
         return list(csv.DictReader(file))
 
 
+def timeline(file):
+    """Slices by track and counters, as the Trace Event Format has them."""
+    events = strict(file.read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    tracks = {name: [event for event in events if event["ph"] == "X" and event["tid"] == track] for track, name in names.items()}
+    for slices in tracks.values():
+        assert all(before["ts"] + before["dur"] <= after["ts"] + 1e-6 for before, after in zip(slices, slices[1:])), "slices of one track do not overlap"
+    return tracks, [event["args"] for event in events if event["ph"] == "C"]
+
+
 def breakdown_rows(file):
     with open(file, newline="") as stream:
         return list(csv.DictReader(stream))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import WEIGHTS, breakdown_rows, needs_program, run
+from tests.cli.program import WEIGHTS, breakdown_rows, needs_program, run, timeline
 
 pytestmark = needs_program
 
@@ -77,7 +77,21 @@ def test_forward_says_where_the_time_goes(tmp_path):
     assert (tmp_path / "out.safetensors").is_file()
 
 
-@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"),
+def test_forward_writes_a_timeline(tmp_path):
+    forward_input(tmp_path)
+    result = forward(tmp_path, "--trace", tmp_path / "trace.json", "--breakdown-csv", tmp_path / "breakdown.csv")
+    assert result.returncode == 0, result.stderr
+    tracks, memory = timeline(tmp_path / "trace.json")
+    rows = breakdown_rows(tmp_path / "breakdown.csv")
+    assert [event["name"] for event in tracks["nodes"]] == [row["node"] for row in rows]
+    assert [event["args"]["op"] for event in tracks["nodes"]] == [row["op"] for row in rows]
+    assert set(tracks) == {"nodes", "gaps"}, "the host has no kernels"
+    assert all(event["dur"] > 0 and event["args"]["variant"] == "host" for event in tracks["nodes"])
+    assert len(memory) == len(rows) and all(args["activations"] > 0 for args in memory)
+
+
+@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"), ("--trace", "none/t.json", "there is no folder"),
+                                                 ("--trace", "out.safetensors", "is the same file as --output"),
                                                  ("--breakdown-rows", "none", "is not a run folder, it has no sweep.csv")])
 def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
     forward_input(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import ROOT, WEIGHTS, breakdown_rows, needs_program, run
+from tests.cli.program import ROOT, WEIGHTS, breakdown_rows, needs_program, run, timeline
 
 pytestmark = needs_program
 
@@ -109,11 +109,13 @@ def test_guidance_of_one_is_no_guidance(tmp_path):
 def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path):
     plain = sample(tmp_path, "--count", 2, "--steps", 3, name="plain")["images"]
     result = run("sample", "digits", "--device", "host", "--count", 2, "--steps", 3, "--out", tmp_path / "grid.png", "--tensor",
-                 tmp_path / "grid.safetensors", "--breakdown-csv", tmp_path / "breakdown.csv")
+                 tmp_path / "grid.safetensors", "--breakdown-csv", tmp_path / "breakdown.csv", "--trace", tmp_path / "trace.json")
     assert result.returncode == 0, result.stderr
     assert "the first of 3 steps of edm_heun, 2 images" in result.stdout
     rows = breakdown_rows(tmp_path / "breakdown.csv")
     assert [row["node"] for row in rows if row["op"] == "sampler_step"] == ["sampler.first", "sampler.second"]
+    tracks, memory = timeline(tmp_path / "trace.json")
+    assert [event["name"] for event in tracks["nodes"]] == [row["node"] for row in rows] and len(memory) == len(rows) - 2
     assert len(rows) % 2 == 0  # two calls of the network, and two updates
     np.testing.assert_array_equal(load_file(tmp_path / "grid.safetensors")["images"], plain)
 
