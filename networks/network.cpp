@@ -66,6 +66,20 @@ void check(const NetworkInfo& info) {
   hold((info.classes > 0) == (*info.label_weight != '\0'), "classes and a weight of labels need each other");
 }
 
+// Throws where a sampling loop has nothing for an input.
+void require_given(const Network& network) {
+  using Kind = NetworkTensor::Kind;
+  const std::vector<Conditioned>& told = network.info->conditioning;
+  for (const NetworkTensor& input : network.inputs) {
+    const bool own = input.value == network.x() || input.kind == Kind::timesteps || input.kind == Kind::sigma ||
+                     input.kind == Kind::labels;
+    if (!own && std::none_of(told.begin(), told.end(),
+                             [&](const Conditioned& one) { return std::string_view(one.input) == input.name; }))
+      throw InvalidInput(
+          fmt::format("{} cannot be sampled yet: nothing here gives it its {}", network.name(), input.name));
+  }
+}
+
 }  // namespace
 
 const char* Network::name() const {
@@ -200,8 +214,9 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
       return false;
     }
   };
+  Network network;
   try {
-    return info.build(options);
+    network = info.build(options);
   } catch (const InvalidInput& error) {
     std::int64_t takes = 0, too_many = options.batch;
     if (too_many == 1 || !builds(1)) throw;  // it is not the batch
@@ -212,6 +227,8 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
     throw InvalidInput(fmt::format("{} images at a time{} are too many for {}, which takes 1 to {}: {}", options.batch,
                                    options.guided ? ", twice with guidance," : "", info.name, takes, error.what()));
   }
+  if (options.sampling) require_given(network);
+  return network;
 }
 
 }  // namespace noisefloor::networks

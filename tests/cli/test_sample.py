@@ -268,6 +268,23 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
     assert "--out " in run("sample", "svd", "--weights", tmp_path, "--conditioning", "x", "--out", tmp_path / "video.gif").stderr
 
 
+def test_a_video_of_our_own_needs_no_conditioning_and_no_decoder(tmp_path):
+    def drawn(name, *arguments):
+        result = run("sample", "moving-digits", "--device", "host", "--steps", 2, "--frames", 5, "--out", tmp_path / f"{name}.png", "--tensor",
+                     tmp_path / f"{name}.safetensors", *arguments)
+        assert result.returncode == 0, result.stderr
+        assert "frames a second" in result.stdout
+        return load_file(tmp_path / f"{name}.safetensors")
+
+    two = drawn("two", "--count", 2, "--labels", "7,4", "--gif", tmp_path / "two.gif", "--folder", tmp_path / "two", "--guidance", 1.5)
+    assert two["images"].shape == two["noise"].shape == (2, 5, 1, 16, 16) and list(two["labels"]) == [7, 4] and "latents" not in two
+    assert b"acTL" in (tmp_path / "two.png").read_bytes() and (tmp_path / "two.gif").read_bytes().startswith(b"GIF89a")
+    assert sorted(file.name for file in (tmp_path / "two").iterdir()) == [f"frame-000{frame}.png" for frame in range(5)]
+    second = drawn("second", "--first-image", 1, "--labels", 4, "--guidance", 1.5)
+    np.testing.assert_allclose(second["images"][0], two["images"][1], atol=1e-5)
+    assert np.abs(drawn("other", "--first-image", 1, "--labels", 5, "--guidance", 1.5)["images"] - second["images"]).mean() > 1e-3
+
+
 def test_columns_are_no_more_than_images(tmp_path):
     sample(tmp_path, "--count", 3, "--steps", 1, "--columns", 1000, "--zoom", 1)
     width, height = (int.from_bytes((tmp_path / "grid.png").read_bytes()[at : at + 4], "big") for at in (16, 20))
