@@ -66,7 +66,7 @@ RECIPES = {
     "digits": Recipe(lambda: edm.Preconditioned(edm.CONFIGURATIONS["digits"], dropout=DROPOUT), shifted, lambda images, _: images[:, None],
                      p_mean=-0.4, p_std=1.2, batch=512, steps=4000, rate=1e-3, judgements=10, autocast=False),
     # Sixteen frames of one digit say four times as much of it as one: the noise that hides it is as much higher.
-    "moving-digits": Recipe(lambda: networks.build("moving-digits"), moved, moved, p_mean=0.4, p_std=1.4, batch=64, steps=20000, rate=2e-3,
+    "moving-digits": Recipe(lambda: networks.build("moving-digits"), moved, moved, p_mean=0.4, p_std=1.4, batch=128, steps=8000, rate=2e-3,
                             judgements=1, autocast=True, stills=8),
 }
 
@@ -100,13 +100,14 @@ class Training:
         self.average = networks.build(arguments.network).to(self.device).eval()
         self.average.load_state_dict(self.network.state_dict())
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=arguments.rate, betas=(0.9, 0.99))
+        self.random = torch.cuda if torch.device(self.device).type == "cuda" else torch  # whose numbers dropout takes
         self.step, self.seconds = 0, 0.0
         self.asked = {name: getattr(arguments, name) for name in ("network", "steps", "batch", "rate", "seed")}
 
     def state(self):
         return {"asked": self.asked, "step": self.step, "seconds": self.seconds, "network": self.network.state_dict(),
                 "average": self.average.state_dict(), "optimizer": self.optimizer.state_dict(), "generator": self.generator.get_state(),
-                "dropout": torch.get_rng_state()}
+                "dropout": self.random.get_rng_state()}
 
     def resume(self, file):
         """Raises ValueError where the file has no state, or one of other arguments."""
@@ -119,7 +120,7 @@ class Training:
             for part in ("network", "average", "optimizer"):
                 getattr(self, part).load_state_dict(state[part])
             self.generator.set_state(state["generator"].cpu())
-            torch.set_rng_state(state["dropout"].cpu())
+            self.random.set_rng_state(state["dropout"].cpu())
         except Exception as error:  # whatever PyTorch says of a damaged file
             raise ValueError(f"--state {file}: {str(error).splitlines()[0]}") from error
         print(f"from step {self.step} on", file=sys.stderr, flush=True)
