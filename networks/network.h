@@ -161,7 +161,7 @@ const NetworkInfo& require_network(std::string_view name);                // thr
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, for a dtype
-// that it does not take, and for sampling where it decodes, or reads text and names no decoder.
+// that it does not take, and for sampling where it decodes, or takes what its row does not say how to give.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
 
 }  // namespace noisefloor::networks

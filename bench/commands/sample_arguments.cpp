@@ -128,15 +128,18 @@ void check_what_is_shown(SampleArguments& arguments, const NetworkInfo& info) {
   };
   of_videos("--folder", !arguments.folder.empty());
   of_videos("--fps", arguments.fps.has_value());
-  of_videos("--chunk", arguments.chunk.has_value());
   of_videos("--first-guidance", arguments.first_guidance.has_value());
   if (arguments.moves && std::filesystem::path(arguments.out).extension() == ".gif")
     throw InvalidInput(
         fmt::format("--out {}: is an animated PNG of the video; --gif FILE is for a GIF", arguments.out));
+  const bool latent = *info.decoder != '\0';
+  if (arguments.chunk && !(latent && arguments.moves))
+    throw InvalidInput(
+        fmt::format("--chunk is for videos that a decoder makes of latents, which {} does not draw", info.name));
   const char* option = arguments.strip.empty() ? "--gif" : "--strip";
-  if (arguments.watched() && *info.decoder != '\0')
-    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws latents, which become pictures in the end",
-                                   option, info.name));
+  if (arguments.watched() && (latent || arguments.moves))
+    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws {}", option, info.name,
+                                   latent ? "latents, which become pictures in the end" : "videos"));
   option = arguments.gif.empty() ? "--strip" : "--gif";
   if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
   if (arguments.every && !arguments.watched())

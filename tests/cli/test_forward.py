@@ -25,12 +25,14 @@ def forward(folder, *arguments):
     return run("forward", "digits", "--device", "host", "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *arguments)
 
 
-@pytest.mark.parametrize("file", ["digits_forward.safetensors", "digits_forward_6x10.safetensors"])
-def test_forward_is_what_pytorch_computes(tmp_path, file):
-    """Inputs, and the output of baselines/pytorch/networks/edm.py in fp32 on the CPU."""
+@pytest.mark.parametrize("network, file", [("digits", "digits_forward.safetensors"), ("digits", "digits_forward_6x10.safetensors"),
+                                           ("moving-digits", "moving_digits_forward.safetensors")])
+def test_forward_is_what_pytorch_computes(tmp_path, network, file):
+    """Inputs, and the output of baselines/pytorch/networks in fp32 on the CPU, with the shipped weights (record_forward.py)."""
     golden = load_file(Path(__file__).with_name(file))
     save_file({name: golden[name] for name in ("x", "sigma", "labels")}, tmp_path / "in.safetensors")
-    assert forward(tmp_path, "--dtype", "fp32").returncode == 0
+    result = run("forward", network, "--device", "host", "--input", tmp_path / "in.safetensors", "--output", tmp_path / "out.safetensors", "--dtype", "fp32")
+    assert result.returncode == 0, result.stderr
     output = load_file(tmp_path / "out.safetensors")["output"]
     assert np.linalg.norm(output - golden["output"]) < 1e-5 * np.linalg.norm(golden["output"])
 

@@ -123,7 +123,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, sd15"),
+        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, moving-digits, sd15"),
         (["sample", "adm64"], "adm64 needs --weights"),
         (["sample", "sd15", "--weights", "."], "sd15 reads text: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning sd15"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", "nowhere"], "nowhere"),
@@ -150,7 +150,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--height", "9"], "height 9: digits takes multiples of 2; the nearest are 8 and 10"),
         (["sample", "adm64", "--width", "4"], "width 4: adm64 takes multiples of 8; the nearest is 8"),
         (["sample", "digits", "--width", "0"], "--width"),
-        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: svd"),
+        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: moving-digits, svd"),
         (["sample", "digits", "--tokens", "77"], "tokens 77: digits takes no text; networks with tokens: sd15, sdxl"),
         (["sample", "sdxl", "--weights", "."], "sdxl reads text: it needs --conditioning FILE, which is made by"),
         (["sample", "svd", "--weights", "."], "svd moves a picture: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning svd --weights FOLDER PICTURE"),
@@ -160,9 +160,11 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "svd", "--frames", "33"], "frames 33: svd takes 1 to 32"),
         (["sample", "svd", "--strip", "s.png", "--every", "1"], "--strip shows pictures on their way; svd draws latents"),
         (["sample", "svd", "--gif", "s.gif", "--every", "1"], "--every says which steps"),
-        (["sample", "digits", "--folder", "frames"], "--folder is for videos, which svd draws, not digits"),
+        (["sample", "digits", "--folder", "frames"], "--folder is for videos, which moving-digits or svd draws, not digits"),
         (["sample", "sd15", "--fps", "7"], "--fps is for videos"),
         (["sample", "sd15", "--chunk", "2"], "--chunk is for videos"),
+        (["sample", "moving-digits", "--chunk", "2"], "--chunk is for videos that a decoder makes of latents, which moving-digits does not draw"),
+        (["sample", "moving-digits", "--strip", "s.png", "--every", "1"], "--strip shows pictures on their way; moving-digits draws videos"),
         (["sample", "digits", "--first-guidance", "2"], "--first-guidance is for videos"),
         (["sample", "svd", "--first-guidance", "2", "--guidance", "0"], "--first-guidance needs --guidance above 0, to which it grows"),
         (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
@@ -268,6 +270,23 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
     assert "image_embeds is [1, 1024], not [n, 1, 1024] with n of 1 and more" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
     assert "latents is [1, 14, 4, 8, 8], not [1, 14, 4, 8, 16]" in refused(**told, latents=np.zeros((1, 14, 4, 8, 8), np.float32))
     assert "--out " in run("sample", "svd", "--weights", tmp_path, "--conditioning", "x", "--out", tmp_path / "video.gif").stderr
+
+
+def test_a_video_of_our_own_needs_no_conditioning_and_no_decoder(tmp_path):
+    def drawn(name, *arguments):
+        result = run("sample", "moving-digits", "--device", "host", "--steps", 2, "--frames", 5, "--out", tmp_path / f"{name}.png", "--tensor",
+                     tmp_path / f"{name}.safetensors", *arguments)
+        assert result.returncode == 0, result.stderr
+        assert "frames a second" in result.stdout
+        return load_file(tmp_path / f"{name}.safetensors")
+
+    two = drawn("two", "--count", 2, "--labels", "7,4", "--gif", tmp_path / "two.gif", "--folder", tmp_path / "two", "--guidance", 1.5)
+    assert two["images"].shape == two["noise"].shape == (2, 5, 1, 16, 16) and list(two["labels"]) == [7, 4] and "latents" not in two
+    assert b"acTL" in (tmp_path / "two.png").read_bytes() and (tmp_path / "two.gif").read_bytes().startswith(b"GIF89a")
+    assert sorted(file.name for file in (tmp_path / "two").iterdir()) == [f"frame-000{frame}.png" for frame in range(5)]
+    second = drawn("second", "--first-image", 1, "--labels", 4, "--guidance", 1.5)
+    np.testing.assert_allclose(second["images"][0], two["images"][1], atol=1e-5)
+    assert np.abs(drawn("other", "--first-image", 1, "--labels", 5, "--guidance", 1.5)["images"] - second["images"]).mean() > 1e-3
 
 
 def test_columns_are_no_more_than_images(tmp_path):

@@ -56,7 +56,7 @@ TEST(NetworkWorkload, RefusesSizesThatANetworkDoesNotTake) {
       {"name=adm64,batch=1,height=60", "problem: height 60: adm64 takes multiples of 8; the nearest are 56 and 64"},
       {"name=digits,batch=1,width=1", "problem: width 1: digits takes multiples of 2; the nearest is 2"},
       {"name=adm64,batch=1,frames=2",
-       "problem: frames 2: adm64 makes single images; networks with frames: svd, svd-vae"},
+       "problem: frames 2: adm64 makes single images; networks with frames: moving-digits, svd, svd-vae"},
       {"name=digits,batch=1,tokens=77", "problem: tokens 77: digits takes no text; networks with tokens: sd15, sdxl"}};
   for (const auto& [text, says] : kWrong) {
     try {
