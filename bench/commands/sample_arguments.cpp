@@ -320,8 +320,11 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
               defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
       ->check(CLI::Range(0.0, 100.0));
   command
-      .add_option("--first-guidance", arguments.first_guidance,
-                  "Of a video's first frame; grows in equal steps to --guidance at the last (default: 1)")
+      .add_option(
+          "--first-guidance", arguments.first_guidance,
+          fmt::format("Of a video's first frame; grows in equal steps to --guidance at the last (default: 1 for "
+                      "{}, else as --guidance)",
+                      networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; })))
       ->check(CLI::Range(0.0, 100.0));
   command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
       ->check(CLI::Range(0.0, 1e6))
