@@ -73,11 +73,11 @@ def test_training_that_was_ended_goes_on_as_if_it_was_not(tmp_path, monkeypatch,
         return train.main(["--network", network, "--steps", "3", "--batch", "2", "--device", "cpu", "--out", str(tmp_path / out), *arguments])
 
     assert trained("whole") == 0
-    loss_of, calls = train.loss_of, []
+    loss_of, calls, of_a_step = train.loss_of, [], 2 if train.RECIPES[network].stills else 1
 
     def ended(*arguments):
         calls.append(0)
-        if len(calls) == 3:
+        if len(calls) > 2 * of_a_step:  # the third step's
             raise KeyboardInterrupt
         return loss_of(*arguments)
 
