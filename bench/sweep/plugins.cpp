@@ -31,7 +31,8 @@ void require_file(const fs::path& file) {
   std::error_code error;
   if (!fs::exists(file, error)) throw InvalidInput(fmt::format("--plugin: {}: no such file", file.string()));
   if (!fs::is_regular_file(file, error))
-    throw InvalidInput(fmt::format("--plugin: {}: not a regular file; a shared library or a Python file (.py) is expected", file.string()));
+    throw InvalidInput(fmt::format(
+        "--plugin: {}: not a regular file; a shared library or a Python file (.py) is expected", file.string()));
 }
 
 ChildCommand command_of(const std::string& file, const std::string& device) {
