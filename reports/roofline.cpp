@@ -36,7 +36,7 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
     if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty())
       ceiling_of[{row.op, row.dtype}] = ceiling;
   for (SweepRow& row : rows) {
-    if (!is_timed(row) || !row.flops || !(row.bytes > 0.0)) continue;
+    if (!is_timed(row) || !row.flops || !(*row.bytes > 0.0)) continue;
     if (!row.gflops) row.gflops = *row.flops / *row.time_cold_us * 1e-3;
     if (!row.gbps) row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
     if (!row.ai) row.ai = *row.flops / *row.bytes;

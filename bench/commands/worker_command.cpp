@@ -47,6 +47,11 @@ int serve_cases(Platform& platform, const std::vector<PluginRow>& rows, Answers&
   return answers.heard() ? kDone : kCouldNot;
 }
 
+void refuse(Answers& answers, const char* why) {
+  const nlohmann::json answer{{"failed", "not_built"}, {"reason", why}};
+  answers.write(answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));  // of a file's name
+}
+
 int serve_plugin(Platform& platform, const std::string& file, Answers& answers) {
   try {
     if (!file.ends_with(".py")) return serve_cases(platform, load_plugin(file, suite()), answers);
@@ -55,12 +60,12 @@ int serve_plugin(Platform& platform, const std::string& file, Answers& answers) 
       try {
         return serve_cases(platform, rows_of_plugin(file, rows, suite()), answers);
       } catch (const std::exception& error) {  // none may go through Python
-        answers.write(nlohmann::json{{"failed", "not_built"}, {"reason", error.what()}}.dump());
+        refuse(answers, error.what());
         return kCouldNot;
       }
     });
   } catch (const InvalidInput& error) {
-    answers.write(nlohmann::json{{"failed", "not_built"}, {"reason", error.what()}}.dump());
+    refuse(answers, error.what());
     return kCouldNot;
   }
 }

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "reports/run/figure.h"
+
 namespace nb = nanobind;
 
 namespace noisefloor::python {
@@ -25,7 +27,7 @@ enum : unsigned { kNeeded = 1, kCounter = 2, kAboveZero = 4, kHead = 8, kWide = 
 template <class Type>
 constexpr const char* kColumnType = "text";
 template <>
-constexpr const char* kColumnType<std::optional<double>> = "number";
+constexpr const char* kColumnType<Figure> = "number";
 template <>
 constexpr const char* kColumnType<std::optional<long>> = "count";
 
