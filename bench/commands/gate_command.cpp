@@ -123,6 +123,8 @@ int gate_runs(const GateArguments& arguments) {
     throw InvalidInput("--accept takes the whole run: it goes without --filter");
   if (arguments.accept && !std::filesystem::exists(arguments.baseline)) return accept_first(arguments);
   OutputFiles outputs;
+  outputs.add_input_run("--baseline", arguments.baseline);
+  outputs.add_input_run("--candidate", arguments.candidate);
   outputs.add("--markdown", arguments.markdown);
   outputs.add("--junit", arguments.junit);
   outputs.add("--bencher", arguments.bencher);

@@ -154,6 +154,9 @@ def main(argv):
                                         "moving-digits: images [n, 16, 1, 16, 16]")
     parser.add_argument("--table", metavar="FILE", help="CSV file of the numbers")
     arguments = parser.parse_args(argv)
+    if arguments.table and os.path.realpath(arguments.table) == os.path.realpath(arguments.samples):
+        print(f"judge-digits: --table {arguments.table}: is the file of the samples", file=sys.stderr)
+        return 2
     try:
         tensors = load_file(arguments.samples)
         images, labels = tensors["images"].astype(np.float32), tensors["labels"].astype(np.int64)

@@ -47,6 +47,8 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
     or problem: one problem's text. variants: which others, "" for none, by default all that the device runs. out: a run folder
     that is kept. Returns the rows of sweep.csv as dictionaries. docs/plugins.md says what the function gets.
     """
+    if not op.isidentifier():  # it names a file
+        raise ValueError(f"op is {op!r}; it must be an op's name, as `noisefloor list ops` has them")
     if (problems is None) == (problem is None):
         raise ValueError('give problems="sd15-b2", or problem="n=2,..."')
     with tempfile.TemporaryDirectory(prefix="noisefloor-") as folder:
