@@ -126,8 +126,15 @@ class Training:
         print(f"from step {self.step} on", file=sys.stderr, flush=True)
 
 
+def without_fused_attention():
+    """Temporal attention is a call of as many sequences as a batch has pixels; PyTorch's fused kernels take 65,535 of them."""
+    for enable in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp, torch.backends.cuda.enable_cudnn_sdp):
+        enable(False)
+
+
 def train(arguments):
     training = Training(arguments)
+    without_fused_attention()
     if arguments.state and os.path.exists(arguments.state):
         training.resume(arguments.state)
     recipe, device, generator, steps = training.recipe, arguments.device, training.generator, arguments.steps
