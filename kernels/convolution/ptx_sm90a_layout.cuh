@@ -5,12 +5,15 @@
 
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
+#include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/sm90a_tile.cuh"
 
 namespace noisefloor::convolution {
 
+using product::Barriers;
 using product::kSwizzleAtom;
 using product::locate;
+using product::Part;
 using product::TileIndex;
 
 inline constexpr int kPieceColumns = 64;  // channels of a piece of the output on its way through shared memory
@@ -42,7 +45,7 @@ struct Layout {
   static constexpr int kSmBytes = 228 * 1024;
 
   static constexpr int bytes(int stages) {
-    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + (2 * stages + 1) * 8;
+    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + Barriers::bytes(stages);
   }
   // 128 accumulators a thread need more than the 168 registers that 9 warps can have: there the producer is a whole
   // warpgroup, which gives registers to the consumers (setmaxnreg).
