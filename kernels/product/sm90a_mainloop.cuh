@@ -74,14 +74,19 @@ struct Barriers {
   }
 };
 
-// All threads: the barriers are ready in every block that arrives on them, and what the launches before wrote is here.
+// All threads: the barriers are ready in every block that arrives on them.
 template <int kConsumers>
-__device__ __forceinline__ void begin(const Part<kConsumers>& part) {
+__device__ __forceinline__ void meet(const Part<kConsumers>& part) {
   __syncwarp();
   if (part.multicast > 1)
     ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
   else
     __syncthreads();
+}
+
+// All threads: what the launches before wrote is here.
+__device__ __forceinline__ void wait_for_launches() {
+  __syncwarp();
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
 }
