@@ -179,6 +179,9 @@ std::size_t ptx_sm90a_workspace_bytes(const Convolution& convolution, DType dtyp
 std::size_t ptx_sm90a_prepared_bytes(const Convolution& convolution, DType dtype);
 Status prepare_ptx_sm90a(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared,
                          const LaunchContext& context);
+// All taps of a tile from one load of its pixels and their neighbours; reads the same prepared weights.
+Launcher launch_ptx_sm90a_halo;
+Support can_run_ptx_sm90a_halo(const Convolution& convolution, DType dtype);
 // Whether ptx_sm90a lays the rows of the product out beforehand (channels that TMA cannot address), how long they are
 // then, and the 1x1 convolution that is left to do.
 constexpr bool gathers_rows(const Convolution& c) {

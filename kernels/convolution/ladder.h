@@ -6,6 +6,8 @@
 
 namespace noisefloor::convolution {
 
+inline constexpr Rung kPtxSm90aHalo{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a};
+
 // `Rules` say how the op is one:
 //   static Convolution direct(const Problem&);   tap by tap
 //   static Convolution phased(const Problem&);   as the tensor-core rungs run it
@@ -80,6 +82,9 @@ struct Ladder {
       {kPtxSm90a,
        {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a>), phased_supports<can_run_ptx_sm90a>,
         workspace_bytes<ptx_sm90a_workspace_bytes>, ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)}},
+      {kPtxSm90aHalo,
+       {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a_halo>), phased_supports<can_run_ptx_sm90a_halo>, nullptr,
+        ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)}},
   };
 };
 

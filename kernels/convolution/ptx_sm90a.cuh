@@ -129,14 +129,21 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
       const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
       const int row0 = at.row0 + part.consumer * 64;
-      Drain<T> drain{args, at.phase, row0, min(at.end - row0, 64), at.column0,        1 + part.consumer,
-                     mine, moments,  mul,  mul + kBlockN,          {nullptr, nullptr}};
+      Drain<T, RowRun> drain{args,
+                             {at.phase, row0, min(at.end - row0, 64)},
+                             at.column0,
+                             1 + part.consumer,
+                             mine,
+                             moments,
+                             mul,
+                             mul + kBlockN,
+                             {nullptr, nullptr}};
       // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
       const T* image_shift = nullptr;
-      if (args.epilogue.image_shift && drain.rows > 0) {
+      if (args.epilogue.image_shift && drain.place.rows > 0) {
         const int pixels = c.y.out * c.x.out;
         const int image = row0 / pixels;
-        if (image == (row0 + drain.rows - 1) / pixels) {
+        if (image == (row0 + drain.place.rows - 1) / pixels) {
           image_shift = args.epilogue.image_shift + std::int64_t{image} * c.cout;
         } else {
           const int row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + part.lane / 4;
@@ -191,10 +198,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
   const product::Sm90aProduct product = cut(c);
-  const Arguments<T> arguments{c,
-                               Epilogue<T>(c, o),
-                               o.mean,
-                               o.m2,
+  const Arguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
                                static_cast<int>(product.unit_rows),
                                static_cast<int>(schedule.unit_clusters),
                                static_cast<int>(product.units / c.phases()),

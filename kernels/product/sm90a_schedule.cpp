@@ -61,7 +61,8 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
   const auto waves = static_cast<double>(ceil_div(schedule.blocks(), resident_blocks(shape, schedule, sm_count)));
   const auto steps = static_cast<double>(ceil_div(product.k_steps, schedule.splits));
 
-  const double load_bytes = (shape.block_m() + static_cast<double>(shape.block_n) / schedule.multicast) * kRowBytes;
+  const double load_bytes =
+      (shape.block_m() * product.a_share + static_cast<double>(shape.block_n) / schedule.multicast) * kRowBytes;
   const double step =
       std::max({sharing * elements * kBlockK / costs.fma_per_cycle, sharing * load_bytes / costs.bytes_per_cycle,
                 costs.load_latency / schedule.stages, costs.least_step}) +
@@ -78,10 +79,17 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
 }
 
 Sm90aSchedule choose(const Sm90aKernel& kernel, const Sm90aProduct& product, int sm_count) {
+  return choose(
+      kernel, [&](const Sm90aTile&) { return product; }, sm_count);
+}
+
+Sm90aSchedule choose(const Sm90aKernel& kernel, const std::function<Sm90aProduct(const Sm90aTile&)>& product_for,
+                     int sm_count) {
   Sm90aSchedule best;
   double least = std::numeric_limits<double>::infinity();
   for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
     const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
+    const Sm90aProduct product = product_for(shape);
     for (const int multicast : {1, 2}) {
       if (multicast > 1 && product.unit_rows <= shape.block_m()) continue;
       for (int splits = 1; multicast * splits <= kLargestCluster && splits <= product.k_steps; ++splits) {

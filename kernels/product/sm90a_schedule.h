@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "kernels/core/device.h"
@@ -35,6 +36,7 @@ struct Sm90aProduct {
   std::int64_t units = 1, unit_rows = 1;
   std::int64_t columns = 1;  // rows of B
   std::int64_t k_steps = 1;
+  double a_share = 1;  // of a tile's rows of A that a k-step loads
 
   friend bool operator==(const Sm90aProduct&, const Sm90aProduct&) = default;
 };
@@ -84,7 +86,10 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
 double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
                        int sm_count);
 
-// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
+// The schedule of least modelled time, the earlier of equals. sm_count >= 1. The second is for products that are cut
+// differently for each tile.
 Sm90aSchedule choose(const Sm90aKernel& kernel, const Sm90aProduct& product, int sm_count);
+Sm90aSchedule choose(const Sm90aKernel& kernel, const std::function<Sm90aProduct(const Sm90aTile&)>& product_for,
+                     int sm_count);
 
 }  // namespace noisefloor::product

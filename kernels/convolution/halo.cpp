@@ -1,0 +1,100 @@
+#include "kernels/convolution/halo.h"
+
+#include <algorithm>
+
+namespace noisefloor::convolution {
+namespace {
+
+// As of ptx_sm90a (schedule.cpp): its own fit waits for its own times.
+constexpr product::Sm90aKernel kKernel{.tiles = kHaloTiles,
+                                       .costs = {.fma_per_cycle = 1500,
+                                                 .bytes_per_cycle = 45,
+                                                 .load_latency = 4060,
+                                                 .least_step = 263,
+                                                 .byte = 0.00055,
+                                                 .fill = 2890,
+                                                 .store = 0.098,
+                                                 .exchange = 0.248,
+                                                 .meet = 469,
+                                                 .meet_per_block = 27,
+                                                 .multicast = 286},
+                                       .can_split = can_split_halo};
+
+// A step is a tap of 64 channels; its part of the halo is what one load gives all taps.
+product::Sm90aProduct cut_for(const Convolution& c, const Tile& tile) {
+  const Patches patches = arrange(c, tile.consumers);
+  const int taps = c.y.taps * c.x.taps;
+  return {.units = c.phases(),
+          .unit_rows = grid_of(c, patches).tiles() * tile.block_m(),
+          .columns = c.cout,
+          .k_steps = std::int64_t{taps} * ((c.cin + kBlockK - 1) / kBlockK),
+          .a_share = static_cast<double>(halo_of(c, patches).lines()) / (tile.block_m() * taps)};
+}
+
+}  // namespace
+
+Patches arrange(const Convolution& c, int count) {
+  if (count == 1) return {};
+  Patches best;
+  std::int64_t fewest = 0;
+  for (const Patches& patches : kTwoPatches) {
+    const std::int64_t tiles = grid_of(c, patches).tiles();
+    const bool smaller = halo_of(c, patches).lines() < halo_of(c, best).lines();
+    if (fewest == 0 || tiles < fewest || (tiles == fewest && smaller)) {
+      fewest = tiles;
+      best = patches;
+    }
+  }
+  return best;
+}
+
+HaloTiling tiling_of(const Convolution& c, const Schedule& schedule) {
+  const Patches patches = arrange(c, kHaloTiles[static_cast<std::size_t>(schedule.tile)].consumers);
+  const PatchGrid grid = grid_of(c, patches);
+  return {patches,
+          halo_of(c, patches),
+          static_cast<int>(grid.x),
+          static_cast<int>(grid.y),
+          static_cast<int>(schedule.unit_clusters),
+          schedule.multicast};
+}
+
+// With as many stages as the taps of `c` leave room for, in place of those of 3x3.
+Schedule with_rings(const Convolution& c, Schedule schedule) {
+  const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
+  const bool alone = schedule.stages > tile.stages;
+  const int halo = padded_halo(halo_of(c, arrange(c, tile.consumers)).lines());
+  schedule.stages =
+      rings_for(tile.consumers, tile.block_n, alone ? 1 : tile.blocks_per_sm, halo, c.y.taps * c.x.taps).weights;
+  return schedule;
+}
+
+Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
+  const product::Sm90aProduct product = cut_for(c, kHaloTiles[static_cast<std::size_t>(tile)]);
+  return with_rings(c, product::make_schedule(kKernel, product, tile, multicast, splits, sm_count));
+}
+
+double modelled_halo_cycles(const Convolution& c, const Schedule& schedule, int sm_count) {
+  const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
+  return product::modelled_cycles(kKernel, cut_for(c, tile), schedule, sm_count);
+}
+
+Schedule choose_halo(const Convolution& c, int sm_count) {
+  return with_rings(c, product::choose(
+                           kKernel, [&](const Tile& tile) { return cut_for(c, tile); }, sm_count));
+}
+
+Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
+  const Support support = can_run_ptx_sm90a(c, dtype);
+  if (!support) return support;
+  if (gathers_rows(c)) return unsupported("needs cin to be a multiple of 8: TMA moves 16 bytes");
+  const auto taps = [](const Axis& axis) { return axis.taps <= kHaloTaps; };
+  if (!taps(c.y) || !taps(c.x)) return unsupported("needs a kernel of at most 3 taps along each axis");
+  if (c.y.stride != 1 || c.x.stride != 1 || c.y.repeat != 1 || c.x.repeat != 1)
+    return unsupported("needs stride 1: a halo is shared by neighbours");
+  if (c.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
+  if (c.stats) return unsupported("has no statistics of the output yet");
+  return supported();
+}
+
+}  // namespace noisefloor::convolution

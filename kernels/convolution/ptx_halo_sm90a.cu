@@ -1,0 +1,22 @@
+// The launcher of ptx_sm90a_halo (its kernel: ptx_halo.cuh).
+//
+// Source: original.
+#include "kernels/convolution/halo.h"
+
+namespace noisefloor::convolution {
+
+Status launch_halo_bf16(const Convolution&, const Operands&, const Schedule&, const LaunchContext&);
+Status launch_halo_fp16(const Convolution&, const Operands&, const Schedule&, const LaunchContext&);
+
+Status launch_ptx_sm90a_halo_scheduled(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                                       const LaunchContext& context) {
+  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  return dtype == DType::bf16 ? launch_halo_bf16(c, o, schedule, context) : launch_halo_fp16(c, o, schedule, context);
+}
+
+Status launch_ptx_sm90a_halo(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
+                             const LaunchContext& context) {
+  return launch_ptx_sm90a_halo_scheduled(c, dtype, o, choose_halo(c, context.device->sm_count), context);
+}
+
+}  // namespace noisefloor::convolution
