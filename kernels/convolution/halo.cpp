@@ -1,6 +1,6 @@
 #include "kernels/convolution/halo.h"
 
-#include <algorithm>
+#include "kernels/product/sm90a_choices.h"
 
 namespace noisefloor::convolution {
 namespace {
@@ -29,6 +29,10 @@ product::Sm90aProduct cut_for(const Convolution& c, const Tile& tile) {
           .columns = c.cout,
           .k_steps = std::int64_t{taps} * ((c.cin + kBlockK - 1) / kBlockK),
           .a_share = static_cast<double>(halo_of(c, patches).lines()) / (tile.block_m() * taps)};
+}
+
+product::ProductFor cut_by(const Convolution& c) {
+  return [&c](const Tile& tile) { return cut_for(c, tile); };
 }
 
 }  // namespace
@@ -60,7 +64,7 @@ HaloTiling tiling_of(const Convolution& c, const Schedule& schedule) {
 }
 
 // With as many stages as the taps of `c` leave room for, in place of those of 3x3.
-Schedule with_rings(const Convolution& c, Schedule schedule) {
+static Schedule with_rings(const Convolution& c, Schedule schedule) {
   const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
   const bool alone = schedule.stages > tile.stages;
   const int halo = padded_halo(halo_of(c, arrange(c, tile.consumers)).lines());
@@ -80,8 +84,16 @@ double modelled_halo_cycles(const Convolution& c, const Schedule& schedule, int 
 }
 
 Schedule choose_halo(const Convolution& c, int sm_count) {
-  return with_rings(c, product::choose(
-                           kKernel, [&](const Tile& tile) { return cut_for(c, tile); }, sm_count));
+  return with_rings(c, product::choose(kKernel, cut_by(c), sm_count));
+}
+
+std::vector<Choice> halo_choices(const Convolution& c, DType, const DeviceInfo& device) {
+  return product::schedule_choices(kKernel, cut_by(c), device.sm_count);
+}
+
+std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_view choice, int sm_count) {
+  const auto schedule = product::parse_schedule(kKernel, cut_by(c), choice, sm_count);
+  return schedule ? std::optional(with_rings(c, *schedule)) : std::nullopt;
 }
 
 Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {

@@ -19,4 +19,11 @@ Status launch_ptx_sm90a_halo(const Convolution& c, DType dtype, const Operands& 
   return launch_ptx_sm90a_halo_scheduled(c, dtype, o, choose_halo(c, context.device->sm_count), context);
 }
 
+Status launch_ptx_sm90a_halo_choice(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
+                                    const LaunchContext& context, std::string_view choice) {
+  const auto schedule = parse_halo_schedule(c, choice, context.device->sm_count);
+  if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
+  return launch_ptx_sm90a_halo_scheduled(c, dtype, o, *schedule, context);
+}
+
 }  // namespace noisefloor::convolution

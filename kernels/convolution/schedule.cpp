@@ -1,5 +1,7 @@
 #include "kernels/convolution/schedule.h"
 
+#include "kernels/product/sm90a_choices.h"
+
 namespace noisefloor::convolution {
 namespace {
 
@@ -28,6 +30,10 @@ product::Sm90aProduct cut(const Convolution& c) {
           .k_steps = std::int64_t{c.y.taps} * c.x.taps * ((c.cin + kBlockK - 1) / kBlockK)};
 }
 
+static product::ProductFor cut_by(const Convolution& c) {
+  return [product = cut(c)](const Tile&) { return product; };
+}
+
 Schedule make_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
   return product::make_schedule(kKernel, cut(c), tile, multicast, splits, sm_count);
 }
@@ -37,7 +43,16 @@ double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_co
 }
 
 Schedule choose(const Convolution& c, int sm_count) {
-  return product::choose(kKernel, cut(c), sm_count);
+  return product::choose(kKernel, cut_by(c), sm_count);
+}
+
+std::vector<Choice> schedule_choices(const Convolution& c, DType, const DeviceInfo& device) {
+  if (gathers_rows(c)) return {};
+  return product::schedule_choices(kKernel, cut_by(c), device.sm_count);
+}
+
+std::optional<Schedule> parse_schedule(const Convolution& c, std::string_view choice, int sm_count) {
+  return product::parse_schedule(kKernel, cut_by(c), choice, sm_count);
 }
 
 }  // namespace noisefloor::convolution

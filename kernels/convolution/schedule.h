@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/product/sm90a_schedule.h"
@@ -55,6 +57,9 @@ product::Sm90aProduct cut(const Convolution& convolution);
 Schedule make_schedule(const Convolution& convolution, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
 Schedule choose(const Convolution& convolution, int sm_count);
+
+// The schedule of one of schedule_choices (there is none where rows are gathered before).
+std::optional<Schedule> parse_schedule(const Convolution& convolution, std::string_view choice, int sm_count);
 
 // Launches ptx_sm90a with a given schedule (convolution.h has the one that chooses). For tests and tuning.
 Status launch_ptx_sm90a_scheduled(const Convolution& convolution, DType dtype, const Operands& operands,

@@ -294,4 +294,11 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& tens
   return launch_ptx_sm90a_scheduled(problem, dtype, tensors, choose(problem, context.device->sm_count), context);
 }
 
+Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
+                              const LaunchContext& context, std::string_view choice) {
+  const auto schedule = parse_schedule(problem, choice, context.device->sm_count);
+  if (!schedule) return failure(StatusCode::invalid_argument, "gemm: no such schedule");
+  return launch_ptx_sm90a_scheduled(problem, dtype, tensors, *schedule, context);
+}
+
 }  // namespace noisefloor::gemm

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "kernels/product/sm90a_choices.h"
+
 namespace noisefloor::gemm {
 namespace {
 
@@ -28,6 +30,10 @@ product::Sm90aProduct cut(const Problem& problem) {
   return {.unit_rows = problem.m, .columns = problem.b_rows(), .k_steps = (problem.k + kBlockK - 1) / kBlockK};
 }
 
+product::ProductFor cut_by(const Problem& problem) {
+  return [product = cut(problem)](const Tile&) { return product; };
+}
+
 }  // namespace
 
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count) {
@@ -39,7 +45,15 @@ double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_
 }
 
 Schedule choose(const Problem& problem, int sm_count) {
-  return product::choose(kKernel, cut(problem), sm_count);
+  return product::choose(kKernel, cut_by(problem), sm_count);
+}
+
+std::vector<Choice> schedule_choices(const Problem& problem, DType, const DeviceInfo& device) {
+  return product::schedule_choices(kKernel, cut_by(problem), device.sm_count);
+}
+
+std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count) {
+  return product::parse_schedule(kKernel, cut_by(problem), choice, sm_count);
 }
 
 }  // namespace noisefloor::gemm

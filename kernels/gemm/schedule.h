@@ -2,7 +2,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
 
+#include "kernels/core/choice.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/product/sm90a_schedule.h"
 
@@ -35,6 +39,12 @@ constexpr bool can_split(const Tile& tile) {
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
 Schedule choose(const Problem& problem, int sm_count);
+
+// The schedules as the tuner's choices, and the one of such a text.
+std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
+std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count);
+Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                              const LaunchContext& context, std::string_view choice);
 
 // Launches ptx_sm90a with a given schedule (launchers.h has the one that chooses). For tests and tuning.
 Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,

@@ -86,10 +86,14 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
 double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
                        int sm_count);
 
-// The schedule of least modelled time, the earlier of equals. sm_count >= 1. The second is for products that are cut
-// differently for each tile.
-Sm90aSchedule choose(const Sm90aKernel& kernel, const Sm90aProduct& product, int sm_count);
-Sm90aSchedule choose(const Sm90aKernel& kernel, const std::function<Sm90aProduct(const Sm90aTile&)>& product_for,
-                     int sm_count);
+// The product as each tile cuts it.
+using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
+
+// Every schedule that the kernel can run, tile by tile. sm_count >= 1.
+void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
+                     const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit);
+
+// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
+Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count);
 
 }  // namespace noisefloor::product

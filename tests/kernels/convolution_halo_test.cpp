@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <set>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
@@ -113,6 +114,20 @@ RC_GTEST_PROP(convolution_halo, ChosenScheduleCoversTheProblem, ()) {
   RC_ASSERT(s.cluster() <= product::kLargestCluster && can_split_halo(tile, s.splits));
   RC_ASSERT(s.grid > 0 && s.grid % s.cluster() == 0);
   if (s.splits > 1) RC_ASSERT(s.grid == s.blocks());
+}
+
+RC_GTEST_PROP(convolution_halo, ChoicesAreSchedulesAndTheEstimateIsFirst, ()) {
+  const Convolution c = any_convolution();
+  DeviceInfo device;
+  device.sm_count = kSms;
+  const auto choices = halo_choices(c, DType::bf16, device);
+  std::set<std::string> texts;
+  for (const Choice& choice : choices) {
+    RC_ASSERT(parse_halo_schedule(c, choice.text, kSms).has_value());
+    RC_ASSERT(texts.insert(choice.text).second);
+    RC_ASSERT(choice.estimated == (&choice == &choices.front()));
+  }
+  RC_ASSERT(!parse_halo_schedule(c, choices.front().text + ",", kSms).has_value());
 }
 
 TEST(convolution_halo, PatchesOfATileLieAsFewestTilesNeed) {
