@@ -42,7 +42,8 @@ std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector
   for (const bool each : {false, true}) {
     for (std::size_t node = 0; node < graph.nodes().size(); ++node) {
       if ((each_call.empty() || each_call[node]) != each) continue;
-      for (const ValueId id : graph.nodes()[node].values) {
+      for (const ValueId read : graph.nodes()[node].values) {
+        const ValueId id = graph.whole(read);
         if (graph[id].kind != Value::Kind::activation) continue;
         if (lifetimes[id].bytes == 0) lifetimes[id] = {graph[id].bytes(), step, step};
         lifetimes[id].last = lifetimes[id].first < once ? graph.nodes().size() : step;
@@ -51,7 +52,7 @@ std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector
     }
     if (!each) once = step;
   }
-  for (const ValueId id : kept) lifetimes[id].last = graph.nodes().size();
+  for (const ValueId id : kept) lifetimes[graph.whole(id)].last = graph.nodes().size();
   return lifetimes;
 }
 

@@ -8,9 +8,11 @@ std::vector<bool> nodes_reached_by(const Graph& graph, std::span<const ValueId> 
   std::vector<bool> reached(graph.values().size()), nodes;
   for (const ValueId input : inputs) reached[input] = true;
   for (const Node& node : graph.nodes()) {  // each behind all that it reads
-    const bool so = std::any_of(node.values.begin(), node.values.end(), [&](ValueId id) { return reached[id]; });
+    const bool so =
+        std::any_of(node.values.begin(), node.values.end(), [&](ValueId id) { return reached[graph.whole(id)]; });
     if (so)
-      for (const ValueId id : node.values) reached[id] = reached[id] || graph[id].kind == Value::Kind::activation;
+      for (const ValueId id : node.values)
+        if (graph[id].kind == Value::Kind::activation) reached[graph.whole(id)] = true;
     nodes.push_back(so);
   }
   return nodes;

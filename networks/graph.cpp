@@ -16,8 +16,14 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
-std::vector<std::string> WeightSource::names() const {
-  std::vector<std::string> all{name};
+std::int64_t WeightSource::all_rows() const {
+  std::int64_t all = file.at(0);
+  for (const Below& tensor : below) all += tensor.rows;
+  return all;
+}
+
+std::vector<WeightSource::Below> WeightSource::tensors() const {
+  std::vector<Below> all{{name, file.at(0)}};
   all.insert(all.end(), below.begin(), below.end());
   return all;
 }
@@ -27,7 +33,7 @@ std::int64_t Value::elements() const {
 }
 
 ValueId Graph::input(std::string name, std::vector<std::int64_t> shape, DType dtype) {
-  values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::input, {}, 0});
+  values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::input, {}, 0, {}});
   return values_.size() - 1;
 }
 
@@ -37,28 +43,38 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
     throw std::logic_error(
         fmt::format("weight {}: [{}] of [{}]", source.name, fmt::join(shape, ", "), fmt::join(source.file, ", ")));
   const std::string share = source.share ? fmt::format("{}{}", source.share->rest ? "1-" : "", source.share->of) : "";
-  const std::string key =
-      fmt::format("{}|{}|{}|{}|{}|{}|{}", fmt::join(source.names(), "|"), static_cast<int>(source.layout),
-                  source.first_row, source.rows, to_string(dtype), share, source.times);
+  std::string names;
+  for (const WeightSource::Below& tensor : source.tensors()) names += tensor.name + "|";
+  const std::string key = fmt::format("{}{}|{}|{}|{}|{}|{}", names, static_cast<int>(source.layout), source.first_row,
+                                      source.rows, to_string(dtype), share, source.times);
   if (source.share) leave_unread(source.share->of, {1});  // by nodes: it is in the weights
   const auto [place, added] = weights_.emplace(key, values_.size());
   if (added) {
     std::string name = source.name;
-    values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::weight, std::move(source), 0});
+    values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::weight, std::move(source), 0, {}});
   }
   return place->second;
 }
 
 void Graph::leave_unread(std::string name, std::vector<std::int64_t> shape) {
   if (weights_.emplace(name + "|unread", values_.size()).second)
-    values_.push_back({name, shape, DType::fp32, Value::Kind::unread, WeightSource{name, shape}, 0});
+    values_.push_back({name, shape, DType::fp32, Value::Kind::unread, WeightSource{name, shape}, 0, {}});
 }
 
 ValueId Graph::constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period) {
   const auto [place, added] = weights_.emplace(
       fmt::format("{}|constant|{}|{}", fmt::join(shape, ","), to_string(dtype), period), values_.size());
-  if (added) values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::constant, {}, period});
+  if (added) values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::constant, {}, period, {}});
   return place->second;
+}
+
+ValueId Graph::part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape) {
+  const Value& whole = values_.at(of);
+  if (whole.kind != Value::Kind::activation || whole.part || first < 0 || first + product(shape) > whole.elements())
+    throw std::logic_error(fmt::format("part {}: elements {} to {} of {}, which has {}", name, first,
+                                       first + product(shape), whole.name, whole.elements()));
+  values_.push_back({std::move(name), std::move(shape), whole.dtype, Value::Kind::activation, {}, 0, {{of, first}}});
+  return values_.size() - 1;
 }
 
 std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, const std::string& text, DType dtype,
@@ -77,7 +93,7 @@ std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, cons
   for (const TensorSpec& spec : op->tensors(node.problem, dtype)) {
     const auto bound = inputs.find(spec.name);
     if (spec.role == Role::out) {
-      values_.push_back({node.name + "." + spec.name, spec.shape, spec.dtype, Value::Kind::activation, {}, 0});
+      values_.push_back({node.name + "." + spec.name, spec.shape, spec.dtype, Value::Kind::activation, {}, 0, {}});
       node.values.push_back(values_.size() - 1);
       outputs.push_back(values_.size() - 1);
       continue;

@@ -25,8 +25,14 @@ struct WeightSource {
   std::vector<std::int64_t> file;  // shape in the checkpoint
   Layout layout = Layout::plain;
   std::int64_t first_row = 0, rows = 0;  // part of the first dimension; rows 0: all
-  // Further tensors of that shape, whose rows stand below: projections of one input as one product.
-  std::vector<std::string> below = {};
+  // Further tensors, of that shape but for their own number of rows, which stand below: projections of one input as one
+  // product.
+  struct Below {
+    std::string name;
+    std::int64_t rows;
+    friend bool operator==(const Below&, const Below&) = default;
+  };
+  std::vector<Below> below = {};
 
   // What is blended with something else comes with its share of the blend: all numbers times sigmoid(m), or with `rest`
   // times 1 - sigmoid(m), of a tensor m [1].
@@ -38,8 +44,8 @@ struct WeightSource {
   double times = 1;  // all numbers
 
   // All rows of the tensors, those of a part that is not wanted included.
-  std::int64_t all_rows() const { return file.at(0) * static_cast<std::int64_t>(1 + below.size()); }
-  std::vector<std::string> names() const;  // of all its tensors, in the order of their rows
+  std::int64_t all_rows() const;
+  std::vector<Below> tensors() const;  // all of them, in the order of their rows
 };
 
 struct Value {
@@ -56,6 +62,12 @@ struct Value {
   Kind kind = Kind::activation;
   std::optional<WeightSource> source;  // of a weight, also one that is not read
   std::int64_t period = 0;             // of a constant
+  // An activation that is a part of another one, from its element `first` on: it has no memory of its own.
+  struct Part {
+    std::size_t of;
+    std::int64_t first;
+  };
+  std::optional<Part> part = {};
 
   std::int64_t elements() const;
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
@@ -80,6 +92,8 @@ class Graph {
   // Tensors that the checkpoint has and nothing here reads: known, so that they are neither missing nor too many.
   void leave_unread(std::string name, std::vector<std::int64_t> shape);
   ValueId constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period);
+  // Elements of an activation that is none's part, from `first` on.
+  ValueId part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape);
   // A node, and values for its outputs. `inputs` binds the op's input tensors by their names; sizes and dtypes must
   // agree. Throws std::logic_error naming the node when they do not: that is a mistake in a network's builder. Throws
   // InvalidInput naming the node where the op refuses the problem: the batch is too large. Returns the outputs in the
@@ -90,6 +104,8 @@ class Graph {
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const Value& operator[](ValueId id) const { return values_.at(id); }
+  // The value whose memory it lies in: itself, unless it is a part.
+  ValueId whole(ValueId id) const { return values_.at(id).part ? values_.at(id).part->of : id; }
 
  private:
   std::vector<Value> values_;

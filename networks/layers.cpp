@@ -61,8 +61,8 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
   WeightSource bias{name + ".bias", {part}};
   if (options.layout == WeightSource::Layout::hd3_to_3hd) bias.layout = options.layout;
   for (const std::string& module : options.below) {
-    source.below.push_back(module + ".weight");
-    bias.below.push_back(module + ".bias");
+    source.below.push_back({module + ".weight", part});
+    bias.below.push_back({module + ".bias", part});
   }
   source.share = bias.share = options.share;
   Bindings inputs{{"a", x}};

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/core/fields.h"
+#include "networks/merge_products.h"
 
 namespace noisefloor::networks {
 
@@ -154,6 +155,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.classes = options.conditional ? classes : 0;
   network.sampling = options.sampling;
   builder(options, network);
+  merge_products_of_a_row(network);
   return network;
 }
 

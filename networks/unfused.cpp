@@ -77,13 +77,19 @@ class Counter {
 
   void product(const Node& node, Fields& f) {
     const auto& source = graph_[node.values.at(1)].source;
-    const long joined = source ? static_cast<long>(1 + source->below.size()) : 1;
     const std::string n = f["n"], act = f["act"];
     const bool residual = f.flag("residual");
-    f.set("n", std::to_string(act == "geglu" ? 2 * f.number("n") : f.number("n") / joined));
     f.set("act", "none");
     f.set("residual", "0");
-    count("gemm", f.text(), joined);
+    if (source && !source->below.empty()) {
+      for (const WeightSource::Below& tensor : source->tensors()) {
+        f.set("n", std::to_string(tensor.rows));
+        count("gemm", f.text());
+      }
+    } else {
+      f.set("n", std::to_string(act == "geglu" ? 2 * f.number("n") : f.number("n")));
+      count("gemm", f.text());
+    }
     if (act == "silu" || act == "geglu") pointwise(act, f.number("m"), n);
     if (residual) pointwise("add", f.number("m"), n);
   }

@@ -60,23 +60,6 @@ void take_higher(Ceilings& measured, const Ceilings& known) {
       row.value = before->value;
 }
 
-Ceilings measured_by_another_process(int device) {
-  const fs::path file = fs::temp_directory_path() / fmt::format("noisefloor-ceilings-{}.csv", getpid());
-  const auto path = file.string();
-  ChildProcess child({{"noisefloor", "ceilings", "--device", std::to_string(device), "--refresh", "--out", path},
-                      {},
-                      {},
-                      "/proc/self/exe"},
-                     ChildRole::lane);
-  while (child.errors.descriptor >= 0) child.errors.read_some();
-  if (const int status = child.wait(); status != 0)
-    throw std::runtime_error(fmt::format("noisefloor ceilings: {}: {}", ending_words(status), child.errors.text));
-  Ceilings measured{read_ceilings(file)};
-  std::error_code ignored;
-  fs::remove(file, ignored);
-  return measured;
-}
-
 }  // namespace
 
 fs::path cache_folder() {
@@ -90,6 +73,34 @@ fs::path cache_folder() {
 std::string cache_file_name(const DeviceIdentity& identity) {
   return fmt::format("ceilings-{}-{}-{}.csv", letters_and_digits(identity.name), letters_and_digits(identity.driver),
                      identity.max_clock_mhz);
+}
+
+Ceilings measure_apart(const fs::path& program, int device, const CeilingsLog& log,
+                       const std::function<Ceilings()>& here) {
+  fs::path file;
+  const auto from_child = [&]() -> Ceilings {
+    file = fs::temp_directory_path() / fmt::format("noisefloor-ceilings-{}.csv", getpid());
+    ChildProcess child(
+        {{"noisefloor", "ceilings", "--device", std::to_string(device), "--refresh", "--out", file.string()},
+         {},
+         {},
+         program.string()},
+        ChildRole::lane);
+    while (child.errors.descriptor >= 0) child.errors.read_some();
+    if (const int status = child.wait(); status != 0)
+      throw std::runtime_error(fmt::format("noisefloor ceilings: {}: {}", ending_words(status), child.errors.text));
+    return {read_ceilings(file)};
+  };
+  std::optional<Ceilings> measured;
+  try {
+    measured = from_child();
+  } catch (const std::exception& error) {
+    log(fmt::format("warning: ceilings are measured in this process, whose launches may be slower for it: {}",
+                    error.what()));
+  }
+  std::error_code ignored;
+  fs::remove(file, ignored);
+  return measured ? std::move(*measured) : here();
 }
 
 Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log,
@@ -114,9 +125,10 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
     }
   }
   if (!known) log(fmt::format("measuring the ceilings of {} (once; cached after that)", identity.name));
+  const auto measure_gpu = [&] { return measure_gpu_ceilings(device); };
   Ceilings measured = device == kHostDevice             ? measure_host_ceilings()
-                      : process == CeilingsProcess::own ? measured_by_another_process(device)
-                                                        : measure_gpu_ceilings(device);
+                      : process == CeilingsProcess::own ? measure_apart("/proc/self/exe", device, log, measure_gpu)
+                                                        : measure_gpu();
   measured.commit = commit;
   if (known) take_higher(measured, *known);
   keep_in_cache(file, measured, log);

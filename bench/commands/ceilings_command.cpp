@@ -3,18 +3,22 @@
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 
 namespace noisefloor {
 namespace {
 
 int ceilings(const std::string& device, bool refresh, const std::string& out) {
+  OutputFiles outputs;
+  outputs.add("--out", out);
   const auto platform = open_platform(device);
   const PlatformDescription& description = platform->description();
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings measured = load_or_measure(description.is_host ? kHostDevice : description.index, refresh,
                                             build_info().commit, log, CeilingsProcess::this_one);
-  if (!out.empty()) write_ceilings(out, measured);
+  if (!out.empty()) write_ceilings(outputs.partial("--out"), measured);
+  outputs.commit();
   fmt::print("{}\n{:<14} {:>12} {:>12} {:>8}  unit\n", measured.device, "ceiling", "measured", "datasheet", "%");
   for (const Ceiling& row : measured.rows) {
     const bool known = row.datasheet > 0;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
@@ -49,6 +50,8 @@ int duel(const DuelArguments& arguments) {
                           second = require_implementation(entry, arguments.second);
   const DType dtype = require_dtype(*entry.workload, arguments.dtype);
   const auto problems = problems_of(entry, arguments);
+  OutputFiles outputs;
+  outputs.add("--out", arguments.out);
   const auto platform = open_platform(arguments.device);
   std::unique_ptr<Worker> pytorch;
   if (first->in_worker && second->in_worker)
@@ -84,7 +87,8 @@ int duel(const DuelArguments& arguments) {
     csv += csv_line(text, arguments, result);
     fmt::print("{}: cold {}, warm {}, {} rounds\n", text, text_of(result.cold), text_of(result.warm), result.rounds);
   }
-  if (!arguments.out.empty()) write_atomically(arguments.out, csv);
+  if (!arguments.out.empty()) write_atomically(outputs.partial("--out"), csv);
+  outputs.commit();
   return wrong > 0 ? kNotSo : fought > 0 ? kDone : kCouldNot;
 }
 

@@ -80,9 +80,13 @@ double rounded(double value, DType dtype) {
 void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, std::int64_t row, std::span<float> out) {
   const std::int64_t length = std::ssize(out);
   row += source.first_row;
-  const std::int64_t tensor = tensors.size() == 1 ? 0 : row / source.file[0];
-  row -= tensor * source.file[0];
-  const Numbers& numbers = tensors[static_cast<std::size_t>(tensor)];
+  std::size_t tensor = 0;
+  if (!source.below.empty() && row >= source.file[0]) {
+    row -= source.file[0];
+    for (; row >= source.below[tensor].rows; ++tensor) row -= source.below[tensor].rows;
+    ++tensor;
+  }
+  const Numbers& numbers = tensors[tensor];
   switch (source.layout) {
     case WeightSource::Layout::plain:
       return numbers.take(row * length, out);
@@ -115,8 +119,10 @@ float factor_of(const CheckpointFiles& files, const WeightSource& source) {
 
 }  // namespace
 
-std::string Checkpoint::complaint_of(const std::string& name, const Value& weight) const {
-  const std::vector<std::int64_t>& shape = weight.source->file;
+std::string Checkpoint::complaint_of(const WeightSource::Below& wanted, const Value& weight) const {
+  const auto& [name, rows] = wanted;
+  std::vector<std::int64_t> shape = weight.source->file;
+  shape.front() = rows;
   const FileTensor* tensor = files_.find(name);
   if (tensor == nullptr) return fmt::format("{} [{}] is missing", name, fmt::join(shape, ", "));
   if (tensor->shape != shape)
@@ -135,9 +141,9 @@ void Checkpoint::check(const Network& network) const {
   std::set<std::string> known;
   for (const Value& value : network.graph.values()) {
     if (!value.source) continue;
-    for (const std::string& name : value.source->names())
-      if (known.insert(name).second)
-        if (std::string complaint = complaint_of(name, value); !complaint.empty())
+    for (const WeightSource::Below& tensor : value.source->tensors())
+      if (known.insert(tensor.name).second)
+        if (std::string complaint = complaint_of(tensor, value); !complaint.empty())
           complaints.push_back(std::move(complaint));
   }
   for (const FileTensor* tensor : files_.tensors())
@@ -151,7 +157,7 @@ void Checkpoint::check(const Network& network) const {
 std::vector<char> Checkpoint::load(const Value& weight) const {
   const WeightSource& source = *weight.source;
   std::vector<Numbers> tensors;
-  for (const std::string& name : source.names()) tensors.emplace_back(files_, *files_.find(name));
+  for (const WeightSource::Below& tensor : source.tensors()) tensors.emplace_back(files_, *files_.find(tensor.name));
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;

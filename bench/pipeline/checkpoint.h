@@ -28,7 +28,7 @@ class Checkpoint final : public Weights {
 
  private:
   // What is wrong with one tensor of a weight; empty where nothing is.
-  std::string complaint_of(const std::string& name, const Value& weight) const;
+  std::string complaint_of(const WeightSource::Below& wanted, const Value& weight) const;
 
   CheckpointFiles files_;
 };

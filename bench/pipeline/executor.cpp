@@ -75,6 +75,10 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     offset += aligned(graph[id].bytes());
     if (graph[id].kind == Value::Kind::constant) upload_constant(platform, graph[id], pointers_[id]);
   }
+  for (ValueId id = 0; id < graph.values().size(); ++id)
+    if (const auto& part = graph[id].part)
+      pointers_[id] =
+          static_cast<char*>(pointers_[part->of]) + part->first * static_cast<std::int64_t>(size_of(graph[id].dtype));
   load_weights(weights);
   bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes();
 

@@ -17,8 +17,6 @@ std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce48422
 
 void RandomWeights::fill(Platform& platform, const Value& weight, void* data) const {
   const WeightSource& source = *weight.source;
-  // Parts of one weight in the checkpoint get numbers of their own.
-  const std::uint64_t seed = hash_of(source.name) + static_cast<std::uint64_t>(source.first_row);
   double mean = 0, deviation = kSpread;
   if (source.layout == WeightSource::Layout::transposed) {
     deviation = 1;  // an embedding table: one of its rows is the result
@@ -29,7 +27,15 @@ void RandomWeights::fill(Platform& platform, const Value& weight, void* data) co
     mean = 1;
   }
   if (source.share) deviation /= 2;  // a blend of equal parts
-  platform.fill_normal(weight.dtype, data, weight.elements(), mean, deviation, seed);
+  // Each of its tensors has numbers of its own, and each part of one.
+  const std::int64_t rows = source.rows == 0 ? source.all_rows() : source.rows, length = weight.elements() / rows;
+  auto* to = static_cast<char*>(data);
+  for (const WeightSource::Below& tensor : source.tensors()) {
+    const std::int64_t elements = (source.below.empty() ? rows : tensor.rows) * length;
+    const std::uint64_t seed = hash_of(tensor.name) + static_cast<std::uint64_t>(source.first_row);
+    platform.fill_normal(weight.dtype, to, elements, mean, deviation, seed);
+    to += elements * static_cast<std::int64_t>(size_of(weight.dtype));
+  }
 }
 
 }  // namespace noisefloor::pipeline

@@ -132,5 +132,8 @@ def test_ceilings_are_kept_and_written(tmp_path):
     first = run("ceilings", "--device", "host", "--out", tmp_path / "first.csv", env=environment)
     assert first.returncode == 0 and "measuring the ceilings" in first.stderr
     again = run("ceilings", "--device", "host", "--out", tmp_path / "no" / "again.csv", env=environment)
-    assert again.returncode == 2 and "again.csv" in again.stderr
+    assert again.returncode == 2 and "again.csv" in again.stderr and "--out" in again.stderr
+    os.mkfifo(tmp_path / "pipe")
+    pipe = run("ceilings", "--device", "host", "--out", tmp_path / "pipe", env=environment)
+    assert pipe.returncode == 2 and "--out" in pipe.stderr and (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "first.csv").read_text().startswith("name,value,unit")

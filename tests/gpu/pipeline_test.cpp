@@ -40,7 +40,10 @@ void write_random_weights(const std::filesystem::path& file, const Graph& graph)
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const Value& value : graph.values())
     if (value.source)
-      for (const std::string& name : value.source->names()) shapes[name] = value.source->file;
+      for (const auto& [name, rows] : value.source->tensors()) {
+        shapes[name] = value.source->file;
+        shapes[name].front() = rows;
+      }
   std::map<std::string, std::vector<float>> numbers;
   std::vector<FileTensor> tensors;
   std::uint64_t seed = 1;

@@ -24,7 +24,7 @@ std::map<std::string, int> ops_not_reached(const Network& network, std::vector<V
 
 TEST(Dependence, OfTextAloneAreKeysAndValues) {
   for (const auto& [name, transformers] : {std::pair{"sd15", 16}, std::pair{"sdxl", 70}}) {
-    const Network network = require_network(name).build({.sampling = true});
+    const Network network = require_network(name).build({.batch = 2, .sampling = true});
     const bool added = network.find(Kind::conditioning) != nullptr;  // embedded by a product
     const ValueId x = network.x(), level = network.require(Kind::timesteps).value;
     const auto once = ops_not_reached(network, {x, level, network.require(Kind::sigma).value});
@@ -36,7 +36,7 @@ TEST(Dependence, OfTextAloneAreKeysAndValues) {
 }
 
 TEST(Dependence, OfOneKeyIsAVectorForEachBlock) {
-  const Network network = require_network("svd").build({});
+  const Network network = require_network("svd").build({.batch = 2});
   const auto once = ops_not_reached(network, {network.x(), network.level().value});
   // Of 16 transformers two vectors, and the embedding of places, of two products each; and what is embedded.
   EXPECT_EQ(once.at("gemm"), 16 * (2 * 2 + 2) + 1);

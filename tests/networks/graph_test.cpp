@@ -93,12 +93,25 @@ TEST(Graph, AWeightIsOneValueADtypeAndPart) {
   EXPECT_EQ(graph[part].elements(), 24);
   EXPECT_THROW(graph.weight({"w", {6, 8}}, {5, 8}, DType::fp32), std::logic_error);
   WeightSource stacked = source;
-  stacked.below = {"v", "u"};
-  EXPECT_EQ(stacked.names(), (std::vector<std::string>{"w", "v", "u"}));
-  const ValueId all = graph.weight(stacked, {18, 8}, DType::fp32);
+  stacked.below = {{"v", 6}, {"u", 2}};
+  EXPECT_EQ(stacked.all_rows(), 14);
+  EXPECT_EQ(stacked.tensors(), (std::vector<WeightSource::Below>{{"w", 6}, {"v", 6}, {"u", 2}}));
+  const ValueId all = graph.weight(stacked, {14, 8}, DType::fp32);
   EXPECT_NE(all, whole);
-  EXPECT_EQ(graph.weight(stacked, {18, 8}, DType::fp32), all);
+  EXPECT_EQ(graph.weight(stacked, {14, 8}, DType::fp32), all);
   EXPECT_THROW(graph.weight(stacked, {6, 8}, DType::fp32), std::logic_error);
+}
+
+TEST(Graph, APartLiesInAWholeActivation) {
+  Product p;
+  const ValueId d = p.graph.add("product", "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}}).at(0);
+  const ValueId part = p.graph.part(d, "half", 4, {1, 4});
+  EXPECT_EQ(p.graph.whole(part), d);
+  EXPECT_EQ(p.graph.whole(d), d);
+  EXPECT_EQ(p.graph[part].dtype, DType::fp32);
+  EXPECT_THROW(p.graph.part(d, "beyond", 5, {1, 4}), std::logic_error);
+  EXPECT_THROW(p.graph.part(part, "of a part", 0, {1, 4}), std::logic_error);
+  EXPECT_THROW(p.graph.part(p.a, "of an input", 0, {1, 4}), std::logic_error);
 }
 
 TEST(Graph, CountsItsProblems) {

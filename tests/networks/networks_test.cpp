@@ -17,9 +17,14 @@ using Kind = NetworkTensor::Kind;
 // Names of weights in the checkpoint, and their shapes there.
 std::map<std::string, std::vector<std::int64_t>> weights_of(const Network& network) {
   std::map<std::string, std::vector<std::int64_t>> weights;
-  for (const Value& value : network.graph.values())
-    if (value.source)
-      for (const std::string& name : value.source->names()) weights.emplace(name, value.source->file);
+  for (const Value& value : network.graph.values()) {
+    if (!value.source) continue;
+    for (const auto& [name, rows] : value.source->tensors()) {
+      std::vector<std::int64_t> shape = value.source->file;
+      shape.front() = rows;
+      weights.emplace(name, shape);
+    }
+  }
   return weights;
 }
 

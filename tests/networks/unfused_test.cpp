@@ -30,7 +30,7 @@ Counts unfused(const std::string& op_name, const std::string& problem, const Wei
 }
 
 TEST(Unfused, Products) {
-  EXPECT_EQ(unfused("gemm", "m=6,n=12,k=8,bias=0", {.name = "q", .file = {4, 8}, .below = {"k", "v"}}),
+  EXPECT_EQ(unfused("gemm", "m=6,n=12,k=8,bias=0", {.name = "q", .file = {4, 8}, .below = {{"k", 4}, {"v", 4}}}),
             (Counts{{"gemm m=6,n=4,k=8,bias=0", 3}}));
   EXPECT_EQ(unfused("gemm", "m=6,n=12,k=8,act=geglu,residual=1"), (Counts{{"gemm m=6,n=24,k=8", 1},
                                                                           {"elementwise op=geglu,hw=6,channels=12", 1},

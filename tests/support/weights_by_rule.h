@@ -23,8 +23,9 @@ inline void write_weights_by_rule(const std::filesystem::path& file, const Graph
   std::vector<FileTensor> tensors;
   for (const Value& value : graph.values()) {
     if (!value.source) continue;
-    for (const std::string& name : value.source->names()) {
-      const std::vector<std::int64_t>& shape = value.source->file;
+    for (const auto& [name, rows] : value.source->tensors()) {
+      std::vector<std::int64_t> shape = value.source->file;
+      shape.front() = rows;
       auto [place, added] = numbers.try_emplace(name);
       if (!added) continue;
       std::uint64_t seed = 0xCBF29CE484222325;

@@ -2,12 +2,15 @@
 #include "bench/ceilings/store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "reports/run/sweep_csv.h"
 
@@ -109,6 +112,34 @@ TEST_F(CeilingsStore, UnwritableFolderIsNamed) {
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
   }
+}
+
+TEST_F(CeilingsStore, ADeviceIsNotReplaced) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(write_ceilings(pipe, h200()), std::runtime_error);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+TEST_F(CeilingsStore, AreMeasuredByAProgramOrWhereItFailsHere) {
+  std::vector<std::string> told;
+  const auto by = [&](const std::string& script) {
+    const fs::path program = folder_ / "program";
+    std::ofstream(program) << "#!/bin/sh\n" << script;
+    fs::permissions(program, fs::perms::owner_all);
+    return measure_apart(
+        program, 3, [&](const std::string& text) { told.push_back(text); }, h200);
+  };
+  const std::string row = "dram_copy,1,GB/s,,of $*,580,,abc";
+  const Ceilings apart = by("printf '%s' '" + std::string(kHeader) + "' > \"$6\"; echo \"" + row + "\" >> \"$6\"\n");
+  EXPECT_TRUE(apart.device.starts_with("of ceilings --device 3 --refresh --out ")) << apart.device;
+  EXPECT_FALSE(fs::exists(apart.device.substr(apart.device.find("--out ") + 6)));
+  EXPECT_TRUE(told.empty());
+  EXPECT_EQ(by("echo all GPUs are busy >&2; exit 3\n").device, h200().device);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("exit code 3: all GPUs are busy"), std::string::npos) << told[0];
+  EXPECT_EQ(by("true\n").device, h200().device);  // it wrote nothing
+  EXPECT_EQ(told.size(), 2u);
 }
 
 TEST_F(CeilingsStore, CacheFollowsXdg) {

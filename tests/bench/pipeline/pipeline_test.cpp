@@ -67,13 +67,18 @@ std::vector<FileTensor> digits_tensors(std::map<std::string, std::vector<float>>
   const Network network = require_network("digits").build({.batch = 1, .dtype = DType::fp32});
   std::vector<FileTensor> tensors;
   for (const Value& value : network.graph.values()) {
-    if (!value.source || storage.contains(value.source->name)) continue;
-    std::int64_t count = 1;
-    for (const std::int64_t extent : value.source->file) count *= extent;
-    auto& numbers = storage[value.source->name];
-    numbers.resize(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-    tensors.push_back({value.source->name, "F32", value.source->file, std::as_bytes(std::span(numbers))});
+    if (!value.source) continue;
+    for (const auto& [name, rows] : value.source->tensors()) {
+      if (storage.contains(name)) continue;
+      std::vector<std::int64_t> shape = value.source->file;
+      shape.front() = rows;
+      std::int64_t count = 1;
+      for (const std::int64_t extent : shape) count *= extent;
+      auto& numbers = storage[name];
+      numbers.resize(static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+      tensors.push_back({name, "F32", shape, std::as_bytes(std::span(numbers))});
+    }
   }
   return tensors;
 }
@@ -182,7 +187,8 @@ TEST(Checkpoint, LaysWeightsOut) {
             (std::vector<float>{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11}));
   EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 4, 2}, {2, 2}), (std::vector<float>{8, 9, 10, 11}));
   // rows of one below those of another
-  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 5, 2, {"more"}}, {2, 2}), (std::vector<float>{10, 11, 100, 101}));
+  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 5, 2, {{"more", 6}}}, {2, 2}),
+            (std::vector<float>{10, 11, 100, 101}));
   // a share of a blend, and what is left of it
   for (const bool rest : {false, true}) {
     WeightSource part{"rows", {6, 2}, Layout::plain, 4, 1};
