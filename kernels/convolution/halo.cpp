@@ -83,7 +83,11 @@ double modelled_halo_cycles(const Convolution& c, const Schedule& schedule, int 
   return product::modelled_cycles(kKernel, cut_for(c, tile), schedule, sm_count);
 }
 
-Schedule choose_halo(const Convolution& c, int sm_count) {
+Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
+  if (sm_count == measured.sm_count)
+    if (const auto* row = measured_cut(c, measured.halo))
+      if (const auto schedule = product::find_schedule(kKernel, cut_by(c), *row, sm_count))
+        return with_rings(c, *schedule);
   return with_rings(c, product::choose(kKernel, cut_by(c), sm_count));
 }
 

@@ -191,7 +191,7 @@ constexpr bool can_split_halo(const Tile& tile, int splits) {
 
 Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count);
 double modelled_halo_cycles(const Convolution& c, const Schedule& schedule, int sm_count);
-Schedule choose_halo(const Convolution& c, int sm_count);
+Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_view choice, int sm_count);
 
 // Launches ptx_sm90a_halo with a given schedule (convolution.h has the one that chooses). For tests and tuning.

@@ -1,5 +1,6 @@
 #include "kernels/convolution/schedule.h"
 
+#include "kernels/core/measured.h"
 #include "kernels/product/sm90a_choices.h"
 
 namespace noisefloor::convolution {
@@ -42,7 +43,23 @@ double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_co
   return product::modelled_cycles(kKernel, cut(c), schedule, sm_count);
 }
 
-Schedule choose(const Convolution& c, int sm_count) {
+const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
+  using Shape = std::array<std::int64_t, 9>;
+  const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
+  if (!square || c.stats || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d, or one cut by images
+  Shape shape{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0};
+  if (c.phase_weights) shape = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1};
+  const auto shape_of = [](const MeasuredSchedule& row) {
+    return Shape{row.n, row.h, row.w, row.cin, row.cout, row.kernel, row.stride, row.pad, row.upsample};
+  };
+  const MeasuredSchedule* row = find_measured(rows, shape, shape_of);
+  return row == nullptr ? nullptr : &row->cut;
+}
+
+Schedule choose(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
+  if (sm_count == measured.sm_count)
+    if (const auto* row = measured_cut(c, measured.im2col))
+      if (const auto schedule = product::find_schedule(kKernel, cut_by(c), *row, sm_count)) return *schedule;
   return product::choose(kKernel, cut_by(c), sm_count);
 }
 

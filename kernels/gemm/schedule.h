@@ -8,6 +8,7 @@
 
 #include "kernels/core/choice.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/measured_schedules.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::gemm {
@@ -38,7 +39,8 @@ constexpr bool can_split(const Tile& tile) {
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
-Schedule choose(const Problem& problem, int sm_count);
+// What was measured, where it was, else the schedule of least modelled time.
+Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 
 // The schedules as the tuner's choices, and the one of such a text.
 std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);

@@ -20,4 +20,11 @@ std::vector<Choice> schedule_choices(const Sm90aKernel& kernel, const ProductFor
 std::optional<Sm90aSchedule> parse_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
                                             std::string_view text, int sm_count);
 
+// What a measured table says of a shape: a schedule as its text has it.
+struct MeasuredCut {
+  int rows, columns, pingpong, multicast, splits;
+};
+std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
+                                           const MeasuredCut& cut, int sm_count);
+
 }  // namespace noisefloor::product

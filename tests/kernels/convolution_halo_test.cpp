@@ -15,7 +15,7 @@
 namespace noisefloor::convolution {
 namespace {
 
-constexpr int kSms = 132;
+constexpr int kDeviceSms = 132;
 
 Convolution any_convolution() {
   const auto images = *rc::gen::inRange<std::int64_t>(1, 5);
@@ -31,7 +31,7 @@ Convolution any_convolution() {
 
 Schedule any_schedule(const Convolution& c) {
   const int tile = *rc::gen::inRange(0, static_cast<int>(kHaloTiles.size()));
-  return make_halo_schedule(c, tile, *rc::gen::element(1, 2), 1, kSms);
+  return make_halo_schedule(c, tile, *rc::gen::element(1, 2), 1, kDeviceSms);
 }
 
 // Calls visit(place, patch, consumer) for every consumer of every tile.
@@ -108,7 +108,7 @@ RC_GTEST_PROP(convolution_halo, SplitsTakeEveryTapOfEveryChannelBlockOnce, ()) {
 
 RC_GTEST_PROP(convolution_halo, ChosenScheduleCoversTheProblem, ()) {
   const Convolution c = any_convolution();
-  const Schedule s = choose_halo(c, *rc::gen::element(1, 60, kSms));
+  const Schedule s = choose_halo(c, *rc::gen::element(1, 60, kDeviceSms));
   const Tile& tile = kHaloTiles[static_cast<std::size_t>(s.tile)];
   RC_ASSERT(s.n_tiles * tile.block_n >= c.cout && (s.n_tiles - 1) * tile.block_n < c.cout);
   RC_ASSERT(s.cluster() <= product::kLargestCluster && can_split_halo(tile, s.splits));
@@ -119,15 +119,15 @@ RC_GTEST_PROP(convolution_halo, ChosenScheduleCoversTheProblem, ()) {
 RC_GTEST_PROP(convolution_halo, ChoicesAreSchedulesAndTheEstimateIsFirst, ()) {
   const Convolution c = any_convolution();
   DeviceInfo device;
-  device.sm_count = kSms;
+  device.sm_count = kDeviceSms;
   const auto choices = halo_choices(c, DType::bf16, device);
   std::set<std::string> texts;
   for (const Choice& choice : choices) {
-    RC_ASSERT(parse_halo_schedule(c, choice.text, kSms).has_value());
+    RC_ASSERT(parse_halo_schedule(c, choice.text, kDeviceSms).has_value());
     RC_ASSERT(texts.insert(choice.text).second);
     RC_ASSERT(choice.estimated == (&choice == &choices.front()));
   }
-  RC_ASSERT(!parse_halo_schedule(c, choices.front().text + ",", kSms).has_value());
+  RC_ASSERT(!parse_halo_schedule(c, choices.front().text + ",", kDeviceSms).has_value());
 }
 
 TEST(convolution_halo, PatchesOfATileLieAsFewestTilesNeed) {
