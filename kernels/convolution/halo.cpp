@@ -63,24 +63,19 @@ HaloTiling tiling_of(const Convolution& c, const Schedule& schedule) {
           schedule.multicast};
 }
 
-// With as many stages as the taps of `c` leave room for, in place of those of 3x3.
+// With as many stages as the taps of `c` leave room for, in place of those of 3x3: of what make_schedule() gives, once.
 static Schedule with_rings(const Convolution& c, Schedule schedule) {
   const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
   const bool alone = schedule.stages > tile.stages;
   const int halo = padded_halo(halo_of(c, arrange(c, tile.consumers)).lines());
-  schedule.stages =
-      rings_for(tile.consumers, tile.block_n, alone ? 1 : tile.blocks_per_sm, halo, c.y.taps * c.x.taps).weights;
+  const int budget = ring_budget(tile.consumers, tile.block_n, alone ? 1 : tile.blocks_per_sm, schedule.splits > 1);
+  schedule.stages = rings_for(budget, tile.block_n, halo, c.y.taps * c.x.taps).weights;
   return schedule;
 }
 
 Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
   const product::Sm90aProduct product = cut_for(c, kHaloTiles[static_cast<std::size_t>(tile)]);
   return with_rings(c, product::make_schedule(kKernel, product, tile, multicast, splits, sm_count));
-}
-
-double modelled_halo_cycles(const Convolution& c, const Schedule& schedule, int sm_count) {
-  const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
-  return product::modelled_cycles(kKernel, cut_for(c, tile), schedule, sm_count);
 }
 
 Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
@@ -109,6 +104,9 @@ Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
   if (c.y.stride != 1 || c.x.stride != 1 || c.y.repeat != 1 || c.x.repeat != 1)
     return unsupported("needs stride 1: a halo is shared by neighbours");
   if (c.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
+  // Tiles of one patch and 32 channels: a patch may hold few pixels.
+  if (grid_of(c, kOnePatch).tiles() * c.phases() * ((c.cout + 31) / 32) > kMaxBlocks)
+    return unsupported("needs at most 2^31 - 1 tiles of 8x8 pixels and 32 channels");
   if (c.stats) return unsupported("has no statistics of the output yet");
   return supported();
 }

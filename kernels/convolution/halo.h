@@ -21,12 +21,16 @@ inline constexpr int kMostStages = 16;
 constexpr int shared_budget(int blocks_per_sm) {
   return 228 * 1024 / blocks_per_sm - 1024;
 }
-constexpr int staging_bytes(int consumers, int block_n) {  // a split tile's pieces have 64 channels
+inline constexpr int kSplitStaging = 64 * 64 * 2;  // a split tile's pieces have 64 channels
+constexpr int staging_bytes(int consumers, int block_n, bool split) {
   const int stores = product::store_bytes(consumers, block_n);
-  return stores > 64 * 64 * 2 ? stores : 64 * 64 * 2;
+  return split || stores < kSplitStaging ? kSplitStaging : stores;
 }
-constexpr int outside_rings(int consumers, int block_n) {
-  return 1024 + consumers * (staging_bytes(consumers, block_n) + block_n * 8) + (4 * kMostStages + 1) * 8;
+constexpr int outside_rings(int consumers, int block_n, bool split) {
+  return 1024 + consumers * (staging_bytes(consumers, block_n, split) + block_n * 8) + (4 * kMostStages + 1) * 8;
+}
+constexpr int ring_budget(int consumers, int block_n, int blocks_per_sm, bool split) {
+  return shared_budget(blocks_per_sm) - outside_rings(consumers, block_n, split);
 }
 
 // Stages in flight: of halos, each for as many k-steps as the kernel has taps, and of weights, one a k-step.
@@ -34,14 +38,13 @@ struct Rings {
   int halos = 0, weights = 0;
   constexpr int bytes(int halo_bytes, int block_n) const { return halos * halo_bytes + weights * block_n * kRowBytes; }
 };
-// Halos for as many steps as there are weights.
+// Halos for all steps that the weights are ahead: of W stages W - 1, and the producer asks for both in turn.
 constexpr Rings rings_with(int weights, int taps) {
-  const int halos = taps == 1 ? weights : weights / taps + 1;
+  const int halos = (weights - 1 + taps - 1) / taps + 1;
   return {halos < 2 ? 2 : halos, weights};
 }
 // As many steps as fit.
-constexpr Rings rings_for(int consumers, int block_n, int blocks_per_sm, int halo_bytes, int taps) {
-  const int budget = shared_budget(blocks_per_sm) - outside_rings(consumers, block_n);
+constexpr Rings rings_for(int budget, int block_n, int halo_bytes, int taps) {
   for (int steps = kMostStages; steps > 1; --steps) {
     const Rings rings = rings_with(steps, taps);
     if (rings.bytes(halo_bytes, block_n) <= budget) return rings;
@@ -61,7 +64,8 @@ constexpr int largest_halo(int consumers) {
 // A patch is 64 rows of the product, a consumer's part of the tile. Stages are those of the weights under 3x3 taps.
 constexpr Tile halo_tile(int consumers, int block_n, int blocks_per_sm) {
   const auto stages = [&](int blocks) {
-    return rings_for(consumers, block_n, blocks, largest_halo(consumers), kHaloTaps * kHaloTaps).weights;
+    const int budget = ring_budget(consumers, block_n, blocks, /*split=*/false);
+    return rings_for(budget, block_n, largest_halo(consumers), kHaloTaps * kHaloTaps).weights;
   };
   return {consumers, block_n, blocks_per_sm, stages(blocks_per_sm), stages(1)};
 }
@@ -171,26 +175,14 @@ struct TapStep {
   }
 };
 
-// As can_split: the partial sums lie where the rings were, whatever the taps.
+// As can_split: the partial sums lie where the rings were, or where they could be.
 constexpr bool can_split_halo(const Tile& tile, int splits) {
-  if (splits == 1) return true;
-  if (tile.block_n > 192 || splits > tile.block_n / 8) return false;
-  const auto fits = [&](int y, int x, const Patches& patches) {
-    const int halo = padded_halo(halo_of(y, x, patches).lines());
-    const Rings rings = rings_for(tile.consumers, tile.block_n, tile.blocks_per_sm, halo, y * x);
-    return exchange_bytes(tile, splits) <= rings.bytes(halo, tile.block_n);
-  };
-  for (int y = 1; y <= kHaloTaps; ++y)
-    for (int x = 1; x <= kHaloTaps; ++x) {
-      if (tile.consumers == 1 && !fits(y, x, kOnePatch)) return false;
-      for (const Patches& two : kTwoPatches)
-        if (tile.consumers == 2 && !fits(y, x, two)) return false;
-    }
-  return true;
+  return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&
+                         exchange_bytes(tile, splits) <=
+                             ring_budget(tile.consumers, tile.block_n, tile.blocks_per_sm, /*split=*/true));
 }
 
 Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count);
-double modelled_halo_cycles(const Convolution& c, const Schedule& schedule, int sm_count);
 Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_view choice, int sm_count);
 

@@ -7,13 +7,15 @@
 // Better than ptx_sm90a where L2 limits it: of 3x3 taps a tile of 16 x 8 pixels loads 18 x 10 in place of 9 x 128
 // (0.16).
 //
-// Requires: as ptx_sm90a, and stride 1, two or three taps, channels a multiple of 8, no statistics (can_run).
+// Requires: as ptx_sm90a, and stride 1, at most three taps an axis, channels a multiple of 8, no statistics (can_run).
 // Bound: products at 32x64x64x192 -> 192. At batch 1: the weights from L2, and partly filled waves.
 // Numerics: as ptx_sm90a, but for the order of the sum: 64 channels, then taps.
 // Source: PTX ISA, "wgmma", "Matrix descriptor format", "cp.async.bulk.tensor".
 #pragma once
 
 #include <cuda_runtime.h>
+
+#include <algorithm>
 
 #include "kernels/convolution/ptx_halo_epilogue.cuh"
 #include "kernels/convolution/ptx_halo_layout.cuh"
@@ -86,8 +88,9 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
   const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
   const std::uint32_t weights = base + args.halo_stages * args.halo_bytes;
-  const int consumer_offset = args.halo_stages * args.halo_bytes + args.stages * L::kWeightBytes;
-  const Barriers barriers(base + consumer_offset + kShape.consumers * L::kConsumerBytes, args.stages);
+  const int store_bytes = args.splits > 1 ? kSplitStaging : L::kStoreBytes;
+  const int channels_offset = args.region_bytes + kShape.consumers * store_bytes;
+  const Barriers barriers(base + channels_offset + kShape.consumers * kBlockN * 8, args.stages);
   const HaloBarriers<kShape.consumers> halo_barriers(barriers.full + Barriers::bytes(args.stages), args.halo_stages);
   const Part<kShape.consumers> part(args.multicast, args.splits);
   const Convolution& c = args.c;
@@ -154,9 +157,8 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
     product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
-    std::uint8_t* const staging = aligned + consumer_offset + part.consumer * L::kStoreBytes;
-    auto* const mul = reinterpret_cast<float*>(aligned + consumer_offset + kShape.consumers * L::kStoreBytes) +
-                      part.consumer * 2 * kBlockN;
+    std::uint8_t* const staging = aligned + args.region_bytes + part.consumer * store_bytes;
+    auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + part.consumer * 2 * kBlockN;
     int buffer = 0;
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
       const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
@@ -236,8 +238,10 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   const HaloTiling tiling = tiling_of(c, schedule);
   const Halo& halo = tiling.halo;
   const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps);
-  const int bytes =
-      outside_rings(L::kShape.consumers, L::kShape.block_n) + rings.bytes(padded_halo(halo.lines()), L::kShape.block_n);
+  const int halo_bytes = padded_halo(halo.lines());
+  const int exchange = schedule.splits > 1 ? exchange_bytes(L::kShape, schedule.splits) : 0;
+  const int region = std::max(rings.bytes(halo_bytes, L::kShape.block_n), exchange);
+  const int bytes = region + outside_rings(L::kShape.consumers, L::kShape.block_n, schedule.splits > 1);
   const std::int64_t row = std::int64_t{c.x.in} * c.cin;
   CUtensorMap map_x;
   CUtensorMap map_w;
@@ -263,7 +267,8 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                                    static_cast<int>(schedule.n_tiles),
                                    c.y.taps * c.x.taps * cin_steps,
                                    rings.halos,
-                                   padded_halo(halo.lines()),
+                                   halo_bytes,
+                                   region,
                                    schedule.stages,
                                    schedule.multicast,
                                    schedule.splits};

@@ -16,6 +16,7 @@ struct HaloArguments : Output<T> {
   HaloTiling tiling;
   int m_clusters, n_tiles, k_steps;  // a step: a tap of 64 channels
   int halo_stages, halo_bytes;       // bytes of a stage
+  int region_bytes;                  // of the rings, or of the partial sums in their place
   int stages, multicast, splits;
 };
 
@@ -35,17 +36,23 @@ struct HaloLayout {
   static constexpr int kPieces = kShape.block_n / kPieceColumns;
   static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
   static constexpr int kBuffers = product::store_buffers(kShape.consumers, kShape.block_n);
-  static constexpr int kStoreBytes = staging_bytes(kShape.consumers, kShape.block_n);
-  static constexpr int kConsumerBytes = kStoreBytes + kShape.block_n * 8;
+  static constexpr int kStoreBytes = staging_bytes(kShape.consumers, kShape.block_n, /*split=*/false);
   static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;  // as in Layout
   static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static constexpr bool kCanSplit = can_split_halo(kShape, 2);
-  static_assert(kStoreBytes % kSwizzleAtom == 0, "TMA swizzles by the address");
+  static_assert(kStoreBytes % kSwizzleAtom == 0 && kSplitStaging % kSwizzleAtom == 0, "TMA swizzles by the address");
   static_assert(kPieces * kPieceBytes == kWeightBytes, "a consumer's residual fills a stage");
   static_assert(product::store_swizzled(kShape.block_n), "pieces of 32 or 64 channels");
   static_assert(kWeightBytes / 2 % kSwizzleAtom == 0, "each half of the weights must be whole swizzle atoms");
-  static_assert(kShape.stages > kShape.consumers, "room for a residual in the ring");
+  static constexpr bool has_room() {  // for a residual beside a step, whatever the taps
+    const int budget = ring_budget(kShape.consumers, kShape.block_n, kShape.blocks_per_sm, /*split=*/false);
+    for (int taps = 1; taps <= kHaloTaps * kHaloTaps; ++taps)
+      if (rings_for(budget, kShape.block_n, largest_halo(kShape.consumers), taps).weights <= kShape.consumers)
+        return false;
+    return true;
+  }
+  static_assert(has_room(), "room for a residual in the ring");
 };
 
 // The mbarriers of the halos, which each block loads for itself.

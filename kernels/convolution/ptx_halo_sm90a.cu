@@ -11,6 +11,8 @@ Status launch_halo_fp16(const Convolution&, const Operands&, const Schedule&, co
 Status launch_ptx_sm90a_halo_scheduled(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                                        const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
+  if (!can_split_halo(kHaloTiles[static_cast<std::size_t>(schedule.tile)], schedule.splits))
+    return failure(StatusCode::invalid_argument, "convolution: this tile cannot be split so");
   return dtype == DType::bf16 ? launch_halo_bf16(c, o, schedule, context) : launch_halo_fp16(c, o, schedule, context);
 }
 

@@ -66,8 +66,11 @@ RC_GTEST_PROP(convolution_halo, ARowUnderATapIsItsInputPixel, ()) {
   const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
   const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps);
   RC_ASSERT(schedule.stages >= 2 && schedule.stages > tile.consumers);
-  RC_ASSERT(outside_rings(tile.consumers, tile.block_n) + rings.bytes(padded_halo(halo.lines()), tile.block_n) <=
+  RC_ASSERT(outside_rings(tile.consumers, tile.block_n, /*split=*/false) +
+                rings.bytes(padded_halo(halo.lines()), tile.block_n) <=
             shared_budget(1));
+  const int taps = c.y.taps * c.x.taps;
+  RC_ASSERT(taps * (rings.halos - 1) >= rings.weights - 1);  // halos are asked for as far ahead as weights
   walk(c, schedule, tiling, [&](const HaloPlace& place, const Patch& patch, int consumer) {
     for (int row = 0; row < kPatch * kPatch; ++row) {
       if (!patch.has(row)) continue;
@@ -128,6 +131,18 @@ RC_GTEST_PROP(convolution_halo, ChoicesAreSchedulesAndTheEstimateIsFirst, ()) {
     RC_ASSERT(choice.estimated == (&choice == &choices.front()));
   }
   RC_ASSERT(!parse_halo_schedule(c, choices.front().text + ",", kDeviceSms).has_value());
+}
+
+TEST(convolution_halo, TheWidestTilesOfNetworksCanBeSplit) {
+  for (const Tile& tile : kHaloTiles)
+    for (const int splits : {2, 4}) {
+      const bool fits = can_split_halo(tile, splits);
+      EXPECT_EQ(fits, tile.block_n <= 192) << tile.block_n;
+      if (fits) {
+        EXPECT_LE(exchange_bytes(tile, splits) + outside_rings(tile.consumers, tile.block_n, /*split=*/true),
+                  shared_budget(tile.blocks_per_sm));
+      }
+    }
 }
 
 TEST(convolution_halo, PatchesOfATileLieAsFewestTilesNeed) {
