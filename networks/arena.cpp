@@ -56,4 +56,11 @@ std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector
   return lifetimes;
 }
 
+std::size_t bytes_alive(const std::vector<Lifetime>& lifetimes, std::size_t step) {
+  std::size_t bytes = 0;
+  for (const Lifetime& value : lifetimes)
+    if (value.first <= step && step <= value.last) bytes += value.bytes;
+  return bytes;
+}
+
 }  // namespace noisefloor::networks

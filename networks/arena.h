@@ -28,4 +28,7 @@ Placement place(const std::vector<Lifetime>& lifetimes);
 std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept,
                                            const std::vector<bool>& each_call = {});
 
+// The sum of those that live at a step.
+std::size_t bytes_alive(const std::vector<Lifetime>& lifetimes, std::size_t step);
+
 }  // namespace noisefloor::networks

@@ -15,6 +15,7 @@ namespace noisefloor::networks {
 NetworkInfo adm64_row();
 NetworkInfo edm_cifar_row();
 NetworkInfo digits_row();
+NetworkInfo moving_digits_row();
 NetworkInfo sd15_row();
 NetworkInfo sdxl_row();
 NetworkInfo svd_row();
@@ -63,6 +64,20 @@ void check(const NetworkInfo& info) {
   hold(info.image.frames <= info.most_frames && info.tokens <= info.most_tokens,
        "it was trained on more frames or tokens than it takes");
   hold((info.classes > 0) == (*info.label_weight != '\0'), "classes and a weight of labels need each other");
+}
+
+// Throws where a sampling loop has nothing for an input.
+void require_given(const Network& network) {
+  using Kind = NetworkTensor::Kind;
+  const std::vector<Conditioned>& told = network.info->conditioning;
+  for (const NetworkTensor& input : network.inputs) {
+    const bool own = input.value == network.x() || input.kind == Kind::timesteps || input.kind == Kind::sigma ||
+                     input.kind == Kind::labels;
+    if (!own && std::none_of(told.begin(), told.end(),
+                             [&](const Conditioned& one) { return std::string_view(one.input) == input.name; }))
+      throw InvalidInput(
+          fmt::format("{} cannot be sampled yet: nothing here gives it its {}", network.name(), input.name));
+  }
 }
 
 }  // namespace
@@ -161,8 +176,8 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
 
 std::span<const NetworkInfo> all_networks() {
   static const std::vector<NetworkInfo> kNetworks = [] {
-    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(),   sd15_row(),   sdxl_row(),
-                                  svd_row(),   sd_vae_row(),    sdxl_vae_row(), svd_vae_row()};
+    std::vector<NetworkInfo> rows{adm64_row(), edm_cifar_row(), digits_row(), moving_digits_row(), sd15_row(),
+                                  sdxl_row(),  svd_row(),       sd_vae_row(), sdxl_vae_row(),      svd_vae_row()};
     for (const NetworkInfo& row : rows) check(row);
     return rows;
   }();
@@ -189,8 +204,6 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
   if (options.sampling && info.decodes())
     throw InvalidInput(
         fmt::format("{} decodes latents, which noisefloor forward gives it; it cannot be sampled", info.name));
-  if (options.sampling && (info.tokens > 0 || info.most_frames > 1) && *info.decoder == '\0')
-    throw InvalidInput(fmt::format("{} cannot be sampled yet: nothing here gives it all that it reads", info.name));
   const auto builds = [&](std::int64_t batch) {
     BuildOptions other = options;
     other.batch = batch;
@@ -201,8 +214,9 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
       return false;
     }
   };
+  Network network;
   try {
-    return info.build(options);
+    network = info.build(options);
   } catch (const InvalidInput& error) {
     std::int64_t takes = 0, too_many = options.batch;
     if (too_many == 1 || !builds(1)) throw;  // it is not the batch
@@ -213,6 +227,8 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
     throw InvalidInput(fmt::format("{} images at a time{} are too many for {}, which takes 1 to {}: {}", options.batch,
                                    options.guided ? ", twice with guidance," : "", info.name, takes, error.what()));
   }
+  if (options.sampling) require_given(network);
+  return network;
 }
 
 }  // namespace noisefloor::networks

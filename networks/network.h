@@ -124,7 +124,7 @@ struct NetworkInfo {
   std::vector<std::string_view> let_pass = {};  // of checkpoints, not weights of it: ends of names, or "module."
   const char* folder = "unet";                  // of its checkpoint, among a diffusers pipeline's
   const char* no_fp16 = "";                     // why it cannot be run in fp16; empty: it can
-  double rounding = 2e-2;                       // relative L2 error that 16 bits may leave in its output
+  double rounding = 2e-2;                       // relative L2 error that bf16 may leave in its output
   std::int64_t parameters = 0;                  // of the original; its let-pass tensors apart
   bool shipped = false;                         // its weights come with noisefloor
   // Whose published checkpoints were never trained without a label, which guidance compares with.
@@ -161,7 +161,7 @@ const NetworkInfo& require_network(std::string_view name);                // thr
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, for a dtype
-// that it does not take, and for sampling where it decodes, or reads text and names no decoder.
+// that it does not take, and for sampling where it decodes, or takes what its row does not say how to give.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
 
 }  // namespace noisefloor::networks

@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "kernels/catalogue.h"
 #include "networks/layers.h"
 #include "networks/video_blocks.h"
 
@@ -14,14 +17,17 @@ namespace {
 
 constexpr double kEps = 1e-6, kTemporalEps = 1e-5;
 
-constexpr std::int64_t kMostRows = 1 << 24;  // of a product
-
 // The modules of the attention: as they are named today, and in files from before.
 struct AttentionNames {
   const char *q, *k, *v, *out;
 };
 constexpr AttentionNames kNames{"to_q", "to_k", "to_v", "to_out.0"}, kOldNames{"query", "key", "value", "proj_attn"};
 constexpr const char* kOldWeight = "decoder.mid_block.attentions.0.query.weight";
+
+// Of a product.
+std::int64_t most_rows() {
+  return std::ranges::find(find_op("gemm")->fields, "m", &FieldInfo::name)->high;
+}
 
 class Builder {
  public:
@@ -83,7 +89,7 @@ class Builder {
     const Image h = layers_.conv(name + ".conv1", norm(name + ".norm1", x), cout, 3);
     ValueId skip = x.id;
     if (x.channels != cout) {
-      const bool product = layers_.batch() * x.pixels() <= kMostRows;  // else a convolution of one tap
+      const bool product = layers_.batch() * x.pixels() <= most_rows();  // else a convolution of one tap
       skip = product ? project(name + ".conv_shortcut", x, cout, {.file_shape_suffix = {1, 1}})
                      : layers_.conv(name + ".conv_shortcut", x, cout, 1).id;
     }

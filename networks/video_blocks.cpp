@@ -24,7 +24,7 @@ Image temporal_resnet_block(Layers& layers, const std::string& name, const Image
 }
 
 Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
-                         const Embedding& of_frames, const Embedding& of_videos, int groups, double eps,
+                         const Embedding& of_frames, const std::optional<Embedding>& of_videos, int groups, double eps,
                          std::int64_t frames) {
   const Image spatial = resnet_block(layers, name + ".spatial_res_block", x, cout, of_frames, groups, eps);
   return temporal_resnet_block(layers, name + ".temporal_res_block", spatial, of_videos, groups, eps, frames,

@@ -15,9 +15,9 @@ Image temporal_resnet_block(Layers& layers, const std::string& name, const Image
                             const std::optional<Embedding>& of_videos, int groups, double eps, std::int64_t frames,
                             const WeightSource::Share& share);
 
-// SpatioTemporalResBlock. The embedding of each frame, and that of each video, which is the same.
+// SpatioTemporalResBlock. The embedding of each frame, and that of each video, where the temporal half reads it too.
 Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
-                         const Embedding& of_frames, const Embedding& of_videos, int groups, double eps,
+                         const Embedding& of_frames, const std::optional<Embedding>& of_videos, int groups, double eps,
                          std::int64_t frames);
 
 // TransformerSpatioTemporalModel, of one block.

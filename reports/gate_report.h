@@ -1,4 +1,4 @@
-// What the gate and `compare` found, for readers: a table for the terminal, GitHub-flavoured Markdown, JUnit XML.
+// What the gate and `compare` found, for readers: a table for the terminal, GitHub-flavoured Markdown, JUnit XML, JSON.
 #pragma once
 
 #include <string>
@@ -28,5 +28,10 @@ std::string markdown_text(const ComparisonText& text);
 // A test case a row: regressed fails, a row that cannot be compared is an error, an ambiguous or new one is skipped.
 // And one a change of launches: skipped, or with --launches a failure where it is ours.
 std::string junit_xml(const GateResult& result);
+
+// The candidate's times for pages that show trends (docs/ci.md), each with the noise that the gate allows for. Rows
+// without a time are not there: exit code and JUnit have them.
+std::string bencher_json(const GateResult& result);  // ns, by case: cold as `latency`, serial warm `warm-latency`
+std::string benchmark_action_json(const GateResult& result);  // us, "CASE (cold)" and "CASE (warm)"
 
 }  // namespace noisefloor

@@ -52,6 +52,7 @@ def draw_best(axes, rows, ceilings, theme: Theme) -> None:
 
 
 def main() -> int:
+    plt.switch_backend("Agg")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/overview.png)")

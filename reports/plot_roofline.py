@@ -8,13 +8,11 @@ totals.csv, which `noisefloor roofline RUN_DIR` writes.
 """
 
 import argparse
+import io
 import json
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -239,11 +237,34 @@ def save(figure, out: Path) -> None:
         raise refuse(f"{out}: cannot be written: {error.strerror}") from None
 
 
+PLOTS = {"roofline": draw_roofline, "baselines": draw_baselines, "totals": draw_totals}
+
+
+def draw(plot: str, rows: pd.DataFrame, ceilings: pd.DataFrame, theme_name: str, folder: Path, dtype: str):
+    theme = Theme(theme_name)
+    figure, caption, below = PLOTS[plot](rows, ceilings, theme, folder, dtype)
+    figure.suptitle(title(rows, dtype, caption), fontsize=10, x=0.01, ha="left")
+    figure.tight_layout(rect=(0, below, 1, 1))
+    for axes in figure.axes:
+        label_diagonals(axes, theme)
+    return figure
+
+
+def svg(rows: pd.DataFrame, ceilings: pd.DataFrame, theme_name: str, dtype: str) -> str:
+    """A roofline for a notebook (noisefloor.load), whose own plots keep their look, and do not show this one twice."""
+    text = io.StringIO()
+    with plt.rc_context():
+        figure = draw("roofline", rows, ceilings, theme_name, Path(), dtype)
+        figure.savefig(text, format="svg", metadata={"Date": None})
+        plt.close(figure)
+    return text.getvalue()[text.getvalue().index("<svg"):]
+
+
 def main() -> int:
-    plots = {"roofline": draw_roofline, "baselines": draw_baselines, "totals": draw_totals}
+    plt.switch_backend("Agg")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--plot", choices=plots, default="roofline")
+    parser.add_argument("--plot", choices=PLOTS, default="roofline")
     parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/PLOT.png)")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")
@@ -252,13 +273,7 @@ def main() -> int:
     if out.suffix not in (".png", ".svg"):
         raise refuse(f"--out: {out} is neither .png nor .svg")
     rows, ceilings = read_run(arguments.run_dir, arguments.dtype)
-    theme = Theme(arguments.theme)
-    figure, caption, below = plots[arguments.plot](rows, ceilings, theme, arguments.run_dir, arguments.dtype)
-    figure.suptitle(title(rows, arguments.dtype, caption), fontsize=10, x=0.01, ha="left")
-    figure.tight_layout(rect=(0, below, 1, 1))
-    for axes in figure.axes:
-        label_diagonals(axes, theme)
-    save(figure, out)
+    save(draw(arguments.plot, rows, ceilings, arguments.theme, arguments.run_dir, arguments.dtype), out)
     print(out)
     return 0
 

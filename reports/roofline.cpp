@@ -36,7 +36,7 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
     if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty())
       ceiling_of[{row.op, row.dtype}] = ceiling;
   for (SweepRow& row : rows) {
-    if (!is_timed(row) || !row.flops || !(row.bytes > 0.0)) continue;
+    if (!is_timed(row) || !row.flops || !(*row.bytes > 0.0)) continue;
     if (!row.gflops) row.gflops = *row.flops / *row.time_cold_us * 1e-3;
     if (!row.gbps) row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
     if (!row.ai) row.ai = *row.flops / *row.bytes;
@@ -90,7 +90,7 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
   std::string text = "op,dtype,problem,variant\n";
   std::vector<SweepRow> usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
-               [](const SweepRow& row) { return !of_pytorch(row) && row.op != kWholeNetwork; });
+               [](const SweepRow& row) { return !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork; });
   for (const SweepRow* row : fastest_rows(usable, false))
     text +=
         fmt::format("{},{},{},{}\n", quote_csv(row->op), row->dtype, quote_csv(row->problem), quote_csv(row->variant));

@@ -185,7 +185,7 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
     const bool baseline = row.kind == "baseline";
     put(chosen, row, baseline ? kBestBaseline : kOwnBest);
     if (baseline && of_pytorch(row)) put(chosen, row, kPyTorch);
-    if (baseline && !of_pytorch(row) && row.op != kWholeNetwork) put(chosen, row, kLibrary);
+    if (baseline && !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork) put(chosen, row, kLibrary);
   }
   std::vector<std::vector<const NetworkProblem*>> groups;  // of one network and op
   std::map<std::pair<std::string, std::string>, std::size_t> places;

@@ -11,7 +11,7 @@ measured figure is typed.
   ceilings, rows, parts              ceilings of the recorded device; how many rows have which status; what of each step was measured
   log ROOM, log-index                the entries of docs/log/ROOM; of all rooms
   commands, scripts                  the help of every command; of every script
-  columns                            the columns of sweep.csv, as `noisefloor list columns` prints them
+  columns, rules                     the columns of sweep.csv, the rules of explain, as `noisefloor list` prints them
 
 --check writes nothing, and exits with 1 where a block differs. Exit code 2: a block cannot be made.
 """
@@ -259,17 +259,17 @@ def the_program() -> str:
     return str(built[-1])
 
 
-def columns(_: str) -> str:
-    result = subprocess.run([the_program(), "list", "columns"], capture_output=True, text=True, timeout=60)
+def listed(what: str) -> str:
+    result = subprocess.run([the_program(), "list", what], capture_output=True, text=True, timeout=60)
     if result.returncode != 0:
-        raise CannotBeMade(f"noisefloor list columns: {result.stderr.strip()}")
+        raise CannotBeMade(f"noisefloor list {what}: {result.stderr.strip()}")
     return result.stdout
 
 
 def commands(_: str) -> str:
     program = the_program()
     top = help_of(program)
-    names = re.findall(r"^  ([a-z]+)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
+    names = re.findall(r"^  ([a-z][a-z-]*)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
     if not names:
         raise CannotBeMade(f"{program} --help names no command")
     text = f"## noisefloor\n\n```\n{top}```\n"
@@ -289,7 +289,7 @@ def scripts(_: str) -> str:
 
 
 MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts, "log-index": log_index,
-          "commands": commands, "scripts": scripts, "columns": columns}
+          "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 
 def made(block: str, file: Path) -> str:

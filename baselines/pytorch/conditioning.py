@@ -18,19 +18,30 @@ NETWORKS = {
     "sdxl": ("tokenizer", "text_encoder", "tokenizer_2", "text_encoder_2"),
     "svd": ("feature_extractor", "image_encoder", "vae"),
 }
+DIVISORS = {"sdxl": 32, "svd": 64}  # of the sides of what is drawn, as sample has them
 
 
 class Refused(Exception):
     """A message for whoever called."""
 
 
-def loaded(folder, part, kind):
-    from safetensors import SafetensorError
-
+def loaded(folder, part, kind, **options):
     try:
-        return kind.from_pretrained(folder / part, local_files_only=True)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise Refused(f"{folder} is not a checkpoint: {error}") from None
+        return kind.from_pretrained(folder / part, local_files_only=True, **options)
+    except ImportError:
+        raise
+    except Exception as error:  # of many kinds, where files are damaged
+        raise Refused(f"{folder} is not a checkpoint: {part}/: {error}") from None
+
+
+def loaded_network(folder, part, kind):
+    """What the checkpoint lacks, or has in another shape, would be drawn at random."""
+    network, info = loaded(folder, part, kind, output_loading_info=True, ignore_mismatched_sizes=True)
+    wrong = [f"{name} is missing" for name in sorted(info["missing_keys"])]
+    wrong += [f"{name} is {list(there)}, not {list(asked)}" for name, there, asked in sorted(info["mismatched_keys"])]
+    if wrong:
+        raise Refused("\n  ".join([f"{folder} is not a checkpoint; {len(wrong)} tensors of its {part}/ are wrong:", *wrong]))
+    return network.float().eval()
 
 
 def encoded(folder, suffix, kind, prompts):
@@ -39,12 +50,14 @@ def encoded(folder, suffix, kind, prompts):
     from transformers import CLIPTokenizer
 
     tokenizer = loaded(folder, "tokenizer" + suffix, CLIPTokenizer)
-    encoder = loaded(folder, "text_encoder" + suffix, kind).float().eval()
+    encoder = loaded_network(folder, "text_encoder" + suffix, kind)
     length = encoder.config.max_position_embeddings
     for prompt in prompts if suffix == "" else ():  # all tokenizers have one vocabulary
         if len(tokenizer(prompt).input_ids) > length:
             print(f"'{prompt}' is longer than {length} tokens; the rest is cut off", file=sys.stderr)
     tokens = tokenizer(prompts, padding="max_length", max_length=length, truncation=True, return_tensors="pt").input_ids
+    if tokens.max() >= encoder.config.vocab_size:
+        raise Refused(f"{folder} is not a checkpoint: tokenizer{suffix}/ has more words than text_encoder{suffix}/")
     with torch.no_grad():
         return encoder(tokens, output_hidden_states=True)
 
@@ -83,11 +96,11 @@ def of_pictures(given):
     for path in given.prompts:
         try:
             pictures.append(Image.open(path).convert("RGB").resize((given.width, given.height)))
-        except OSError as error:
+        except Exception as error:  # of many kinds too; one too large is none of Pillow's OSErrors
             raise Refused(f"{path} is not a picture: {error}") from None
     pipeline = StableVideoDiffusionPipeline(
-        vae=loaded(given.weights, "vae", AutoencoderKLTemporalDecoder).float().eval(), unet=None, scheduler=None,
-        image_encoder=loaded(given.weights, "image_encoder", CLIPVisionModelWithProjection).float().eval(),
+        vae=loaded_network(given.weights, "vae", AutoencoderKLTemporalDecoder), unet=None, scheduler=None,
+        image_encoder=loaded_network(given.weights, "image_encoder", CLIPVisionModelWithProjection),
         feature_extractor=loaded(given.weights, "feature_extractor", CLIPImageProcessor))
     with torch.no_grad():
         embeds = pipeline._encode_image(pictures, "cpu", 1, False)
@@ -107,6 +120,12 @@ def make(given):
     out = given.out
     if not out.absolute().parent.is_dir():
         raise Refused(f"--out {out}: there is no folder {out.parent}")
+    if out.resolve().is_relative_to(given.weights.resolve()):
+        raise Refused(f"--out {out}: is in the folder of --weights")
+    if out.exists() and not out.is_file():
+        raise Refused(f"--out {out}: is not a regular file")
+    if given.network == "svd" and out.resolve() in [Path(picture).resolve() for picture in given.prompts]:
+        raise Refused(f"--out {out}: is a picture that is read")
     try:
         from safetensors.torch import save
         tensors = {name: tensor.float().contiguous() for name, tensor in MAKERS[given.network](given).items()}
@@ -122,11 +141,18 @@ def make(given):
     return tensors
 
 
-def pixels(text):
-    value = int(text)
-    if value < 64 or value % 64:
-        raise argparse.ArgumentTypeError(f"{value} is not a multiple of 64")
-    return value
+def within(kind, least, most, step=1):
+    """Numbers of a range; not a number is in none."""
+
+    def parsed(text):
+        try:
+            if least <= (value := kind(text)) <= most and (step == 1 or value % step == 0):
+                return value
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text} is out of range ({f'multiples of {step}, ' if step > 1 else ''}{least} to {most})")
+
+    return parsed
 
 
 def options():
@@ -142,13 +168,14 @@ def options():
             network.add_argument("--negative", metavar="PROMPT", help="what guidance leads away from (default: the empty prompt; sdxl: zeros)")
         if name != "sd15":
             height, width = (576, 1024) if name == "svd" else (1024, 1024)
+            pixels = within(int, DIVISORS[name], 65536, DIVISORS[name])
             network.add_argument("--height", type=pixels, default=height, help=f"of what is drawn, in pixels (default: {height})")
             network.add_argument("--width", type=pixels, default=width, help=f"(default: {width})")
         if name == "svd":
-            network.add_argument("--fps", type=int, default=7, help="frames a second that the network is told (default: 7)")
-            network.add_argument("--motion", type=int, default=127, help="how much moves: its motion bucket (default: 127)")
-            network.add_argument("--noise", type=float, default=0.02, help="on the picture; with more less is kept of it (default: 0.02)")
-            network.add_argument("--seed", type=int, default=0, help="of that noise (default: 0)")
+            network.add_argument("--fps", type=within(int, 1, 1000), default=7, help="frames a second that the network is told (default: 7)")
+            network.add_argument("--motion", type=within(int, 0, 1000), default=127, help="how much moves: its motion bucket (default: 127)")
+            network.add_argument("--noise", type=within(float, 0, 1000), default=0.02, help="on the picture; with more less is kept of it (default: 0.02)")
+            network.add_argument("--seed", type=within(int, 0, 2**63 - 1), default=0, help="of that noise (default: 0)")
     return parser
 
 

@@ -6,6 +6,7 @@
 
 #include "bench/counters/kernel_trace.h"
 #include "bench/pipeline/breakdown_run.h"
+#include "bench/pipeline/timeline.h"
 #include "reports/run/files.h"
 
 namespace noisefloor {
@@ -31,11 +32,15 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
   command.add_option(
       "--breakdown-rows", arguments.rows,
       "Run folder whose warm times stand beside it (default: the folder of the plan, where it has rows)");
+  command.add_option("--trace", arguments.trace,
+                     "Write one call of it as a timeline for ui.perfetto.dev: nodes, gaps, kernels, memory (JSON)");
 }
 
 void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files) {
   if (!arguments.wanted()) return;
+  files.add_input_run("--breakdown-rows", arguments.rows);
   files.add("--breakdown-csv", arguments.csv);
+  files.add("--trace", arguments.trace);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
     throw InvalidInput(fmt::format("--breakdown-rows {}: is not a run folder, it has no sweep.csv", arguments.rows));
   std::string why;
@@ -43,7 +48,7 @@ void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments
   try {
     KernelTrace::require_library();
   } catch (const CountersUnavailable& error) {
-    throw InvalidInput(fmt::format("--breakdown needs CUPTI's records: {}", error.what()));
+    throw InvalidInput(fmt::format("--breakdown and --trace need CUPTI's records: {}", error.what()));
   }
 }
 
@@ -57,6 +62,8 @@ void break_down(const BreakdownArguments& arguments, const NetworkArguments& net
                                                               fmt::format("{}, {}", open.network->name(), what));
   pipeline::use_rows(breakdown, warm_times);
   if (!arguments.csv.empty()) write_atomically(files.partial("--breakdown-csv"), pipeline::breakdown_csv(breakdown));
+  if (!arguments.trace.empty())
+    write_atomically(files.partial("--trace"), pipeline::timeline_json(breakdown, open.platform->description().name));
   fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));
 }
 

@@ -10,18 +10,18 @@ namespace noisefloor {
 
 struct BreakdownArguments {
   bool table = false;
-  std::string csv, rows;
+  std::string csv, rows, trace;
 
-  bool wanted() const { return table || !csv.empty() || !rows.empty(); }
+  bool wanted() const { return table || !csv.empty() || !rows.empty() || !trace.empty(); }
 };
-// Adds --breakdown, --breakdown-csv and --breakdown-rows.
+// Adds --breakdown, --breakdown-csv, --breakdown-rows and --trace.
 void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments);
 
-// Adds the file to `files`, and says what would keep a breakdown from being made, before anything is loaded or
+// Adds the files to `files`, and says what would keep a breakdown from being made, before anything is loaded or
 // measured. Throws InvalidInput; also where a GPU is to be traced and there is no CUPTI.
 void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files);
 
-// Measures, writes the file (which `files` puts in place) and prints the tables, where asked to. Throws what
+// Measures, writes the files (which `files` puts in place) and prints the tables, where asked to. Throws what
 // measure_breakdown does.
 void break_down(const BreakdownArguments& arguments, const NetworkArguments& network, OpenNetwork& open,
                 const Launch& enqueue, const std::string& what, OutputFiles& files);

@@ -18,11 +18,17 @@ struct CaptureArguments {
   std::vector<std::string> program;
 };
 
+// As __main__.py has it: python, python3, python3.12, and not python_pipe.py.
+bool is_interpreter(const std::string& program) {
+  const std::string name = std::filesystem::path(program).filename().string(), python = "python";
+  return name.starts_with(python) && name.find_first_not_of("0123456789.", python.size()) == std::string::npos;
+}
+
 // This process becomes Python: the exit code is the program's.
 int become_python(const CaptureArguments& arguments) {
   std::vector<std::string> program = arguments.program;
   std::string python = "python3";
-  if (std::filesystem::path(program.front()).filename().string().starts_with("python")) {
+  if (is_interpreter(program.front())) {
     python = program.front();
     program.erase(program.begin());
   }

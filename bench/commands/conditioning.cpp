@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 
 #include "bench/commands/image_layout.h"
@@ -67,20 +68,22 @@ Sizes Conditioning::sizes(Sizes asked) const {
     size = there;
   };
   for (const Conditioned& one : info_->conditioning) {
-    const InputKind kind = input_of(own, one).kind;
+    const NetworkTensor& input = input_of(own, one);
     const std::vector<std::int64_t>& shape = tensor(one.tensor).shape;
-    const auto require = [&](std::size_t dimensions, const char* text) {
+    const auto require = [&](std::size_t dimensions, const std::string& text) {
       if (shape.size() != dimensions || *std::min_element(shape.begin(), shape.end()) < 1)
         throw InvalidInput(fmt::format("{}: tensor {} is [{}], not {} of 1 and more", path_, one.tensor,
                                        fmt::join(shape, ", "), text));
     };
-    if (kind == InputKind::text) {
+    if (input.kind == InputKind::text) {
       require(3, "[n, tokens, width] with n and tokens");
       agree("tokens", asked.tokens, shape[1], 1);
-    } else if (kind == InputKind::image) {
+    } else if (input.kind == InputKind::image) {
       require(4, "[n, channels, height, width]");
       agree("height", asked.height, shape[2], times);
       agree("width", asked.width, shape[3], times);
+    } else {
+      require(input.shape.size(), fmt::format("[n, {}] with n", fmt::join(std::span(input.shape).subspan(1), ", ")));
     }
   }
   return asked;

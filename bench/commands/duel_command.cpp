@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
+#include "bench/commands/plugin_options.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
@@ -18,6 +18,7 @@ namespace {
 
 struct DuelArguments {
   std::string op, first, second, problem, problems, networks, dtype = "bf16", device, out;
+  PluginOptions plugins;
 };
 
 // Of one problem, or of all that networks have.
@@ -45,6 +46,9 @@ std::string csv_line(const std::string& problem, const DuelArguments& arguments,
 }
 
 int duel(const DuelArguments& arguments) {
+  PluginOptions plugins = arguments.plugins;
+  plugins.device = arguments.device;
+  add_plugins(plugins);
   const SuiteEntry& entry = require_op(arguments.op);
   const ImplementationPtr first = require_implementation(entry, arguments.first),
                           second = require_implementation(entry, arguments.second);
@@ -107,6 +111,7 @@ void add_duel_command(CLI::App& app, CommandResult result) {
   command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
   command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command->add_option("--out", arguments->out, "CSV file to write");
+  add_plugin_options(*command, arguments->plugins);
   command->footer(
       "Printed is the second's time over the first's, with its interval (19 in 20): above 1 the first is faster.\n"
       "Exit code: 0 fought, 1 a result was wrong, 2 nothing could be fought over.");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -32,6 +33,15 @@ const FileTensor& require_tensor(const SafetensorsFile& file, const std::string&
   std::vector<std::string> names;
   for (const FileTensor& tensor : file.tensors()) names.push_back(tensor.text() + " " + tensor.name);
   throw InvalidInput(fmt::format("{} has no tensor '{}' ({}); it has {}", path, name, what, fmt::join(names, ", ")));
+}
+
+void require_known(const SafetensorsFile& file, const std::string& path, const Network& network) {
+  std::vector<std::string> known;
+  for (const NetworkTensor& input : network.inputs) known.emplace_back(input.name);
+  for (const FileTensor& tensor : file.tensors())
+    if (std::find(known.begin(), known.end(), tensor.name) == known.end())
+      throw InvalidInput(fmt::format("{}: {} takes no tensor {}; it takes {}", path, network.name(), tensor.name,
+                                     listed(known, "and")));
 }
 
 constexpr const char* kImages = "images [n, channels, height, width]";
@@ -129,6 +139,7 @@ int forward(const ForwardArguments& arguments) {
   const Sizes sizes = sizes_of_inputs(info, arguments.sizes, file.tensors(), arguments.input);
   std::vector<std::vector<char>> inputs;
   OpenNetwork open = open_network(arguments.network, {.batch = n, .sizes = sizes}, [&](const Network& network) {
+    require_known(file, arguments.input, network);
     for (const NetworkTensor& input : network.inputs)
       inputs.push_back(read_input(file, arguments.input, network, input));
   });
@@ -147,7 +158,7 @@ int forward(const ForwardArguments& arguments) {
   require_finite(output, static_cast<std::int64_t>(output.size()) / n, 0);
   break_down(
       arguments.breakdown, arguments.network, open, [&] { return open.executor->enqueue(); },
-      fmt::format("one call of {} images", n), files);
+      "one call of " + images_in_words(n, network.image.frames > 1), files);
 
   const std::span shape(result.shape);  // a decoder's is larger, and other channels there may be
   output = transposed(output, shape[shape.size() - 3] * shape[shape.size() - 2], shape.back());
@@ -156,8 +167,9 @@ int forward(const ForwardArguments& arguments) {
   write_safetensors(files.partial("--output"), std::span(&tensor, 1),
                     {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
   files.commit();
-  fmt::print("{} of {} images, first call {:.1f} ms, {:.1f} MB on the device; wrote {}\n", network.name(), n, ms,
-             static_cast<double>(open.executor->bytes()) / 1e6, arguments.output);
+  fmt::print("{} of {}, first call {:.1f} ms, {:.1f} MB on the device; wrote {}\n", network.name(),
+             images_in_words(n, network.image.frames > 1), ms, static_cast<double>(open.executor->bytes()) / 1e6,
+             arguments.output);
   return kDone;
 }
 

@@ -17,7 +17,7 @@ namespace noisefloor {
 namespace {
 
 struct GateArguments {
-  std::string baseline, candidate, markdown, junit, filter;
+  std::string baseline, candidate, markdown, junit, bencher, benchmark_action, filter;
   std::vector<std::string> noise, spread;
   bool accept = false, force = false, new_rows = false, resources = false, strict = false, launches = false;
   bool operator==(const GateArguments&) const = default;
@@ -123,8 +123,12 @@ int gate_runs(const GateArguments& arguments) {
     throw InvalidInput("--accept takes the whole run: it goes without --filter");
   if (arguments.accept && !std::filesystem::exists(arguments.baseline)) return accept_first(arguments);
   OutputFiles outputs;
+  outputs.add_input_run("--baseline", arguments.baseline);
+  outputs.add_input_run("--candidate", arguments.candidate);
   outputs.add("--markdown", arguments.markdown);
   outputs.add("--junit", arguments.junit);
+  outputs.add("--bencher", arguments.bencher);
+  outputs.add("--benchmark-action", arguments.benchmark_action);
   const RunFiles baseline = read_run(arguments.baseline), candidate = read_run(arguments.candidate);
   const std::vector<RunFiles> noise = read_runs(arguments.noise);
   const GateOptions options{.pairs = {"", "", pattern_of(arguments.filter)},
@@ -135,6 +139,9 @@ int gate_runs(const GateArguments& arguments) {
   const ComparisonText text = text_of(result);
   if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
   if (!arguments.junit.empty()) write_atomically(outputs.partial("--junit"), junit_xml(result));
+  if (!arguments.bencher.empty()) write_atomically(outputs.partial("--bencher"), bencher_json(result));
+  if (!arguments.benchmark_action.empty())
+    write_atomically(outputs.partial("--benchmark-action"), benchmark_action_json(result));
   outputs.commit();
   fmt::print("{}", terminal_text(text));
   return arguments.accept ? accept(arguments, candidate, result) : result.exit_code();
@@ -200,6 +207,9 @@ void add_gate_command(CLI::App& app, CommandResult result) {
   command->add_flag("--new-rows", arguments->new_rows, "Rows that the baseline lacks are named, and do not matter");
   command->add_option("--markdown", arguments->markdown, "Write the tables as GitHub-flavoured Markdown");
   command->add_option("--junit", arguments->junit, "Write the verdicts as JUnit XML");
+  command->add_option("--bencher", arguments->bencher, "Write the candidate's times in Bencher's metric format (JSON)");
+  command->add_option("--benchmark-action", arguments->benchmark_action,
+                      "Write them as github-action-benchmark's customSmallerIsBetter (JSON)");
   command->add_flag("--accept", arguments->accept, "Make the candidate the baseline, whatever became slower");
   command->add_flag("--force", arguments->force,
                     "With --accept: also a run beside other programs, with throttled rows, or much faster than its "

@@ -8,11 +8,12 @@
 #include <regex>
 #include <vector>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/plugin_options.h"
 #include "bench/measure/problem_record.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"
+#include "reports/explain.h"
 #include "reports/run/columns.h"
 
 namespace noisefloor {
@@ -22,6 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct ListArguments {
   std::string what, filter, ops, networks, problems, format = "text";
+  PluginOptions plugins;
 };
 
 struct Wanted {
@@ -180,12 +182,19 @@ int list(const ListArguments& arguments) {
     throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression", arguments.filter));
   }
   for (const std::string& op : wanted.ops) (void)require_op(op);
+  PluginOptions plugins = arguments.plugins;
+  plugins.device = "host";  // names need no GPU
+  add_plugins(plugins);
   if (arguments.what == "ops" || arguments.what == "variants") {
     (arguments.what == "ops" ? list_ops : list_variants)(wanted);
     return kDone;
   }
   if (arguments.what == "solvers") {
     list_solvers(wanted);
+    return kDone;
+  }
+  if (arguments.what == "rules") {
+    fmt::print("{}", explain_rules_markdown());
     return kDone;
   }
   if (arguments.what == "columns") {
@@ -203,12 +212,12 @@ int list(const ListArguments& arguments) {
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("list", "List ops, variants, problems, networks, solvers or the columns of sweep.csv");
+  CLI::App* command = app.add_subcommand(
+      "list", "List ops, variants, problems, networks, solvers, the columns of sweep.csv or the rules of explain");
   auto arguments = std::make_shared<ListArguments>();
-  command->add_option("what", arguments->what, "ops, variants, problems, networks, solvers or columns")
+  command->add_option("what", arguments->what, "ops, variants, problems, networks, solvers, columns or rules")
       ->required()
-      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers", "columns"}));
+      ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers", "columns", "rules"}));
   command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
   command->add_option("--ops", arguments->ops, "Of these ops only");
   command->add_option("--networks", arguments->networks, "problems, networks: of these networks");
@@ -216,6 +225,7 @@ void add_list_command(CLI::App& app, CommandResult result) {
   command->add_option("--format", arguments->format, "text or json (one object a line)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
+  add_plugin_options(*command, arguments->plugins);
   command->callback([=] { *result = [=] { return list(*arguments); }; });
 }
 

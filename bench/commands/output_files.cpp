@@ -9,6 +9,7 @@
 
 #include "kernels/core/fields.h"
 #include "reports/run/files.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 namespace {
@@ -45,6 +46,11 @@ void OutputFiles::add_input(const char* option, const fs::path& path) {
   if (path.empty()) return;
   require_distinct(option, path, false);
   files_.push_back({option, path});
+}
+
+void OutputFiles::add_input_run(const char* option, const fs::path& folder) {
+  if (folder.empty()) return;
+  for (const char* name : kRunFiles) add_input(option, folder / name);
 }
 
 void OutputFiles::add(const char* option, const fs::path& path) {

@@ -17,6 +17,7 @@ class OutputFiles {
 
   // A file that the command reads: no output may be the same. Nothing where `file` is empty.
   void add_input(const char* option, const std::filesystem::path& file);
+  void add_input_run(const char* option, const std::filesystem::path& folder);  // the files of a run
   // A file to write. A file beside it is made, and removed again. Throws InvalidInput that names the option: no such
   // folder, a folder or device of that name, not writable, or the file of another option. Nothing where `file` is
   // empty.

@@ -68,11 +68,9 @@ std::string what_would_fit(const OpenNetwork& open, const Beside& beside, std::s
 }
 
 void require_plan(const std::string& source) {
-  const std::vector<std::string> named{"own", "baseline", "fastest"};
+  const std::vector<std::string> named(std::begin(kPools), std::end(kPools));
   std::error_code error;
-  if (source == "naive" || std::find(named.begin(), named.end(), source) != named.end() ||
-      std::filesystem::exists(source, error))
-    return;
+  if (std::find(named.begin(), named.end(), source) != named.end() || std::filesystem::exists(source, error)) return;
   throw InvalidInput(fmt::format("--plan: {} is not a plan: there are {}, and there is no file of that name{}", source,
                                  fmt::join(named, ", "), did_you_mean(source, named)));
 }
@@ -91,6 +89,10 @@ std::string known_networks() {
   return listed(networks_where([](const NetworkInfo&) { return true; }), "or");
 }
 
+std::string images_in_words(std::int64_t n, bool videos) {
+  return fmt::format("{} {}{}", n, videos ? "video" : "image", n == 1 ? "" : "s");
+}
+
 void add_network_options(CLI::App& command, NetworkArguments& arguments) {
   command
       .add_option("network", arguments.network,
@@ -101,7 +103,7 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
                      "folder that has them, also of a diffusers pipeline (default: what comes with noisefloor)");
   command.add_option("--device", arguments.device, "CUDA device number, or 'host' (default: 0 where there is one)");
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
-  command.add_option("--plan", arguments.plan, "own, baseline, fastest, or a plan.csv of `noisefloor roofline`")
+  command.add_option("--plan", arguments.plan, "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
       ->capture_default_str();
   command.add_flag("--strict", arguments.strict,
                    "Refuse problems that the plan does not name, rather than measure them");

@@ -17,7 +17,8 @@ struct NetworkArguments {
   bool strict = false;
   std::string programmatic = "on";
 };
-std::string known_networks();  // "a, b or c", for help
+std::string known_networks();                              // "a, b or c", for help
+std::string images_in_words(std::int64_t n, bool videos);  // "1 image", "2 videos"
 // Adds NETWORK, --weights, --device, --dtype, --plan, --strict and --programmatic.
 void add_network_options(CLI::App& command, NetworkArguments& arguments);
 

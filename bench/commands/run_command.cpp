@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "bench/ceilings/store.h"
-#include "bench/commands/commands.h"
+#include "bench/commands/plugin_options.h"
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_row.h"
@@ -24,6 +24,7 @@ struct RunArguments {
   std::string op, problem, variant, dtype, device, counters = "auto", input, output, random;
   std::uint64_t seed = 1;
   bool profile = false;
+  PluginOptions plugins;
 };
 
 // What is to be run, and on what.
@@ -139,10 +140,12 @@ void require_writable(const std::string& output, const std::string& input) {
     throw InvalidInput(fmt::format("--output: '{}' is the input", output));
 }
 
-// Of PyTorch's rows, which make their own tensors.
+// Of PyTorch's rows and plugins', whose tensors are not this process's.
 void require_no_files(const RunArguments& arguments, const Task& task) {
-  if (task.implementations.size() != 1 || !task.implementations.front()->in_worker) return;
-  if (!arguments.input.empty() || !arguments.output.empty() || arguments.profile)
+  if (arguments.input.empty() && arguments.output.empty() && !arguments.profile) return;
+  if (!arguments.plugins.files.empty())
+    throw InvalidInput("a plugin runs in a process of its own: leave out --input, --output and --profile");
+  if (task.implementations.size() == 1 && task.implementations.front()->in_worker)
     throw InvalidInput(
         fmt::format("{} runs in PyTorch, on tensors of its own: leave out --input, --output and --profile",
                     task.implementations.front()->name));
@@ -207,6 +210,9 @@ void print_details(const CaseResult& result) {
 }
 
 int run(const RunArguments& arguments) {
+  PluginOptions plugins = arguments.plugins;
+  plugins.device = arguments.device;
+  add_plugins(plugins);
   if (arguments.profile && !arguments.output.empty())
     throw InvalidInput("--profile launches for a profiler and writes no --output");
   if (!arguments.output.empty()) require_writable(arguments.output, arguments.input);
@@ -224,9 +230,7 @@ int run(const RunArguments& arguments) {
   options.seed = task.seed;
   options.given = task.given;
   if (!arguments.output.empty()) options.on_verified = [&](const Case&, Fixture& fixture) { outputs.take(fixture); };
-  options.counters = arguments.counters == "off"       ? CounterMode::off
-                     : arguments.counters == "require" ? CounterMode::require
-                                                       : CounterMode::automatic;
+  options.counters = parse_counter_mode(arguments.counters);
   std::unique_ptr<Worker> pytorch;
   if (!description.is_host && task.implementations.front()->in_worker) {
     try {
@@ -270,6 +274,7 @@ void add_run_command(CLI::App& app, CommandResult result) {
   auto arguments = std::make_shared<RunArguments>();
   command->add_option("op", arguments->op, "An op (noisefloor list ops), or a case: op/problem/dtype/variant")
       ->required();
+  add_plugin_options(*command, arguments->plugins);
   command->add_option(
       "--problem", arguments->problem,
       "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors leave open");

@@ -128,15 +128,18 @@ void check_what_is_shown(SampleArguments& arguments, const NetworkInfo& info) {
   };
   of_videos("--folder", !arguments.folder.empty());
   of_videos("--fps", arguments.fps.has_value());
-  of_videos("--chunk", arguments.chunk.has_value());
   of_videos("--first-guidance", arguments.first_guidance.has_value());
   if (arguments.moves && std::filesystem::path(arguments.out).extension() == ".gif")
     throw InvalidInput(
         fmt::format("--out {}: is an animated PNG of the video; --gif FILE is for a GIF", arguments.out));
+  const bool latent = *info.decoder != '\0';
+  if (arguments.chunk && !(latent && arguments.moves))
+    throw InvalidInput(
+        fmt::format("--chunk is for videos that a decoder makes of latents, which {} does not draw", info.name));
   const char* option = arguments.strip.empty() ? "--gif" : "--strip";
-  if (arguments.watched() && *info.decoder != '\0')
-    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws latents, which become pictures in the end",
-                                   option, info.name));
+  if (arguments.watched() && (latent || arguments.moves))
+    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws {}", option, info.name,
+                                   latent ? "latents, which become pictures in the end" : "videos"));
   option = arguments.gif.empty() ? "--strip" : "--gif";
   if (arguments.watched() && !arguments.every) throw InvalidInput(fmt::format("{} needs --every K, 1 or more", option));
   if (arguments.every && !arguments.watched())
@@ -207,6 +210,8 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   if (arguments.first_guidance || info.first_guidance != 0)
     options.first_guidance = arguments.first_guidance.value_or(info.first_guidance);
   check_what_is_shown(arguments, info);
+  if (arguments.first_guidance && options.guidance == 0)
+    throw InvalidInput("--first-guidance needs --guidance above 0, to which it grows");
   if (info.conditioning.empty() != arguments.conditioning.empty())
     throw InvalidInput(info.conditioning.empty()
                            ? fmt::format("--conditioning is for networks that read text or a picture, as {}, not {}",
@@ -315,8 +320,11 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
               defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
       ->check(CLI::Range(0.0, 100.0));
   command
-      .add_option("--first-guidance", arguments.first_guidance,
-                  "Of a video's first frame; grows in equal steps to --guidance at the last (default: 1)")
+      .add_option(
+          "--first-guidance", arguments.first_guidance,
+          fmt::format("Of a video's first frame; grows in equal steps to --guidance at the last (default: 1 for "
+                      "{}, else as --guidance)",
+                      networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; })))
       ->check(CLI::Range(0.0, 100.0));
   command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
       ->check(CLI::Range(0.0, 1e6))
@@ -333,7 +341,8 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
       ->check(CLI::Range(1, 65536));
   command.add_option("--conditioning", arguments.conditioning,
                      fmt::format("{}: safetensors file of what the network is told of each picture, and of the first "
-                                 "noise where it is given (latents [count, channels, height, width]); python3 -m "
+                                 "noise where it is given (latents [count, channels, height, width], of videos [count, "
+                                 "frames, channels, height, width]); python3 -m "
                                  "baselines.pytorch.conditioning makes it",
                                  conditioned_networks()));
   command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");

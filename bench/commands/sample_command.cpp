@@ -178,7 +178,9 @@ int sample(SampleArguments arguments) {
     sampler.prepare(first_labels);
     break_down(
         arguments.breakdown, arguments.network, open, [&] { return sampler.enqueue_first_step(); },
-        fmt::format("the first of {} steps of {}, {} images", options.steps, arguments.sampler, batch), files);
+        fmt::format("the first of {} steps of {}, {}", options.steps, arguments.sampler,
+                    images_in_words(batch, arguments.moves)),
+        files);
   }
 
   Gathered gathered;
@@ -193,8 +195,8 @@ int sample(SampleArguments arguments) {
     const bool kept = arguments.watched() && (!arguments.gif.empty() || first == 0);
     const auto observer = [&](int step, const void* latents) {
       if (host) {
-        fmt::print(stderr, "\rimages {} to {} of {}: step {}/{}, {:.0f} s ", first, first + wanted - 1, arguments.count,
-                   step + 1, options.steps, seconds());
+        fmt::print(stderr, "\r{} {} to {} of {}: step {}/{}, {:.0f} s ", arguments.moves ? "videos" : "images", first,
+                   first + wanted - 1, arguments.count, step + 1, options.steps, seconds());
         std::fflush(stderr);
       }
       if (!kept || !arguments.shown(step)) return;
@@ -239,11 +241,11 @@ int sample(SampleArguments arguments) {
     write_frames(files.partial("--gif"), gathered, network, columns, zoom);
   files.commit();
   const auto count = static_cast<double>(arguments.count);
-  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms an image{}, {:.1f} MB on the device at most; wrote {}\n",
+  fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms {}, {:.1f} MB on the device at most; wrote {}\n",
              arguments.count, network.name(), arguments.sampler, options.steps, took, 1e3 * took / count,
              arguments.moves
-                 ? fmt::format(", {:.2f} frames a second", count * static_cast<double>(picture.frames) / took)
-                 : "",
+                 ? fmt::format("a video, {:.2f} frames a second", count * static_cast<double>(picture.frames) / took)
+                 : "an image",
              static_cast<double>(most_bytes) / 1e6, arguments.out);
   return kDone;
 }

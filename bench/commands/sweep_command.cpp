@@ -10,6 +10,7 @@
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
+#include "bench/commands/plugin_options.h"
 #include "bench/commands/selection_options.h"
 #include "bench/commands/sweep_folder.h"
 #include "bench/platform/build_info.h"
@@ -32,6 +33,7 @@ namespace {
 
 struct SweepArguments {
   SelectionOptions cases;
+  PluginOptions plugins;
   std::optional<std::string> shard;
   std::string device, out, counters = "auto", pytorch = "auto";
   bool fresh = false, search_again = false, do_bench = false, no_duels = false;
@@ -186,6 +188,9 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, invocation, flags);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
+  PluginOptions plugin_options = arguments.plugins;
+  plugin_options.device = description.is_host ? "host" : std::to_string(description.index);
+  const PluginFiles plugins = add_plugins(plugin_options);
   Selection selection = arguments.cases.selection(problems, description.is_host);
   selection.max_autotune = arguments.max_autotune;
   if (arguments.max_autotune > 0 && (description.is_host || arguments.pytorch == "off"))
@@ -225,6 +230,8 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor);
   require_same_software(folder, facts);
+  require_same_plugins(folder, plugins);
+  for (const auto& [name, fingerprint] : plugins) facts[fact_of_plugin(name)] = fingerprint;
   drop_half_done(folder, ids_of(cases), description);
   if (pytorch.worker) {
     require_same_pytorch(folder, *pytorch.worker);
@@ -241,9 +248,7 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
   write_ceilings(folder.path() / "ceilings.csv", ceilings);
 
   RunnerOptions options;
-  options.counters = arguments.counters == "off"       ? CounterMode::off
-                     : arguments.counters == "require" ? CounterMode::require
-                                                       : CounterMode::automatic;
+  options.counters = parse_counter_mode(arguments.counters);
   options.worker = pytorch.worker.get();
   if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
   options.do_bench = arguments.do_bench;
@@ -279,6 +284,7 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       app.add_subcommand("sweep", "Verify and time variants and baselines over the problems of real networks");
   auto arguments = std::make_shared<SweepArguments>();
   arguments->cases.add_to(*command, "all that the device runs");
+  add_plugin_options(*command, arguments->plugins);
   command->add_option(
       "--device", arguments->device,
       "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "

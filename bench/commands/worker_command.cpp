@@ -9,29 +9,71 @@
 #include "bench/commands/commands.h"
 #include "bench/measure/case_server.h"
 #include "bench/platform/build_info.h"
+#include "bench/plugin/embedded_python.h"
+#include "bench/plugin/plugin_library.h"
+#include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 
 namespace noisefloor {
 namespace {
 
-int serve_cases(const std::string& device) {
-  const auto platform = open_platform(device);
-  const PlatformDescription& description = platform->description();
-  // Answers have standard output to themselves: what libraries print goes to standard error.
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answers(fdopen(dup(STDOUT_FILENO), "w"), std::fclose);
-  if (!answers || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) throw std::runtime_error("standard output cannot be written");
-  bool heard = true;
-  CaseServer server(*platform, suite());
+// Answers have standard output to themselves: what libraries print goes to standard error.
+class Answers {
+ public:
+  Answers() : file_(fdopen(dup(STDOUT_FILENO), "w"), std::fclose) {
+    if (!file_ || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) throw std::runtime_error("standard output cannot be written");
+  }
+  void write(const std::string& line) {
+    heard_ = heard_ && std::fprintf(file_.get(), "%s\n", line.c_str()) >= 0 && std::fflush(file_.get()) == 0;
+  }
+  bool heard() const { return heard_; }
+
+ private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  bool heard_ = true;
+};
+
+int serve_cases(Platform& platform, const std::vector<PluginRow>& rows, Answers& answers) {
+  const PlatformDescription& description = platform.description();
+  const Suite known = with_rows(suite(), rows);
+  CaseServer server(platform, known);
   serve(server,
         {{"commit", build_info().commit},
          {"device", description.name},
          {"gpu_uuid", description.uuid},
-         {"arch", platform->arch_text()},
+         {"arch", platform.arch_text()},
          {"platform", description.is_host ? "host" : "gpu"}},
-        std::cin, [&](const std::string& line) {
-          heard = heard && std::fprintf(answers.get(), "%s\n", line.c_str()) >= 0 && std::fflush(answers.get()) == 0;
-        });
-  return heard ? kDone : kCouldNot;
+        std::cin, [&](const std::string& line) { answers.write(line); });
+  return answers.heard() ? kDone : kCouldNot;
+}
+
+void refuse(Answers& answers, const char* why) {
+  const nlohmann::json answer{{"failed", "not_built"}, {"reason", why}};
+  answers.write(answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));  // of a file's name
+}
+
+int serve_plugin(Platform& platform, const std::string& file, Answers& answers) {
+  try {
+    if (!file.ends_with(".py")) return serve_cases(platform, load_plugin(file, suite()), answers);
+    const auto script = default_problem_folder().parent_path() / "plugin" / "python_plugin.py";
+    return serve_python(file, script.string(), platform.description().index, [&](auto* rows) {
+      try {
+        return serve_cases(platform, rows_of_plugin(file, rows, suite()), answers);
+      } catch (const std::exception& error) {  // none may go through Python
+        refuse(answers, error.what());
+        return kCouldNot;
+      }
+    });
+  } catch (const InvalidInput& error) {
+    refuse(answers, error.what());
+    return kCouldNot;
+  }
+}
+
+int worker(const std::string& device, const std::string& plugin) {
+  const auto platform = open_platform(device);
+  Answers answers;
+  return plugin.empty() ? serve_cases(*platform, {}, answers) : serve_plugin(*platform, plugin, answers);
 }
 
 }  // namespace
@@ -40,10 +82,13 @@ void add_worker_command(CLI::App& app, CommandResult result) {
   CLI::App* command = app.add_subcommand("worker", "Time cases where another program asks for it, by lines of JSON");
   auto device = std::make_shared<std::string>();
   command->add_option("--device", *device, "CUDA device number, or 'host' (default: 0 where there is one)");
+  auto plugin = std::make_shared<std::string>();
+  command->add_option("--plugin", *plugin, "A shared library or Python file whose rows it has too (docs/plugins.md)");
   command->footer(
-      "`noisefloor ab` starts one of each build. bench/measure/worker.h has the questions and answers.\n"
+      "`noisefloor ab` starts one of each build, `--plugin` of other commands one of each file. bench/measure/worker.h "
+      "has the questions and answers.\n"
       "Exit code: 0 at the end of the questions, 2 where nobody heard the answers or the device cannot be opened.");
-  command->callback([=] { *result = [=] { return serve_cases(*device); }; });
+  command->callback([=] { *result = [=] { return worker(*device, *plugin); }; });
 }
 
 }  // namespace noisefloor

@@ -1,6 +1,31 @@
 #include "bench/counters/kernel_resources.h"
 
+#include <algorithm>
+
 namespace noisefloor {
+
+void complete_occupancy(KernelResources& kernel, const SmLimits& sm) {
+  constexpr long kRegisterBytes = 4, kRegistersAtATime = 256;  // given out by the warp, in such pieces
+  const long warps = (kernel.threads() + sm.warp_size - 1) / sm.warp_size, more = kernel.blocks_per_sm + 1;
+  kernel.occupancy_limit_pct = 100.0 * static_cast<double>(kernel.blocks_per_sm * warps * sm.warp_size) / sm.threads;
+  const double held = 1.0 * kernel.blocks_per_sm * sm.count;
+  kernel.waves = held > 0 ? static_cast<double>(kernel.blocks()) / held : 0;
+  kernel.resident_bytes = std::min(static_cast<double>(kernel.blocks()), held) *
+                          (static_cast<double>(kRegisterBytes * kernel.registers * warps * sm.warp_size) +
+                           static_cast<double>(kernel.shared_bytes()));
+
+  const long pieces = (static_cast<long>(kernel.registers) * sm.warp_size + kRegistersAtATime - 1) / kRegistersAtATime;
+  const std::pair<bool, const char*> limits[] = {
+      {more * warps * sm.warp_size > sm.threads, "threads"},
+      {more > sm.blocks, "blocks"},
+      {more * warps * pieces * kRegistersAtATime > sm.registers, "registers"},
+      {static_cast<std::size_t>(more) * (kernel.shared_bytes() + sm.shared_bytes_reserved) > sm.shared_bytes,
+       "shared memory"},
+  };
+  kernel.occupancy_limiter.clear();
+  for (const auto& [exceeded, name] : limits)
+    if (exceeded) kernel.occupancy_limiter += std::string(kernel.occupancy_limiter.empty() ? "" : " and ") + name;
+}
 
 std::string short_kernel_name(std::string_view demangled) {
   std::string name(demangled);

@@ -26,10 +26,23 @@ struct KernelResources {
   std::size_t local_bytes = 0;           // per thread: spills and arrays that are indexed at run time
   int blocks_per_sm = 0;                 // that can be resident
   double occupancy_limit_pct = 0;        // resident warps by these limits over the warps an SM can hold
+  std::string occupancy_limiter{};       // what one more block would exceed: "registers and shared memory"
+  double waves = 0;                      // blocks over those that the device holds at a time
   double resident_bytes = 0;  // registers and shared memory, in bytes, that the launch holds on the device at a time
 
   std::size_t shared_bytes() const { return static_shared_bytes + dynamic_shared_bytes; }
+  long blocks() const { return static_cast<long>(grid[0]) * grid[1] * grid[2]; }
+  long threads() const { return static_cast<long>(block[0]) * block[1] * block[2]; }
 };
+
+// Of an SM, and how many there are.
+struct SmLimits {
+  int count = 0, warp_size = 32, threads = 0, blocks = 0, registers = 0;
+  std::size_t shared_bytes = 0, shared_bytes_reserved = 0;  // reserved: of each block, by the driver
+};
+
+// What follows from grid, block, registers, shared memory and blocks_per_sm.
+void complete_occupancy(KernelResources& kernel, const SmLimits& sm);
 
 // A demangled name without return type, parameters, unnamed namespaces and our own: what stays the same from build to
 // build, and tells instances of a template apart.

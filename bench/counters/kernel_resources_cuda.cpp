@@ -3,7 +3,6 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
@@ -109,24 +108,24 @@ std::string demangled(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-struct Limits {
-  int warp_size = 32;
-  int threads_per_sm = 0;
-  int sm_count = 0;
-};
-
-Limits current_limits() {
+SmLimits current_limits() {
   int device = 0;
-  Limits limits;
   check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&limits.warp_size, cudaDevAttrWarpSize, device), "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&limits.threads_per_sm, cudaDevAttrMaxThreadsPerMultiProcessor, device),
-        "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&limits.sm_count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  return limits;
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+    return value;
+  };
+  return {.count = attribute(cudaDevAttrMultiProcessorCount),
+          .warp_size = attribute(cudaDevAttrWarpSize),
+          .threads = attribute(cudaDevAttrMaxThreadsPerMultiProcessor),
+          .blocks = attribute(cudaDevAttrMaxBlocksPerMultiprocessor),
+          .registers = attribute(cudaDevAttrMaxRegistersPerMultiprocessor),
+          .shared_bytes = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor)),
+          .shared_bytes_reserved = static_cast<std::size_t>(attribute(cudaDevAttrReservedSharedMemoryPerBlock))};
 }
 
-KernelResources resources_of(const Driver& driver, const Limits& limits, cudaGraphNode_t node) {
+KernelResources resources_of(const Driver& driver, const SmLimits& limits, cudaGraphNode_t node) {
   CUDA_KERNEL_NODE_PARAMS params{};
   check(driver.node_params(node, &params), "cuGraphKernelNodeGetParams");
   CUfunction function = params.func;
@@ -148,18 +147,10 @@ KernelResources resources_of(const Driver& driver, const Limits& limits, cudaGra
   result.registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
   result.local_bytes = static_cast<std::size_t>(attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
 
-  const int threads = static_cast<int>(params.blockDimX * params.blockDimY * params.blockDimZ);
-  check(driver.max_active_blocks(&result.blocks_per_sm, function, threads, params.sharedMemBytes),
+  check(driver.max_active_blocks(&result.blocks_per_sm, function, static_cast<int>(result.threads()),
+                                 params.sharedMemBytes),
         "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-  const int warps = (threads + limits.warp_size - 1) / limits.warp_size;
-  const int warps_per_sm = limits.threads_per_sm / limits.warp_size;
-  result.occupancy_limit_pct = 100.0 * result.blocks_per_sm * warps / warps_per_sm;
-
-  const double blocks = 1.0 * params.gridDimX * params.gridDimY * params.gridDimZ;
-  const double resident = std::min(blocks, 1.0 * result.blocks_per_sm * limits.sm_count);
-  constexpr double kRegisterBytes = 4;
-  result.resident_bytes = resident * (kRegisterBytes * result.registers * warps * limits.warp_size +
-                                      static_cast<double>(result.shared_bytes()));
+  complete_occupancy(result, limits);
   return result;
 }
 
@@ -170,7 +161,7 @@ std::vector<KernelResources> kernel_resources(Stream stream, const std::function
   std::vector<cudaGraphNode_t> nodes;
   collect_kernels(graph.get(), nodes);
   const Driver driver;
-  const Limits limits = current_limits();
+  const SmLimits limits = current_limits();
   std::vector<KernelResources> kernels;
   for (const cudaGraphNode_t node : nodes) {
     try {

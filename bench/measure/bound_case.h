@@ -25,6 +25,7 @@ class BoundCase {
   // warm caches. It is told that `constant_inputs` are (LaunchContext::constant_inputs).
   Launch launch(bool overlapping = false, std::uint64_t constant_inputs = 0);
   bool many_kernels() const { return ready_->many_kernels(); }
+  bool of_plugin() const { return of_plugin_; }
   // Every byte range that a launch may touch: the fixture's tensors, the workspace, the prepared weights, and what is
   // the implementation's own.
   std::vector<std::pair<void*, std::size_t>> resident() const;
@@ -50,6 +51,7 @@ class BoundCase {
   std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
 
   Fixture* fixture_;
+  bool of_plugin_;
   std::unique_ptr<Ready> ready_;
   Buffer workspace_;
   Buffer prepared_;

@@ -7,6 +7,7 @@
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/counters/counter_status.h"
+#include "bench/counters/kernel_resources.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/platform.h"
 #include "reports/run/columns.h"
@@ -17,6 +18,7 @@ SweepRow blank_row(const Case& test_case, const PlatformDescription& description
   SweepRow row;
   static_cast<CaseId&>(row) = test_case.id();
   row.kind = test_case.implementation->kind;
+  row.plugin = test_case.implementation->plugin;
   row.networks = test_case.networks;
   row.device = description.name;
   row.gpu_uuid = description.uuid;
@@ -55,10 +57,21 @@ std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription
 void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row) {
   for (const SweepColumn& column : sweep_columns())
     if (const auto found = values.find(column.name); found != values.end()) column.fill(row, found->second);
-  if (!(row.bytes < static_cast<double>(l2_bytes))) return;
+  if (!(row.bytes.value_or(0) < static_cast<double>(l2_bytes))) return;
   row.dram_read_bytes.reset();
   row.dram_write_bytes.reset();
   row.counter_status = to_string(CounterStatus::ok_below_l2);
+}
+
+void take_resources(const KernelResources& kernel, SweepRow& row) {
+  row.registers = kernel.registers;
+  row.smem_bytes = static_cast<long>(kernel.shared_bytes());
+  row.spill_bytes = static_cast<long>(kernel.local_bytes);
+  row.occupancy_limit_pct = kernel.occupancy_limit_pct;
+  row.occupancy_limiter = kernel.occupancy_limiter;
+  row.blocks = kernel.blocks();
+  row.threads = kernel.threads();
+  row.waves = kernel.waves;
 }
 
 std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes) {
@@ -75,7 +88,7 @@ std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_b
 void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row) {
   const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
   noisefloor::place_under_roof(row, ceilings, ceilings.compute(cost.pipe, test_case.dtype));
-  if (!(row.pct_of_roof > 100)) return;
+  if (!(*row.pct_of_roof > 100)) return;
   double written = 0;
   for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
     if (spec.role != Role::in) written += static_cast<double>(spec.bytes());

@@ -11,6 +11,7 @@
 namespace noisefloor {
 
 struct Ceilings;
+struct KernelResources;
 struct PlatformDescription;
 
 // With what is known before it runs.
@@ -23,6 +24,9 @@ std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription
 // What was counted in one launch, into the columns of these names. Of a problem whose compulsory bytes fit into L2 what
 // DRAM moves is left out, and counter_status says so: it would be what L2 chose to keep, not what the op does.
 void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row);
+
+// What the kernel that stands for the launch takes.
+void take_resources(const KernelResources& kernel, SweepRow& row);
 
 // With a reason where it exceeds 100 %.
 void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row);

@@ -35,6 +35,18 @@ void clear_times(CaseResult& result) {
 
 }  // namespace
 
+constexpr const char* kCounterModes[] = {"off", "auto", "require"};
+
+const char* to_string(CounterMode mode) {
+  return kCounterModes[static_cast<int>(mode)];
+}
+
+CounterMode parse_counter_mode(const std::string& text) {
+  for (const CounterMode mode : {CounterMode::off, CounterMode::require})
+    if (text == to_string(mode)) return mode;
+  return CounterMode::automatic;
+}
+
 CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
     : platform_(&platform), ceilings_(ceilings), options_(options) {
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
@@ -75,7 +87,9 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   SweepRow& row = result.row;
   row.counter_status = counter_status_;
   try {
-    if (test_case.implementation->in_worker)
+    if (test_case.implementation->worker)
+      measure_of_plugin(test_case, result);
+    else if (test_case.implementation->in_worker)
       measure_in_worker(test_case, result);
     else
       measure_here(test_case, result, to_beat_us);
@@ -169,6 +183,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   const Verdict verdict = verifier_->verify(bound);
   if (!take_verdict(verdict, result)) return;
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
+  if (bound.of_plugin() && !take_replay(bound, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, *fixture_);
   if (!options_.warm_only) read_resources(bound, result);
   if (options_.warm_only)
@@ -193,12 +208,15 @@ void CaseRunner::keep(const Implementation& implementation, const CaseResult& re
 DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
   require_fixture(ours);
   std::vector<std::unique_ptr<BoundCase>> bound;
-  std::unique_ptr<WorkerCase> in_worker;
+  std::vector<std::unique_ptr<WorkerCase>> in_worker;
   const auto contender = [&](const Case& one) -> std::unique_ptr<Contender> {
-    if (one.implementation->in_worker) {
-      if (options_.worker == nullptr) throw LibraryMissing(options_.why_no_worker);
-      in_worker = std::make_unique<WorkerCase>(*options_.worker, one);
-      return std::make_unique<WorkerContender>(*in_worker);
+    if (one.implementation->worker || one.implementation->in_worker) {
+      Worker* const worker = one.implementation->worker ? one.implementation->worker.get() : options_.worker;
+      if (worker == nullptr) throw LibraryMissing(options_.why_no_worker);
+      if (!in_worker.empty() && ours.implementation->worker == theirs.implementation->worker)
+        throw LibraryRefused("both are of one process, which has one case at a time");
+      in_worker.push_back(std::make_unique<WorkerCase>(*worker, one));
+      return std::make_unique<WorkerContender>(*in_worker.back());
     }
     for (Kept& kept : kept_)
       if (kept.variant == one.implementation->name) return std::make_unique<BoundContender>(*kept.bound, *verifier_);
@@ -208,6 +226,15 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
   };
   const auto a = contender(ours), b = contender(theirs);
   return fight(*a, *b);
+}
+
+// The worker's columns where this program has nothing to say: it knows the device, the problem and the ceilings.
+void CaseRunner::measure_of_plugin(const Case& test_case, CaseResult& result) {
+  SweepRow& row = result.row;
+  row.counter_status.clear();
+  platform_->synchronize();  // nothing of ours runs beside it
+  measure_whole(*test_case.implementation->worker, test_case, options_.counters, options_.seed, result);
+  if (row.status == Outcome::ok) place(test_case, row);
 }
 
 // Counters are of this process.
@@ -249,6 +276,31 @@ TimingOptions CaseRunner::timing_options() const {
           .watch_others = options_.watch_others};
 }
 
+// A launch of a plugin's is recorded, which runs what it puts on other streams, and replayed on poisoned outputs: they
+// are right where all of its work is on the stream that it was given. What it set aside of L2 is everybody's again.
+bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
+  const bool host = platform_->description().is_host;
+  const auto recording = platform_->record(bound.launch());
+  platform_->synchronize();
+  verifier_->expect();
+  recording->replay();
+  platform_->synchronize();
+  const Verdict verdict = verifier_->judge(bound);
+  if (!verdict.correct) {
+    result.row.status = Outcome::incorrect;
+    result.row.reason = fmt::format("{}: {}",
+                                    host ? "after a second launch"
+                                         : "after a replay of its recorded launch, which holds what it put on the "
+                                           "stream that it was given and nothing else",
+                                    verdict.reason);
+    return false;
+  }
+  if (const std::size_t bytes = platform_->take_back_l2(); bytes > 0)
+    result.row.reason += fmt::format("{}took back {} bytes of L2 that it had set aside for persisting accesses",
+                                     result.row.reason.empty() ? "" : "; ", bytes);
+  return true;
+}
+
 // The first launch was verified before the timing. A variant that is right once and wrong later (a counter that is not
 // reset, a race between launches, nothing inside a graph, a result that it kept from other inputs) shows in what the
 // last launch of a phase left: its outputs were poisoned before, and the phase before it had other inputs.
@@ -257,6 +309,12 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
   bound.use_inputs(inputs);
   verifier_->expect();
   phase();
+  if (bound.of_plugin() && platform_->take_back_l2() > 0) {
+    result.row.status = Outcome::incorrect;
+    result.row.reason =
+        fmt::format("its {} launches set L2 aside for persisting accesses: no time of theirs is cold", name);
+    return false;
+  }
   const auto& specs = fixture_->specs();
   if (std::none_of(specs.begin(), specs.end(), [](const TensorSpec& spec) { return spec.role == Role::inout; }))
     return take_last_verdict(name, verifier_->judge(bound), result);
@@ -327,10 +385,7 @@ void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
   count_kernels(kernels, result.samples);
   const KernelResources* main = bound.many_kernels() ? nullptr : dominant_kernel(kernels);
   if (main == nullptr) return;
-  row.registers = main->registers;
-  row.smem_bytes = static_cast<long>(main->shared_bytes());
-  row.spill_bytes = static_cast<long>(main->local_bytes);
-  row.occupancy_limit_pct = main->occupancy_limit_pct;
+  take_resources(*main, row);
 }
 
 void CaseRunner::place(const Case& test_case, SweepRow& row) const {

@@ -25,6 +25,8 @@ struct DuelResult;
 class Worker;
 
 enum class CounterMode { off, automatic, require };
+const char* to_string(CounterMode mode);                  // "off", "auto", "require"
+CounterMode parse_counter_mode(const std::string& text);  // of one of these
 
 struct RunnerOptions {
   StoppingRule cold;
@@ -82,6 +84,8 @@ class CaseRunner {
   CaseResult measure(const Case& test_case, std::optional<double> to_beat_us);
   void measure_here(const Case&, CaseResult&, std::optional<double> to_beat_us);
   void measure_in_worker(const Case&, CaseResult&);
+  void measure_of_plugin(const Case&, CaseResult&);
+  bool take_replay(BoundCase&, CaseResult&);
   void require_fixture(const Case&);
   void keep(const Implementation&, const CaseResult&, std::unique_ptr<BoundCase>);
   void time(const Case&, BoundCase&, CaseResult&);

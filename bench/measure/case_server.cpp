@@ -7,6 +7,8 @@
 
 #include "bench/measure/case_row.h"
 #include "bench/measure/failure.h"
+#include "reports/run/columns.h"
+#include "reports/run/samples_line.h"
 
 namespace noisefloor {
 namespace {
@@ -61,6 +63,7 @@ void CaseServer::release() {
 
 Json CaseServer::ready(const Json& question) {
   release();
+  runner_.reset();
   const Case wanted = require_case(question);
   if (const ProblemId id = wanted.id(); !(id == fixture_of_)) {
     fixture_of_ = {};
@@ -80,9 +83,48 @@ Json CaseServer::ready(const Json& question) {
   return answer;
 }
 
+Json CaseServer::rows() const {
+  Json rows = Json::array();
+  for (const SuiteEntry& entry : suite_->entries())
+    for (const ImplementationPtr& one : entry.implementations)
+      if (!one->plugin.empty())
+        rows.push_back(
+            {{"op", entry.name()}, {"name", one->name}, {"kind", one->kind}, {"arch", to_string(one->arch)}});
+  return {{"rows", rows}};
+}
+
+Json CaseServer::measure(const Json& question) {
+  release();
+  fixture_of_ = {};
+  verifier_.reset();
+  fixture_.reset();
+  const Case wanted = require_case(question);
+  const CounterMode counters = parse_counter_mode(question.at("counters"));
+  const std::uint64_t seed = question.at("seed");
+  if (!runner_ || counters_ != counters || seed_ != seed) {
+    RunnerOptions options;
+    options.counters = counters_ = counters;
+    options.seed = seed_ = seed;
+    runner_ = std::make_unique<CaseRunner>(*platform_, nullptr, options);
+  }
+  const CaseResult result = runner_->run(wanted);
+  Json row = Json::object();
+  for (const SweepColumn& column : sweep_columns()) row[column.name] = column.write(result.row);
+  Json answer = {{"row", row},
+                 {"samples", samples_line(result.row, result.samples)},
+                 {"l2_error", finite(result.verdict.l2_error)},
+                 {"l2_tolerance", result.verdict.l2_tolerance},
+                 {"note", result.note}};
+  if (result.device_lost) answer["lost"] = true;
+  if (result.row.status != Outcome::ok) runner_.reset();  // what it did to the inputs is not the next one's fault
+  return answer;
+}
+
 Json CaseServer::answer_or_throw(const Json& question) {
   const std::string ask = question.at("ask");
   if (ask == "ready") return ready(question);
+  if (ask == "rows") return rows();
+  if (ask == "measure") return measure(question);
   if (ask == "release") {
     release();
     return Json::object();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/measure/bound_case.h"
+#include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
 #include "bench/measure/suite.h"
 
@@ -24,6 +25,8 @@ class CaseServer {
  private:
   nlohmann::json answer_or_throw(const nlohmann::json& question);
   nlohmann::json ready(const nlohmann::json& question);
+  nlohmann::json rows() const;
+  nlohmann::json measure(const nlohmann::json& question);
   Case require_case(const nlohmann::json& question) const;
   void release();
 
@@ -36,6 +39,10 @@ class CaseServer {
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<BoundCase> bound_;
   std::unique_ptr<BoundContender> contender_;
+  // Of whole cases, with the counters and the seed of the last one.
+  std::unique_ptr<CaseRunner> runner_;
+  CounterMode counters_ = CounterMode::off;
+  std::uint64_t seed_ = 0;
 };
 
 // Says {"facts": ...}, then answers line by line, until the questions end.

@@ -189,6 +189,16 @@ class WorkerImplementation final : public Implementation {
     kind = to_string(Kind::baseline);
     in_worker = true;
   }
+  WorkerImplementation(std::shared_ptr<Worker> its_worker, const std::string& its_plugin, const std::string& its_name,
+                       Kind its_kind, Arch its_arch) {
+    name = its_name;
+    kind = to_string(its_kind);
+    arch = its_arch;
+    on_host = arch == Arch::host;
+    on_gpu = !on_host;
+    plugin = its_plugin;
+    worker = std::move(its_worker);
+  }
   std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes&) const override {
     throw LibraryRefused(name + " runs in a program of its own, which a sweep asks: it cannot be launched here");
   }
@@ -198,6 +208,11 @@ class WorkerImplementation final : public Implementation {
 
 ImplementationPtr implementation_in_worker(const std::string& name) {
   return std::make_shared<WorkerImplementation>(name);
+}
+
+ImplementationPtr implementation_of_plugin(std::shared_ptr<Worker> worker, const std::string& plugin,
+                                           const std::string& name, Kind kind, Arch arch) {
+  return std::make_shared<WorkerImplementation>(std::move(worker), plugin, name, kind, arch);
 }
 
 ImplementationPtr implementation_of(const AnyVariant& variant) {

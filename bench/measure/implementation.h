@@ -17,6 +17,8 @@
 
 namespace noisefloor {
 
+class Worker;
+
 class StaleChoice : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -58,8 +60,10 @@ class Implementation {
   Arch arch = Arch::any_gpu;
   bool on_host = false, on_gpu = true;
   bool built = true;
-  std::string why_not_built = {};  // for the reason of its rows
-  bool in_worker = false;          // another program makes, verifies and times it (worker.h): `make` refuses
+  std::string why_not_built = {};            // for the reason of its rows
+  bool in_worker = false;                    // another program makes, verifies and times it (worker.h): `make` refuses
+  std::string plugin = {};                   // the file of a plugin's row: nothing that it does is taken on trust
+  std::shared_ptr<Worker> worker = nullptr;  // of a plugin: the process that measures it whole; `make` refuses
 
   virtual ~Implementation() = default;
   virtual Support can_run(const AnyProblem&, DType) const { return supported(); }
@@ -80,6 +84,9 @@ ImplementationPtr implementation_of(const AnyVariant& variant);
 // What its searches find is kept in `searches`, and taken from there; null: every one of its runs searches.
 ImplementationPtr implementation_of(const Baseline& baseline, const Op& op,
                                     std::shared_ptr<SearchCache> searches = nullptr);
+// A row that a plugin's worker measures whole, with the name, kind and architecture that it says.
+ImplementationPtr implementation_of_plugin(std::shared_ptr<Worker> worker, const std::string& plugin,
+                                           const std::string& name, Kind kind, Arch arch);
 // A baseline that a worker has, on GPUs.
 ImplementationPtr implementation_in_worker(const std::string& name);
 

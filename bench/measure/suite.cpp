@@ -14,4 +14,8 @@ const SuiteEntry* Suite::find(std::string_view workload) const {
   return nullptr;
 }
 
+void Suite::add(std::string_view workload, ImplementationPtr row) {
+  const_cast<SuiteEntry*>(find(workload))->implementations.push_back(std::move(row));
+}
+
 }  // namespace noisefloor

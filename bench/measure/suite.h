@@ -25,7 +25,8 @@ class Suite {
  public:
   explicit Suite(std::vector<SuiteEntry> entries) : entries_(std::move(entries)) {}
   const std::vector<SuiteEntry>& entries() const { return entries_; }
-  const SuiteEntry* find(std::string_view workload) const;  // null when there is none
+  const SuiteEntry* find(std::string_view workload) const;     // null when there is none
+  void add(std::string_view workload, ImplementationPtr row);  // behind the others of the workload, which is there
 
  private:
   std::vector<SuiteEntry> entries_;

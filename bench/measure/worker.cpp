@@ -8,7 +8,8 @@
 
 #include "bench/measure/failure.h"
 #include "bench/measure/problem_record.h"
-#include "reports/run/sweep_csv.h"
+#include "reports/run/columns.h"
+#include "reports/run/samples_line.h"
 
 namespace noisefloor {
 namespace {
@@ -31,6 +32,13 @@ constexpr double kMostRoundings = 100;  // far above what eager does of any op
 
 std::string not_understood(const Json::exception& error) {
   return fmt::format("gave an answer that cannot be understood: {}", error.what());
+}
+
+Json question_of(const char* ask, const Case& test_case, std::int64_t most_values) {
+  return {{"ask", ask},
+          {"variant", test_case.implementation->name},
+          {"dtype", to_string(test_case.dtype)},
+          {"problem", problem_record(*test_case.entry->workload, test_case.problem, most_values)}};
 }
 
 template <class Read>
@@ -91,9 +99,9 @@ Json Worker::ask(const Json& question, double seconds) {
   } catch (const WorkerGone& error) {
     give_up(error.what());
   }
-  if (!answer.contains("failed")) return answer;
   try {
     if (answer.value("lost", false)) process_.reset();
+    if (!answer.contains("failed")) return answer;
     throw_failure(answer);
   } catch (const Json::exception& error) {
     give_up(not_understood(error));
@@ -107,12 +115,8 @@ void Worker::give_up(const std::string& why) {
 
 WorkerCase::WorkerCase(Worker& worker, const Case& test_case)
     : worker_(&worker), tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)) {
-  const Json answer = worker.ask(
-      {{"ask", "ready"},
-       {"variant", test_case.implementation->name},
-       {"dtype", to_string(test_case.dtype)},
-       {"problem", problem_record(*test_case.entry->workload, test_case.problem, worker.options().most_values)}},
-      worker.options().ready_seconds);
+  const Json answer =
+      worker.ask(question_of("ready", test_case, worker.options().most_values), worker.options().ready_seconds);
   verdict_ = understood(worker, [&] {
     roundings_ = answer.value("roundings", 1.0);
     if (!(roundings_ >= 1 && roundings_ <= kMostRoundings))
@@ -167,6 +171,36 @@ Verdict WorkerCase::judge() {
 
 void WorkerCase::poison() {
   worker_->ask({{"ask", "poison"}}, worker_->options().answer_seconds);
+}
+
+void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, std::uint64_t seed,
+                   CaseResult& result) {
+  Json question = question_of("measure", test_case, worker.options().most_values);
+  question["counters"] = to_string(counters);
+  question["seed"] = seed;
+  const Json answer = worker.ask(question, worker.options().whole_seconds);
+  CaseResult read = result;
+  SweepRow& row = read.row;
+  try {
+    for (const SweepColumn& column : sweep_columns())
+      if (const std::string text = answer.at("row").value(column.name, ""); !text.empty())
+        if (column.write(row).empty() || std::string_view(column.name) == "status") column.read(column, row, text);
+    SamplesLine line = parse_samples_line(answer.at("samples").get<std::string>());
+    if (!(line.id == test_case.id())) throw std::runtime_error("it is of another case, " + line.id.name());
+    if (row.status == Outcome::ok && !(row.time_cold_us && row.time_warm_us && row.tolerance && row.samples))
+      throw std::runtime_error("an ok row without its times, samples or tolerance");
+    read.samples = std::move(line.samples);
+    read.note = answer.value("note", "");
+    read.verdict.l2_error = answer.at("l2_error").is_null() ? 0 : answer.at("l2_error").get<double>();
+    read.verdict.l2_tolerance = answer.at("l2_tolerance");
+  } catch (const std::runtime_error& error) {
+    worker.give_up(fmt::format("gave a row that cannot be understood: {}", error.what()));
+  } catch (const Json::exception& error) {
+    worker.give_up(not_understood(error));
+  }
+  read.verdict.max_rel_error = row.max_rel_error.value_or(0);
+  read.verdict.tolerance = row.tolerance.value_or(0);
+  result = std::move(read);
 }
 
 std::vector<double> WorkerCase::times(const Json& question, int samples) {

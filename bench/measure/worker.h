@@ -14,6 +14,10 @@
 //   {"ask": "poison"}                           -> {}: outputs are NaN before the next launch
 //   {"ask": "do_bench"}                         -> {"us": [t]}, by Triton's own loop
 //   {"ask": "release"}                          -> {}
+// A plugin's worker also, of rows that only it has (bench/sweep/plugins.h):
+//   {"ask": "rows"}                             -> {"rows": [{"op", "name", "kind", "arch"}, ...]}
+//   {"ask": "measure", "variant", "dtype", "problem", "counters": "off", "auto" or "require", "seed"}
+//       -> {"row": {column: text, ...}, "samples": its line of samples.jsonl, "l2_error", "l2_tolerance", "note"}
 // Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its device is gone for it.
 #pragma once
 
@@ -24,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/measure/case_runner.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/suite.h"
 #include "bench/measure/verify.h"
@@ -36,6 +41,7 @@ struct WorkerOptions {
   double start_seconds = 120;   // a cold import of PyTorch reads some gigabytes
   double ready_seconds = 900;   // compiling a whole network
   double answer_seconds = 120;  // a batch of samples, of launches of seconds
+  double whole_seconds = 900;   // a case from beginning to end
   // It is told the values of inputs that the op fills (tables of schedules, labels), of tensors of up to so many.
   std::int64_t most_values = 1 << 20;
 };
@@ -101,6 +107,10 @@ class WorkerCase {
   std::string note_;
   Verdict verdict_;
 };
+
+// A case of a plugin, measured by its worker from beginning to end: what `result` has no text of is the worker's.
+// Throws as ask() does.
+void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, std::uint64_t seed, CaseResult& result);
 
 // Times of the worker's, by this program's clock and under its watch of the GPU's.
 class WorkerTiming final : public TimingSource {

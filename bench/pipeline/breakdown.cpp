@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <stdexcept>
 
@@ -174,6 +175,13 @@ RunTime median_of_runs(std::span<const RunTime> runs) {
                                median_by([&](const RunTime& run) { return run.launches.at(i).gap_us; }),
                                median_by([&](const RunTime& run) { return run.launches.at(i).kernel_us; })});
   return result;
+}
+
+std::size_t median_run(std::span<const RunTime> runs) {
+  const double middle = median_of_runs(runs).span_us;
+  return static_cast<std::size_t>(
+      std::ranges::min_element(runs, {}, [&](const RunTime& run) { return std::abs(run.span_us - middle); }) -
+      runs.begin());
 }
 
 std::vector<Share> shares_by_op(const Breakdown& breakdown) {

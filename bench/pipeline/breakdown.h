@@ -38,16 +38,19 @@ RunTime time_of_run(const LaunchKernels& kernels, std::span<const DeviceActivity
 
 // Medians over runs: of each launch, and of the span.
 RunTime median_of_runs(std::span<const RunTime> runs);
+// The run whose span is nearest to the median.
+std::size_t median_run(std::span<const RunTime> runs);
 
 struct Breakdown {
   std::string title;  // "digits, one call of 4 images"
   std::vector<LaunchLabel> labels;
-  LaunchKernels kernels;     // on the host empty lists
-  RunTime together;          // as the pipeline runs them: replays of a recording
-  RunTime alone;             // one after the other; only kernel_us counts
-  std::size_t runs = 0;      // of each
-  double end_to_end_us = 0;  // of the recording, without a trace
-  bool host = false;         // wall clock, no kernels
+  LaunchKernels kernels;               // on the host empty lists
+  RunTime together;                    // as the pipeline runs them: replays of a recording
+  std::vector<DeviceActivity> replay;  // of these the one that took the median
+  RunTime alone;                       // one after the other; only kernel_us counts
+  std::size_t runs = 0;                // of each
+  double end_to_end_us = 0;            // of the recording, without a trace
+  bool host = false;                   // wall clock, no kernels
 };
 
 // Sums over launches that share an op, or a node's name.

@@ -49,6 +49,7 @@ Breakdown measure_on_host(Executor& executor, const Launch& enqueue) {
   breakdown.runs = kHostCalls;
   std::vector<RunTime> runs;
   std::vector<double> calls_us;
+  std::vector<std::vector<DeviceActivity>> records;
   for (std::size_t i = 0; i < kHostCalls; ++i) {
     Stopwatch stopwatch;
     const Listening listening(executor, stopwatch);
@@ -57,9 +58,11 @@ Breakdown measure_on_host(Executor& executor, const Launch& enqueue) {
     calls_us.push_back(static_cast<double>(now_ns() - start) / 1e3);
     breakdown.labels = std::move(stopwatch.labels);
     runs.push_back(time_of_run(LaunchKernels(breakdown.labels.size(), {""}), stopwatch.launches));
+    records.push_back(std::move(stopwatch.launches));
   }
   breakdown.kernels.resize(breakdown.labels.size());
   breakdown.together = breakdown.alone = median_of_runs(runs);
+  breakdown.replay = std::move(records[median_run(runs)]);
   breakdown.end_to_end_us = median(calls_us);
   return breakdown;
 }
@@ -101,11 +104,15 @@ void measure_alone(Executor& executor, const Launch& enqueue, KernelTrace& trace
 void measure_together(Platform& platform, const Launch& enqueue, KernelTrace& trace, Breakdown& breakdown) {
   const auto recording = platform.record(enqueue);
   std::vector<RunTime> runs;
+  std::vector<std::vector<DeviceActivity>> records;
   for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
-    const auto activities = trace.collect([&] { recording->replay(); });
-    if (i >= kWarmUps) runs.push_back(time_of_run(breakdown.kernels, activities));
+    auto activities = trace.collect([&] { recording->replay(); });
+    if (i < kWarmUps) continue;
+    runs.push_back(time_of_run(breakdown.kernels, activities));
+    records.push_back(std::move(activities));
   }
   breakdown.together = median_of_runs(runs);
+  breakdown.replay = std::move(records[median_run(runs)]);
 }
 
 }  // namespace

@@ -131,8 +131,10 @@ std::string Checkpoint::complaint_of(const WeightSource::Below& wanted, const Va
     return fmt::format("{} is {}, not F32, F16, BF16 or F64", name, tensor->dtype);
   const double largest = largest_of(Numbers(files_, *tensor));
   if (!std::isfinite(largest)) return fmt::format("{} has numbers that are not finite", name);
-  if (!std::isfinite(rounded(largest, weight.dtype)))
-    return fmt::format("{} has numbers that {} cannot hold: up to {}", name, to_string(weight.dtype), largest);
+  const double times = weight.source->times;
+  if (!std::isfinite(rounded(largest * times, weight.dtype)))
+    return fmt::format("{} has numbers that {} cannot hold: up to {}{}", name, to_string(weight.dtype), largest,
+                       times == 1 ? "" : fmt::format(", times {:.6g}", times));
   return "";
 }
 

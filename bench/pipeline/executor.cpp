@@ -59,7 +59,12 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
                       weights_of(graph, node)});
   }
 
-  const Placement placement = place(activation_lifetimes(graph, network.output_values(), each_call));
+  const auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call);
+  std::size_t order = 0;
+  for (const bool each : {false, true})
+    for (Step& step : steps_)
+      if (step.each_call == each) step.memory = {bytes_alive(lifetimes, order++), step.ready->workspace_bytes()};
+  const Placement placement = place(lifetimes);
   activations_ = allocate(platform, placement.bytes, "the activations");
   workspace_ = allocate(platform, workspace, "the workspaces");
   std::size_t input_bytes = 0;
@@ -140,8 +145,10 @@ Status Executor::launch(const Step& step) {
   const auto enqueue = [&] { return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context); };
   if (listener_ == nullptr) return enqueue();
   const Node& node = *step.node;
-  listener_->before(
-      {{{node.op->name, node.text, to_string(node.dtype)}, step.implementation->name}, node.name, step.warm_us});
+  listener_->before({{{node.op->name, node.text, to_string(node.dtype)}, step.implementation->name},
+                     node.name,
+                     step.warm_us,
+                     step.memory});
   const Status status = enqueue();
   listener_->after();
   return status;

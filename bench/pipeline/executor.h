@@ -55,6 +55,7 @@ class Executor {
     std::optional<double> warm_us;  // of the plan
     bool each_call;
     std::uint64_t constant_inputs = 0;  // LaunchContext's: its weights
+    LaunchLabel::Memory memory{};
   };
   Status launch(const Step& step);
   Status launch_those(bool of_each_call);

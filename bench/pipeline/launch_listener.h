@@ -1,6 +1,7 @@
 // Who wants to know of each launch of a pipeline, around it: breakdowns.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,11 @@ namespace noisefloor::pipeline {
 struct LaunchLabel : CaseId {
   std::string node;
   std::optional<double> warm_us;  // by itself, as the plan measured it or a sweep's row has it
+  // What it needs of the network's memory: activations that live while it runs, and its own workspace.
+  struct Memory {
+    std::size_t activations, workspace;
+  };
+  std::optional<Memory> memory = {};
 };
 
 class LaunchListener {

@@ -15,12 +15,11 @@ namespace {
 
 class ReadyNetwork final : public Ready {
  public:
-  ReadyNetwork(const Suite& nodes, Platform& platform, const AnyProblem& problem, DType dtype, std::string_view plan,
-               KnownTimes& known)
+  ReadyNetwork(const Suite& nodes, Platform& platform, const AnyProblem& problem, DType dtype,
+               const Plan::Options& plan)
       : held_to_itself_(platform.description().is_host && dtype == DType::fp32),
         network_(build_network(problem, dtype)),
-        plan_(platform, nodes, count_problems(network_.graph),
-              {.source = std::string(plan), .strict = false, .known = &known}),
+        plan_(platform, nodes, count_problems(network_.graph), plan),
         executor_(platform, network_, RandomWeights(), plan_) {}
 
   std::size_t workspace_bytes() const override { return 0; }
@@ -71,7 +70,8 @@ class NetworkImplementation final : public Implementation {
                               KnownTimes& known) const override {
     try {
       build_network(problem, dtype).info->require(dtype);
-      return std::make_unique<ReadyNetwork>(*nodes_, platform, problem, dtype, plan_, known);
+      return std::make_unique<ReadyNetwork>(*nodes_, platform, problem, dtype,
+                                            Plan::Options{.source = plan_, .known = &known});
     } catch (const InvalidInput& error) {
       throw LibraryRefused(error.what());
     }
@@ -107,8 +107,7 @@ class NetworkOracle final : public Oracle {
   // By tensor of the fixture.
   std::map<std::size_t, std::vector<double>> outputs_in_fp32(Fixture& fixture) const {
     Platform& platform = fixture.platform();
-    KnownTimes nothing;
-    ReadyNetwork network(*nodes_, platform, fixture.problem(), DType::fp32, "tiled", nothing);
+    ReadyNetwork network(*nodes_, platform, fixture.problem(), DType::fp32, {.pool = Pool::tiled});
     const auto exact = fixture.workload().tensors(fixture.problem(), DType::fp32);
     std::vector<Buffer> buffers(exact.size());
     std::vector<void*> pointers(fixture.pointers().begin(), fixture.pointers().end());

@@ -20,20 +20,16 @@ constexpr std::uint64_t kSeed = 1;
 // among its ladder's last three throughout (docs/log/networks).
 constexpr int kOwnTrials = 3;
 
-enum class Pool { own, baseline, all, naive, tiled };
-
-Pool pool_of(const std::string& source) {
-  if (source == "own") return Pool::own;
-  if (source == "baseline") return Pool::baseline;
-  if (source == "tiled") return Pool::tiled;
-  return source == "naive" ? Pool::naive : Pool::all;
+std::optional<Pool> pool_named(const std::string& source) {
+  const auto name = std::find(std::begin(kPools), std::end(kPools), source);
+  return name == std::end(kPools) ? std::nullopt : std::optional(static_cast<Pool>(name - std::begin(kPools)));
 }
 
 bool in_pool(const Implementation& implementation, Pool pool, bool host) {
   if (!implementation.runs_on_platform(host) || implementation.in_worker) return false;
   if (pool == Pool::naive) return host || implementation.is(Kind::naive);
   if (pool == Pool::tiled) return host || implementation.is(Kind::tiled) || implementation.is(Kind::naive);
-  return pool == Pool::all || implementation.own() == (pool == Pool::own);
+  return pool == Pool::fastest || implementation.own() == (pool == Pool::own);
 }
 
 // The entry of a node's op. A network of ops that the suite lacks is a mistake of the caller's.
@@ -146,8 +142,8 @@ ProblemId problem_id(const CountedProblem& problem) {
 
 Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options)
     : nodes_(&nodes) {
-  constexpr std::string_view kPools[] = {"own", "baseline", "fastest", "naive", "tiled"};
-  const bool named = std::find(std::begin(kPools), std::end(kPools), options.source) == std::end(kPools);
+  const std::optional<Pool> asked = options.pool ? options.pool : pool_named(options.source);
+  const bool named = !asked;  // a file
   PlanEntries entries;
   if (named) {
     entries = read_plan(options.source);
@@ -183,7 +179,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
                                    fmt::join(names, "\n  ")));
   }
 
-  const Pool pool = pool_of(options.source);
+  const Pool pool = asked.value_or(Pool::fastest);
   KnownTimes nothing;
   KnownTimes& known = options.known != nullptr ? *options.known : nothing;
   Chooser chooser(platform, nodes, pool, known), own(platform, nodes, Pool::own, known);

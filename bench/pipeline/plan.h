@@ -17,14 +17,18 @@ using namespace networks;
 ProblemId problem_id(const Node& node);
 ProblemId problem_id(const CountedProblem& problem);
 
-// A choice per distinct problem: "own | baseline | fastest | naive", or a file that `noisefloor roofline` wrote
-// (plan.csv).
+// What a plan chooses from. Whoever asks for a plan names one of kPools, or a file; tiled has no name.
+enum class Pool { own, baseline, fastest, naive, tiled };
+inline constexpr const char* kPools[] = {"own", "baseline", "fastest", "naive"};
+
+// A choice per distinct problem: of a pool, or as a file has it that `noisefloor roofline` wrote (plan.csv).
 class Plan {
  public:
   struct Options {
-    std::string source = "own";
-    bool strict = false;          // refuse problems that the file does not name, instead of measuring them
-    KnownTimes* known = nullptr;  // times to take rather than measure; what is measured is added
+    std::string source = "own";     // a name of kPools, or a file
+    bool strict = false;            // refuse problems that the file does not name, instead of measuring them
+    KnownTimes* known = nullptr;    // times to take rather than measure; what is measured is added
+    std::optional<Pool> pool = {};  // in the place of a source
   };
   // own, fastest: of the implementations in `nodes` that run here and are correct on random data, the one whose warm
   // time is shortest; on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no

@@ -193,6 +193,18 @@ class CudaPlatform final : public Platform {
                                  stream_));
   }
 
+  std::size_t take_back_l2() override {
+    std::size_t set_aside = 0;
+    if (cudaDeviceGetLimit(&set_aside, cudaLimitPersistingL2CacheSize) != cudaSuccess) {
+      (void)cudaGetLastError();  // sm_75 has no such thing
+      return 0;
+    }
+    if (set_aside == 0) return 0;
+    CUDA_CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0));
+    CUDA_CHECK(cudaCtxResetPersistingL2Cache());
+    return set_aside;
+  }
+
  private:
   void* flush_ = nullptr;
   std::size_t flush_bytes_ = 0;

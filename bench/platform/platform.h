@@ -102,6 +102,9 @@ class Platform {
   virtual std::unique_ptr<Recording> record(const Launch& launch) = 0;
   // Empties caches of everything, for counter passes.
   virtual void flush_cache() = 0;
+  // Gives L2 that was set aside for persisting accesses back to everybody, and what persisted there: no flush reaches
+  // it. How many bytes that was.
+  virtual std::size_t take_back_l2() { return 0; }
 
  protected:
   PlatformDescription description_;

@@ -30,8 +30,13 @@ constexpr char kEmpty[] = "empty", kStream[] = "stream", kUsed[] = "used", kWrit
 
 std::shared_ptr<const Decision> find(const Question& question, const std::optional<Device>& device) {
   if (auto before = decided(question, device)) return before;
-  const WithoutGil released;
-  return decide(question, device);
+  const std::shared_ptr<const Decision> decision = [&] {
+    const WithoutGil released;
+    return decide(question, device);
+  }();
+  if (!decision->warning.empty() && PyErr_WarnEx(PyExc_UserWarning, decision->warning.c_str(), 2) != 0)
+    nb::raise_python_error();
+  return decision;
 }
 
 // Host memory for one launch.
@@ -77,7 +82,8 @@ class BoundOp {
     }
     const std::shared_ptr<const Decision> decision = find(question, device);
     const nb::object queue = queue_of(device, like, stream);
-    void* const laid_out = prepared.is_none() ? nullptr : read_prepared(prepared, question, *decision, device, queue);
+    std::optional<Tensor> laid_out;
+    if (!prepared.is_none()) laid_out = read_prepared(prepared, question, *decision, device, queue);
     return run(*decision, inputs, question, outs, written, device, like, queue, laid_out);
   }
 
@@ -175,10 +181,10 @@ class BoundOp {
   }
 
   // The memory of prepared weights, which must be as many bytes as the call's variant prepares there.
-  void* read_prepared(nb::handle prepared, const Question& question, const Decision& decision, const Device& device,
-                      const nb::object& queue) const {
+  Tensor read_prepared(nb::handle prepared, const Question& question, const Decision& decision, const Device& device,
+                       const nb::object& queue) const {
     constexpr std::uintptr_t kAlignment = 64;  // of the widest vectors
-    const Tensor memory = read_tensor(prepared, name("prepared"), false);
+    Tensor memory = read_tensor(prepared, name("prepared"), false);
     if (question.variant.empty())
       throw InvalidInput(named("prepared") + " is of one variant: give its name as variant=");
     if (memory.device != device)
@@ -192,7 +198,7 @@ class BoundOp {
     if (reinterpret_cast<std::uintptr_t>(memory.data) % kAlignment != 0)
       throw InvalidInput(fmt::format("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment));
     if (device.gpu) framework<kUsed>(prepared, queue);
-    return memory.data;
+    return memory;
   }
 
   // In the order of the specs; null for outputs, and where only a shape was given.
@@ -218,10 +224,18 @@ class BoundOp {
     question.op = op_;
     for (std::size_t i = 0; i < fields_.size(); ++i)
       if (!fields[i].is_none()) question.fields.push_back({fields_[i], text_of(fields[i])});
-    if (!variant.is_none()) question.variant = nb::cast<std::string>(nb::str(variant));
-    if (!dtype.is_none()) question.dtype = nb::cast<std::string>(nb::str(dtype));
+    question.variant = word("variant", variant);
+    question.dtype = word("dtype", dtype);
     question.plan = plan_of_call(plan);
     return question;
+  }
+
+  // "" of None, which is not given.
+  std::string word(const char* argument, nb::handle given) const {
+    if (given.is_none()) return "";
+    std::string text = nb::cast<std::string>(nb::str(given));
+    if (text.empty()) throw InvalidInput(named(argument) + " is an empty text; None leaves it open");
+    return text;
   }
 
   Question ask_of_shapes(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle dtype,
@@ -257,7 +271,7 @@ class BoundOp {
   }
 
   void check_output(const TensorSpec& spec, const Tensor& tensor, const Device& device,
-                    const std::vector<Tensor>& inputs, const Question& question,
+                    const std::vector<Tensor>& inputs, const Question& question, const std::optional<Tensor>& prepared,
                     const std::vector<std::optional<Tensor>>& written, std::size_t index) const {
     const Name what{op_->name, spec.name, ": output '"};
     if (tensor.shape != spec.shape)
@@ -274,6 +288,8 @@ class BoundOp {
       if (overlaps(inputs[i]))
         throw InvalidInput(
             fmt::format("{} shares memory with '{}'; no op works in place", what.text(), question.inputs[i].name));
+    if (prepared && overlaps(*prepared))
+      throw InvalidInput(what.text() + " shares memory with the weights that were laid out");
     for (std::size_t i = 0; i < index; ++i)
       if (written[i] && overlaps(*written[i]))
         throw InvalidInput(fmt::format("{} shares memory with output {}", what.text(), i));
@@ -281,7 +297,7 @@ class BoundOp {
 
   nb::object run(const Decision& decision, const std::vector<Tensor>& inputs, const Question& question,
                  std::vector<nb::object>& outs, std::vector<std::optional<Tensor>>& written, const Device& device,
-                 const nb::object& like, const nb::object& queue, void* prepared) const {
+                 const nb::object& like, const nb::object& queue, const std::optional<Tensor>& prepared) const {
     const auto count = static_cast<std::size_t>(
         std::ranges::count_if(decision.specs, [](const TensorSpec& spec) { return spec.role == Role::out; }));
     if (!outs.empty() && outs.size() != count)
@@ -296,7 +312,7 @@ class BoundOp {
       const TensorSpec& spec = decision.specs[k];
       if (spec.role != Role::out) continue;
       if (written[output]) {
-        check_output(spec, *written[output], device, inputs, question, written, output);
+        check_output(spec, *written[output], device, inputs, question, prepared, written, output);
         framework<kWritten>(outs[output]);
       } else {
         outs[output] = framework<kEmpty>(like, tuple_of(spec.shape), to_string(spec.dtype), queue);
@@ -307,7 +323,7 @@ class BoundOp {
       }
       pointers[k] = written[output++]->data;
     }
-    launch_with_scratch(decision, pointers, device, like, queue, prepared);
+    launch_with_scratch(decision, pointers, device, like, queue, prepared ? prepared->data : nullptr);
     if (count == 1) return outs.front();
     nb::list all;
     for (const nb::object& one : outs) all.append(one);

@@ -60,17 +60,22 @@ std::string obstacle(const AnyVariant& variant, const Decision& decision, const 
 }
 
 // The one that the plan names, where it is of this ladder (plans know libraries, too) and can run there; else null.
-const AnyVariant* planned(const Question& question, const Decision& decision, const std::string& place) {
+const AnyVariant* planned(const Question& question, Decision& decision, const std::string& place) {
   if (!question.plan || !question.variant.empty()) return nullptr;
   const auto named = question.plan->variants.find(plan_key(*question.op, decision.dtype, decision.problem));
   if (named == question.plan->variants.end()) return nullptr;
-  for (const AnyVariant& variant : question.op->variants)
-    if (variant.name == named->second && obstacle(variant, decision, place).empty()) return &variant;
+  for (const AnyVariant& variant : question.op->variants) {
+    if (variant.name != named->second) continue;
+    const std::string why = obstacle(variant, decision, place);
+    if (why.empty()) return &variant;
+    decision.warning = fmt::format("plan {}: {} runs the ladder's best: variant '{}' {}", question.plan->file,
+                                   named->first, variant.name, why);
+  }
   return nullptr;
 }
 
 // `decision` has its problem and its device; `place` is that device in words.
-const AnyVariant* choose_variant(const Question& question, const Decision& decision, const std::string& place) {
+const AnyVariant* choose_variant(const Question& question, Decision& decision, const std::string& place) {
   const Op& op = *question.op;
   if (const AnyVariant* variant = planned(question, decision, place)) return variant;
   std::vector<std::string> names, obstacles;

@@ -52,6 +52,7 @@ struct Decision {
   const AnyVariant* variant = nullptr;
   const DeviceInfo* info = nullptr;
   std::size_t workspace_bytes = 0, prepared_bytes = 0;
+  std::string warning;  // why the plan's variant is not the one; "" where nothing stood against it
 };
 
 // The problem; with a device also the variant: the one that was asked for, else the plan's where it names one of the

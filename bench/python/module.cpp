@@ -13,7 +13,8 @@ namespace nb = nanobind;
 
 namespace noisefloor::python {
 
-void define_op(nb::module_& m);  // bound_op.cpp
+void define_op(nb::module_& m);              // bound_op.cpp
+void define_result_columns(nb::module_& m);  // result_columns.cpp
 
 namespace {
 
@@ -91,6 +92,7 @@ NB_MODULE(_core, m) {
   });
   define_op(m);
   define_plan(m);
+  define_result_columns(m);
   m.def("catalogue", catalogue_data);
   m.def("samples", sample_data);
   m.attr("version") = NOISEFLOOR_VERSION;

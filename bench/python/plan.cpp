@@ -5,8 +5,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 
+#include "bench/python/with_python.h"
 #include "kernels/catalogue.h"
 
 namespace nb = nanobind;
@@ -14,12 +17,25 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 namespace {
 
-thread_local std::shared_ptr<const Plan> used_plan;
+constexpr std::array<std::string_view, 2> kLibraries{"cublaslt", "cudnn"};  // a plan names their algorithms after them
 
-nb::object use_plan(nb::handle plan) {
-  const std::shared_ptr<const Plan> before = used_plan;
-  used_plan = plan.is_none() ? nullptr : nb::cast<const LoadedPlan&>(plan).plan;
-  return before ? nb::cast(LoadedPlan(before)) : nb::none();
+// What a with of `use_plan` holds: a Plan or None. The GIL guards the static.
+nb::object used_plan() {
+  static PyObject* get = nullptr;
+  if (get == nullptr)
+    get = outlive_python(
+        [] { return nb::object(nb::module_::import_("noisefloor._plan").attr("used").attr("get")).release().ptr(); });
+  PyObject* const used = outlive_python([] { return PyObject_CallNoArgs(get); });
+  if (used == nullptr) nb::raise_python_error();
+  return nb::steal(used);
+}
+
+void check_variant(const Op& op, const std::string& variant) {
+  std::vector<std::string> names;
+  for (const AnyVariant& one : op.variants) names.push_back(one.name);
+  const auto is_of = [&](std::string_view library) { return (variant + '_').starts_with(std::string(library) + '_'); };
+  if (std::ranges::count(names, variant) == 0 && std::ranges::none_of(kLibraries, is_of))
+    throw InvalidInput(fmt::format("{} has no variant '{}'{}", op.name, variant, did_you_mean(variant, names)));
 }
 
 }  // namespace
@@ -42,6 +58,7 @@ LoadedPlan::LoadedPlan(const std::string& file, const std::string& device, const
     std::string key;
     try {
       key = plan_key(*op, *type, op->parse(problem));
+      check_variant(*op, variant);
     } catch (const InvalidInput& error) {
       refuse(error.what());
     }
@@ -51,9 +68,10 @@ LoadedPlan::LoadedPlan(const std::string& file, const std::string& device, const
 }
 
 std::shared_ptr<const Plan> plan_of_call(nb::handle plan) {
-  if (plan.is_none()) return used_plan;
-  if (nb::isinstance<LoadedPlan>(plan)) return nb::cast<const LoadedPlan&>(plan).plan;
-  return nb::cast<LoadedPlan>(nb::module_::import_("noisefloor._plan").attr("plan_of")(plan)).plan;
+  const nb::object used = plan.is_none() ? used_plan() : nb::borrow(plan);
+  if (used.is_none()) return nullptr;
+  if (nb::isinstance<LoadedPlan>(used)) return nb::cast<const LoadedPlan&>(used).plan;
+  return nb::cast<LoadedPlan>(nb::module_::import_("noisefloor._plan").attr("plan_of")(used)).plan;
 }
 
 void define_plan(nb::module_& m) {
@@ -62,7 +80,6 @@ void define_plan(nb::module_& m) {
       .def_prop_ro("file", [](const LoadedPlan& self) { return self.plan->file; })
       .def_prop_ro("device", [](const LoadedPlan& self) { return self.plan->device; })
       .def("__len__", [](const LoadedPlan& self) { return self.plan->variants.size(); });
-  m.def("use_plan", use_plan, nb::arg("plan").none());
 }
 
 }  // namespace noisefloor::python

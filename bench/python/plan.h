@@ -17,10 +17,9 @@ struct LoadedPlan {
 
   using Line = std::tuple<std::string, std::string, std::string, std::string>;  // op, dtype, problem, variant
   LoadedPlan(const std::string& file, const std::string& device, const std::vector<Line>& lines);
-  explicit LoadedPlan(std::shared_ptr<const Plan> other) : plan(std::move(other)) {}
 };
 
-// The plan of a call: that of plan=, a LoadedPlan or the file of one; of None the one that this thread uses, or null.
+// The plan of a call: that of plan=, a LoadedPlan or the file of one; of None that of `use_plan`, or null.
 std::shared_ptr<const Plan> plan_of_call(nanobind::handle plan);
 
 void define_plan(nanobind::module_& m);

@@ -102,8 +102,7 @@ bool import_array(nb::handle object, Tensor& tensor, std::string& problem, bool 
   return true;
 }
 
-// DLPack's exchange in C (dlpack.h, version 1.3), which costs a tenth of a call of __dlpack__: as far as it is used
-// here.
+// DLPack's exchange in C (dlpack.h, version 1.3), which needs no call of __dlpack__: as far as it is used here.
 struct ManagedTensor {
   std::uint32_t major, minor;
   void* context;
@@ -140,12 +139,19 @@ bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool writ
   return true;
 }
 
+// Of that very class: others may have its name.
+bool is_exactly(nb::handle object, const char* module, const char* name) {
+  const nb::object found = nb::steal(PyImport_GetModule(nb::str(module).ptr()));
+  PyErr_Clear();
+  return found && object.type().is(nb::getattr(found, name, nb::none()));
+}
+
 // What nanobind takes of an object only once: the capsule of its __dlpack__, marked as used from then on. nanobind
 // itself marks none but those that it was given, and reads freed memory where an object hands out the same one again.
 // NumPy and PyTorch make one for each call.
 nb::object capsule_of(nb::handle object) {
-  const std::string type = python_type(object);
-  if (PyCapsule_CheckExact(object.ptr()) || type == "ndarray" || type == "Tensor" || !nb::hasattr(object, "__dlpack__"))
+  if (PyCapsule_CheckExact(object.ptr()) || is_exactly(object, "numpy", "ndarray") ||
+      is_exactly(object, "torch", "Tensor") || !nb::hasattr(object, "__dlpack__"))
     return nb::borrow(object);
   const nb::object ask = object.attr("__dlpack__");
   try {
@@ -188,23 +194,21 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 Tensor read_tensor(nb::handle object, const Name& name, bool written) {
   Tensor tensor;
   std::string problem;
-  const auto read = [&](nb::handle source, bool bf16) {
+  nb::object source = nb::borrow(object);
+  const auto read = [&](nb::handle given, bool bf16) {
+    source = capsule_of(given);
+    if (is_used(source))
+      throw InvalidInput(name.text() + " is a DLPack capsule that was taken before; each serves once");
     return written ? import_array<nb::ndarray<>>(source, tensor, problem, bf16)
                    : import_array<nb::ndarray<nb::ro>>(source, tensor, problem, bf16);
   };
-  nb::object source = nb::borrow(object);
   if (asked_often<kRequiresGrad>(object).is(nb::handle(Py_True))) {
     if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
       throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
     source = source.attr("detach")();
   }
   bool done = exchange(source, tensor, problem, written);
-  if (!done) {
-    source = capsule_of(source);
-    if (is_used(source))
-      throw InvalidInput(name.text() + " is a DLPack capsule that was taken before; each serves once");
-    done = read(source, false);
-  }
+  if (!done) done = read(nb::object(source), false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
   if (!done && written && import_array<nb::ndarray<nb::ro>>(source, tensor, problem, false))

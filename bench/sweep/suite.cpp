@@ -31,15 +31,27 @@ const std::shared_ptr<SearchCache>& kept_searches() {
   return cache;
 }
 
-const Suite& suite() {
+namespace {
+
+Suite& all_entries() {
   static const Suite nodes(ops());
-  static const Suite all = [] {
+  static Suite all = [] {
     std::vector<SuiteEntry> entries = nodes.entries();
     entries.push_back(pipeline::network_entry(nodes));
     add_pytorch(entries.back());
     return Suite(std::move(entries));
   }();
   return all;
+}
+
+}  // namespace
+
+const Suite& suite() {
+  return all_entries();
+}
+
+void add_to_suite(const std::string& op, ImplementationPtr row) {
+  all_entries().add(op, std::move(row));
 }
 
 }  // namespace noisefloor

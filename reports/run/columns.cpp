@@ -28,7 +28,7 @@ std::string text_of(const std::string& value) {
 std::string text_of(Outcome value) {
   return to_string(value);
 }
-std::string text_of(const std::optional<double>& value) {
+std::string text_of(const Figure& value) {
   return value && std::isfinite(*value) ? fmt::format("{:.6g}", *value) : std::string();
 }
 std::string text_of(const std::optional<long>& value) {
@@ -42,6 +42,9 @@ void take(Outcome& member, const std::string& text) {
   const auto outcome = parse_outcome(text);
   if (!outcome) throw std::runtime_error(fmt::format("'{}' is not a status", text));
   member = *outcome;
+}
+void take(Figure& member, const std::string& text) {
+  if (!text.empty()) member = parse_number<double>(text);
 }
 template <class Number>
 void take(std::optional<Number>& member, const std::string& text) {

@@ -103,7 +103,8 @@ std::string read_whole_file(const fs::path& file, std::size_t most_bytes) {
 void write_atomically(const fs::path& file, std::string_view text) {
   static std::mutex turn;  // the partial file has the process's number: threads that write one file would share it
   const std::lock_guard<std::mutex> lock(turn);
-  require_regular_or_absent(file);  // a rename would put a file in a device's place
+  std::error_code ignored;
+  if (!fs::is_symlink(file, ignored)) require_regular_or_absent(file);  // a rename would put a file in a device's place
   const fs::path partial = partial_of(file);
   const auto fail = [&](int why) {
     (void)unlink(partial.c_str());

@@ -51,13 +51,6 @@ bool begins_as_sweep(const std::string& text) {
                                   : is_sweep_csv_header(std::string_view(text).substr(0, end));
 }
 
-std::vector<double> rounded(const std::vector<double>& values) {
-  std::vector<double> out;
-  for (const double value : values)
-    out.push_back(std::round(value * 1e3) / 1e3);  // events resolve half a microsecond at best
-  return out;
-}
-
 }  // namespace
 
 RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh)
@@ -212,31 +205,8 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
 
 void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
   require_sweep_still_there();
-  if (row.status == Outcome::ok || row.status == Outcome::throttled) {
-    nlohmann::ordered_json line = {{"op", row.op},
-                                   {"dtype", row.dtype},
-                                   {"problem", row.problem},
-                                   {"variant", row.variant},
-                                   {"cold_us", rounded(samples.cold_us)},
-                                   {"warm_us", rounded(samples.warm_us)},
-                                   {"cold_batches", samples.cold_batches}};
-    const auto add = [&](const char* name, const auto& values) {
-      if (values.empty()) return;
-      if constexpr (requires { rounded(values); })
-        line[name] = rounded(values);  // NaN is written as null
-      else
-        line[name] = values;
-    };
-    add("cold_mhz", samples.cold_mhz);
-    add("warm_batches", samples.warm_batches);
-    add("warm_mhz", samples.warm_mhz);
-    add("warm_serial_us", samples.warm_serial_us);
-    add("warm_serial_batches", samples.warm_serial_batches);
-    add("warm_serial_mhz", samples.warm_serial_mhz);
-    add("kernels", samples.kernels);
-    add("kernel_counts", samples.kernel_counts);
-    append_line(folder_ / "samples.jsonl", line.dump() + "\n");
-  }
+  if (row.status == Outcome::ok || row.status == Outcome::throttled)
+    append_line(folder_ / "samples.jsonl", samples_line(row, samples) + "\n");
   append_line(folder_ / "sweep.csv", to_csv(row, others_));
   rows_.insert_or_assign(row, row);
 }

@@ -28,6 +28,13 @@ constexpr std::pair<std::string_view, std::vector<std::size_t> RowSamples::*> kC
     {"kernel_counts", &RowSamples::kernel_counts},
 };
 
+std::vector<double> rounded(const std::vector<double>& values) {
+  std::vector<double> out;
+  for (const double value : values)
+    out.push_back(std::round(value * 1e3) / 1e3);  // events resolve half a microsecond at best
+  return out;
+}
+
 template <class Table>
 const auto* member_of(const Table& table, std::string_view field) {
   const auto found = std::ranges::find(table, field, [](const auto& entry) { return entry.first; });
@@ -150,6 +157,32 @@ void require_batches(const char* phase, const std::vector<double>& us, const std
 }
 
 }  // namespace
+
+std::string samples_line(const CaseId& id, const RowSamples& samples) {
+  nlohmann::ordered_json line = {{"op", id.op},
+                                 {"dtype", id.dtype},
+                                 {"problem", id.problem},
+                                 {"variant", id.variant},
+                                 {"cold_us", rounded(samples.cold_us)},
+                                 {"warm_us", rounded(samples.warm_us)},
+                                 {"cold_batches", samples.cold_batches}};
+  const auto add = [&](const char* name, const auto& values) {
+    if (values.empty()) return;
+    if constexpr (requires { rounded(values); })
+      line[name] = rounded(values);  // NaN is written as null
+    else
+      line[name] = values;
+  };
+  add("cold_mhz", samples.cold_mhz);
+  add("warm_batches", samples.warm_batches);
+  add("warm_mhz", samples.warm_mhz);
+  add("warm_serial_us", samples.warm_serial_us);
+  add("warm_serial_batches", samples.warm_serial_batches);
+  add("warm_serial_mhz", samples.warm_serial_mhz);
+  add("kernels", samples.kernels);
+  add("kernel_counts", samples.kernel_counts);
+  return line.dump();
+}
 
 SamplesLine parse_samples_line(std::string_view line) {
   // Values have a comma between them, so there are no more than half as many as characters.

@@ -1,6 +1,7 @@
 // One line of samples.jsonl: the raw samples of one row.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "reports/run/run_files.h"
@@ -11,6 +12,9 @@ struct SamplesLine {
   CaseId id;
   RowSamples samples;
 };
+
+// Without a line end. Times are rounded to a nanosecond.
+std::string samples_line(const CaseId& id, const RowSamples& samples);
 
 // Throws std::runtime_error naming the field. Memory stays below four times the line: the values are parsed as they
 // come, into one array. Fields that it does not know are passed over.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reports/run/case_id.h"
+#include "reports/run/figure.h"
 
 namespace noisefloor {
 

@@ -27,9 +27,9 @@ if(TARGET noisefloor)
   install(TARGETS noisefloor RUNTIME_DEPENDENCY_SET program_libraries RUNTIME DESTINATION noisefloor/bin COMPONENT program EXCLUDE_FROM_ALL)
   install(RUNTIME_DEPENDENCY_SET program_libraries PRE_EXCLUDE_REGEXES ${of_the_system}
           LIBRARY DESTINATION noisefloor/lib COMPONENT program EXCLUDE_FROM_ALL)
-  foreach(data bench/problems bench/pipeline/weights baselines)
+  foreach(data bench/problems bench/pipeline/weights bench/plugin baselines)
     get_filename_component(parent noisefloor/${data} DIRECTORY)
     install(DIRECTORY ${data} DESTINATION ${parent} COMPONENT program EXCLUDE_FROM_ALL
-            FILES_MATCHING PATTERN "*.csv" PATTERN "*.safetensors" PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+            FILES_MATCHING PATTERN "*.csv" PATTERN "*.safetensors" PATTERN "*.py" PATTERN "plugin.h" PATTERN "new_kernel/*.cu" PATTERN __pycache__ EXCLUDE)
   endforeach()
 endif()

@@ -15,7 +15,7 @@ SLOW = {"sweep", "sample", "forward", "tune", "ceilings"}
 
 def commands():
     text = run("--help").stdout.decode()
-    return re.findall(r"^  ([a-z]+)", text[text.index("Subcommands:"):], re.M)
+    return re.findall(r"^  ([a-z][a-z-]*)", text[text.index("Subcommands:"):], re.M)
 
 
 def flags_of(command):

@@ -15,6 +15,7 @@ def readers(folder, swept, out):
     """Each command that reads a run, with this one in it."""
     return {
         "roofline": ["roofline", folder],
+        "explain": ["explain", "/".join(rows(swept / "a")[0][part] for part in ("op", "problem", "dtype", "variant")), "--run", folder],
         "gate, as candidate": ["gate", "--baseline", swept / "a", "--candidate", folder],
         "gate, as baseline": ["gate", "--baseline", folder, "--candidate", swept / "a"],
         "compare": ["compare", folder, swept / "b"],
@@ -110,7 +111,7 @@ def endless(file):
         stream.truncate(1 << 41)
 
 
-ALL = {"roofline", "gate, as candidate", "gate, as baseline", "compare", "history", "merge", "accept"}
+ALL = {"roofline", "explain", "gate, as candidate", "gate, as baseline", "compare", "history", "merge", "accept"}
 # What is wrong: how it is made, and the commands that must refuse it.
 WRONG = {
     "a time of 1e308": (lambda folder: replace_time(folder, "1e308"), ALL),
@@ -129,7 +130,8 @@ WRONG = {
     **{f"a link to /dev/zero as {name}": (special(name, lambda file: os.symlink("/dev/zero", file)), ALL) for name in ("sweep.csv", "samples.jsonl", "env.json")},
     **{f"a folder as {name}": (special(name, os.mkdir), ALL) for name in ("sweep.csv", "samples.jsonl", "env.json")},
     **{f"2 TB as {name}": (special(name, endless), ALL) for name in ("sweep.csv", "samples.jsonl", "env.json")},
-    **{f"a pipe as {name}": (special(name, os.mkfifo), {"roofline", "merge"}) for name in ("ceilings.csv", "cases.csv")},
+    "a pipe as cases.csv": (special("cases.csv", os.mkfifo), {"roofline", "merge"}),
+    "a pipe as ceilings.csv": (special("ceilings.csv", os.mkfifo), {"roofline", "explain", "merge"}),
     "a pipe as networks.csv": (special("networks.csv", os.mkfifo), {"roofline", "history", "merge"}),
     "a pipe as shard.json": (lambda folder: os.mkfifo(folder / "shard.json"), {"merge"}),
     "a pipe as .lock": (special(".lock", os.mkfifo), set()),

@@ -167,6 +167,7 @@ PROBLEMS = [
     ("q_sample", {}),
     *(("edm_precondition", {"side": side}) for side in ("input", "output")),
     ("network", {}),
+    ("network", {"name": "moving-digits", "frames": 5, "width": 12}),
 ]
 
 

@@ -1,9 +1,11 @@
 """The program under test, and what the tests of several commands do with it."""
 
 import csv
+import ctypes
 import json
 import os
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,19 @@ ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 needs_program = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+
+
+def has_libpython():
+    name = sysconfig.get_config_var("INSTSONAME") or ""
+    for file in (f"libpython{sysconfig.get_python_version()}.so.1.0", os.path.join(sysconfig.get_config_var("LIBDIR") or "", name)):
+        try:
+            return bool(ctypes.PyDLL(file))
+        except OSError:
+            pass
+    return False
+
+
+needs_libpython = pytest.mark.skipif(not has_libpython(), reason="this Python has no shared library: it cannot become noisefloor's process")
 
 SMALL = "network,m,n,k,count\nmini,8,16,24,3\nmini,16,16,8,1\nother,4,8,8,1\n"  # a problem file of gemm
 
@@ -34,6 +49,16 @@ def strict(text):
 def rows(folder):
     with open(folder / "sweep.csv", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def timeline(file):
+    """Slices by track and counters, as the Trace Event Format has them."""
+    events = strict(file.read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    tracks = {name: [event for event in events if event["ph"] == "X" and event["tid"] == track] for track, name in names.items()}
+    for slices in tracks.values():
+        assert all(before["ts"] + before["dur"] <= after["ts"] + 1e-6 for before, after in zip(slices, slices[1:])), "slices of one track do not overlap"
+    return tracks, [event["args"] for event in events if event["ph"] == "C"]
 
 
 def breakdown_rows(file):

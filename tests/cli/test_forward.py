@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import WEIGHTS, breakdown_rows, needs_program, run
+from tests.cli.program import WEIGHTS, breakdown_rows, needs_program, run, timeline
 
 pytestmark = needs_program
 
@@ -25,12 +25,14 @@ def forward(folder, *arguments):
     return run("forward", "digits", "--device", "host", "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *arguments)
 
 
-@pytest.mark.parametrize("file", ["digits_forward.safetensors", "digits_forward_6x10.safetensors"])
-def test_forward_is_what_pytorch_computes(tmp_path, file):
-    """Inputs, and the output of baselines/pytorch/networks/edm.py in fp32 on the CPU."""
+@pytest.mark.parametrize("network, file", [("digits", "digits_forward.safetensors"), ("digits", "digits_forward_6x10.safetensors"),
+                                           ("moving-digits", "moving_digits_forward.safetensors")])
+def test_forward_is_what_pytorch_computes(tmp_path, network, file):
+    """Inputs, and the output of baselines/pytorch/networks in fp32 on the CPU, with the shipped weights (record_forward.py)."""
     golden = load_file(Path(__file__).with_name(file))
     save_file({name: golden[name] for name in ("x", "sigma", "labels")}, tmp_path / "in.safetensors")
-    assert forward(tmp_path, "--dtype", "fp32").returncode == 0
+    result = run("forward", network, "--device", "host", "--input", tmp_path / "in.safetensors", "--output", tmp_path / "out.safetensors", "--dtype", "fp32")
+    assert result.returncode == 0, result.stderr
     output = load_file(tmp_path / "out.safetensors")["output"]
     assert np.linalg.norm(output - golden["output"]) < 1e-5 * np.linalg.norm(golden["output"])
 
@@ -77,7 +79,21 @@ def test_forward_says_where_the_time_goes(tmp_path):
     assert (tmp_path / "out.safetensors").is_file()
 
 
-@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"),
+def test_forward_writes_a_timeline(tmp_path):
+    forward_input(tmp_path)
+    result = forward(tmp_path, "--trace", tmp_path / "trace.json", "--breakdown-csv", tmp_path / "breakdown.csv")
+    assert result.returncode == 0, result.stderr
+    tracks, memory = timeline(tmp_path / "trace.json")
+    rows = breakdown_rows(tmp_path / "breakdown.csv")
+    assert [event["name"] for event in tracks["nodes"]] == [row["node"] for row in rows]
+    assert [event["args"]["op"] for event in tracks["nodes"]] == [row["op"] for row in rows]
+    assert set(tracks) == {"nodes", "gaps"}, "the host has no kernels"
+    assert all(event["dur"] > 0 and event["args"]["variant"] == "host" for event in tracks["nodes"])
+    assert len(memory) == len(rows) and all(args["activations"] > 0 for args in memory)
+
+
+@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"), ("--trace", "none/t.json", "there is no folder"),
+                                                 ("--trace", "out.safetensors", "is the same file as --output"),
                                                  ("--breakdown-rows", "none", "is not a run folder, it has no sweep.csv")])
 def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
     forward_input(tmp_path)
@@ -100,6 +116,7 @@ def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, s
         ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
         ({"labels": np.array([3, 10], np.int64)}, "label 10: digits has classes 0 to 9"),
         ({"labels": None}, "no tensor 'labels'"),
+        ({"timesteps": np.array([3, 9], np.int64)}, "in.safetensors: digits takes no tensor timesteps; it takes x, sigma and labels"),
         ({"labels": np.array([3, 2.7], np.float32)}, "label 2.7"),
         ({"labels": np.array([3, -1], np.float32)}, "label -1: digits has classes 0 to 9"),
         ({"labels": np.array([3, 1e300])}, "tensor labels has numbers that fp32 cannot hold: 1e+300"),
@@ -123,6 +140,14 @@ def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
     result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
     assert result.returncode == 2 and "label 10" in result.stderr
     assert (tmp_path / "plan.csv").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["tiled", "all", "other"])
+def test_a_plan_file_is_read_whatever_its_name(tmp_path, name):
+    forward_input(tmp_path)
+    (tmp_path / name).write_text("no plan")
+    result = run("forward", "digits", "--device", "host", "--input", "in.safetensors", "--output", "out.safetensors", "--plan", name, cwd=tmp_path)
+    assert result.returncode == 2 and f"{name} is not a plan (own, baseline, fastest, naive, or a file" in result.stderr, result.stderr
 
 
 INDEX = "diffusion_pytorch_model.safetensors.index.json"

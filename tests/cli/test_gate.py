@@ -14,6 +14,8 @@ from pathlib import Path
 import junitparser
 import pytest
 
+from tests.cli.program import strict
+
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,6 +107,62 @@ def test_slower_rows_fail_and_are_written_down(baseline, tmp_path):
     read = junitparser.JUnitXml.fromfile(str(tmp_path / "gate.xml"))  # another reader sees the same
     assert (read.tests, read.failures, read.errors, read.skipped) == (20, 2, 0, 0)
     assert sum(isinstance(entry, junitparser.Failure) for case in next(iter(read)) for entry in case.result) == 2
+
+
+def read_bencher(file):
+    """Bencher's metric format, as https://bencher.dev/docs/reference/bencher-metric-format has it: its JSON schema, and its longest names."""
+    data = strict(file.read_text())
+    assert isinstance(data, dict)
+    for benchmark, measures in data.items():
+        assert 0 < len(benchmark) <= 1024 and not benchmark.endswith("-bencher-ignore") and isinstance(measures, dict)
+        for measure, metric in measures.items():
+            assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", measure) and len(measure) <= 64, "a slug"
+            assert "value" in metric and set(metric) <= {"value", "lower_value", "upper_value"}
+            assert all(isinstance(value, (int, float)) for value in metric.values())
+    return data
+
+
+def read_benchmark_action(file):
+    """Custom benchmarks of https://github.com/benchmark-action/github-action-benchmark: an array of objects; range and extra are optional."""
+    data = strict(file.read_text())
+    assert isinstance(data, list)
+    for entry in data:
+        assert {"name", "unit", "value"} <= set(entry) <= {"name", "unit", "value", "range", "extra"}
+        assert isinstance(entry["value"], (int, float)) and all(isinstance(entry[key], str) for key in set(entry) - {"value"})
+    return {entry["name"]: entry for entry in data}
+
+
+def test_other_pages_can_show_the_times(baseline, tmp_path):
+    slower = write_run(tmp_path / "b", [50.0] * 19 + [60.0], seed=1, status={3: "incorrect"})
+    result = gate(baseline, slower, "--bencher", tmp_path / "bmf.json", "--benchmark-action", tmp_path / "action.json")
+    assert result.returncode == 1, result
+    bencher, action = read_bencher(tmp_path / "bmf.json"), read_benchmark_action(tmp_path / "action.json")
+    with open(slower / "sweep.csv", newline="") as file:
+        rows = {f"gemm/{row['problem']}/bf16/ptx": row for row in csv.DictReader(file) if row["status"] == "ok"}
+    assert set(bencher) == set(rows) and len(rows) == 19 and set(action) == {f"{name} ({phase})" for name in rows for phase in ("cold", "warm")}
+    for name, row in rows.items():
+        cold, warm = bencher[name]["latency"], bencher[name]["warm-latency"]
+        assert cold["value"] == pytest.approx(1e3 * float(row["time_cold_us"]), rel=1e-3) and cold["lower_value"] < cold["value"] < cold["upper_value"]
+        assert warm["value"] == pytest.approx(1e3 * float(row["time_warm_serial_us"]), rel=1e-3)
+        assert action[f"{name} (cold)"]["value"] == pytest.approx(cold["value"] / 1e3) and action[f"{name} (cold)"]["unit"] == "us"
+        assert action[f"{name} (warm)"]["range"].startswith("± ")
+    assert action["gemm/m=20,n=64,k=64/bf16/ptx (cold)"]["extra"].startswith("regressed: 50")
+    assert list(bencher) == sorted(bencher)
+
+
+def test_files_of_a_gate_are_written_whole_or_not_at_all(baseline, tmp_path):
+    same = write_run(tmp_path / "b", [50.0] * 20, seed=1)
+    (tmp_path / "old.json").write_text("old")
+    for arguments, says in ((["--bencher", tmp_path / "old.json", "--benchmark-action", tmp_path / "none" / "x.json"], "--benchmark-action"),
+                            (["--bencher", tmp_path / "x.json", "--benchmark-action", tmp_path / "x.json"], "is the same file as --bencher"),
+                            (["--bencher", tmp_path], "is a folder")):
+        result = gate(baseline, same, *arguments)
+        assert result.returncode == 2 and says in result.stderr and not result.stdout, result
+    (same / "samples.jsonl").write_text("{")
+    result = gate(baseline, same, "--bencher", tmp_path / "old.json", "--benchmark-action", tmp_path / "x.json")
+    assert result.returncode == 2 and (tmp_path / "old.json").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "old.json"]
+    assert run("gate", "--resources", "--baseline", "x", "--bencher", tmp_path / "x.json").returncode == 2
 
 
 def test_rows_that_broke_or_are_missing(baseline, tmp_path):

@@ -46,10 +46,12 @@ def inputs_of(name, height, width):
         return diffusers_unet.inputs_of(DIFFUSERS[name], height, width, 77)
     if name == "adm64":
         return {"x": torch.randn(2, 3, height, width), "timesteps": torch.tensor([17.0, 800.0]), "labels": torch.tensor([3, 999])}
-    return {"x": torch.randn(2, 3, height, width) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
+    shape = (2, 5, 1, height, width) if name == "moving-digits" else (2, 3, height, width)
+    return {"x": torch.randn(shape) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
 
 
 @pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24),
+                                                 ("moving-digits", 16, 16), ("moving-digits", 8, 20),
                                                  ("sd15", 16, 24), ("sdxl", 16, 12), ("svd", 8, 16)])
 def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
     if name in ("sd15", "sdxl", "svd") and name not in DIFFUSERS:

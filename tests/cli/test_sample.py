@@ -9,7 +9,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import ROOT, WEIGHTS, breakdown_rows, needs_program, run
+from tests.cli.program import ROOT, WEIGHTS, breakdown_rows, needs_program, run, timeline
 
 pytestmark = needs_program
 
@@ -109,11 +109,13 @@ def test_guidance_of_one_is_no_guidance(tmp_path):
 def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path):
     plain = sample(tmp_path, "--count", 2, "--steps", 3, name="plain")["images"]
     result = run("sample", "digits", "--device", "host", "--count", 2, "--steps", 3, "--out", tmp_path / "grid.png", "--tensor",
-                 tmp_path / "grid.safetensors", "--breakdown-csv", tmp_path / "breakdown.csv")
+                 tmp_path / "grid.safetensors", "--breakdown-csv", tmp_path / "breakdown.csv", "--trace", tmp_path / "trace.json")
     assert result.returncode == 0, result.stderr
     assert "the first of 3 steps of edm_heun, 2 images" in result.stdout
     rows = breakdown_rows(tmp_path / "breakdown.csv")
     assert [row["node"] for row in rows if row["op"] == "sampler_step"] == ["sampler.first", "sampler.second"]
+    tracks, memory = timeline(tmp_path / "trace.json")
+    assert [event["name"] for event in tracks["nodes"]] == [row["node"] for row in rows] and len(memory) == len(rows) - 2
     assert len(rows) % 2 == 0  # two calls of the network, and two updates
     np.testing.assert_array_equal(load_file(tmp_path / "grid.safetensors")["images"], plain)
 
@@ -121,7 +123,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, sd15"),
+        (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, moving-digits, sd15"),
         (["sample", "adm64"], "adm64 needs --weights"),
         (["sample", "sd15", "--weights", "."], "sd15 reads text: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning sd15"),
         (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", "nowhere"], "nowhere"),
@@ -148,7 +150,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--height", "9"], "height 9: digits takes multiples of 2; the nearest are 8 and 10"),
         (["sample", "adm64", "--width", "4"], "width 4: adm64 takes multiples of 8; the nearest is 8"),
         (["sample", "digits", "--width", "0"], "--width"),
-        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: svd"),
+        (["sample", "digits", "--frames", "14"], "frames 14: digits makes single images; networks with frames: moving-digits, svd"),
         (["sample", "digits", "--tokens", "77"], "tokens 77: digits takes no text; networks with tokens: sd15, sdxl"),
         (["sample", "sdxl", "--weights", "."], "sdxl reads text: it needs --conditioning FILE, which is made by"),
         (["sample", "svd", "--weights", "."], "svd moves a picture: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning svd --weights FOLDER PICTURE"),
@@ -158,10 +160,13 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "svd", "--frames", "33"], "frames 33: svd takes 1 to 32"),
         (["sample", "svd", "--strip", "s.png", "--every", "1"], "--strip shows pictures on their way; svd draws latents"),
         (["sample", "svd", "--gif", "s.gif", "--every", "1"], "--every says which steps"),
-        (["sample", "digits", "--folder", "frames"], "--folder is for videos, which svd draws, not digits"),
+        (["sample", "digits", "--folder", "frames"], "--folder is for videos, which moving-digits or svd draws, not digits"),
         (["sample", "sd15", "--fps", "7"], "--fps is for videos"),
         (["sample", "sd15", "--chunk", "2"], "--chunk is for videos"),
+        (["sample", "moving-digits", "--chunk", "2"], "--chunk is for videos that a decoder makes of latents, which moving-digits does not draw"),
+        (["sample", "moving-digits", "--strip", "s.png", "--every", "1"], "--strip shows pictures on their way; moving-digits draws videos"),
         (["sample", "digits", "--first-guidance", "2"], "--first-guidance is for videos"),
+        (["sample", "svd", "--first-guidance", "2", "--guidance", "0"], "--first-guidance needs --guidance above 0, to which it grows"),
         (["sample", "digits", "--height", "65536", "--width", "65536"], "node "),
         (["sample", "digits", "--count", "0"], "--count"),
         (["sample", "digits", "--plan", "none.csv"], "none.csv is not a plan"),
@@ -258,12 +263,30 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
     assert "is not a checkpoint of svd-vae; 266 of its tensors are wrong" in refused(**told)
     assert "time_mixer.mix_factor [1] is missing" in refused("--height", 64, "--width", 128, "--frames", 3, **told)
     assert "--height 576: " in refused("--height", 576, **told)
+    assert "added_time_ids is [3], not [n, 3] with n of 1 and more" in refused(**{**told, "added_time_ids": np.zeros(3, np.float32)})
     assert "image_latents is [4, 8, 16], not [n, channels, height, width]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})
     assert "image_latents is [1, 3, 8, 16], not [1, 4, 8, 16]" in refused(**{**told, "image_latents": np.zeros((1, 3, 8, 16), np.float32)})
     assert "height 4: svd takes multiples of 8" in refused(**{**told, "image_latents": np.zeros((1, 4, 4, 16), np.float32)})
-    assert "image_embeds is [1, 1024], not [1, 1, 1024]" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
+    assert "image_embeds is [1, 1024], not [n, 1, 1024] with n of 1 and more" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
     assert "latents is [1, 14, 4, 8, 8], not [1, 14, 4, 8, 16]" in refused(**told, latents=np.zeros((1, 14, 4, 8, 8), np.float32))
     assert "--out " in run("sample", "svd", "--weights", tmp_path, "--conditioning", "x", "--out", tmp_path / "video.gif").stderr
+
+
+def test_a_video_of_our_own_needs_no_conditioning_and_no_decoder(tmp_path):
+    def drawn(name, *arguments):
+        result = run("sample", "moving-digits", "--device", "host", "--steps", 2, "--frames", 5, "--out", tmp_path / f"{name}.png", "--tensor",
+                     tmp_path / f"{name}.safetensors", *arguments)
+        assert result.returncode == 0, result.stderr
+        assert "frames a second" in result.stdout
+        return load_file(tmp_path / f"{name}.safetensors")
+
+    two = drawn("two", "--count", 2, "--labels", "7,4", "--gif", tmp_path / "two.gif", "--folder", tmp_path / "two", "--guidance", 1.5)
+    assert two["images"].shape == two["noise"].shape == (2, 5, 1, 16, 16) and list(two["labels"]) == [7, 4] and "latents" not in two
+    assert b"acTL" in (tmp_path / "two.png").read_bytes() and (tmp_path / "two.gif").read_bytes().startswith(b"GIF89a")
+    assert sorted(file.name for file in (tmp_path / "two").iterdir()) == [f"frame-000{frame}.png" for frame in range(5)]
+    second = drawn("second", "--first-image", 1, "--labels", 4, "--guidance", 1.5)
+    np.testing.assert_allclose(second["images"][0], two["images"][1], atol=1e-5)
+    assert np.abs(drawn("other", "--first-image", 1, "--labels", 5, "--guidance", 1.5)["images"] - second["images"]).mean() > 1e-3
 
 
 def test_columns_are_no_more_than_images(tmp_path):

@@ -216,6 +216,8 @@ TEST(KernelResources, AreThoseOfTheLaunch) {
   EXPECT_EQ(shared.blocks_per_sm, blocks);
   EXPECT_GT(shared.occupancy_limit_pct, 0);
   EXPECT_LE(shared.occupancy_limit_pct, 100);
+  EXPECT_FALSE(shared.occupancy_limiter.empty()) << "one more block exceeds something";
+  EXPECT_GT(shared.waves, 0);
   EXPECT_EQ(dominant_kernel(kernels), &kernels[0]);
 
   cudaStream_t stream = nullptr;

@@ -14,6 +14,7 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/sampling.h"
+#include "bench/pipeline/timeline.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/temporary_folder.h"
 
@@ -227,6 +228,11 @@ TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
     EXPECT_GT(breakdown.together.span_us, 0.5 * breakdown.end_to_end_us);
     EXPECT_LT(breakdown.together.span_us, 4 * breakdown.end_to_end_us);
     std::printf("%s\n", breakdown_text(breakdown, 10).c_str());
+    // The replay's records make a timeline, in which each node has a slice.
+    const std::string timeline = timeline_json(breakdown, "GPU");
+    for (const LaunchLabel& label : breakdown.labels)
+      EXPECT_NE(timeline.find("\"name\":\"" + label.node + "\""), std::string::npos) << label.node;
+    EXPECT_NE(timeline.find("\"activations\":"), std::string::npos);
   }
 }
 

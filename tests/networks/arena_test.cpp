@@ -75,6 +75,12 @@ TEST(Arena, WhatACallReadsFromBeforeTheLoopLivesToItsEnd) {
   EXPECT_EQ(nodes_of_each_call(call), std::vector<bool>(call.graph.nodes().size(), true));
 }
 
+TEST(Arena, WhatLivesAtAStepIsSummed) {
+  const std::vector<Lifetime> lives = {{100, 0, 2}, {20, 2, 2}, {3, 3, 9}, {0, 0, 9}};
+  for (const auto& [step, bytes] : {std::pair<std::size_t, std::size_t>{0, 100}, {2, 120}, {3, 3}, {9, 3}, {10, 0}})
+    EXPECT_EQ(bytes_alive(lives, step), bytes) << step;
+}
+
 TEST(Arena, AValueLivesFromItsWriterToItsLastReader) {
   const Network network = all_networks().front().build({.batch = 2});
   const auto& nodes = network.graph.nodes();

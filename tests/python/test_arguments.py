@@ -196,7 +196,8 @@ def test_a_capsule_serves_once(version):
             return (1, 0)
 
     a, out = np.ones((3, 4), np.float32), zeros(3, 3)
-    for give in (Keeps, lambda array: array.__dlpack__(max_version=version)):
+    named = [type(name, (Keeps,), {}) for name in ("Tensor", "ndarray")]  # as NumPy's and PyTorch's, which make one for each call
+    for give in (Keeps, *named, lambda array: array.__dlpack__(max_version=version)):
         once, into = give(a), give(out)
         assert ops.gemm(once, a, out=into) is into and (out == 4).all()
         for arguments, name in [((once, a), "'a'"), ((a, once), "'b'")]:
@@ -207,6 +208,12 @@ def test_a_capsule_serves_once(version):
         twice = give(a)
         with pytest.raises(ValueError, match="'b' is a DLPack capsule that was taken before"):
             ops.gemm(twice, twice, out=out)
+
+
+@pytest.mark.parametrize("argument", ["variant", "dtype"])
+def test_an_empty_text_is_not_none(argument):
+    with pytest.raises(ValueError, match=f"gemm: '{argument}' is an empty text; None leaves it open"):
+        ops.gemm(np.ones((3, 4), np.float32), np.ones((3, 4), np.float32), **{argument: ""})
 
 
 def test_a_default_is_one_whether_given_or_not():

@@ -5,6 +5,7 @@ import csv
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import captured
@@ -181,6 +182,48 @@ def test_several_calls_are_one_problem(grad):
         with noisefloor.capture() as capture:
             waves(maker(device, grad))
         assert found(capture) == ["timestep_embedding batch=3,channels=16", "mul: elementwise has no product"]
+
+
+def gated(x, w1, w2):
+    """The second tensor may lie where the first one was."""
+    h = x @ w1
+    gate = F.gelu(h[:, 8:])
+    del h
+    return (x @ w2)[:, :8] * gate
+
+
+def waves_of_two(t, f1, f2):
+    return torch.cat([torch.sin(t * f1), torch.cos(t * f2)], 1)
+
+
+def changed(which):
+    def call(x, w1, w2):
+        h = x @ w1
+        gate = F.gelu(h[:, 8:])
+        (h if which == "h" else gate).mul_(2)
+        return h[:, :8] * gate
+
+    return call
+
+
+def changed_waves(t, f1, f2):
+    x = t * f1
+    sine = x.sin()
+    return torch.cat([sine, x.add_(1).cos()], 1)
+
+
+@needs_torch
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize("program, shapes, wrong", [(gated, ((4, 8), (8, 16), (8, 16)), "op=geglu"), (waves_of_two, ((4, 1), (1, 8), (1, 8)), "timestep_embedding"),
+                                                    (changed("h"), ((4, 8), (8, 16), (8, 16)), "op=geglu"), (changed("gate"), ((4, 8), (8, 16), (8, 16)), "op=geglu"),
+                                                    (changed_waves, ((4, 1), (1, 8), (1, 8)), "timestep_embedding")])  # fmt: skip
+def test_other_numbers_are_no_problem_together(program, shapes, wrong, mode):
+    with getattr(torch, mode)():
+        inputs = [torch.randn(shape) for shape in shapes]
+        for _ in range(30):
+            with noisefloor.capture() as capture:
+                program(*inputs)
+            assert not [one for one in found(capture) if wrong in one], found(capture)
 
 
 def block():
@@ -373,11 +416,45 @@ def test_a_script_runs_as_it_would(through, ending, code, tmp_path):
     result = subprocess.run(command, **keywords)
     assert (result.returncode, result.stdout) == (code, f"__main__ ['--out', '{ending}']\n"), result.stderr
     assert "mapped: 100.00 % of 1 calls" in result.stderr and ("ValueError: of the script" in result.stderr) == (ending == "raise")
+    if code:  # what half a script called is not what it calls
+        assert f"problems: not written, as the script ended with {code}" in result.stderr and "noisefloor sweep" not in result.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["pipe.py"]
+        return
+    assert [path.name for path in (tmp_path / "problems").iterdir()] == ["elementwise.csv"]
     assert (tmp_path / "problems/elementwise.csv").read_text() == "network,op,hw,channels,count\npipe,silu,2,8,1\n"
     assert "noisefloor sweep --problems problems --networks pipe --dtypes fp32" in result.stderr
-    if ending == "none":
-        again = subprocess.run(command, **keywords)
-        assert again.returncode == 2 and again.stdout == "" and "problems: is not empty" in again.stderr
+    again = subprocess.run(command, **keywords)
+    assert again.returncode == 2 and again.stdout == "" and "problems: is not empty" in again.stderr
+    beneath = subprocess.run([*begin, "--out", "pipe.py/problems", "--", sys.executable, "pipe.py"], **keywords)
+    assert beneath.returncode == 2 and beneath.stdout == "" and "pipe.py/problems: cannot be written: Not a directory" in beneath.stderr
+
+
+@needs_program
+@pytest.mark.parametrize("words, interpreter", [(["python_pipe.py"], "python3"), (["./python_pipe.py", "x"], "python3"),
+                                                (["python", "python_pipe.py"], "python"), (["bin/python3.12", "python_pipe.py"], "bin/python3.12")])
+def test_a_script_whose_name_begins_with_python_is_none(words, interpreter, tmp_path):
+    for name in ("bin/python", "bin/python3", "bin/python3.12", "python_pipe.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text('#!/bin/sh\necho "$0" "$@"\n')
+        file.chmod(0o755)
+    result = program("capture", "--", *words, cwd=tmp_path, env=os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
+    ran, said = result.stdout.split(" ", 1)
+    assert Path(ran).name == Path(interpreter).name and said.split() == ["-m", "noisefloor", "capture", "--", *words[interpreter == words[0] :]]
+
+
+@needs_torch
+def test_a_write_that_fails_leaves_no_files(tmp_path, monkeypatch):
+    with noisefloor.capture() as capture:
+        F.silu(torch.ones(2, 8)), F.linear(torch.ones(2, 8), torch.ones(4, 8))
+
+    def full(writer, rows):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", full)
+    with pytest.raises(OSError, match="No space left"):
+        capture.write(tmp_path / "new")
+    assert not list((tmp_path / "new").iterdir())
 
 
 @needs_torch

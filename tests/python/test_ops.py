@@ -5,7 +5,7 @@ import noisefloor
 import numpy as np
 import pytest
 import random_calls
-import references
+from bench.plugin.new_kernel import formulas as references
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from noisefloor import _core

@@ -127,6 +127,89 @@ def test_other_sizes_take_the_same_weights():
         assert off(net(*odd).sample, wanted[0]) < 1e-5 and off(net(*large).sample, wanted[1]) < 1e-5
 
 
+def share_activations(net, act):
+    """As diffusers had them whose ACTIVATION_FUNCTIONS held the objects."""
+    for one in net.modules():
+        for name, child in one.named_children():
+            if type(child) is type(act):
+                setattr(one, name, act)
+
+
+def test_an_activation_that_all_share_stays_one():
+    net, inputs = made("sd")
+    act, given = torch.nn.SiLU(), inputs(torch.float32)
+    share_activations(net, act)
+    wanted = net(*given).sample
+    with noisefloor.torch.patch(net) as report:
+        assert off(net(*given).sample, wanted) < 1e-5 and report.replaced["conv_act"] == "SiLU: groupnorm"
+        assert type(act) is torch.nn.SiLU and net.time_embedding.act is act is not net.conv_act
+    assert net.conv_act is act
+
+
+class Named(torch.nn.Module):
+    """Has the names of a U-Net's last layers, and uses them otherwise."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv_norm_out, self.conv_act = torch.nn.GroupNorm(4, 16), torch.nn.SiLU()
+
+    def forward(self, x):
+        return self.conv_act(x) + self.conv_norm_out(x)
+
+
+def test_names_alone_make_no_u_net():
+    net, x = Named(), torch.randn(1, 16, 8, 8)
+    wanted = net(x)
+    with noisefloor.torch.patch(net):
+        assert off(net(x), wanted) < 1e-6
+
+
+def test_a_norm_that_is_used_twice_takes_no_activation():
+    net, inputs = made("sd")
+    net.extra, given = net.conv_norm_out, inputs(torch.float32)
+    wanted = net(*given).sample
+    with noisefloor.torch.patch(net) as report:
+        assert report.left == {"conv_act": "the norm before it is used elsewhere too"} and off(net(*given).sample, wanted) < 1e-5
+
+
+class Adapted(torch.nn.Module):
+    """As peft's layers: the weights of the layer inside, and something added to what it gives."""
+
+    weight, bias = property(lambda self: self.base_layer.weight), property(lambda self: self.base_layer.bias)
+
+    def __init__(self, layer):
+        super().__init__()
+        self.base_layer, self.added = layer, torch.nn.Linear(layer.in_features, layer.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base_layer(x) + self.added(x)
+
+
+@pytest.mark.parametrize("activation", ["geglu", "gelu"])
+def test_an_adapter_in_the_projections_place_is_called(activation):
+    net, x = diffusers.models.attention.FeedForward(8, activation_fn=activation), torch.randn(2, 3, 8)
+    net.net[0].proj = Adapted(net.net[0].proj)
+    wanted = net(x)
+    with noisefloor.torch.patch(net) as report:
+        assert off(net(x), wanted) < 1e-6 and report.left == {"net.0": "its proj is no Linear that is replaced"}
+
+
+HOOKED = {"down_blocks.0.resnets.0": ("norm1", "norm2", "conv1", "conv2", "nonlinearity"), "up_blocks.0.upsamplers.0": ("conv",), "": ("conv_norm_out", "conv_act"),
+          "down_blocks.0.attentions.0": ("proj_out",), "down_blocks.0.attentions.0.transformer_blocks.0.ff.net.0": ("proj",)}
+
+
+@pytest.mark.parametrize("block, layer, when", [("", "conv_act", "forward_pre"), *((block, layer, "forward") for block, layers in HOOKED.items() for layer in layers)])
+def test_a_block_whose_layers_have_hooks_is_left(block, layer, when):
+    net, inputs = made("sd")
+    given, calls = inputs(torch.float32), []
+    hooked = net.get_submodule(block).get_submodule(layer)
+    getattr(hooked, f"register_{when}_hook")(lambda *_: calls.append(0))
+    wanted, count = net(*given).sample, len(calls)
+    with noisefloor.torch.patch(net) as report:
+        assert off(net(*given).sample, wanted) < 1e-5 and len(calls) == 2 * count > 0
+        assert report.left == {block or "conv_act": f"its {layer} has hooks, which would not be called"}
+
+
 class Copies(TorchDispatchMode):
     def __init__(self):
         super().__init__()
@@ -224,6 +307,48 @@ def test_weights_are_laid_out_once():
         net.conv_in._noisefloor[False]["prepared"].zero_()
         x, bias = inputs(torch.float32)[0], net.conv_in.bias
         assert torch.equal(net.conv_in(x), bias[:, None, None].expand(2, -1, 8, 8))
+
+
+def test_weights_that_change_under_a_patch_are_named():
+    (net, inputs), (other, _) = made("sd"), NETWORKS["sd"][0]()
+    given = inputs(torch.float32)
+    with noisefloor.torch.patch(net):
+        net.load_state_dict(other.state_dict())
+        with pytest.raises(ValueError, match="the weights of 'conv_in' changed after patch laid them out: undo, change them, and patch again"):
+            net(*given)
+    wanted = net(*given).sample
+    with noisefloor.torch.patch(net):
+        assert off(net(*given).sample, wanted) < 1e-5
+        net.up_blocks[0].upsamplers[0].conv.weight.data = net.up_blocks[0].upsamplers[0].conv.weight.data.clone()
+        with pytest.raises(ValueError, match="the weights of 'up_blocks.0.upsamplers.0.conv' changed"):
+            net(*given)
+    with torch.inference_mode():  # whose tensors have no versions
+        net = torch.nn.Conv2d(4, 8, 3)
+        with noisefloor.torch.patch(net):
+            assert net(torch.randn(1, 4, 8, 8)).isfinite().all()
+
+
+def test_norms_of_another_element_type_are_left():
+    net, inputs = made("sd", torch.bfloat16)
+    norms = {name: norm.float() for name, norm in net.named_modules() if isinstance(norm, (torch.nn.GroupNorm, torch.nn.LayerNorm))}
+    given = inputs(torch.bfloat16)
+    wanted = net(*given).sample
+    with noisefloor.torch.patch(net) as report:
+        assert off(net(*given).sample, wanted) < 0.05
+        assert {report.left[name] for name in norms} == {"its weights are torch.float32, most of the network's torch.bfloat16"}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_weights_that_are_computed_in_each_call_are_left():
+    nn = torch.nn
+    net, x = nn.Sequential(nn.Conv2d(4, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(4, 4)), torch.randn(1, 4, 8, 8)
+    nn.utils.parametrizations.weight_norm(net[0]), nn.utils.weight_norm(net[1]), nn.utils.parametrizations.weight_norm(net[2])
+    with noisefloor.torch.patch(net) as report:
+        for part in (net[0].parametrizations.weight.original0, net[1].weight_g, net[2].parametrizations.weight.original0):
+            part.mul_(3)
+        patched = net(x)
+    assert off(patched, net(x)) < 1e-6
+    assert report.left == {"0": "no op of patch's replaces ParametrizedConv2d", "1": "its weight is computed in each call", "2": "no op of patch's replaces ParametrizedLinear"}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")

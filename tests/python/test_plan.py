@@ -1,5 +1,6 @@
 """Plans: what a plan.csv decides, what it leaves to the ladder, and which ones are refused."""
 
+import asyncio
 import csv
 import json
 import re
@@ -89,6 +90,14 @@ def refusal(file):
     return str(refused.value)
 
 
+def is_refused():
+    try:
+        ops.gemm(A, B)
+    except ValueError:
+        return True
+    return False
+
+
 def test_a_plan_of_no_known_device_is_taken_and_said(write):
     file = write('gemm,fp32,"m=4,n=5,k=8",host', device=None)
     with pytest.warns(UserWarning, match="no env.json beside it says which device it is of"):
@@ -99,31 +108,62 @@ def test_a_plan_of_no_known_device_is_taken_and_said(write):
 def test_what_is_no_plan_is_refused_by_name(write, tmp_path):
     for lines, text in [(["gemn,fp32,m=4,host"], "line 2: unknown op 'gemn'"), (["gemm,fp99,m=4,host"], "line 2: unknown dtype 'fp99'"),
                         (['gemm,fp32,"m=4,n=5,k=8",host', "gemm,fp32,m=none,host"], "line 3: "),
-                        (['gemm,fp32,"m=4,n=5,k=8",host', 'gemm,fp32,"k=8,n=5,m=4",host'], "line 3: gemm fp32 m=4,n=5,k=8 is there twice")]:
+                        (['gemm,fp32,"m=4,n=5,k=8",host', 'gemm,fp32,"k=8,n=5,m=4",host'], "line 3: gemm fp32 m=4,n=5,k=8 is there twice"),
+                        (['gemm,fp32,"m=4,n=5,k=8",hostt'], "line 2: gemm has no variant 'hostt'; did you mean 'host'?"),
+                        (['gemm,fp32,"m=4,n=5,k=8",cudnnn'], "line 2: gemm has no variant 'cudnnn'"), (['gemm,fp32,"m=4,n=5,k=8"'], "line 2: gemm has no variant ''")]:
         with pytest.raises(ValueError, match=re.escape(f"plan.csv is not a plan: {text}")):
             noisefloor.Plan(write(*lines))
     with pytest.raises(ValueError, match="is not a plan: it has no column dtype, variant"):
         noisefloor.Plan(write(head="op,problem"))
+    for content in (b"\x93NUMPY\xff", b"op,dtype,problem,variant\ngemm," + b"9" * 200000):
+        (tmp_path / "plan.csv").write_bytes(content)
+        with pytest.raises(ValueError, match="plan.csv is not a plan: "):
+            noisefloor.Plan(tmp_path / "plan.csv")
     file = write('gemm,fp32,"m=4,n=5,k=8",host')
-    (tmp_path / "env.json").write_text("[]")
-    with pytest.raises(ValueError, match="which device it is of cannot be read in .*env.json"):
-        noisefloor.Plan(file)
+    for environment in ("[]", "{", '{"device": ["x"]}', "[" * 100000):
+        (tmp_path / "env.json").write_text(environment)
+        with pytest.raises(ValueError, match="plan .*plan.csv: which device it is of cannot be read in .*env.json"):
+            noisefloor.Plan(file)
     for plan, error, text in [(tmp_path / "none.csv", FileNotFoundError, "none.csv"), (7, TypeError, "plan must be a noisefloor.Plan or the file of one, not a int")]:
         with pytest.raises(error, match=text):
             ops.gemm(A, B, plan=plan)
 
 
-def test_use_plan_is_of_its_thread_and_ends(write):
+def test_a_variant_that_cannot_run_is_said_once(write):
+    naive = next(rung.name for rung in noisefloor.variants("gemm") if rung.kind == "naive")
+    plan = noisefloor.Plan(write(f'gemm,fp32,"m=4,n=5,k=8,bias=0",{naive}', 'gemm,fp32,"m=2,n=5,k=8,bias=0",cublaslt'))
+    with pytest.warns(UserWarning, match=f"plan .*plan.csv: gemm fp32 m=4,n=5,k=8,bias=0 runs the ladder's best: variant '{naive}' ") as said:
+        assert np.array_equal(ops.gemm(A, B, plan=plan), ops.gemm(A, B))
+        ops.gemm(A, B, plan=plan), ops.gemm(A[:2], B, plan=plan)
+    assert len(said) == 1 and said[0].filename == __file__
+
+
+def test_use_plan_is_of_its_task(write):
     file = write(device="another device")
 
-    def is_refused():
-        try:
-            ops.gemm(A, B)
-        except ValueError:
-            return True
-        return False
+    async def both():
+        second_began, first_ended = asyncio.Event(), asyncio.Event()
 
-    seen = []
+        async def first():
+            with noisefloor.use_plan(file):
+                await second_began.wait()
+                found = is_refused()
+            first_ended.set()
+            return found
+
+        async def second():
+            with noisefloor.use_plan(None):
+                second_began.set()
+                await first_ended.wait()
+                return is_refused()
+
+        return await asyncio.gather(first(), second()), is_refused()
+
+    assert asyncio.run(both()) == ([True, False], False) and not is_refused()
+
+
+def test_use_plan_is_of_its_thread_and_ends(write):
+    file, seen = write(device="another device"), []
     with noisefloor.use_plan(file) as plan:
         thread = threading.Thread(target=lambda: seen.append(is_refused()))
         thread.start()

@@ -107,6 +107,25 @@ def test_what_cannot_be_prepared_is_refused_by_name():
         noisefloor.prepare("conv2d", X.shape, W, BIAS, variant="naive")
 
 
+def test_an_output_in_the_handles_memory_is_refused():
+    conv = noisefloor.prepare("conv2d", X.shape, W, BIAS)
+    wanted = conv(X)
+    out = conv.memory[: wanted.nbytes].view(np.float32).reshape(wanted.shape)
+    with pytest.raises(ValueError, match="conv2d: output 'y' shares memory with the weights that were laid out"):
+        conv(X, out=out)
+    assert np.array_equal(conv(X), wanted)
+
+
+def test_weights_of_a_framework_that_makes_no_tensors():
+    class Weights:
+        def __init__(self, array):
+            self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+    with pytest.raises(TypeError, match="cannot make a tensor as 'test_prepare' has them; give the first of the weights as a tensor of NumPy"):
+        noisefloor.prepare("conv2d", X.shape, Weights(W), BIAS)
+    assert np.array_equal(noisefloor.prepare("conv2d", X.shape, W, Weights(BIAS)).memory, noisefloor.prepare("conv2d", X.shape, W, BIAS).memory)
+
+
 def test_memory_of_another_layout_is_refused():
     """What the framework's operators pass on; a handle cannot mix it up."""
     bound = _signatures.bound("conv2d")

@@ -8,7 +8,7 @@ import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
-import references  # noqa: E402
+from bench.plugin.new_kernel import formulas as references  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -97,6 +97,15 @@ def test_the_meta_device_gives_shapes():
     y, mean, rstd = noisefloor.torch.groupnorm(*(torch.empty(shape, device="meta", dtype=torch.bfloat16) for shape in ((2, 6, 32), (32,), (32,))),
                                                groups=4, stats=True)
     assert (y.shape, y.dtype, y.device.type, mean.shape, mean.dtype) == ((2, 6, 32), torch.bfloat16, "meta", (2, 4), torch.float32)
+
+
+@pytest.mark.parametrize("moved", ["x", "w", "bias", "prepared"])
+def test_several_devices_are_refused_without_a_kernel_too(moved):
+    x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
+    given = {"x": x, "w": w, "bias": bias, "prepared": noisefloor.prepare("conv2d", x.shape, w, bias).memory}
+    given[moved] = given[moved].to("meta")
+    with pytest.raises(ValueError, match="conv2d: '(x|w|bias|prepared)' is on (cpu|meta), 'x' on (cpu|meta); all tensors must be on one device"):
+        noisefloor.torch.conv2d(**given, variant="host")
 
 
 def test_the_reference_holds_for_torch():

@@ -124,6 +124,8 @@ TEST(Files, AreNotWrittenThroughLinks) {
   fs::create_symlink(folder / "precious", folder / "link");
   write_atomically(folder / "link", "text");
   EXPECT_FALSE(fs::is_symlink(folder / "link"));
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_NE(message_of([&] { write_atomically(folder / "pipe", "text"); }).find("it is a pipe"), std::string::npos);
   EXPECT_EQ(read_whole_file(folder / "precious"), "precious");
 
   fs::create_directory(folder / "run");

@@ -97,5 +97,5 @@ def test_a_variant_and_an_op_are_measured(tmp_path):
                 assert re.search(r"\bhost .*\b(ok|throttled)\b", rows("rmsnorm", "--problem", problem, "--dtype", dtype))
     listed = subprocess.run([program, "list", "variants", "--filter", "^rmsnorm/"], capture_output=True, text=True, timeout=60).stdout
     assert "ptx_sm90a" in listed and "an example of docs/adding.md" in listed
-    rmsnorm = runpy.run_path(tmp_path / "tests/python/references.py")["rmsnorm"]
+    rmsnorm = runpy.run_path(tmp_path / "bench/plugin/new_kernel/formulas.py")["rmsnorm"]
     assert np.allclose(rmsnorm({"eps": "0"}, {"x": np.array([[3.0, -3.0]]), "gamma": np.array([1.0, 2.0])}), [[1, -2]])

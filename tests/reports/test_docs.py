@@ -15,7 +15,7 @@ from reports import write_docs  # noqa: E402
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:x(?!\w)|×|\s?(?:us|µs|ms|%|[TG]FLOP/s|[TG]B/s)(?![\w/]))")
 FILES = write_docs.markdown_files()
-NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns) -->", path.read_text())]
+NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules) -->", path.read_text())]
 LONGEST_ROOM, WORDS_OF_README, WORDS_OF_READMES = 80, 600, 12_000
 
 

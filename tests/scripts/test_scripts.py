@@ -239,3 +239,28 @@ def test_an_unwritable_folder_is_named(sweep):
     result = sweep("--out", "/proc/nowhere")
     assert result.returncode == 2
     assert "cannot write the run folder /proc/nowhere" in result.stderr
+
+
+# Stands in for lib.sh: nothing is set up or built, and the program says what it is asked for.
+LIB = """root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+setup() { :; }; build() { :; }; export_cuda_library_path() { :; }; choose_preset() { preset=host; }
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments, asked",
+    [
+        ([], "digits --out {root}/samples/digits.png --count 100"),
+        (["--seed", "3"], "digits --seed 3 --out {root}/samples/digits.png --count 100"),
+        (["--video"], "moving-digits --out {root}/samples/moving-digits.png --count 20 --zoom 4 --gif {root}/samples/moving-digits.gif"),
+        (["--video", "--count", "3", "--out", "v.png"], "moving-digits --count 3 --out v.png --zoom 4"),
+        (["adm64", "--weights", "w", "--out", "a.png"], "adm64 --weights w --out a.png"),
+    ],
+)
+def test_a_sample_is_asked_for(tmp_path, arguments, asked):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "build" / "host" / "bin").mkdir(parents=True)
+    (tmp_path / "scripts" / "lib.sh").write_text(LIB)
+    executable(tmp_path / "build" / "host" / "bin" / "noisefloor", '#!/usr/bin/env bash\necho "$*"\n')
+    result = run(executable(tmp_path / "scripts" / "sample", (SCRIPTS / "sample").read_text()), *arguments)
+    assert result.stdout == f"sample {asked}\n".format(root=tmp_path), result.stderr

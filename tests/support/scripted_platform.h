@@ -9,7 +9,7 @@
 
 namespace noisefloor {
 
-class ScriptedPlatform final : public WrappedHost {
+class ScriptedPlatform : public WrappedHost {
  public:
   double clock_us = 0;
   bool warm = false;                            // while warm launches are timed

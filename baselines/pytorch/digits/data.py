@@ -1,4 +1,4 @@
-"""The digits as images in [-1, 1], split once and for all into a training part and a held-out part."""
+"""The digits as images in [-1, 1], split once and for all into a training part and a held-out part, and set in motion. `xp` is numpy or torch."""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -6,11 +6,32 @@ from sklearn.model_selection import train_test_split
 
 CLASSES = 10
 HELD_OUT = 0.2  # of 1797
+SIDE = 8
+FRAMES, FRAME_SIDE = 16, 16  # of videos
+ROOM = FRAME_SIDE - SIDE  # that a digit has to move in, each way
+ENDS = 3  # drawn for a motion, of which the farthest is taken, so that most digits go some way
 
 
 def load():
     """(training images, training labels, held-out images, held-out labels); images [n, 8, 8] float32."""
     images, labels = load_digits(return_X_y=True)
-    images = (images.reshape(-1, 8, 8) / 8 - 1).astype(np.float32)  # the data set counts from 0 to 16
+    images = (images.reshape(-1, SIDE, SIDE) / 8 - 1).astype(np.float32)  # the data set counts from 0 to 16
     train, held_out, train_labels, held_out_labels = train_test_split(images, labels, test_size=HELD_OUT, random_state=0, stratify=labels)
     return train, train_labels, held_out, held_out_labels
+
+
+def path(xp, uniform):
+    """The corner of the digit [n, FRAMES, 2] on a straight way at one speed, of numbers [n, 1 + ENDS, 2] between 0 and 1."""
+    points = ROOM * uniform
+    start, ends = points[:, :1], points[:, 1:]
+    farthest = ((ends - start) ** 2).sum(-1).argmax(-1)
+    end = ends[xp.arange(len(ends)), farthest][:, None]
+    return start + (end - start) * (xp.arange(FRAMES) / (FRAMES - 1))[None, :, None]
+
+
+def placed(xp, images, corners, side=FRAME_SIDE):
+    """Images [n, h, w] with their corners [n, frames, 2], between pixels too (bilinear), in frames [n, frames, side, side] of background."""
+    def weights(corner, extent):  # [n, frames, side, extent]
+        return (1 - abs(xp.arange(side)[:, None] - xp.arange(extent) - corner[..., None, None])).clip(0)
+    rows, columns = weights(corners[..., 0], images.shape[-2]), weights(corners[..., 1], images.shape[-1])
+    return rows @ (images[:, None] + 1) @ columns.swapaxes(-1, -2) - 1

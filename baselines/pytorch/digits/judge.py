@@ -1,10 +1,13 @@
-"""How good samples of digits are, in numbers, by a classifier trained on the real ones: how often it sees the label that was asked
-for, and the Frechet distance (Heusel et al., NeurIPS 2017) between its features of samples and of held-out digits, beside the same
-distance for real digits that it was trained on. Needs scikit-learn, not PyTorch.
+"""How good samples of digits, or videos of them, are, in numbers, by a classifier trained on the real ones: how often it sees the label that was
+asked for (of a video: in every frame), and the Frechet distance (Heusel et al., NeurIPS 2017) between its features of samples and of held-out
+digits; of videos also that of the differences between frames, how far from a straight line the digit's centre is (root mean square, in pixels),
+and how far it goes. Beside the same of real ones. Needs scikit-learn, not PyTorch.
 """
 
 import argparse
+import csv
 import json
+import os
 import sys
 import warnings
 
@@ -17,6 +20,9 @@ from sklearn.neural_network import MLPClassifier
 from baselines.pytorch.digits import data
 
 FEATURES = 32  # fewer than a tenth of the held-out digits, so that their covariance has full rank
+COPIES = 5  # of a digit, moved, that the classifier is trained on
+CROP = data.SIDE + 2  # of a frame, around the digit's centre
+LEAST_INK = 0.1  # of white; what is less is background
 
 
 def shifts(images):
@@ -28,27 +34,97 @@ def shifts(images):
 
 
 class Judge:
+    """Of images [n, 8, 8]."""
+
     def __init__(self):
-        self.train, self.train_labels, self.held_out, self.held_out_labels = data.load()
+        self.train, self.train_labels, self.held_out, self.held_out_labels = self.load()
         # On shifted copies too: without them it knows 97 % of the held-out digits, with them 99 %.
-        images, labels = np.concatenate(list(shifts(self.train))), np.tile(self.train_labels, 5)
+        images = self.copies()
         self.network = MLPClassifier((128, FEATURES), activation="tanh", alpha=1e-3, max_iter=40, random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # 40 rounds are enough
-            self.network.fit(images.reshape(-1, 64), labels)
+            self.network.fit(images.reshape(len(images), -1), np.tile(self.train_labels, COPIES))
+
+    def load(self):
+        return data.load()
+
+    def copies(self):
+        return np.concatenate(list(shifts(self.train)))
+
+    def seen(self, images):
+        """What the classifier takes: [n, numbers]."""
+        return images.reshape(-1, data.SIDE**2)
 
     def features(self, images):
-        hidden = images.reshape(-1, 64)
+        hidden = self.seen(images)
         for weights, bias in zip(self.network.coefs_[:2], self.network.intercepts_[:2]):
             hidden = np.tanh(hidden @ weights + bias)
         return hidden
 
     def agreement(self, images, labels):
-        return float((self.network.predict(images.reshape(-1, 64)) == labels).mean())
+        predicted = self.network.predict(self.seen(images)).reshape(len(labels), -1)
+        return float((predicted == labels[:, None]).all(1).mean())
 
     def distance(self, images):
         """To the held-out digits."""
         return frechet(self.features(images), self.features(self.held_out))
+
+    def numbers(self, images, labels):
+        """{quantity: (of the images, of real ones)}"""
+        return {"agreement": (self.agreement(images, labels), self.agreement(self.held_out, self.held_out_labels)),
+                "frechet": (self.distance(images), self.distance(self.train))}
+
+
+class VideoJudge(Judge):
+    """Of videos [n, 16, 16, 16]."""
+
+    def load(self):
+        self.generator = np.random.default_rng(0)
+        train, train_labels, held_out, held_out_labels = data.load()
+        return self.moved(train), train_labels, self.moved(held_out), held_out_labels
+
+    def moved(self, images):
+        return data.placed(np, images, data.path(np, self.generator.random((len(images), 1 + data.ENDS, 2)))).astype(np.float32)
+
+    def copies(self):
+        return np.concatenate([self.seen(self.train[:, frame : frame + 1]) for frame in np.linspace(0, data.FRAMES - 1, COPIES).astype(int)])
+
+    def seen(self, images):
+        crops = data.placed(np, images.reshape(-1, data.FRAME_SIDE, data.FRAME_SIDE), ((CROP - 1) / 2 - centres(images)).reshape(-1, 1, 2), CROP)
+        return crops.reshape(-1, CROP**2)
+
+    def change(self, videos):
+        """Differences between frames, by the main directions in which those of real videos lie."""
+        def differences(videos):
+            return np.diff(videos, axis=1).reshape(-1, data.FRAME_SIDE**2)
+        covariance = np.cov(differences(self.train), rowvar=False)
+        return differences(videos) @ np.linalg.eigh(covariance)[1][:, -FEATURES:]
+
+    def numbers(self, videos, labels):
+        real = self.train[:len(videos)]
+        change, way = self.change(self.held_out), deviation_and_way(self.held_out)
+        return {**super().numbers(videos, labels),
+                "frechet": (self.distance(videos), self.distance(real)),
+                "frechet_of_differences": (frechet(self.change(videos), change), frechet(self.change(real), change)),
+                **{name: (drawn, real) for name, drawn, real in zip(("deviation_px", "way_px"), deviation_and_way(videos), way)}}
+
+
+def centres(videos):
+    """Row and column of the ink's middle [n, frames, 2]; of an empty frame the frame's."""
+    ink = (videos + 1) / 2
+    ink = np.where(ink < LEAST_INK, 1e-9, ink)
+    places = np.arange(data.FRAME_SIDE)
+    total = ink.sum((-2, -1))
+    return np.stack([(ink.sum(-1) * places).sum(-1) / total, (ink.sum(-2) * places).sum(-1) / total], axis=-1)
+
+
+def deviation_and_way(videos):
+    """Of the digit's centre from the straight line, at one speed, that fits it best; and from the line's one end to the other. In pixels."""
+    times = np.stack([np.ones(videos.shape[1]), np.arange(videos.shape[1])], axis=1)
+    centre = centres(videos)
+    fit = np.linalg.pinv(times) @ centre
+    deviation = np.sqrt(((centre - times @ fit) ** 2).sum(-1).mean(-1))
+    return float(deviation.mean()), float((np.linalg.norm(fit[:, 1], axis=-1) * (videos.shape[1] - 1)).mean())
 
 
 def frechet(a, b):
@@ -58,29 +134,50 @@ def frechet(a, b):
     return float(difference @ difference + np.trace(covariance_a + covariance_b - 2 * cross))
 
 
+def write_table(file, count, numbers):
+    part = f"{file}.{os.getpid()}.partial"
+    try:
+        with open(part, "x", newline="") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(["quantity", "samples", "real"])
+            writer.writerow(["count", count, ""])
+            writer.writerows([name, f"{drawn:.4f}", f"{real:.4f}"] for name, (drawn, real) in numbers.items())
+        os.replace(part, file)
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+
+
 def main(argv):
     parser = argparse.ArgumentParser(prog="scripts/judge-digits", description=__doc__)
-    parser.add_argument("samples", help="safetensors file of `noisefloor sample digits --tensor`: images [n, 1, 8, 8] and labels [n]")
+    parser.add_argument("samples", help="safetensors file of `noisefloor sample digits --tensor`: images [n, 1, 8, 8] and labels [n]; of "
+                                        "moving-digits: images [n, 16, 1, 16, 16]")
+    parser.add_argument("--table", metavar="FILE", help="CSV file of the numbers")
     arguments = parser.parse_args(argv)
+    if arguments.table and os.path.realpath(arguments.table) == os.path.realpath(arguments.samples):
+        print(f"judge-digits: --table {arguments.table}: is the file of the samples", file=sys.stderr)
+        return 2
     try:
         tensors = load_file(arguments.samples)
         images, labels = tensors["images"].astype(np.float32), tensors["labels"].astype(np.int64)
     except Exception as error:  # whatever safetensors says of a broken file
         print(f"judge-digits: {arguments.samples}: {error}", file=sys.stderr)
         return 2
-    if images.size != 64 * len(labels) or not np.isfinite(images).all():
-        print(f"judge-digits: {arguments.samples}: needs finite images [n, 1, 8, 8] and labels [n], has {images.shape} and {labels.shape}",
-              file=sys.stderr)
+    picture, video = (1, data.SIDE, data.SIDE), (data.FRAMES, 1, data.FRAME_SIDE, data.FRAME_SIDE)
+    if labels.ndim != 1 or len(labels) < 2 or images.shape not in ((len(labels), *picture), (len(labels), *video)) or not np.isfinite(images).all():
+        print(f"judge-digits: {arguments.samples}: needs finite images [n, 1, 8, 8] or videos [n, 16, 1, 16, 16], and labels [n], of n from 2 on; "
+              f"has {images.shape} and {labels.shape}", file=sys.stderr)
         return 2
-    images = images.reshape(-1, 8, 8).clip(-1, 1)
-    judge = Judge()
-    print(json.dumps({
-        "samples": len(labels),
-        "agreement": judge.agreement(images, labels),
-        "agreement_real": judge.agreement(judge.held_out, judge.held_out_labels),
-        "frechet": judge.distance(images),
-        "frechet_real": judge.distance(judge.train),
-    }, indent=2))
+    moves = images.ndim == 5
+    numbers = (VideoJudge if moves else Judge)().numbers(np.squeeze(images, 2 if moves else 1).clip(-1, 1), labels)
+    try:
+        if arguments.table:
+            write_table(arguments.table, len(labels), numbers)
+    except OSError as error:
+        print(f"judge-digits: --table {arguments.table}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    print(json.dumps({"samples": len(labels), **{name: value for quantity, (drawn, real) in numbers.items()
+                                                 for name, value in ((quantity, drawn), (f"{quantity}_real", real))}}, indent=2))
     return 0
 
 

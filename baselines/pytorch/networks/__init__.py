@@ -5,9 +5,11 @@ networks that it builds, by name.
 """
 
 from baselines.pytorch.errors import CannotRun
-from baselines.pytorch.networks import adm, edm
+from baselines.pytorch.networks import adm, edm, moving_digits
 
-NETWORKS = {name: (module, configuration) for module, configurations in ((adm.UNet, adm.CONFIGURATIONS), (edm.Preconditioned, edm.CONFIGURATIONS))
+NETWORKS = {name: (module, configuration)
+            for module, configurations in ((adm.UNet, adm.CONFIGURATIONS), (edm.Preconditioned, edm.CONFIGURATIONS),
+                                           (moving_digits.Preconditioned, moving_digits.CONFIGURATIONS))
             for name, configuration in configurations.items()}
 
 

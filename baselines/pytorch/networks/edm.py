@@ -161,7 +161,7 @@ class Preconditioned(nn.Module):
 
     def forward(self, x, sigma, labels=None):
         data = self.configuration.sigma_data
-        variance = (sigma.double() ** 2 + data**2)[:, None, None, None]
-        noise = sigma.double()[:, None, None, None]
+        noise = sigma.double().reshape(-1, *[1] * (x.dim() - 1))
+        variance = noise**2 + data**2
         inner = self.model((x / variance.sqrt()).to(x.dtype), sigma.double().log() / 4, labels)
         return (data**2 / variance * x + noise * data / variance.sqrt() * inner).to(x.dtype)

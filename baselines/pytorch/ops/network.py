@@ -41,7 +41,11 @@ def build_network(name, device, dtype):
             elif parameter_name.endswith("weight"):
                 mean = 1.0
             parameter.normal_(mean, deviation, generator=generator)
-    return network.eval().requires_grad_(False).to(dtype=dtype, memory_format=torch.channels_last)
+    network = network.eval().requires_grad_(False).to(dtype=dtype)
+    for parameter in network.parameters():  # Module.to refuses kernels of five dimensions
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    return network
 
 
 def make_inputs(problem, dtype, device, generator):
@@ -49,14 +53,15 @@ def make_inputs(problem, dtype, device, generator):
     torch.backends.cudnn.benchmark = True
     network = build_network(name, device, dtype)
     c = network.configuration
-    x = torch.randn(batch, problem.integer("height"), problem.integer("width"), c.image_channels, device=device, generator=generator)
+    frames = (problem.integer("frames"),) if hasattr(c, "frames") else ()
+    x = torch.randn(batch, *frames, problem.integer("height"), problem.integer("width"), c.image_channels, device=device, generator=generator)
     level = next((problem.filled[key] for key in ("timesteps", "sigma") if key in problem.filled), None)
     if level is None or len(level) != batch:
         raise Unsupported("the problem's record has no noise levels")
     labels = 7 * torch.arange(batch, device=device) % c.classes
     if network.one_hot:
         labels = torch.nn.functional.one_hot(labels, c.classes).to(dtype)
-    return {"network": network, "x": x.to(dtype).permute(0, 3, 1, 2), "level": torch.tensor(level, device=device), "labels": labels}
+    return {"network": network, "x": x.to(dtype).movedim(-1, -3), "level": torch.tensor(level, device=device), "labels": labels}
 
 
 def build(problem):

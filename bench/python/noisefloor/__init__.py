@@ -5,12 +5,13 @@ in a build with CUDA. `docs/python.md` says what can be given.
 """
 
 from noisefloor import _core, ops
+from noisefloor._bench import bench
 from noisefloor._plan import Plan, use_plan
 from noisefloor._prepared import Prepared, prepare
 from noisefloor._signatures import Variant, variants
 
 __version__ = _core.version
-__all__ = ["Plan", "Prepared", "Variant", "capture", "ops", "prepare", "use_plan", "variants"]
+__all__ = ["Plan", "Prepared", "Variant", "bench", "capture", "load", "ops", "prepare", "use_plan", "variants"]
 
 
 def capture():
@@ -18,3 +19,14 @@ def capture():
     from noisefloor._capture import Capture  # imports PyTorch
 
     return Capture()
+
+
+def load(run):
+    """The rows of a run folder as a pandas frame, which knows its columns' units; a notebook shows it as a table, with its roofline."""
+    try:
+        from noisefloor import _results
+    except ImportError as error:
+        if error.name != "pandas":
+            raise
+        raise ImportError("noisefloor.load needs pandas: pip install pandas (and matplotlib, for rooflines)", name="pandas") from None
+    return _results.load(run)

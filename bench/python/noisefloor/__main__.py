@@ -55,7 +55,9 @@ def main():
     with noisefloor.capture() as captured:
         code = run_program(words)
     print(captured, file=sys.stderr)
-    if arguments.out:
+    if arguments.out and code:
+        print(f"\n{arguments.out}: not written, as the script ended with {code}", file=sys.stderr)
+    elif arguments.out:
         try:
             dtype = captured.write(arguments.out, network)
         except (OSError, ValueError) as error:

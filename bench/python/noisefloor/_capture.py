@@ -5,10 +5,12 @@ import contextlib
 import csv
 import dataclasses
 import re
+import tempfile
 from pathlib import Path
 
 import torch
 from torch._subclasses import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -51,11 +53,29 @@ class Group:
     seconds: float
 
 
-class Tags(WeakTensorKeyDictionary):
-    call = None  # the one that is being recorded
+class Tags:
+    """(kind, what, its call) of tensors, until they change. `what` is of tensors too, which may be gone: its reference to a storage keeps that from
+    being taken for a later one at the same address."""
+
+    def __init__(self):
+        self.known, self.changes = WeakTensorKeyDictionary(), collections.Counter()
+        self.call = None  # the one that is being recorded
+
+    def __setitem__(self, tensor, tag):
+        self.known[tensor] = self.place(tensor), tag
 
     def of(self, tensor):
-        return self.get(tensor, (None, None, None)) if isinstance(tensor, torch.Tensor) else (None, None, None)
+        place, tag = self.known.get(tensor, (None, None)) if isinstance(tensor, torch.Tensor) else (None, None)
+        return tag if tag and place == self.place(tensor) else (None, None, None)
+
+    def place(self, tensor):
+        """Equal for views of the same numbers: the storage and how often it was written to, the offset, shape and strides."""
+        storage = StorageWeakRef(tensor.untyped_storage())
+        return (storage, self.changes[storage]), tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+    def written(self, tensor):
+        with contextlib.suppress(RuntimeError):  # sparse: no storage, and no tag
+            self.changes[StorageWeakRef(tensor.untyped_storage())] += 1
 
 
 def bare(func):
@@ -114,6 +134,10 @@ class Capture(contextlib.ExitStack):
         begin = mark(tensors)
         out = run()
         outs = tensors_of(out if isinstance(out, (list, tuple)) else [out])
+        for argument, value in zip(func._schema.arguments, values.values()):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for tensor in tensors_of([value]):
+                    self.tags.written(tensor)
         transfer = name in MOVES and len({tensor.device for tensor in tensors + outs}) > 1
         if not tensors or not outs or not outs[0].numel() or name in NO_CALLS or name.endswith("_like") or name.startswith("new_") or transfer:
             return out
@@ -184,6 +208,14 @@ class Capture(contextlib.ExitStack):
             weight[group.what.dtype] += group.flops
         own = weight.most_common(1)[0][0]
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as partial:
+            self.write_files(Path(partial), groups, network, own)
+            for file in Path(partial).iterdir():
+                file.rename(folder / file.name)
+        return own
+
+    @staticmethod
+    def write_files(folder, groups, network, own):
         for op in dict.fromkeys(group.what.op for group in groups):
             rows = [{"network": network, **group.what.fields, "count": group.count, "dtype": "" if group.what.dtype == own else group.what.dtype}
                     for group in groups if group.what.op == op]  # fmt: skip
@@ -193,7 +225,6 @@ class Capture(contextlib.ExitStack):
                                         extrasaction="ignore", lineterminator="\n")  # fmt: skip
                 writer.writeheader()
                 writer.writerows(rows)
-        return own
 
 
 def checked(folder, network):
@@ -205,6 +236,10 @@ def checked(folder, network):
         raise NotADirectoryError(f"{folder}: is no folder")
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder}: is not empty; problem files go into a new folder")
+    try:  # where it is, or will be made
+        tempfile.TemporaryDirectory(dir=next(path for path in (folder, *folder.absolute().parents) if path.exists())).cleanup()
+    except OSError as error:
+        raise OSError(f"{folder}: cannot be written: {error.strerror}") from None
     return folder
 
 
@@ -237,15 +272,21 @@ def flops_of(func, name, args, kwargs, values, out, outs):
     return 0 if name in MOVES else int(sum(tensor.numel() for tensor in outs))
 
 
-class Functions(TorchFunctionMode):
+class Listener:
     def __init__(self, capture):
         super().__init__()
         self.capture = capture
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+    def hear(self, func, types, args=(), kwargs=None):
+        return func(*args, **kwargs or {}) if self.capture.whole else self.called(func, args, kwargs or {})
+
+
+class Functions(Listener, TorchFunctionMode):
+    __torch_function__ = Listener.hear
+
+    def called(self, func, args, kwargs):
         op = WHOLE.get(func)
-        if op is None or self.capture.whole:
+        if op is None:
             return func(*args, **kwargs)
         self.capture.whole = True
         try:
@@ -254,14 +295,11 @@ class Functions(TorchFunctionMode):
             self.capture.whole = False
 
 
-class Dispatched(TorchDispatchMode):
-    def __init__(self, capture):
-        super().__init__()
-        self.capture = capture
+class Dispatched(Listener, TorchDispatchMode):
+    __torch_dispatch__ = Listener.hear
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if self.capture.whole or not isinstance(func, torch._ops.OpOverload):
+    def called(self, func, args, kwargs):
+        if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         if bare(func) not in RULES:
             with self:  # inference mode leaves them whole

@@ -15,6 +15,12 @@ def torch_dtype(name):
     return getattr(sys.modules["torch"], TORCH[name])
 
 
+@functools.cache
+def short_name(dtype):
+    """Of PyTorch's element types; its own where no op takes it."""
+    return next((short for short in TORCH if torch_dtype(short) == dtype), str(dtype))
+
+
 def array_dtype(name):
     """NumPy's; bf16 is ml_dtypes', which whoever has such an array has imported."""
     if name != "bf16":
@@ -24,7 +30,7 @@ def array_dtype(name):
     return ml_dtypes.bfloat16
 
 
-def empty(like, shape, dtype, stream):
+def empty(like, shape, dtype, stream, instead="give out=, a tensor of NumPy or of another framework"):
     """An uninitialised tensor of the framework of `like`, on its device; on a GPU it belongs to `stream`."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(like, torch.Tensor):
@@ -44,15 +50,16 @@ def empty(like, shape, dtype, stream):
         with like.device, cupy.cuda.ExternalStream(stream):
             return cupy.empty(shape, array_dtype(dtype))
     if name in ("jax", "jaxlib"):
-        raise TypeError("JAX's arrays cannot be written: give out=, a tensor of NumPy or of another framework")
-    raise TypeError(f"cannot make a tensor as '{name}' has them; give out=")
+        raise TypeError(f"JAX's arrays cannot be written: {instead}")
+    raise TypeError(f"cannot make a tensor as '{name}' has them; {instead}")
 
 
 def prepared_memory(like, size, stream):
     """Bytes for prepared weights, at a multiple of 64, which PyTorch and CuPy give and NumPy may not."""
+    instead = "give the first of the weights as a tensor of NumPy or of another framework"
     memory = empty(like, (size + 63,), "uint8", stream) if framework(like) == "numpy" or isinstance(like, memoryview) else None
     if memory is None:
-        return empty(like, (size,), "uint8", stream)
+        return empty(like, (size,), "uint8", stream, instead)
     first = -memory.ctypes.data % 64
     return memory[first : first + size]
 

@@ -59,11 +59,6 @@ def dtype_of(*tensors):
     return DTYPES[names[0]]
 
 
-def place(tensor):
-    """Equal for views of the same numbers, while one of them lives."""
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-
-
 def rows_by_channels(shape):
     """(rows, channels) of a pointwise call: images have their channels second."""
     channels = shape[1] if len(shape) >= 4 else shape[-1] if shape else 1
@@ -164,7 +159,7 @@ def add(a, out, tags):
 
 def gelu(a, out, tags):
     if a["approximate"] == "none":
-        tags[out] = ("gelu", place(a["self"]), tags.call)
+        tags[out] = ("gelu", tags.place(a["self"]), tags.call)
     raise Unmapped("elementwise has gelu in geglu only")
 
 
@@ -173,7 +168,7 @@ def mul(a, out, tags):
     for value, gate in ((a["self"], a["other"]), (a["other"], a["self"])):
         kind, gate_place, call = tags.of(gate)
         if kind == "gelu" and hasattr(value, "shape") and value.dim() >= 2:
-            width, (storage, offset, shape, stride) = value.shape[-1], place(value)
+            width, (storage, offset, shape, stride) = value.shape[-1], tags.place(value)
             if gate_place == (storage, offset + width, shape, stride) and stride[-2:] == (2 * width, 1):
                 return problem("elementwise", dtype_of(value), op="geglu", hw=value.numel() // width, channels=width), [call]
     raise Unmapped("elementwise has no product")
@@ -181,7 +176,7 @@ def mul(a, out, tags):
 
 def wave(kind):
     def rule(a, out, tags):
-        tags[out] = (kind, place(a["self"]), tags.call)
+        tags[out] = (kind, tags.place(a["self"]), tags.call)
         raise Unmapped(NO_OP)
 
     return rule

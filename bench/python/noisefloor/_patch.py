@@ -1,12 +1,15 @@
 """Puts the ops into the modules of a diffusion network: `with noisefloor.torch.patch(unet) as report:`.
 
-A module that is replaced keeps its parameters, names and hooks: only its class becomes one derived from its own, with another `forward`. So
-torch.compile sees other types before and after, and `undo` gives the classes back.
+A module that is replaced keeps its parameters and names: only its class becomes one derived from its own, with another `forward`. So torch.compile
+sees other types before and after, and `undo` gives the classes back. Its own hooks are called; a block that computes layers inside of it without
+calling them is left where these have hooks.
 """
 
+import collections
 import functools
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from noisefloor import _replacements as replacements
 from noisefloor._replacements import Unfit, need
@@ -20,28 +23,27 @@ def derived(replacement, base):
 class Report:
     """What `patch` did: `replaced` and `left` by the modules' names, with the op, or the reason. `undo()` and the end of a `with` give all back."""
 
-    def __init__(self):
+    def __init__(self, dtype):
         self.replaced, self.left = {}, {}
-        self._undo = []
+        self._dtype, self._undo = dtype, []
 
     def replace(self, name, module, replacement):
         for weight in module.parameters(recurse=False):
             need(weight.device.type in ("cpu", "cuda"), f"its weights are on the device '{weight.device}'")
         replacement.fits(module)
+        if isinstance(module, (nn.GroupNorm, nn.LayerNorm)) and module.weight is not None:  # PyTorch mixes element types here
+            need(module.weight.dtype == self._dtype, f"its weights are {module.weight.dtype}, most of the network's {self._dtype}")
         need("forward" not in module.__dict__, "its forward is replaced already, as accelerate's hooks do")
-        back = replacement.convert(module) if hasattr(replacement, "convert") else None
+        if hasattr(replacement, "convert"):
+            self._undo.append(replacement.convert(module, name))
         before, module.__class__ = type(module), derived(replacement, type(module))
-        self._undo.append((module, before, back))
+        self._undo.append(lambda: setattr(module, "__class__", before))
         self.replaced[name] = f"{before.__name__}: {replacement.runs}"
 
     def undo(self):
         """Gives every module its class, processor and layout back. A second time does nothing."""
         while self._undo:
-            module, before, back = self._undo.pop()
-            if before is not None:
-                module.__class__ = before
-            if back is not None:
-                back()
+            self._undo.pop()()
 
     def __enter__(self):
         return self
@@ -57,13 +59,31 @@ class Report:
     __repr__ = __str__
 
 
-def fuse_last_activation(report, name, module):
-    """conv_norm_out and conv_act of a U-Net, which calls them in turn."""
+# Of diffusers: they call conv_norm_out and conv_act in turn, and neither elsewhere.
+WITH_LAST_ACTIVATION = {"Decoder", "Encoder", "I2VGenXLUNet", "TemporalDecoder", "UNet2DConditionModel", "UNet2DModel",
+                        "UNet3DConditionModel", "UNetMotionModel", "UNetSpatioTemporalConditionModel"}  # fmt: skip
+
+
+def of_diffusers(module):
+    """The name of its class where that is diffusers'."""
+    return type(module).__name__ if type(module).__module__.startswith("diffusers.") else None
+
+
+def fuse_last_activation(report, name, module, uses):
+    """In the activation's place comes an identity, and the object itself, which other modules may have too, stays as it is."""
     norm, act = getattr(module, "conv_norm_out", None), getattr(module, "conv_act", None)
-    if isinstance(norm, replacements.GroupNorm) and type(act) is nn.SiLU:
-        norm._noisefloor_fusion = "silu"
-        report._undo.append((norm, None, lambda: norm.__dict__.pop("_noisefloor_fusion")))
-        report.replace(f"{name}.conv_act".lstrip("."), act, replacements.FusedSiLU)
+    if not isinstance(norm, replacements.GroupNorm) or type(act) is not nn.SiLU:
+        return
+    replacements.unhooked(module, "conv_norm_out", "conv_act")
+    need(uses[norm] == 1, "the norm before it is used elsewhere too")
+    norm._noisefloor_fusion, module.conv_act = "silu", nn.Identity()
+
+    def back():
+        del norm._noisefloor_fusion
+        module.conv_act = act
+
+    report._undo.append(back)
+    report.replaced[name] = "SiLU: groupnorm"
 
 
 def patch(module):
@@ -77,19 +97,25 @@ def patch(module):
     inside = [name for name, one in module.named_modules() if "Noisefloor" in type(one).__name__]
     if inside:
         raise ValueError(f"the module is patched already (at '{inside[0]}'): undo that first")
-    report = Report()
+    sizes = collections.Counter()
+    for weight in module.parameters():
+        sizes[weight.dtype] += weight.numel() * weight.is_floating_point()
+    report = Report(max(sizes, key=sizes.get, default=None))
     modules = list(module.named_modules())
+    uses = collections.Counter(one for _, one in module.named_modules(remove_duplicate=False))
     try:
         for kinds in (replacements.LAYERS, replacements.BLOCKS):
             for name, one in modules:
-                key = type(one) if kinds is replacements.LAYERS else type(one).__name__ if type(one).__module__.startswith("diffusers.") else None
+                key = type(one) if kinds is replacements.LAYERS else of_diffusers(one)
                 if key in kinds:
                     attempt(report, name, lambda: report.replace(name, one, kinds[key]))
         for name, one in modules:
-            fuse_last_activation(report, name, one)
+            if of_diffusers(one) in WITH_LAST_ACTIVATION:
+                act = f"{name}.conv_act".lstrip(".")
+                attempt(report, act, lambda: fuse_last_activation(report, act, one, uses))
             if hasattr(one, "processor") and hasattr(one, "to_q"):
                 attempt(report, name, lambda: replace_processor(report, name, one))
-            elif name not in report.replaced and name not in report.left and not list(one.children()) and list(one.parameters(False)):
+            elif name not in report.replaced and name not in report.left and (is_parametrized(one) or not list(one.children()) and list(one.parameters(False))):
                 report.left[name] = f"no op of patch's replaces {type(one).__name__}"
     except BaseException:
         report.undo()
@@ -101,7 +127,7 @@ def replace_processor(report, name, attn):
     replacements.AttentionProcessor.fits(attn)
     before = attn.processor
     attn.processor = replacements.AttentionProcessor(before)
-    report._undo.append((attn, None, lambda: setattr(attn, "processor", before)))
+    report._undo.append(lambda: setattr(attn, "processor", before))
     report.replaced[name] = f"{type(before).__name__}: attention"
 
 

@@ -1,6 +1,7 @@
 """Plans: which variant each problem runs, from the plan.csv that `noisefloor roofline` writes into a run folder."""
 
 import contextlib
+import contextvars
 import csv
 import functools
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 from noisefloor import _core
 
 COLUMNS = ("op", "dtype", "problem", "variant")
+used = contextvars.ContextVar("noisefloor.use_plan", default=None)  # calls without plan= ask it
 
 
 class Plan(_core.Plan):
@@ -18,12 +20,15 @@ class Plan(_core.Plan):
 
     def __init__(self, file):
         file = Path(file)
-        with open(file, newline="", encoding="utf-8") as lines:
-            rows = csv.DictReader(lines)
-            lacking = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
-            if lacking:
-                raise ValueError(f"{file} is not a plan: it has no column {', '.join(lacking)}")
-            found = [tuple(row[name] or "" for name in COLUMNS) for row in rows]
+        try:
+            with open(file, newline="", encoding="utf-8") as lines:
+                rows = csv.DictReader(lines)
+                lacking = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+                found = [] if lacking else [tuple(row[name] or "" for name in COLUMNS) for row in rows]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{file} is not a plan: {error}") from error
+        if lacking:
+            raise ValueError(f"{file} is not a plan: it has no column {', '.join(lacking)}")
         super().__init__(str(file), device_of(file), found)
 
     def __repr__(self):
@@ -36,8 +41,11 @@ def device_of(file):
         warnings.warn(f"plan {file}: no env.json beside it says which device it is of; taken for one of whatever runs it", stacklevel=4)
         return ""
     try:
-        return str(json.loads(environment.read_text(encoding="utf-8"))["device"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        device = json.loads(environment.read_text(encoding="utf-8"))["device"]
+        if not isinstance(device, str):
+            raise TypeError(f"its device is no text but {device!r}")
+        return device
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"plan {file}: which device it is of cannot be read in {environment}: {error!r}") from error
 
 
@@ -58,10 +66,12 @@ def plan_of(plan):
 
 @contextlib.contextmanager
 def use_plan(plan):
-    """The plan of every call of this thread inside of the `with`, those of noisefloor.torch too; None: none. plan= and variant= go before it."""
+    """The plan of every call inside of the `with`, of this thread and asyncio task, those of noisefloor.torch too; None: none.
+
+    plan= and variant= go before it."""
     plan = None if plan is None else plan_of(plan)
-    before = _core.use_plan(plan)
+    before = used.set(plan)
     try:
         yield plan
     finally:
-        _core.use_plan(before)
+        used.reset(before)

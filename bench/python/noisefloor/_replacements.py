@@ -10,7 +10,6 @@ from torch import nn
 
 from noisefloor import _frameworks, _signatures
 
-_NAMES = {getattr(torch, name): short for short, name in _frameworks.TORCH.items()}
 NOMINAL = 64  # height and width by which a convolution is judged and its weights are prepared; they do not follow it
 
 
@@ -23,6 +22,13 @@ def need(condition, why):
         raise Unfit(why)
 
 
+def unhooked(module, *layers):
+    """Of a module that computes these without calling them."""
+    for name in layers:
+        layer = getattr(module, name)
+        need(not layer._forward_hooks and not layer._forward_pre_hooks, f"its {name} has hooks, which would not be called")
+
+
 def op(name):
     from noisefloor import torch as operators
 
@@ -31,11 +37,11 @@ def op(name):
 
 def judged(name, dtype, /, **arguments):
     """Raises Unfit with the op's own words where it has no such problem; tensors are given as shapes."""
-    need(dtype in _NAMES, f"its element type is {dtype}")
-    made = _signatures.signature(name)
-    shapes = tuple((tuple(arguments[one]), _NAMES[dtype]) if one in arguments else None for one in made.names)
+    made, short = _signatures.signature(name), _frameworks.short_name(dtype)
+    need(short in _frameworks.TORCH, f"its element type is {dtype}")
+    shapes = tuple((tuple(arguments[one]), short) if one in arguments else None for one in made.names)
     try:
-        _signatures.bound(name).describe(shapes, tuple(arguments.get(one) for one in made.keywords), _NAMES[dtype])
+        _signatures.bound(name).describe(shapes, tuple(arguments.get(one) for one in made.keywords), short)
     except ValueError as refused:
         raise Unfit(str(refused)) from None
 
@@ -63,16 +69,17 @@ class Conv2d:
             need(high == wide, f"{what}={(high, wide)}")
         cout, cin, kernel, _ = module.weight.shape
         need(kernel % 2 == 1, f"kernel_size={module.kernel_size}, which is even")
+        need("weight" in module._parameters, "its weight is computed in each call")
         judged("conv2d", module.weight.dtype, x=(1, NOMINAL, NOMINAL, cin), w=(cout, kernel, kernel, cin), stride=module.stride[0], pad=module.padding[0])
 
     @staticmethod
-    def convert(module):
+    def convert(module, name):
         """The weights channels-last in place, and what a variant lays out of them once, for the plain convolution and for one behind an upsample."""
         weight = module.weight.detach()
         was_channels_last = weight.is_contiguous(memory_format=torch.channels_last)
         if not was_channels_last:
             module.weight.data = weight.contiguous(memory_format=torch.channels_last)
-        module._noisefloor = {False: Conv2d.prepared(module, False)}
+        module._noisefloor = {False: Conv2d.prepared(module, False), "of": (name, *state(module.weight))}
 
         def restore():
             del module._noisefloor
@@ -91,11 +98,21 @@ class Conv2d:
         return convolve(self, x)
 
 
+def state(weight):
+    """Another one when it was written to, or is another one's memory."""
+    return weight.data_ptr(), None if weight.is_inference() else weight._version
+
+
 def convolve(conv, x, residual=None, upsample=False, **more):
+    laid_out, weight = conv._noisefloor[upsample], conv.weight
+    if laid_out and not torch.compiler.is_compiling():
+        name, *before = conv._noisefloor["of"]
+        if before != list(state(weight)):
+            raise ValueError(f"the weights of '{name}' changed after patch laid them out: undo, change them, and patch again")
     if residual is not None:
         more["residual"] = channels_last(residual)
-    y = op("conv2d")(channels_last(x), conv.weight.permute(0, 2, 3, 1), conv.bias, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample,
-                     **more, **conv._noisefloor[upsample])
+    y = op("conv2d")(channels_last(x), weight.permute(0, 2, 3, 1), conv.bias, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample,
+                     **more, **laid_out)
     return channels_first(y)
 
 
@@ -151,17 +168,9 @@ class LayerNorm:
         return op("layernorm")(x.reshape(-1, x.shape[-1]).contiguous(), gamma=self.weight, beta=self.bias, eps=self.eps).reshape(x.shape)
 
 
-class FusedSiLU:
-    """Behind a GroupNorm that has the activation in it."""
-
-    runs = "groupnorm"
-
-    @staticmethod
-    def fits(module):
-        pass
-
-    def forward(self, x):
-        return x
+def fits_projection(module):
+    need(isinstance(module.proj, Linear), "its proj is no Linear that is replaced")
+    unhooked(module, "proj")
 
 
 class Geglu:
@@ -169,6 +178,7 @@ class Geglu:
 
     @staticmethod
     def fits(module):
+        fits_projection(module)
         n, k = module.proj.weight.shape
         judged("gemm", module.proj.weight.dtype, a=(NOMINAL, k), b=(n, k), act="geglu")
 
@@ -183,7 +193,7 @@ class Gelu:
     @staticmethod
     def fits(module):
         need(module.approximate in Gelu.ACT, f"approximate='{module.approximate}'")
-        Linear.fits(module.proj)
+        fits_projection(module)
 
     def forward(self, hidden_states):
         return multiply(self.proj, hidden_states, Gelu.ACT[self.approximate])
@@ -198,11 +208,12 @@ class Upsample2D:
     def fits(module):
         conv = getattr(module, "conv", None)
         need(module.use_conv and module.interpolate and module.norm is None and isinstance(conv, Conv2d), "it is no interpolation before a Conv2d that is replaced")
+        unhooked(module, "conv")
         judged("conv2d", conv.weight.dtype, x=(1, NOMINAL, NOMINAL, conv.in_channels), upsample=True, stride=conv.stride[0], pad=conv.padding[0],
                w=(conv.out_channels, *conv.kernel_size, conv.in_channels))
 
     @staticmethod
-    def convert(module):
+    def convert(module, _):
         module.conv._noisefloor[True] = Conv2d.prepared(module.conv, True)
         return lambda: module.conv._noisefloor.pop(True)
 
@@ -224,6 +235,7 @@ class ResnetBlock2D:
              f"time_embedding_norm='{module.time_embedding_norm}'")
         for name in ("norm1", "norm2", "conv1", "conv2"):
             need(isinstance(getattr(module, name), (GroupNorm, Conv2d)), f"its {name} is left")
+        unhooked(module, "norm1", "norm2", "conv1", "conv2", "nonlinearity")
 
     def forward(self, input_tensor, temb=None, *args, **kwargs):
         x = normalize(self.norm1, input_tensor, "silu")
@@ -254,6 +266,7 @@ class Transformer2DModel:
     def fits(module):
         need(module.is_input_continuous and isinstance(module.proj_out, (Linear, Conv2d)), "only its layers are replaced")
         need(hasattr(module, "_get_output_for_continuous_inputs"), "this diffusers has it otherwise")
+        unhooked(module, "proj_out")
 
     def _get_output_for_continuous_inputs(self, hidden_states, residual, batch_size, height, width, inner_dim):
         if isinstance(self.proj_out, Conv2d):

@@ -12,7 +12,6 @@ from noisefloor._patch import patch  # noqa: F401
 _OPS = sorted(_signatures.CATALOGUE)
 __all__ = [*_OPS, "patch", "prepare"]
 _SCHEMA_TYPE = {"integer": "int?", "real": "float?", "flag": "bool?", "choice": "str?"}
-_NAMES = {getattr(torch, name): short for short, name in _frameworks.TORCH.items()}
 _library = torch.library.Library("noisefloor", "DEF")
 
 
@@ -31,7 +30,7 @@ def _define(op):
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
-    # Written out, as each dictionary of arguments costs a microsecond.
+    # Written out, as a dictionary of arguments takes time in each call.
     parameters = [f"{tensor}=None" if "?" in text else tensor for tensor, text in zip(order, schema)]
     keywords = [*made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"]
     tensors = [f"{name}_is if {name} is None else {name}" if name in reasons else name for name in names]
@@ -45,9 +44,13 @@ def _define(op):
         by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
         inputs = [given.get(f"{name}_is") if by_name.get(name) is None else by_name[name] for name in names]
         its_fields = tuple(given.get(name) for name in made.keywords)
-        shapes = tuple((tuple(map(int, one.shape)), _NAMES.get(one.dtype, str(one.dtype))) if isinstance(one, torch.Tensor) else one
+        shapes = tuple((tuple(map(int, one.shape)), _frameworks.short_name(one.dtype)) if isinstance(one, torch.Tensor) else one
                        for one in inputs)
-        device = next(one.device for one in inputs if isinstance(one, torch.Tensor))
+        devices = {name: one.device for name, one in [*zip(names, inputs), ("prepared", given.get("prepared"))] if isinstance(one, torch.Tensor)}
+        first, device = next(iter(devices.items()))
+        for name, other in devices.items():
+            if other != device:
+                raise ValueError(f"{op}: '{name}' is on {other}, '{first}' on {device}; all tensors must be on one device")
         outputs = bound.describe(shapes, its_fields, given.get("dtype"))[1]
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 

@@ -131,6 +131,15 @@ TEST(Conditioning, PicturesAreForAllFramesAndTheHalfWithoutHasNone) {
   write({1, 1, 2, 3}, narrow);
   EXPECT_EQ(Conditioning(path, info, true).sizes({}).width, 3);
   EXPECT_THROW(Conditioning(path, info, true).read(network, 2), InvalidInput);
+  const FileTensor tensors[] = {{"numbers", "F32", {2}, std::as_bytes(std::span(numbers))},
+                                {"pictures", "F32", {2, 1, 2, 2}, std::as_bytes(std::span(pictures))}};
+  write_safetensors(path, tensors);
+  try {
+    (void)Conditioning(path, info, true).sizes({});
+    ADD_FAILURE() << "numbers of no picture were taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_EQ(error.what(), path + ": tensor numbers is [2], not [n, 2] with n of 1 and more");
+  }
   write({1, 1, 2, 2}, {pictures.begin(), pictures.begin() + 4}, "odd");
   EXPECT_THROW(Conditioning(path, info, true), InvalidInput);
 }

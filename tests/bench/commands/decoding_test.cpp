@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "networks/vae.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/recorded_tensors.h"
+#include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
 
@@ -17,35 +17,10 @@ using namespace networks;
 constexpr std::int64_t kHeight = 5, kWidth = 7;
 constexpr std::size_t kEnough = std::size_t{64} << 20;
 
-// As SMALL_VAE of tests/bench/pipeline/diffusers_pipeline.py.
-NetworkInfo small_decoder() {
-  NetworkInfo info = require_network("sd-vae");
-  info.name = "small";
-  info.image = {kHeight, kWidth, 4};
-  info.enlarges = 4;
-  info.builder = [](const BuildOptions& options, Network& network) {
-    build_decoder({.channels = {8, 16, 16}, .latent_scale = 0.18215, .blocks = 2, .groups = 4}, options, network);
-  };
-  return info;
-}
-
-// As SMALL_SVD_VAE of diffusers_unet.py.
-NetworkInfo small_video_decoder() {
-  NetworkInfo info = require_network("svd-vae");
-  info.name = "small video";
-  info.image = {4, 6, 4, 5};
-  info.enlarges = 2;
-  info.builder = [](const BuildOptions& options, Network& network) {
-    build_decoder({.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true}, options, network);
-  };
-  return info;
-}
-
 // Two videos, decoded `chunk` frames at a time.
 struct Video {
   explicit Video(std::int64_t chunk, std::size_t bytes = kEnough) : platform(std::make_shared<LimitedPlatform>(bytes)) {
     write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
-    NetworkArguments arguments;
     arguments.weights = folder / "w.safetensors";
     arguments.dtype = "fp32";
     arguments.plan = "naive";
@@ -53,18 +28,18 @@ struct Video {
     latents.resize(static_cast<std::size_t>(2 * info.image.elements()));
     platform->fill_normal(DType::fp32, latents.data(), std::ssize(latents), 0, 1, 7);
   }
-  // Of frames [first, first + count) of both videos.
-  std::vector<float> drawn(std::int64_t first, std::int64_t count) {
-    const std::vector<float> all = decoding->run(latents, 0, folder / "rescue");
+  std::vector<float> drawn() { return decoding->run(latents, 0, folder / "rescue"); }
+  // Of both videos, frames [first, first + count).
+  static std::vector<float> frames_of(const std::vector<float>& all, std::int64_t first, std::int64_t count) {
     std::vector<float> some;
-    const std::ptrdiff_t frame = 8 * 12 * 3;
-    for (std::ptrdiff_t video = 0; video < 2; ++video)
-      some.insert(some.end(), all.begin() + (5 * video + first) * frame,
-                  all.begin() + (5 * video + first + count) * frame);
+    const std::ptrdiff_t video = std::ssize(all) / 2;
+    for (auto begin = all.begin(); begin != all.end(); begin += video)
+      some.insert(some.end(), begin + first * video / 5, begin + (first + count) * video / 5);
     return some;
   }
   TemporaryFolder folder;
-  NetworkInfo info = small_video_decoder();
+  NetworkArguments arguments;
+  NetworkInfo info = small_video_decoder(5);
   std::shared_ptr<LimitedPlatform> platform;
   std::optional<Decoding> decoding;
   std::vector<float> latents;
@@ -78,7 +53,7 @@ struct Small {
     arguments.plan = "naive";
     decoding.emplace(info, arguments, info.image, platform);
   }
-  NetworkInfo info = small_decoder();
+  NetworkInfo info = small_decoder(kHeight, kWidth);
   std::shared_ptr<LimitedPlatform> platform;
   std::optional<Decoding> decoding;
 };
@@ -134,22 +109,17 @@ TEST(Decoding, OfAVideoTakesAChunkAtATimeAndThenTheRest) {
     video.decoding->rehearse();
     EXPECT_GT(video.decoding->bytes(), 0u);
     EXPECT_EQ(video.platform->free_bytes(), kEnough);
-    // The last chunk is what a video of those frames alone is.
-    const std::int64_t rest = chunk >= 5 ? 5 : chunk == 2 ? 1 : chunk;
-    std::vector<float> latents;
-    const std::ptrdiff_t frame = 4 * 6 * 4;
-    for (std::ptrdiff_t of = 1; of <= 2; ++of)
-      latents.insert(latents.end(), video.latents.begin() + (5 * of - rest) * frame,
-                     video.latents.begin() + 5 * of * frame);
-    NetworkArguments arguments;
-    arguments.weights = video.folder / "w.safetensors";
-    arguments.dtype = "fp32";
-    arguments.plan = "naive";
-    ImageShape alone = video.info.image;
-    alone.frames = rest;
-    EXPECT_EQ(Decoding(video.info, arguments, alone, video.platform).run(latents, 0, "nowhere/rescue"),
-              video.drawn(5 - rest, rest))
-        << chunk;
+    const std::vector<float> pictures = video.drawn();
+    // Each chunk is what a video of those frames alone is.
+    for (std::int64_t first = 0; first < 5; first += chunk) {
+      const std::int64_t count = std::min(chunk, 5 - first);
+      ImageShape alone = video.info.image;
+      alone.frames = count;
+      EXPECT_EQ(Decoding(video.info, video.arguments, alone, video.platform)
+                    .run(Video::frames_of(video.latents, first, count), 0, "nowhere/rescue"),
+                Video::frames_of(pictures, first, count))
+          << chunk << ", " << first;
+    }
   }
 }
 
@@ -162,7 +132,7 @@ TEST(Decoding, OfAVideoTakesWhatFits) {
   EXPECT_EQ(less.decoding->chunk(), 3);
   less.decoding->rehearse();
   EXPECT_LT(less.decoding->bytes(), all.decoding->bytes());
-  EXPECT_EQ(less.drawn(0, 5).size(), all.drawn(0, 5).size());
+  EXPECT_EQ(less.drawn().size(), all.drawn().size());
   Video none(0, 1 << 16);
   EXPECT_EQ(none.decoding->chunk(), 1);
   EXPECT_THROW(none.decoding->rehearse(), OutOfMemory);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/commands/pipeline_common.h"
+
 namespace noisefloor {
 namespace {
 
@@ -84,9 +86,16 @@ TEST(NetworkSizes, ThatTheNetworkDoesNotTakeAreRefusedWithTheirTensor) {
   EXPECT_EQ(refusal(require_network("digits"), {}, {tensor("x", {1, 1, 0, 8})}),
             "in.safetensors: tensor x is [1, 1, 0, 8]: height 0 is out of range (1 to 65536)");
   EXPECT_EQ(refusal(require_network("digits"), {.frames = 2}, {tensor("x", {1, 1, 8, 8})}),
-            "frames 2: digits makes single images; networks with frames: svd, svd-vae");
+            "frames 2: digits makes single images; networks with frames: moving-digits, svd, svd-vae");
   EXPECT_EQ(refusal(video(), {}, {tensor("words", {1, 78})}),
             "in.safetensors: tensor words is [1, 78]: tokens 78: video takes 1 to 77");
+}
+
+TEST(ImagesInWords, AreCountedAndVideosAreNone) {
+  EXPECT_EQ(images_in_words(1, false), "1 image");
+  EXPECT_EQ(images_in_words(20, false), "20 images");
+  EXPECT_EQ(images_in_words(1, true), "1 video");
+  EXPECT_EQ(images_in_words(2, true), "2 videos");
 }
 
 }  // namespace

@@ -89,6 +89,15 @@ TEST(OutputFiles, SayWhatCannotBeWritten) {
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
+TEST(OutputFiles, AreNoFilesOfARunThatIsRead) {
+  const TemporaryFolder folder;
+  OutputFiles files;
+  files.add_input_run("--baseline", folder.path());
+  EXPECT_THROW(files.add("--bencher", folder / "sweep.csv"), InvalidInput);
+  EXPECT_THROW(files.add("--markdown", folder / "samples.jsonl"), InvalidInput);
+  files.add("--markdown", folder / "gate.md");
+}
+
 TEST(OutputFiles, PutAFolderInItsPlace) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "empty");

@@ -8,6 +8,40 @@
 namespace noisefloor {
 namespace {
 
+constexpr SmLimits kHopper{.count = 132,
+                           .threads = 2048,
+                           .blocks = 32,
+                           .registers = 65536,
+                           .shared_bytes = 233472,
+                           .shared_bytes_reserved = 1024};
+
+KernelResources kernel_of(unsigned blocks, unsigned threads, int registers, std::size_t shared, int blocks_per_sm) {
+  KernelResources kernel;
+  kernel.grid = {blocks, 1, 1}, kernel.block = {threads, 1, 1};
+  kernel.registers = registers, kernel.static_shared_bytes = shared, kernel.blocks_per_sm = blocks_per_sm;
+  complete_occupancy(kernel, kHopper);
+  return kernel;
+}
+
+TEST(Occupancy, NamesWhatOneMoreBlockWouldExceed) {
+  EXPECT_EQ(kernel_of(1, 256, 168, 100000, 1).occupancy_limiter, "registers")
+      << "two blocks of 8 warps x 168 x 32 registers";
+  EXPECT_EQ(kernel_of(1, 128, 64, 208472, 1).occupancy_limiter, "shared memory");
+  EXPECT_EQ(kernel_of(1, 384, 168, 208472, 1).occupancy_limiter, "registers and shared memory");
+  EXPECT_EQ(kernel_of(1, 1024, 32, 0, 2).occupancy_limiter, "threads and registers");
+  EXPECT_EQ(kernel_of(1, 1024, 16, 0, 2).occupancy_limiter, "threads");
+  EXPECT_EQ(kernel_of(1, 32, 32, 0, 32).occupancy_limiter, "blocks");
+}
+
+TEST(Occupancy, CountsWavesAndWarps) {
+  const KernelResources kernel = kernel_of(400, 200, 64, 1000, 4);
+  EXPECT_DOUBLE_EQ(kernel.occupancy_limit_pct, 100.0 * 4 * 7 / 64) << "200 threads are 7 warps";
+  EXPECT_DOUBLE_EQ(kernel.waves, 400.0 / (4 * 132));
+  EXPECT_DOUBLE_EQ(kernel.resident_bytes, 400.0 * (4 * 64 * 224 + 1000)) << "all blocks fit";
+  EXPECT_DOUBLE_EQ(kernel_of(1000, 200, 64, 1000, 4).resident_bytes, 4 * 132.0 * (4 * 64 * 224 + 1000));
+  EXPECT_EQ(kernel_of(8, 64, 32, 0, 0).waves, 0) << "a kernel that does not fit";
+}
+
 TEST(KernelName, IsShortAndKeepsItsTemplateArguments) {
   const std::pair<const char*, const char*> names[] = {
       {"void noisefloor::attention::(anonymous namespace)::attention_tiled<__half, noisefloor::attention::(anonymous "

@@ -39,6 +39,23 @@ TEST(Kernels, AreCountedByNameInTheirOrder) {
   EXPECT_EQ(samples.kernel_counts, (std::vector<std::size_t>{2, 1, 1}));
 }
 
+TEST(Kernels, FillTheRowsColumns) {
+  KernelResources kernel;
+  kernel.grid = {3, 4, 5}, kernel.block = {64, 2, 1};
+  kernel.registers = 72, kernel.static_shared_bytes = 1000, kernel.dynamic_shared_bytes = 24, kernel.local_bytes = 16;
+  kernel.occupancy_limit_pct = 37.5, kernel.occupancy_limiter = "registers", kernel.waves = 0.5;
+  SweepRow row;
+  take_resources(kernel, row);
+  EXPECT_EQ(row.blocks, 60);
+  EXPECT_EQ(row.threads, 128);
+  EXPECT_EQ(row.registers, 72);
+  EXPECT_EQ(row.smem_bytes, 1024);
+  EXPECT_EQ(row.spill_bytes, 16);
+  EXPECT_EQ(row.occupancy_limit_pct, 37.5);
+  EXPECT_EQ(row.occupancy_limiter, "registers");
+  EXPECT_EQ(row.waves, 0.5);
+}
+
 TEST(AboveTheRoof, SaysWhatLetsIt) {
   const std::size_t cache = 60'000'000;
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::fma}, 100e6, true, cache),

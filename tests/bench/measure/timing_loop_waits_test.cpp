@@ -30,9 +30,9 @@ TEST(TimingLoop, SamplesThatWaitedForACoreAreTakenAgain) {
   const SweepRow row = row_of(timing);
   EXPECT_EQ(row.status, Outcome::ok);
   EXPECT_EQ(row.time_cold_us, 1000);
-  EXPECT_GT(row.load, 0);
-  EXPECT_LE(row.load, 2);
-  EXPECT_GT(row.waited_pct, 0);
+  EXPECT_GT(*row.load, 0);
+  EXPECT_LE(*row.load, 2);
+  EXPECT_GT(*row.waited_pct, 0);
 }
 
 TEST(TimingLoop, WaitingUpToAHundredthIsNone) {

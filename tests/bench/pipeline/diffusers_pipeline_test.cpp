@@ -10,9 +10,8 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
-#include "networks/unet.h"
-#include "networks/vae.h"
 #include "tests/support/recorded_tensors.h"
+#include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
 
@@ -20,31 +19,6 @@ namespace noisefloor::pipeline {
 namespace {
 
 const std::filesystem::path kDecoder = "tests/bench/pipeline/small_vae.safetensors";
-
-// As SMALL_VAE of the script.
-NetworkInfo small_decoder(std::int64_t height, std::int64_t width) {
-  NetworkInfo info = require_network("sd-vae");
-  info.name = "small";
-  info.image = {height, width, 4};
-  info.enlarges = 4;
-  info.builder = [](const BuildOptions& options, Network& network) {
-    build_decoder({.channels = {8, 16, 16}, .latent_scale = 0.18215, .blocks = 2, .groups = 4}, options, network);
-  };
-  return info;
-}
-
-// As SMALL of diffusers_unet.py.
-NetworkInfo small_unet() {
-  NetworkInfo info = require_network("sd15");
-  info.name = "small";
-  info.image = {8, 12, 4};
-  info.tokens = 5;
-  info.builder = [](const BuildOptions& options, Network& network) {
-    const UNet unet{.levels = {{16, 2, 1}, {32, 2, 0}}, .blocks = 1, .text_width = 24, .groups = 8};
-    build_unet(unet, options, network);
-  };
-  return info;
-}
 
 const SafetensorsFile& recorded_pipeline() {
   static const SafetensorsFile file("tests/bench/pipeline/small_pipeline.safetensors");
@@ -130,7 +104,7 @@ TEST(DiffusersPipeline, AStrayTensorOfADecoderIsNamed) {
 
 // Guided, from the same noise, 20 steps of PNDM as Stable Diffusion's checkpoints configure it.
 TEST(DiffusersPipeline, APictureIsWhatItDraws) {
-  OnHost unet(small_unet(), {.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true},
+  OnHost unet(small_network("sd15", kSmall), {.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true},
               "tests/bench/pipeline/small_unet.safetensors");
   std::vector<float> text = recorded_numbers(recorded_pipeline(), "negative_prompt_embeds");
   const std::vector<float> prompts = recorded_numbers(recorded_pipeline(), "prompt_embeds");
@@ -156,52 +130,6 @@ TEST(DiffusersPipeline, APictureIsWhatItDraws) {
   EXPECT_LE(of_picture, 1e-3);
   RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
   RecordProperty("picture", std::to_string(1e6 * of_picture) + "e-6");
-}
-
-// As SMALL_XL of diffusers_unet.py.
-NetworkInfo small_xl() {
-  NetworkInfo info = require_network("sdxl");
-  info.name = "small";
-  info.image = {8, 12, 4};
-  info.tokens = 5;
-  info.builder = [](const BuildOptions& options, Network& network) {
-    const UNet unet{
-        .levels = {{8, 2, 0}, {16, 4, 2}},
-        .middle_transformer_blocks = 2,
-        .blocks = 1,
-        .text_width = 24,
-        .groups = 4,
-        .linear_projection = true,
-        .added = {.vector = "text_embeds", .vector_width = 20, .numbers = "time_ids", .count = 6, .width = 8}};
-    build_unet(unet, options, network);
-  };
-  return info;
-}
-
-// As SMALL_SVD and SMALL_SVD_VAE of diffusers_unet.py.
-NetworkInfo small_svd() {
-  NetworkInfo info = require_network("svd");
-  info.name = "small";
-  info.image = {4, 6, 4, 3};
-  info.builder = [](const BuildOptions& options, Network& network) {
-    const UNet unet{.levels = {{32, 2}, {64, 4, 0}},
-                    .blocks = 1,
-                    .text_width = 24,
-                    .linear_projection = true,
-                    .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
-    build_video_unet(unet, options, network);
-  };
-  return info;
-}
-NetworkInfo small_svd_decoder() {
-  NetworkInfo info = require_network("svd-vae");
-  info.name = "small";
-  info.image = {4, 6, 4, 3};
-  info.enlarges = 2;
-  info.builder = [](const BuildOptions& options, Network& network) {
-    build_decoder({.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true}, options, network);
-  };
-  return info;
 }
 
 // What a row's sampler, told by a file of conditioning and beginning with that file's noise, makes of two pictures.
@@ -237,8 +165,9 @@ std::vector<float> drawn(const NetworkInfo& row, const SafetensorsFile& recorded
 // Euler over the timesteps, two pooled texts and sizes.
 TEST(DiffusersPipeline, APictureOfXlIsWhatItDraws) {
   const SafetensorsFile recorded("tests/bench/pipeline/small_sdxl_pipeline.safetensors");
-  const double error = distance(drawn(small_xl(), recorded, "tests/bench/pipeline/small_sdxl.safetensors"),
-                                channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 8 * 12));
+  const double error =
+      distance(drawn(small_network("sdxl", kSmallXl), recorded, "tests/bench/pipeline/small_sdxl.safetensors"),
+               channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 8 * 12));
   EXPECT_LE(error, 1e-3);
   RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
 }
@@ -247,16 +176,16 @@ TEST(DiffusersPipeline, APictureOfXlIsWhatItDraws) {
 TEST(DiffusersPipeline, AVideoIsWhatItDraws) {
   const SafetensorsFile recorded("tests/bench/pipeline/small_svd_pipeline.safetensors");
   const TemporaryFolder folder;
-  write_weights_by_rule(folder / "unet.safetensors", small_svd().build({}).graph);
-  write_weights_by_rule(folder / "vae.safetensors", small_svd_decoder().build({}).graph);
-  const std::vector<float> latents = drawn(small_svd(), recorded, folder / "unet.safetensors");
+  write_weights_by_rule(folder / "unet.safetensors", small_network("svd", kSmallSvd).build({}).graph);
+  write_weights_by_rule(folder / "vae.safetensors", small_video_decoder().build({}).graph);
+  const std::vector<float> latents = drawn(small_network("svd", kSmallSvd), recorded, folder / "unet.safetensors");
   const double error = distance(latents, channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 4 * 6));
   EXPECT_LE(error, 1e-3);
   NetworkArguments arguments;
   arguments.weights = folder / "vae.safetensors";
   arguments.dtype = "fp32";
   arguments.plan = "naive";
-  const NetworkInfo row = small_svd_decoder();
+  const NetworkInfo row = small_video_decoder();
   Decoding decoding(row, arguments, row.image, make_host_platform(), 2);
   const double of_frames = distance(decoding.run(latents, 0, folder / "rescue"),
                                     channels_last_of(recorded_numbers(recorded, "images"), 3, 8 * 12));

@@ -2,8 +2,6 @@
 // tests/cli/test_problems.py holds their layers to diffusers'.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -13,8 +11,8 @@
 #include "bench/pipeline/executor.h"
 #include "bench/sweep/suite.h"
 #include "networks/inputs.h"
-#include "networks/unet.h"
-#include "networks/vae.h"
+#include "tests/support/recorded_tensors.h"
+#include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
 
@@ -23,74 +21,6 @@ namespace {
 
 const std::filesystem::path kFolder = "tests/bench/pipeline";
 const std::filesystem::path kWeights = kFolder / "small_unet.safetensors";
-
-// As SMALL and SMALL_XL of the script.
-const UNet kSmall{.levels = {{16, 2, 1}, {32, 2, 0}}, .blocks = 1, .text_width = 24, .groups = 8};
-const UNet kSmallXl{
-    .levels = {{8, 2, 0}, {16, 4, 2}},
-    .middle_transformer_blocks = 2,
-    .blocks = 1,
-    .text_width = 24,
-    .groups = 4,
-    .linear_projection = true,
-    .added = {.vector = "text_embeds", .vector_width = 20, .numbers = "time_ids", .count = 6, .width = 8}};
-
-const UNet kSmallSvd{.levels = {{32, 2}, {64, 4, 0}},
-                     .blocks = 1,
-                     .text_width = 24,
-                     .linear_projection = true,
-                     .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
-
-NetworkInfo small_video() {
-  return {
-      .name = "small video",
-      .description = "of test code",
-      .prediction = sampler_step::Prediction::v,
-      .image = {4, 6, 4, 3},
-      .divisor = kSmallSvd.divisor(),
-      .most_frames = 32,
-      .schedule = sampler_step::Schedule::karras,
-      .builder = [](const BuildOptions& options, Network& network) { build_video_unet(kSmallSvd, options, network); }};
-}
-
-// As SMALL_SVD_VAE.
-NetworkInfo small_video_decoder() {
-  NetworkInfo info = require_network("svd-vae");
-  info.name = "small";
-  info.image = {4, 6, 4, 3};
-  info.enlarges = 2;
-  info.builder = [](const BuildOptions& options, Network& network) {
-    build_decoder({.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true}, options, network);
-  };
-  return info;
-}
-
-NetworkInfo small(const UNet& unet = kSmall) {
-  return {.name = "small",
-          .description = "of test code",
-          .prediction = sampler_step::Prediction::noise,
-          .image = {8, 12, 4},
-          .divisor = unet.divisor(),
-          .tokens = 5,
-          .most_tokens = 5,
-          .schedule = sampler_step::Schedule::scaled_linear,
-          .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
-}
-
-std::vector<float> numbers_of(const SafetensorsFile& file, const char* name) {
-  const std::vector<std::byte> bytes = file.read(*file.find(name));
-  std::vector<float> numbers(bytes.size() / sizeof(float));
-  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(numbers.data()));
-  return numbers;
-}
-
-// [n, channels, pixels] to [n, pixels, channels].
-std::vector<float> channels_last(const std::vector<float>& x, std::size_t channels, std::size_t pixels) {
-  std::vector<float> y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i)
-    y[(i / pixels / channels * pixels + i % pixels) * channels + i / pixels % channels] = x[i];
-  return y;
-}
 
 // Relative L2 of a call in `dtype`, with the weights NAME.safetensors, or where there are none by rule.
 double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
@@ -108,8 +38,8 @@ double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
   Executor executor(*platform, network, weights, {*platform, suite(), count_problems(network.graph), {"naive"}});
   const auto pixels = static_cast<std::size_t>(network.image.pixels());
   for (const NetworkTensor& input : network.inputs) {
-    std::vector<float> numbers = numbers_of(file, input.name);
-    if (input.kind == NetworkTensor::Kind::image) numbers = channels_last(numbers, 4, pixels);
+    std::vector<float> numbers = recorded_numbers(file, input.name);
+    if (input.kind == NetworkTensor::Kind::image) numbers = channels_last_of(numbers, 4, pixels);
     const Value& value = network.graph[input.value];
     for (std::size_t i = 0; i < numbers.size(); ++i)
       store_element(value.dtype, executor.data(input.value), static_cast<std::int64_t>(i), numbers[i]);
@@ -118,20 +48,15 @@ double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
   const std::vector<std::int64_t>& shape = network.outputs.front().shape;
   const auto channels = static_cast<std::size_t>(shape.back());
   const auto drawn = static_cast<std::size_t>(shape[shape.size() - 3] * shape[shape.size() - 2]);
-  const std::vector<float> expected = channels_last(numbers_of(file, "output"), channels, drawn);
+  const std::vector<float> expected = channels_last_of(recorded_numbers(file, "output"), channels, drawn);
   const auto* found = static_cast<const float*>(executor.data(network.output()));
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(static_cast<double>(found[i]) - expected[i], 2);
-    norm += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  return std::sqrt(error / norm);
+  return distance({found, found + expected.size()}, expected);
 }
 
 TEST(Diffusers, TheNetworksAreWhatItComputes) {
-  const std::pair<std::string, NetworkInfo> networks[] = {{"small_unet", small()},
-                                                          {"small_sdxl", small(kSmallXl)},
-                                                          {"small_svd", small_video()},
+  const std::pair<std::string, NetworkInfo> networks[] = {{"small_unet", small_network("sd15", kSmall)},
+                                                          {"small_sdxl", small_network("sdxl", kSmallXl)},
+                                                          {"small_svd", small_network("svd", kSmallSvd)},
                                                           {"small_svd_vae", small_video_decoder()}};
   for (const auto& [name, info] : networks)
     for (const auto& [dtype, limit] :
@@ -144,8 +69,8 @@ TEST(Diffusers, TheNetworksAreWhatItComputes) {
 
 // What later versions have otherwise: several blocks a transformer, between matrices.
 TEST(Diffusers, TransformersAreOfSeveralBlocksAndOtherProjections) {
-  const NetworkInfo info =
-      small({.levels = {{32, 2, 0}, {64, 4, 2}}, .middle_transformer_blocks = 3, .linear_projection = true});
+  const NetworkInfo info = small_network(
+      "sd15", {.levels = {{32, 2, 0}, {64, 4, 2}}, .middle_transformer_blocks = 3, .linear_projection = true});
   const Network network = info.build({});
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const Value& value : network.graph.values())
@@ -168,7 +93,8 @@ TEST(Diffusers, OneKeyIsNotAttendedTo) {
   const Checkpoint weights(kWeights);
   for (const bool rule : {true, false}) {
     unet.one_key_rule = rule;
-    const Network network = small(unet).build({.batch = 3, .dtype = DType::fp32, .sizes = {.tokens = 1}});
+    const Network network =
+        small_network("sd15", unet).build({.batch = 3, .dtype = DType::fp32, .sizes = {.tokens = 1}});
     weights.check(network);
     int over_one_key = 0;
     for (const Node& node : network.graph.nodes())
@@ -191,7 +117,7 @@ TEST(Diffusers, OneKeyIsNotAttendedTo) {
 }
 
 TEST(Diffusers, EveryTensorOfTheCheckpointIsAsked) {
-  const NetworkInfo info = small();
+  const NetworkInfo info = small_network("sd15", kSmall);
   const Network network = info.build({});
   EXPECT_NO_THROW(Checkpoint(kWeights).check(network));
   // Of three projections that are one product here, and of what it has no use for.

@@ -7,8 +7,8 @@
 
 #include "bench/commands/pipeline_common.h"
 #include "bench/pipeline/sampling.h"
-#include "networks/unet.h"
 #include "tests/support/limited_platform.h"
+#include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
 
@@ -58,16 +58,8 @@ TEST(MemoryNeed, SaysTheLargestBatchThatFits) {
 
 // One video of fewer frames, where not even one of so many fits.
 TEST(MemoryNeed, SaysTheMostFramesThatFit) {
-  NetworkInfo info = require_network("svd");
-  info.image = {4, 6, 4, 14};
-  info.builder = [](const BuildOptions& options, Network& network) {
-    const UNet unet{.levels = {{32, 2}, {32, 2, 0}},
-                    .blocks = 1,
-                    .text_width = 24,
-                    .linear_projection = true,
-                    .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
-    build_video_unet(unet, options, network);
-  };
+  NetworkInfo info = small_network("svd", kSmallSvd);
+  info.image.frames = 14;
   const TemporaryFolder folder;
   write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
   NetworkArguments arguments;

@@ -55,7 +55,8 @@ TEST(NetworkWorkload, RefusesSizesThatANetworkDoesNotTake) {
   const std::pair<const char*, const char*> kWrong[] = {
       {"name=adm64,batch=1,height=60", "problem: height 60: adm64 takes multiples of 8; the nearest are 56 and 64"},
       {"name=digits,batch=1,width=1", "problem: width 1: digits takes multiples of 2; the nearest is 2"},
-      {"name=adm64,batch=1,frames=2", "problem: frames 2: adm64 makes single images; networks with frames: svd, svd-vae"},
+      {"name=adm64,batch=1,frames=2",
+       "problem: frames 2: adm64 makes single images; networks with frames: moving-digits, svd, svd-vae"},
       {"name=digits,batch=1,tokens=77", "problem: tokens 77: digits takes no text; networks with tokens: sd15, sdxl"}};
   for (const auto& [text, says] : kWrong) {
     try {
@@ -107,6 +108,17 @@ TEST(NetworkWorkload, FillsLevelsWithinRangeAndOneLabelAnImage) {
       for (std::int64_t c = 0; c < classes; ++c) sum += labels[static_cast<std::size_t>(image * classes + c)];
       EXPECT_EQ(sum, 1);
     }
+  }
+}
+
+TEST(NetworkWorkload, AllowsMoreWhereBf16WasMeasuredToLeaveMore) {
+  const auto l2 = [](const char* text, DType dtype) {
+    return network_workload().tolerance(network_workload().parse(text), dtype).l2_error;
+  };
+  EXPECT_EQ(l2("name=sdxl,batch=1", DType::bf16), networks::require_network("sdxl").rounding);
+  for (const char* text : {"name=sdxl,batch=1", "name=digits,batch=1"}) {
+    EXPECT_EQ(l2(text, DType::fp16), 2e-2) << text;
+    EXPECT_EQ(l2(text, DType::fp32), 1e-4) << text;
   }
 }
 

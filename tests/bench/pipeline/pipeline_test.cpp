@@ -19,7 +19,9 @@
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/problem_files.h"
 #include "networks/network.h"
+#include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/weights_by_rule.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -136,6 +138,35 @@ TEST(Checkpoint, RefusesWhatTheDtypeCannotHold) {
   EXPECT_EQ(complaint(65520, DType::bf16), "");
   EXPECT_NE(complaint(std::numeric_limits<float>::max(), DType::bf16).find("bf16 cannot hold"), std::string::npos);
   EXPECT_EQ(complaint(std::numeric_limits<float>::max(), DType::fp32), "");
+}
+
+// svd-vae's first convolution takes latents that are not divided by 0.18215 yet.
+TEST(Checkpoint, RefusesWhatTheDtypeCannotHoldOnceItIsMultiplied) {
+  const TemporaryFolder folder;
+  const NetworkInfo info = small_video_decoder();
+  write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
+  const SafetensorsFile file(folder / "w.safetensors");
+  const auto complaint = [&](float number, DType dtype) -> std::string {
+    std::vector<FileTensor> tensors;
+    std::vector<std::vector<std::byte>> storage;
+    for (const FileTensor& tensor : file.tensors()) {
+      storage.push_back(file.read(tensor));
+      if (tensor.name == "decoder.conv_in.weight") std::memcpy(storage.back().data(), &number, sizeof number);
+      tensors.push_back({tensor.name, tensor.dtype, tensor.shape, storage.back()});
+    }
+    write_safetensors(folder / "other.safetensors", tensors);
+    try {
+      Checkpoint(folder / "other.safetensors").check(info.build({.dtype = dtype}));
+      return "";
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(complaint(-11900, DType::fp16), "");
+  EXPECT_NE(complaint(-20000, DType::fp16)
+                .find("decoder.conv_in.weight has numbers that fp16 cannot hold: up to 20000, times 5.48998"),
+            std::string::npos);
+  EXPECT_EQ(complaint(-20000, DType::bf16), "");
 }
 
 TEST(Checkpoint, AFileThatIsTruncatedInTheMeantimeIsAnError) {

@@ -5,8 +5,8 @@
 
 #include "bench/sweep/suite.h"
 #include "networks/inputs.h"
-#include "networks/unet.h"
 #include "tests/support/limited_platform.h"
+#include "tests/support/small_networks.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -110,26 +110,12 @@ std::pair<std::vector<float>, std::map<std::string, int>> two_batches(const Netw
 
 // Bit by bit the same, also in the second batch: nothing overwrites what is kept.
 TEST(Sampler, ComputesOnceWhatDoesNotChange) {
-  NetworkInfo text = require_network("sd15"), video = require_network("svd");
+  NetworkInfo text = small_network("sd15", kSmall);
   text.image = {4, 6, 4};
-  text.tokens = 3;
-  text.builder = [](const BuildOptions& options, Network& network) {
-    const UNet unet{.levels = {{16, 2}, {32, 2}}, .blocks = 1, .text_width = 24, .groups = 8};
-    build_unet(unet, options, network);
-  };
-  video.image = {4, 6, 4, 3};
-  video.builder = [](const BuildOptions& options, Network& network) {
-    const UNet unet{.levels = {{32, 2}, {32, 2}},
-                    .blocks = 1,
-                    .text_width = 24,
-                    .linear_projection = true,
-                    .added = {.numbers = "added_time_ids", .count = 3, .width = 8}};
-    build_video_unet(unet, options, network);
-  };
   const std::pair<NetworkInfo, const char*> networks[] = {
       {require_network("digits"), ""},  // its labels are added to the level in one product
       {text, "mid_block.attentions.0.transformer_blocks.0.attn2.to_k"},
-      {video, "mid_block.attentions.0.transformer_blocks.0.attn2.to_out.0"}};
+      {small_network("svd", kSmallSvd), "mid_block.attentions.0.transformer_blocks.0.attn2.to_out.0"}};
   for (const auto& [info, node] : networks)
     for (const bool guided : {false, true}) {
       const auto [found, few] = two_batches(info, guided, true);

@@ -7,7 +7,9 @@ import math
 
 import numpy as np
 
-erf = np.vectorize(math.erf, otypes=[float])
+
+def erf(x):
+    return np.vectorize(math.erf, otypes=[float])(x)
 
 
 def silu(x):

@@ -1,0 +1,118 @@
+// noisefloor new-kernel: files to start a kernel of one's own from, by the texts in bench/plugin/new_kernel.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "bench/commands/commands.h"
+#include "bench/sweep/problem_files.h"
+#include "reports/run/files.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string replaced(std::string text, const std::map<std::string, std::string>& values) {
+  for (const auto& [name, value] : values)
+    for (std::size_t at = 0; (at = text.find("@" + name + "@", at)) != std::string::npos; at += value.size())
+      text.replace(at, name.size() + 2, value);
+  return text;
+}
+
+const ProblemEntry& first_problem(const SuiteEntry& entry) {
+  static const std::vector<ProblemEntry> all = load_problems(default_problem_folder());
+  for (const ProblemEntry& one : all)
+    if (one.entry == &entry) return one;
+  throw InvalidInput(fmt::format("there are no problems of {} in {}", entry.name(), default_problem_folder().string()));
+}
+
+// The op's fields, and the tensors of one of its problems, each behind `line`: a line end, and a comment's sign.
+std::string table_of(const SuiteEntry& entry, const std::string& line) {
+  constexpr const char* kRoles[] = {"in", "out", "in and out"};
+  const ProblemEntry& example = first_problem(entry);
+  std::string text = line + "Fields of a problem:";
+  for (const FieldInfo& field : entry.workload->fields)
+    text += fmt::format("{}  {}: {}{}", line, field.name, field.range(),
+                        field.fallback ? fmt::format(" (default {})", *field.fallback) : "");
+  text += fmt::format("{}Tensors of {}:", line, example.text);
+  for (const TensorSpec& spec : entry.workload->tensors(example.problem, entry.workload->dtypes.front()))
+    text += fmt::format("{}  {} [{}], {}: {}", line, spec.name, fmt::join(spec.shape, ", "), to_string(spec.dtype),
+                        kRoles[static_cast<int>(spec.role)]);
+  return text.substr(line.size());
+}
+
+// Of formulas.py the function of the op, and those that it calls, in the file's order.
+std::string formula_of(const std::string& file, const std::string& op) {
+  std::vector<std::pair<std::string, std::string>> blocks;  // name, text
+  for (std::size_t begin = 0, end; begin < file.size(); begin = end) {
+    end = std::min(file.find("\n\n\n", begin), file.size());
+    std::string text = file.substr(begin, end - begin);
+    end += std::min<std::size_t>(3, file.size() - end);
+    while (text.ends_with('\n')) text.pop_back();
+    const bool is_function = text.starts_with("def ");
+    if (is_function) blocks.emplace_back(text.substr(4, text.find('(') - 4), text);
+  }
+  std::set<std::string> wanted{op};
+  for (bool growing = true; growing;) {
+    growing = false;
+    for (const auto& [name, text] : blocks)
+      if (wanted.contains(name))
+        for (const auto& [other, unused] : blocks)
+          if (text.find(other + "(") != std::string::npos) growing = wanted.insert(other).second || growing;
+  }
+  std::string all;
+  for (const auto& [name, text] : blocks)
+    if (wanted.contains(name)) all += (all.empty() ? "" : "\n\n\n") + text;
+  return all;
+}
+
+int new_kernel(const std::string& op, const std::string& out) {
+  const SuiteEntry& entry = require_op(op);
+  if (entry.whole_networks) throw InvalidInput(fmt::format("'{}' is no op: its rows are plans of whole networks", op));
+  const fs::path folder(out), plugins = default_problem_folder().parent_path() / "plugin";
+  const fs::path texts = plugins / "new_kernel";
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
+  std::map<fs::path, std::string> files;
+  for (const char* ending : {".cu", "_numpy.py", "_torch.py", "_triton.py"}) {
+    fs::path text = texts / (op + ending);
+    if (!fs::is_regular_file(text)) text = texts / (std::string("any") + ending);
+    if (!fs::is_regular_file(text)) continue;
+    const bool cuda = std::string_view(ending) == ".cu";
+    files[folder / (op + ending)] =
+        replaced(read_whole_file(text),
+                 {{"OP", op},
+                  {"TABLE", table_of(entry, cuda ? "\n// " : "\n")},
+                  {"FORMULA", formula_of(read_whole_file(texts / "formulas.py"), op)},
+                  {"BUILD", fmt::format("nvcc -O3 -arch=native -shared -Xcompiler -fPIC -I {} {}.cu -o {}.so",
+                                        (plugins / "include").string(), op, op)}});
+  }
+  for (const auto& [file, text] : files)
+    if (fs::exists(file)) throw InvalidInput(fmt::format("{}: is there already; give another --out", file.string()));
+  for (const auto& [file, text] : files) {
+    write_atomically(file, text);
+    fmt::print("{}\n", file.string());
+  }
+  fmt::print("\nThe first lines of each say how it is built and measured; docs/plugins.md says what it may do.\n");
+  return kDone;
+}
+
+}  // namespace
+
+void add_new_kernel_command(CLI::App& app, CommandResult result) {
+  CLI::App* command = app.add_subcommand("new-kernel", "Write files to start a kernel of your own from, as a plugin");
+  auto op = std::make_shared<std::string>(), out = std::make_shared<std::string>(".");
+  command->add_option("op", *op, "An op (noisefloor list ops)")->required();
+  command->add_option("--out", *out, "Folder for the files; none of them may be there")->capture_default_str();
+  command->footer(
+      "A CUDA kernel with its build line, and a function in NumPy; of groupnorm also PyTorch and Triton. CUDA kernels "
+      "of\n"
+      "other ops write zeros until you fill in the marked line.");
+  command->callback([=] { *result = [=] { return new_kernel(*op, *out); }; });
+}
+
+}  // namespace noisefloor

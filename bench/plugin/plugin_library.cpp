@@ -1,0 +1,136 @@
+#include "bench/plugin/plugin_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bench/plugin/plugin_implementation.h"
+#include "kernels/core/fields.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kSymbol = "noisefloor_plugin_at";
+constexpr std::size_t kMostRows = 64, kLongestName = 48;
+
+std::string text_or_empty(const char* text) {
+  return text == nullptr ? "" : text;
+}
+
+template <class Enum>
+std::optional<Enum> named(const std::string& text, std::initializer_list<Enum> all) {
+  for (const Enum one : all) {
+    const std::string_view name = to_string(one);
+    if (text == name || (name.ends_with('+') && text == name.substr(0, name.size() - 1))) return one;
+  }
+  return std::nullopt;
+}
+
+constexpr const char* kKinds = "host, naive, tiled, tensor_core, ptx or baseline";
+constexpr const char* kArchitectures = "host, any, sm_75, sm_80 or sm_90a";
+
+// Of the struct's first words alone: what stands behind them is another version's.
+void require_abi(const std::string& file, const noisefloor_plugin& plugin) {
+  if (plugin.abi != NOISEFLOOR_PLUGIN_ABI)
+    throw InvalidInput(
+        fmt::format("{}: its ABI version is {}, this program's is {}: compile it against the "
+                    "noisefloor/plugin.h of this version",
+                    file, plugin.abi, NOISEFLOOR_PLUGIN_ABI));
+  if (plugin.size < sizeof(noisefloor_plugin))
+    throw InvalidInput(
+        fmt::format("{}: its noisefloor_plugin has {} bytes, at least {} are expected: set `size` to "
+                    "sizeof(noisefloor_plugin)",
+                    file, plugin.size, sizeof(noisefloor_plugin)));
+}
+
+PluginRow row_of(const std::string& file, const noisefloor_plugin& plugin, const Suite& suite) {
+  require_abi(file, plugin);
+  PluginTerms terms{plugin, text_or_empty(plugin.name), std::filesystem::path(file).filename().string(), {}, {}};
+  const std::string op = text_or_empty(plugin.op), kind = text_or_empty(plugin.kind), arch = text_or_empty(plugin.arch);
+  std::vector<std::string> ops;
+  for (const SuiteEntry& entry : suite.entries())
+    if (!entry.whole_networks) ops.push_back(entry.name());
+  const SuiteEntry* const entry = suite.find(op);
+  if (entry == nullptr || entry->whole_networks)
+    throw InvalidInput(
+        fmt::format("{}: unknown op '{}'{}; known: {}", file, op, did_you_mean(op, ops), fmt::join(ops, ", ")));
+  require_plugin_name(file, *entry, terms.name);
+  const auto found_kind =
+      named(kind, {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx, Kind::baseline});
+  if (!found_kind)
+    throw InvalidInput(fmt::format("{}: {} has kind '{}', which is not {}", file, terms.name, kind, kKinds));
+  const auto found_arch = named(arch, {Arch::host, Arch::any_gpu, Arch::sm75, Arch::sm80, Arch::sm90a});
+  if (!found_arch)
+    throw InvalidInput(
+        fmt::format("{}: {} has architecture '{}', which is not {}", file, terms.name, arch, kArchitectures));
+  if (*found_kind != Kind::baseline && (*found_kind == Kind::host) != (*found_arch == Arch::host))
+    throw InvalidInput(
+        fmt::format("{}: {} has kind '{}' and architecture '{}': kind and architecture 'host' go together", file,
+                    terms.name, kind, arch));
+  if (plugin.launch == nullptr) throw InvalidInput(fmt::format("{}: {} has no launch", file, terms.name));
+  terms.kind = *found_kind;
+  terms.arch = *found_arch;
+  return {op, plugin_implementation(*entry->workload, terms)};
+}
+
+}  // namespace
+
+void require_plugin_name(const std::string& file, const SuiteEntry& entry, const std::string& name) {
+  const bool plain =
+      !name.empty() && name.size() <= kLongestName &&
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
+  if (!plain)
+    throw InvalidInput(
+        fmt::format("{}: a row's name is 1 to {} letters, digits and underscores, not '{}'", file, kLongestName, name));
+  if (entry.find(name))
+    throw InvalidInput(
+        fmt::format("{}: {} already has a variant '{}'; give the row another name (noisefloor list "
+                    "variants --ops {})",
+                    file, entry.name(), name, entry.name()));
+  constexpr std::string_view kTaken[] = {"all", "own", "baseline", "library", "pytorch", "fastest"};
+  if (name.starts_with("torch_") || std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
+    throw InvalidInput(fmt::format("{}: '{}' is taken (torch_* and {}); give the row another name", file, name,
+                                   fmt::join(kTaken, ", ")));
+}
+
+std::vector<PluginRow> rows_of_plugin(const std::string& file, decltype(noisefloor_plugin_at)* rows,
+                                      const Suite& suite) {
+  std::vector<PluginRow> found;
+  while (const noisefloor_plugin* plugin = rows(static_cast<std::uint32_t>(found.size()))) {
+    if (found.size() == kMostRows)
+      throw InvalidInput(
+          fmt::format("{}: {} gives over {} rows; behind the last it returns null", file, kSymbol, kMostRows));
+    found.push_back(row_of(file, *plugin, suite));
+    for (std::size_t i = 0; i + 1 < found.size(); ++i)
+      if (found[i].op == found.back().op && found[i].implementation->name == found.back().implementation->name)
+        throw InvalidInput(
+            fmt::format("{}: two rows are {} of {}", file, found.back().implementation->name, found.back().op));
+  }
+  if (found.empty()) throw InvalidInput(fmt::format("{}: {} has no rows: {}(0) is null", file, file, kSymbol));
+  return found;
+}
+
+std::vector<PluginRow> load_plugin(const std::string& file, const Suite& suite) {
+  // A bare name would be looked for in the system's folders.
+  const std::string path = std::filesystem::absolute(file).string();
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    throw InvalidInput(fmt::format("{}: cannot be loaded as a shared library (g++ or nvcc make one with -shared): {}",
+                                   file, dlerror()));
+  void* const rows = dlsym(library, kSymbol);
+  if (rows == nullptr)
+    throw InvalidInput(
+        fmt::format("{}: has no function {}, which noisefloor/plugin.h declares (extern \"C\")", file, kSymbol));
+  return rows_of_plugin(file, reinterpret_cast<decltype(noisefloor_plugin_at)*>(rows), suite);
+}
+
+Suite with_rows(const Suite& suite, const std::vector<PluginRow>& rows) {
+  Suite all = suite;
+  for (const PluginRow& row : rows) all.add(row.op, row.implementation);
+  return all;
+}
+
+}  // namespace noisefloor

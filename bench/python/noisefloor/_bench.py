@@ -1,0 +1,82 @@
+"""noisefloor.bench: a Python function as a row beside the ladder and the libraries."""
+
+import csv
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FILE = """import pickle, sys
+
+sys.path[:0] = {path!r}
+op, name = {op!r}, {name!r}
+with open({pickled!r}, "rb") as file:
+    launch{can_run} = pickle.load(file)
+"""
+
+
+def program():
+    """Of this package, of the build that it is in, or on PATH."""
+    here = Path(__file__).resolve().parent
+    for found in (here / "bin" / "noisefloor", here.parent.parent / "bin" / "noisefloor", shutil.which("noisefloor")):
+        if found is not None and Path(found).is_file():
+            return str(found)
+    raise RuntimeError("the program noisefloor is not here: neither in this package nor on PATH")
+
+
+def pickled(functions):
+    """By value where cloudpickle is here, as notebooks need it; else by module and name."""
+    try:
+        import cloudpickle
+
+        return cloudpickle.dumps(functions)
+    except ImportError:
+        if any(getattr(one, "__module__", "__main__") == "__main__" for one in functions):
+            raise ValueError("a function of __main__ or a notebook needs the package cloudpickle to reach another process; "
+                             "or put it into a file, and give its name") from None  # fmt: skip
+        return pickle.dumps(functions)
+
+
+def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine", can_run=None, variants=None, device=None, out=None, quiet=False):
+    """Measures `plugin` as a row of `op`, with the ladder and the libraries beside it, in a process of its own.
+
+    plugin: launch(problem, tensors), or the name of a .py or .so file. problems: networks, or sets of problems, comma-separated;
+    or problem: one problem's text. variants: which others, "" for none, by default all that the device runs. out: a run folder
+    that is kept. Returns the rows of sweep.csv as dictionaries. docs/plugins.md says what the function gets.
+    """
+    if not op.isidentifier():  # it names a file
+        raise ValueError(f"op is {op!r}; it must be an op's name, as `noisefloor list ops` has them")
+    if (problems is None) == (problem is None):
+        raise ValueError('give problems="sd15-b2", or problem="n=2,..."')
+    with tempfile.TemporaryDirectory(prefix="noisefloor-") as folder:
+        file = plugin
+        if callable(plugin):
+            functions = (plugin,) if can_run is None else (plugin, can_run)
+            Path(folder, "functions").write_bytes(pickled(functions))
+            file = Path(folder, "notebook.py")
+            file.write_text(FILE.format(path=[entry or os.getcwd() for entry in sys.path], op=op, name=name, pickled=str(Path(folder, "functions")),
+                                        can_run="," if can_run is None else ", can_run"))  # fmt: skip
+        elif not isinstance(plugin, (str, os.PathLike)):
+            raise TypeError(f"plugin must be a function or a file's name, not a {type(plugin).__name__}")
+        run = Path(out or Path(folder, "run"))
+        words = [program(), "sweep", "--plugin", str(file), "--ops", op, "--dtypes", dtypes, "--out", str(run)]
+        if problem is not None:
+            fields = dict(pair.split("=", 1) for pair in problem.split(","))
+            Path(folder, "problems").mkdir()
+            with open(Path(folder, "problems", f"{op}.csv"), "w", newline="") as table:
+                csv.writer(table).writerows([["network", *fields, "count"], ["given", *fields.values(), 1]])
+            words += ["--problems", str(Path(folder, "problems"))]
+        words += ["--networks", "given" if problem is not None else problems]
+        if variants is not None:
+            words += ["--variants", ",".join(filter(None, [variants, name]))]
+        words += ["--device", str(device)] if device is not None else []
+        result = subprocess.run(words, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable}, capture_output=True, text=True)
+        if result.returncode not in (0, 1) or not (run / "sweep.csv").is_file():
+            raise RuntimeError((result.stderr.strip().splitlines() or ["noisefloor failed"])[-1])
+        if not quiet:
+            print(result.stdout.partition("\n\n")[0])
+        with open(run / "sweep.csv", newline="") as table:
+            return list(csv.DictReader(table))

@@ -1,0 +1,160 @@
+"""Run folders as pandas frames: `noisefloor.load(run)`. Columns, types and units are those of reports/run/columns.def."""
+
+import csv
+import html
+import io
+import math
+from pathlib import Path
+
+import pandas
+
+from noisefloor import _core
+
+COLUMNS = {column["name"]: column for column in _core.result_columns()}
+MOST_LINES = 25  # of a table in a notebook
+CEILINGS = ("name", "value", "unit")
+
+
+class Results(pandas.DataFrame):
+    """Rows of a run. `units` and `descriptions` by column, `device`, `ceilings` by name; a notebook shows table and roofline."""
+
+    @property
+    def _constructor(self):
+        return Results
+
+    @property
+    def units(self):
+        return {name: COLUMNS[name]["unit"] if name in COLUMNS else "" for name in self.columns}
+
+    @property
+    def descriptions(self):
+        return {name: COLUMNS[name]["description"] for name in self.columns if name in COLUMNS}
+
+    @property
+    def device(self):
+        return self.attrs.get("device", "")
+
+    @property
+    def ceilings(self):
+        """{name: (value, unit)}, as measured on the device; empty where the run has none."""
+        return {name: (value, unit) for name, (value, unit, _) in self.attrs.get("ceilings", {}).items()}
+
+    def roofline(self, dtype=None, theme="light"):
+        """The roofline of the rows that are ok, of one dtype (default: that of most), as an SVG that a notebook shows. Needs matplotlib."""
+        try:
+            from noisefloor.reports import plot_roofline
+        except ImportError as error:
+            raise ImportError(f"a roofline needs matplotlib and numpy: pip install matplotlib ({error})") from None
+        ok = self[self["status"] == "ok"]
+        dtype = dtype or (ok["dtype"].mode().iloc[0] if len(ok) else "")
+        rates = {name: [value, datasheet] for name, (value, _, datasheet) in self.attrs.get("ceilings", {}).items()}
+        ceilings = pandas.DataFrame.from_dict(rates, orient="index", columns=["value", "datasheet"])
+        ok = pandas.DataFrame(ok[ok["dtype"] == dtype])
+        lacking = [name for name in ("dram_copy", *ok["bound"].str.split(":").str[1].dropna().unique()) if name not in ceilings.index]
+        if ok.empty or lacking:
+            raise ValueError(f"no row of dtype '{dtype}' is ok" if ok.empty else f"the run has no ceiling {', '.join(lacking)}")
+        if not ((ok["flops"] > 0) & (ok["ai"] > 0)).any():
+            raise ValueError(f"no row of dtype '{dtype}' has FLOPs and an intensity")
+        return Drawing(plot_roofline.svg(ok, ceilings, theme, dtype))
+
+    def _repr_html_(self):
+        text = self._table()
+        if len(self) == self.attrs.get("rows") and COLUMNS.keys() <= set(self.columns):  # of a selection the table is enough
+            try:
+                text += self.roofline()
+            except Exception as error:  # a display shows what it can
+                text += f"<p>No roofline: {html.escape(str(error))}</p>"
+        return text
+
+    def _table(self):
+        main = sorted((column for name, column in COLUMNS.items() if column["place"] and name in self.columns), key=lambda column: column["place"])
+        names = [column["name"] for column in main] or list(self.columns)
+        heads = [COLUMNS[name]["label"] if name in COLUMNS and COLUMNS[name]["label"] else name for name in names]
+        shown = self if len(self) <= MOST_LINES else self.head(MOST_LINES)
+        lines = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
+        lines = f"<thead><tr>{lines}</tr></thead><tbody>"
+        for values in shown[names].itertuples(index=False, name=None):
+            lines += "<tr>" + "".join(f"<td>{html.escape(cell(value))}</td>" for value in values) + "</tr>"
+        more = f", the first {MOST_LINES} shown" if len(shown) < len(self) else ""
+        return f"<table>{lines}</tbody></table><p>{len(self)} rows of {html.escape(self.device)}{more}</p>"
+
+
+class Drawing(str):
+    """SVG; a notebook shows it."""
+
+    def _repr_svg_(self):
+        return str(self)
+
+
+def cell(value):
+    if value is None or value is pandas.NA or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def read(file, needed):
+    """Header and lines of a CSV file of ours; a last line that was cut short (the sweep was killed) is left out."""
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file}: cannot be read: {error}") from None
+    lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline="")))
+    header = lines[0] if lines else []
+    lacking = [name for name in needed if name not in header]
+    if lacking or len(set(header)) != len(header):
+        raise ValueError(f"{file}: has no column {', '.join(lacking)}" if lacking else f"{file}: a column is there twice")
+    for number, line in enumerate(lines[1:], 2):
+        if line and len(line) != len(header):
+            raise ValueError(f"{file}: line {number} has {len(line)} fields, not {len(header)}")
+    return header, [line for line in lines[1:] if line]
+
+
+def number(file, name, text):
+    try:
+        value = float(text) if text else math.nan
+    except ValueError:
+        value = math.inf
+    if math.isinf(value) or (text and math.isnan(value)):
+        raise ValueError(f"{file}: column {name}: '{text}' is not a number")
+    return value
+
+
+def series(file, name, texts):
+    """By the column's type; an unknown column is of numbers where it has nothing else."""
+    known = COLUMNS.get(name)
+    if known is None:
+        try:
+            return pandas.Series([number(file, name, text) for text in texts], dtype="float64")
+        except ValueError:
+            return pandas.Series(texts, dtype="object")
+    if known["type"] == "text":
+        return pandas.Series(texts, dtype="object")
+    values = pandas.Series([number(file, name, text) for text in texts], dtype="float64")
+    if known["type"] == "number":
+        return values
+    if (values.dropna() % 1 != 0).any():
+        raise ValueError(f"{file}: column {name}: a count is not a whole number")
+    return values.astype("Int64")
+
+
+def load(run):
+    folder = Path(run)
+    file = folder / "sweep.csv"
+    if not file.is_file():
+        raise ValueError(f"{folder} is not a run folder: it has no sweep.csv")
+    header, lines = read(file, [name for name, column in COLUMNS.items() if column["needed"]])
+    columns = {name: series(file, name, [line[place] for line in lines]) for place, name in enumerate(header)}
+    for name in COLUMNS.keys() - columns.keys():  # an older run; every frame has every column
+        columns[name] = series(file, name, [""] * len(lines))
+    frame = Results({name: columns[name] for name in [*COLUMNS, *(name for name in header if name not in COLUMNS)]})
+    frame.attrs = {"folder": str(folder), "rows": len(frame), "device": frame["device"].iloc[0] if len(frame) else "", "ceilings": ceilings(folder)}
+    return frame
+
+
+def ceilings(folder):
+    file = folder / "ceilings.csv"
+    if not file.is_file():
+        return {}
+    header, lines = read(file, CEILINGS)
+    rows = [dict(zip(header, line)) for line in lines]
+    return {row["name"]: (number(file, "value", row["value"]), row["unit"], number(file, "datasheet", row.get("datasheet", ""))) for row in rows}

@@ -1,0 +1,105 @@
+#include "bench/sweep/plugins.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "bench/measure/worker.h"
+#include "bench/plugin/plugin_library.h"
+#include "bench/sweep/suite.h"
+#include "kernels/core/fields.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// FNV-1a.
+std::string fingerprint(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (std::istreambuf_iterator<char> byte(stream), end; byte != end; ++byte)
+    hash = (hash ^ static_cast<unsigned char>(*byte)) * 0x100000001b3;
+  return fmt::format("{:016x}", hash);
+}
+
+void require_file(const fs::path& file) {
+  std::error_code error;
+  if (!fs::exists(file, error)) throw InvalidInput(fmt::format("--plugin: {}: no such file", file.string()));
+  if (!fs::is_regular_file(file, error))
+    throw InvalidInput(fmt::format(
+        "--plugin: {}: not a regular file; a shared library or a Python file (.py) is expected", file.string()));
+}
+
+ChildCommand command_of(const std::string& file, const std::string& device) {
+  ChildCommand command{{"noisefloor", "worker", "--plugin", file}};
+  command.program = "/proc/self/exe";
+  if (!device.empty()) command.arguments.insert(command.arguments.end(), {"--device", device});
+  return command;
+}
+
+template <class Enum>
+Enum named(const std::string& text, std::initializer_list<Enum> all) {
+  for (const Enum one : all)
+    if (text == to_string(one)) return one;
+  throw InvalidInput(fmt::format("'{}' is not known", text));
+}
+
+void add_rows(const std::string& file, const std::shared_ptr<Worker>& worker) {
+  const nlohmann::json answer = worker->ask({{"ask", "rows"}}, worker->options().start_seconds);
+  for (const auto& row : answer.at("rows")) {
+    const std::string op = row.at("op"), name = row.at("name");
+    require_plugin_name(file, *suite().find(op), name);  // another plugin may have it
+    add_to_suite(op, implementation_of_plugin(
+                         worker, fs::path(file).filename().string(), name,
+                         named(row.at("kind"),
+                               {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx, Kind::baseline}),
+                         named(row.at("arch"), {Arch::host, Arch::any_gpu, Arch::sm75, Arch::sm80, Arch::sm90a})));
+  }
+}
+
+}  // namespace
+
+PluginFiles add_plugins(const PluginOptions& options) {
+  PluginFiles files;
+  for (const std::string& file : options.files) {
+    require_file(file);
+    const std::string name = fs::path(file).filename().string();
+    if (!files.emplace(name, fingerprint(file)).second)
+      throw InvalidInput(
+          fmt::format("--plugin: two files are called {}; a row says which it is of by this name", name));
+    WorkerOptions limits;
+    limits.whole_seconds = limits.ready_seconds = limits.answer_seconds = options.seconds;
+    const auto worker =
+        std::make_shared<Worker>(fmt::format("the process of {}", name), command_of(file, options.device), limits);
+    try {
+      (void)worker->facts();
+      add_rows(file, worker);
+    } catch (const InvalidInput&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw InvalidInput(fmt::format("--plugin: {}", error.what()));
+    }
+  }
+  return files;
+}
+
+std::string fact_of_plugin(const std::string& file) {
+  return "plugin " + file;
+}
+
+void require_same_plugins(const RunFolder& folder, const PluginFiles& files) {
+  for (const auto& [name, now] : files)
+    for (const auto& [id, row] : folder.rows())
+      if (row.plugin == name && folder.fact(fact_of_plugin(name)) != now)
+        throw InvalidInput(
+            fmt::format("{}: holds rows of another {}, which was changed since; give another --out, or "
+                        "--fresh",
+                        folder.path().string(), name));
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,154 @@
+// A small class-conditional video network of our own: a digit that moves. The modules of Stable Video Diffusion at the
+// size of a digit: residual blocks and attention, each with one along the frames behind it, and a learnt blend of both,
+// under the preconditioning of Karras et al. (NeurIPS 2022). baselines/pytorch/networks/moving_digits.py is the same.
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "networks/network.h"
+#include "networks/video_blocks.h"
+
+namespace noisefloor::networks {
+namespace {
+
+constexpr std::array<std::int64_t, 3> kChannels{16, 32, 96};  // of the levels, each half as large as the one before
+constexpr std::int64_t kEmbedding = 4 * kChannels[0], kHead = 32, kClasses = 10;
+constexpr int kGroups = 8;
+constexpr double kSigmaData = 0.5;
+
+class Builder {
+ public:
+  Builder(Network& network, DType dtype)
+      : layers_(network.graph, network.calls * network.image.frames, dtype),
+        videos_(network.graph, network.calls, dtype),
+        frames_(network.image.frames) {}
+
+  // The noise level and the class of a video, and the place of a frame in it.
+  void embed(const Network& network, ValueId c_noise) {
+    const std::int64_t n = videos_.batch();
+    LinearOptions last;
+    if (network.classes > 0)
+      last.residual =
+          videos_.linear("model.class_embedding", network.labels(), n, kClasses, kEmbedding, {.bias = false});
+    ValueId of_video = videos_.linear("model.time_embedding.linear_1", waves("map_noise", c_noise, n), n, kChannels[0],
+                                      kEmbedding, {.act = "silu"});
+    of_video = videos_.linear("model.time_embedding.linear_2", of_video, n, kEmbedding, kEmbedding, last);
+    const std::int64_t all = layers_.batch();
+    const ValueId places = layers_.graph().constant("frames", {all}, DType::fp32, frames_);
+    const ValueId sum =
+        layers_.linear("model.frame_embedding", waves("map_frame", places, all), all, kChannels[0], kEmbedding,
+                       {.residual = videos_.repeated("embedding.frames", of_video, kEmbedding, frames_)});
+    embedding_ = {layers_.graph()
+                      .add("embedding", "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", all, kEmbedding),
+                           layers_.dtype(), {{"x", sum}})
+                      .at(0),
+                  kEmbedding};
+  }
+
+  Image build(Image h, std::int64_t image_channels) {
+    h = layers_.conv("model.conv_in", h, kChannels[0], 3);
+    std::vector<Image> skips;
+    for (std::size_t i = 0; i + 1 < kChannels.size(); ++i) {
+      skips.push_back(h);
+      h = layers_.conv(fmt::format("model.down.{}", i), h, h.channels, 3, {.stride = 2});
+      h = level(fmt::format("model.encoder.{}", i), h, kChannels[i + 1]);
+    }
+    h = block("model.middle", h, h.channels);
+    for (std::size_t i = 0; i + 1 < kChannels.size(); ++i) {
+      const Image& skip = skips.back();
+      h = layers_.conv(fmt::format("model.up.{}", i), h, skip.channels, 3, {.upsample = true});
+      h = level(fmt::format("model.decoder.{}", i), layers_.concat(fmt::format("model.cat.{}", i), h, skip),
+                skip.channels);
+      skips.pop_back();
+    }
+    h = layers_.norm("model.norm_out", h, {.groups = kGroups});
+    return layers_.conv("model.conv_out", h, image_channels, 3);
+  }
+
+  Layers& layers() { return layers_; }
+
+ private:
+  ValueId waves(const char* name, ValueId t, std::int64_t batch) {
+    return layers_.graph()
+        .add(name, "timestep_embedding", fmt::format("batch={},channels={},order=cos_sin", batch, kChannels[0]),
+             layers_.dtype(), {{"t", t}})
+        .at(0);
+  }
+
+  Image block(const std::string& name, const Image& x, std::int64_t channels) {
+    return video_resnet_block(layers_, name, x, channels, embedding_, {}, kGroups, 1e-5, frames_);
+  }
+
+  // Attention on all levels but the first.
+  Image level(const std::string& name, const Image& x, std::int64_t channels) {
+    const Image h = block(name + ".block", x, channels);
+    if (channels == kChannels[0]) return h;
+    const Image spatial = attention(name + ".attention.spatial", h, false, {});
+    return attention(name + ".attention.temporal", spatial, true,
+                     WeightSource::Share{name + ".attention.time_mixer.mix_factor", true});
+  }
+
+  // Its share of the blend is in the projection's weights, as video_blocks.cpp has it.
+  Image attention(const std::string& name, const Image& x, bool along_frames,
+                  const std::optional<WeightSource::Share>& share) {
+    const std::int64_t rows = layers_.batch() * x.pixels(), c = x.channels;
+    const Image normed = layers_.norm(name + ".norm", x, {.groups = kGroups, .eps = 1e-6, .silu = false});
+    const ValueId qkv = layers_.linear(name + ".qkv", normed.id, rows, c, 3 * c);
+    const Image mixed = along_frames ? layers_.temporal_attention(name, qkv, x, c / kHead, frames_)
+                                     : layers_.attention(name, qkv, x, c / kHead);
+    return {layers_.linear(name + ".proj", mixed.id, rows, c, c, {.residual = x.id, .share = share}), x.height, x.width,
+            c};
+  }
+
+  Layers layers_, videos_;  // of frames; of videos
+  std::int64_t frames_;
+  Embedding embedding_;
+};
+
+void build(const BuildOptions& options, Network& network) {
+  using Kind = NetworkTensor::Kind;
+  const auto& [height, width, channels, frames] = network.image;
+  const std::int64_t n = network.calls;
+  Graph& graph = network.graph;
+  ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
+  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
+  if (options.conditional) network.take("labels", Kind::labels, {n, kClasses}, options.dtype, kClasses);
+
+  if (options.guided) x = twice(graph, x);
+  const auto precondition = [&](const char* side) {
+    return fmt::format("side={},batch={},elements={},sigma_data={}", side, n, network.image.elements(), kSigmaData);
+  };
+  const auto scaled = graph.add("precondition.input", "edm_precondition", precondition("input"), DType::fp32,
+                                {{"x", x}, {"sigma", sigma}});
+  Builder builder(network, options.dtype);
+  builder.embed(network, scaled.at(1));
+  const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
+  const Image inner = builder.build({in, height, width, channels}, channels);
+  const ValueId f = builder.layers().cast("output", inner.id, options.dtype, DType::fp32);
+  const auto output = graph.add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
+                                {{"x", x}, {"f", f}, {"sigma", sigma}});
+  network.give("output", output.at(0), {n, frames, height, width, channels});
+}
+
+}  // namespace
+
+NetworkInfo moving_digits_row() {
+  return {.name = "moving-digits",
+          .description = "a small video network of moving digits, 16 frames of 16x16; its weights come with noisefloor",
+          .prediction = sampler_step::Prediction::x0,
+          .image = {16, 16, 1, 16},
+          .divisor = std::int64_t{1} << (kChannels.size() - 1),
+          .most_frames = 32,
+          .classes = kClasses,
+          .label_weight = "model.class_embedding.weight",
+          .parameters = 619'705,
+          .shipped = true,
+          .schedule = sampler_step::Schedule::karras,
+          .solver = sampler_step::Solver::dpmpp_2m,  // its videos of 12 steps are as good as of 18
+          .steps = 12,
+          .guidance = 3,
+          .builder = build};
+}
+
+}  // namespace noisefloor::networks

@@ -1,0 +1,196 @@
+// A plugin's case: what is asked of it beyond a variant of ours, by scripted platforms; and what is made of the answers
+// of a process that measures one, by a stub.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/measure/case_runner.h"
+#include "bench/measure/worker.h"
+#include "bench/sweep/suite.h"
+#include "reports/run/columns.h"
+#include "reports/run/samples_line.h"
+#include "tests/support/scripted_library.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kProblem = "m=4,n=4,k=4";
+
+struct PluginStub final : Implementation {
+  PluginStub(AnyVariant done_by, const std::string& file) : variant_(std::move(done_by)) {
+    name = "mine";
+    kind = "host";
+    on_host = true;
+    plugin = file;
+  }
+  std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
+                              KnownTimes& known) const override {
+    return implementation_of(variant_)->make(platform, problem, dtype, known);
+  }
+
+ private:
+  AnyVariant variant_;
+};
+
+// A GPU's side of it: a recording holds what was put on the stream, and L2 can be set aside.
+class PluginsPlatform final : public ScriptedPlatform {
+ public:
+  bool on_other_stream = false;
+  std::vector<std::size_t> set_aside;  // by call
+  int asked = 0;
+
+  std::unique_ptr<Recording> record(const Launch& launch) override {
+    if (!on_other_stream) return ScriptedPlatform::record(launch);
+    throw_if_failed(launch());  // nothing of it is recorded: it runs at once
+    struct Nothing final : Recording {
+      void replay() override {}
+    };
+    return std::make_unique<Nothing>();
+  }
+  std::size_t take_back_l2() override {
+    const auto call = static_cast<std::size_t>(asked++);
+    return call < set_aside.size() ? set_aside[call] : 0;
+  }
+};
+
+class PluginCase : public testing::Test {
+ protected:
+  PluginsPlatform platform;
+
+  SweepRow run(const std::string& file = "mine.so") {
+    const SuiteEntry& gemm = *suite().find("gemm");
+    const auto mine = std::make_shared<PluginStub>(platform.taking(5, host_gemm()), file);
+    return CaseRunner(platform, nullptr, {})
+        .run({&gemm, mine, gemm.workload->parse(kProblem), DType::fp32, kProblem})
+        .row;
+  }
+};
+
+TEST_F(PluginCase, ARightOneIsTimed) {
+  const SweepRow row = run();
+  EXPECT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(row.reason, "");
+  EXPECT_EQ(row.plugin, "mine.so");
+  EXPECT_EQ(row.time_cold_us, 5);
+}
+
+TEST_F(PluginCase, WorkOnAnotherStreamIsNotInTheReplay) {
+  platform.on_other_stream = true;
+  const SweepRow row = run();
+  EXPECT_EQ(row.status, Outcome::incorrect);
+  EXPECT_NE(row.reason.find("nan"), std::string::npos) << row.reason;
+  EXPECT_TRUE(platform.cold_calls.empty()) << "it is not timed";
+  EXPECT_EQ(run("").status, Outcome::ok) << "of ours that is a test's business";
+}
+
+TEST_F(PluginCase, L2ThatItSetAsideIsTakenBackAndSaid) {
+  platform.set_aside = {4096};
+  const SweepRow row = run();
+  EXPECT_EQ(row.status, Outcome::ok);
+  EXPECT_EQ(row.reason, "took back 4096 bytes of L2 that it had set aside for persisting accesses");
+}
+
+TEST_F(PluginCase, L2ThatTimedLaunchesSetAsideIsNoTime) {
+  for (const int phase : {1, 2}) {
+    platform.asked = 0;
+    platform.set_aside.assign(static_cast<std::size_t>(phase), 0);
+    platform.set_aside.push_back(4096);
+    const SweepRow row = run();
+    EXPECT_EQ(row.status, Outcome::incorrect);
+    EXPECT_EQ(row.reason, fmt::format("its {} launches set L2 aside for persisting accesses: no time of theirs is cold",
+                                      phase == 1 ? "cold" : "warm"));
+    EXPECT_FALSE(row.time_cold_us.has_value());
+  }
+}
+
+using Json = nlohmann::json;
+
+// A process that answers every question with the same, but its number.
+class PluginProcess : public testing::Test {
+ protected:
+  std::unique_ptr<Platform> platform = make_host_platform();
+  Json answer;
+
+  PluginProcess() {
+    SweepRow row;
+    row.status = Outcome::ok;
+    row.time_cold_us = 5, row.time_warm_us = 4, row.samples = 2, row.max_rel_error = 1e-7, row.tolerance = 1e-6;
+    row.device = "another device", row.commit = "another commit", row.registers = 32;
+    for (const SweepColumn& column : sweep_columns()) answer["row"][column.name] = column.write(row);
+    RowSamples samples;
+    samples.cold_us = {5, 5}, samples.warm_us = {4}, samples.cold_batches = {2};
+    answer["samples"] = samples_line({{"gemm", kProblem, "fp32"}, "mine"}, samples);
+    answer["l2_error"] = 1e-8;
+    answer["l2_tolerance"] = 1e-6;
+  }
+  CaseResult run() {
+    const std::string script = fmt::format(
+        R"(import json, sys
+print(json.dumps({{"facts": {{}}}}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({{**json.loads({0}), "number": json.loads(line)["number"]}}), flush=True)
+)",
+        Json(answer.dump()).dump());
+    const auto worker = std::make_shared<Worker>("the process of mine.so", ChildCommand{{"python3", "-c", script}});
+    const SuiteEntry& gemm = *suite().find("gemm");
+    return CaseRunner(*platform, nullptr, {})
+        .run({&gemm, implementation_of_plugin(worker, "mine.so", "mine", Kind::host, Arch::host),
+              gemm.workload->parse(kProblem), DType::fp32, kProblem});
+  }
+  void expect_refused(const std::string& words) {
+    const CaseResult result = run();
+    EXPECT_EQ(result.row.status, Outcome::cuda_error);
+    EXPECT_NE(result.row.reason.find("the process of mine.so gave a"), std::string::npos) << result.row.reason;
+    EXPECT_NE(result.row.reason.find(words), std::string::npos) << result.row.reason;
+    EXPECT_FALSE(result.row.time_cold_us.has_value());
+    EXPECT_TRUE(result.samples.cold_us.empty());
+    EXPECT_FALSE(result.device_lost);
+  }
+};
+
+TEST_F(PluginProcess, FillsWhatTheSweepDoesNotKnow) {
+  const CaseResult result = run();
+  EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
+  EXPECT_EQ(result.row.time_cold_us, 5);
+  EXPECT_EQ(result.row.registers, 32);
+  EXPECT_EQ(result.row.device, platform->description().name);
+  EXPECT_NE(result.row.commit, "another commit");
+  EXPECT_EQ(result.samples.cold_us, (std::vector<double>{5, 5}));
+  EXPECT_EQ(result.verdict.max_rel_error, 1e-7);
+  EXPECT_EQ(result.verdict.l2_tolerance, 1e-6);
+}
+
+TEST_F(PluginProcess, MayHaveLostItsDeviceWithoutOurs) {
+  answer["lost"] = true;
+  answer["row"]["status"] = "cuda_error";
+  const CaseResult result = run();
+  EXPECT_EQ(result.row.status, Outcome::cuda_error);
+  EXPECT_FALSE(result.device_lost);
+}
+
+TEST_F(PluginProcess, IsNotBelievedWhatMakesNoSense) {
+  const Json right = answer;
+  answer["row"]["time_warm_us"] = "";
+  expect_refused("an ok row without its times");
+  answer = right;
+  answer["row"]["time_cold_us"] = "-5";
+  expect_refused("'-5' is not a time above 0");
+  answer = right;
+  answer["row"]["status"] = "fast";
+  expect_refused("'fast' is not a status");
+  answer = right;
+  answer["row"] = "none";
+  expect_refused("cannot be understood");
+  answer = right;
+  answer.erase("l2_tolerance");
+  expect_refused("l2_tolerance");
+  answer = right;
+  answer["samples"] = samples_line({{"gemm", kProblem, "fp32"}, "another"}, {});
+  expect_refused("it is of another case");
+  answer["samples"] = "[1]";
+  expect_refused("is not a JSON object");
+}
+
+}  // namespace
+}  // namespace noisefloor

@@ -1,0 +1,80 @@
+"""explain as a user meets it: a recorded run without a GPU, a run of the host's, names that nothing has."""
+
+import csv
+import shutil
+
+import pytest
+
+from tests.cli.program import ROOT, needs_program, run, strict
+from tests.cli.test_gate import write_run
+
+pytestmark = needs_program
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+CASE = "gemm/m=1024,n=1152,k=384/bf16/ptx_sm90a"
+
+
+def explained(case, folder, *more):
+    result = run("explain", case, "--run", folder, *more)
+    assert result.returncode == 0 and not result.stderr, result
+    return result.stdout
+
+
+def test_a_recorded_row():
+    text = explained(CASE, RECORDED)
+    assert text.startswith(f"{CASE} on NVIDIA H200") and "\nlaunch: " in text and "\nevidence" in text
+    assert "cublaslt" in text.split("the same problem by")[1] and "not known: " in text
+    json = strict(explained(CASE, RECORDED, "--json"))
+    assert json["findings"][0]["rule"] == "launch" and json["evidence"]["launch_pct"]["unit"] == "%"
+    assert 0 < json["evidence"]["memory_pct"]["value"] < 100
+    assert any("waves" in unknown["figures"] for unknown in json["unknown"])
+    assert explained(CASE, RECORDED) == text, "the same row gets the same answer"
+
+
+def test_every_recorded_row_has_an_answer():
+    """One row of each op, kind and status."""
+    with open(RECORDED / "sweep.csv", newline="") as file:
+        rows = {(row["op"], row["kind"], row["status"]): row for row in csv.DictReader(file)}
+    for row in rows.values():
+        case = "/".join(row[part] for part in ("op", "problem", "dtype", "variant"))
+        json = strict(explained(case, RECORDED, "--json"))
+        assert json["findings"] and json["status"] == row["status"]
+
+
+def test_a_run_with_and_without_ceilings(tmp_path):
+    folder = write_run(tmp_path / "r", [50.0, 40.0])
+    case = "gemm/m=1,n=64,k=64/bf16/ptx"
+    lacking = strict(explained(case, folder, "--json"))
+    assert "memory_pct" in lacking["unknown"][0]["figures"] and "no ceilings" in lacking["unknown"][0]["why"]
+    (folder / "ceilings.csv").write_text("name,value,unit\ndram_copy,1000,GB/s\n")
+    json = strict(explained(case, folder, "--json"))
+    assert json["evidence"]["memory_pct"]["value"] == pytest.approx(0.2, rel=0.02)
+    # Without --run: the newest below runs/.
+    (tmp_path / "runs" / "device").mkdir(parents=True)
+    shutil.move(folder, tmp_path / "runs" / "device" / "time")
+    result = run("explain", case, cwd=tmp_path)
+    assert result.returncode == 0 and result.stdout.startswith(case)
+
+
+@pytest.mark.parametrize(
+    "case, says",
+    [
+        ("gemm", "'gemm' is not a case: op/problem/dtype/variant"),
+        ("gemn/m=1024,n=1152,k=384/bf16/ptx_sm90a", "has no row of op 'gemn'; it has 13; did you mean 'gemm'?"),
+        ("gemm/m=1024,n=1152,k=385/bf16/ptx_sm90a", "has no row of problem 'm=1024,n=1152,k=385'"),
+        ("gemm/m=1024,n=1152,k=384/fp32/ptx_sm90a", "has no row of dtype 'fp32'; it has bf16"),
+        ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm90", "did you mean 'ptx_sm90a'?"),
+    ],
+)
+def test_a_name_that_nothing_has(case, says):
+    result = run("explain", case, "--run", RECORDED)
+    assert result.returncode == 2 and says in result.stderr and not result.stdout
+
+
+def test_folders_that_are_no_runs(tmp_path):
+    for arguments, says in ((["--run", tmp_path / "none"], "no such folder"), (["--run", tmp_path], "sweep.csv"), ([], "there is no run in runs/")):
+        result = run("explain", CASE, *arguments, cwd=tmp_path)
+        assert result.returncode == 2 and says in result.stderr and not result.stdout, result
+    shutil.copytree(RECORDED, tmp_path / "r")
+    (tmp_path / "r" / "ceilings.csv").write_text("name,value\n1,2\n")
+    result = run("explain", CASE, "--run", tmp_path / "r")
+    assert result.returncode == 2 and "ceilings.csv" in result.stderr

@@ -1,0 +1,56 @@
+"""noisefloor new-kernel: what it writes is a plugin that works as it stands."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import ROOT, needs_libpython, needs_program, rows, run
+
+pytestmark = needs_program
+OPS = sorted(path.stem for path in (ROOT / "tests/problems").glob("*.csv"))
+NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").glob("cuda*/bin/nvcc")), None)
+
+
+@needs_libpython
+def test_numpy_of_every_op_is_right(tmp_path):
+    pytest.importorskip("numpy")
+    plugins = []
+    for op in OPS:
+        made = run("new-kernel", op, "--out", tmp_path / "mine")
+        assert made.returncode == 0 and f"{op}_numpy.py" in made.stdout, made.stderr
+        plugins += ["--plugin", tmp_path / "mine" / f"{op}_numpy.py"]
+    result = run("sweep", "--device", "host", "--problems", ROOT / "tests/problems", "--out", tmp_path / "run", "--networks", "tiny", "--dtypes", "fp32",
+                 "--variants", "my_numpy", *plugins, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable})  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    table = rows(tmp_path / "run")
+    assert {row["op"] for row in table if row["status"] in ("ok", "throttled")} == set(OPS)
+    assert {row["status"] for row in table} <= {"ok", "throttled", "unsupported_problem"}
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+@pytest.mark.parametrize("op", ["groupnorm", "conv2d"])
+def test_cuda_is_built_by_its_line_and_loads(tmp_path, op):
+    assert run("new-kernel", op, "--out", tmp_path).returncode == 0
+    text = (tmp_path / f"{op}.cu").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("// nvcc")).removeprefix("// nvcc ")
+    subprocess.run([NVCC, *line.replace("-arch=native", "-arch=sm_75").split()], cwd=tmp_path, check=True)
+    listed = run("list", "variants", "--ops", op, "--plugin", tmp_path / f"{op}.so")
+    assert listed.returncode == 0 and "my_cuda" in listed.stdout, listed.stderr
+
+
+def test_files_of_others_stay(tmp_path):
+    made = run("new-kernel", "groupnorm", "--out", tmp_path / "new")
+    assert made.returncode == 0
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["groupnorm.cu", "groupnorm_numpy.py", "groupnorm_torch.py",
+                                                                        "groupnorm_triton.py"]  # fmt: skip
+    (tmp_path / "new" / "groupnorm.cu").write_text("mine\n")
+    again = run("new-kernel", "groupnorm", "--out", tmp_path / "new")
+    assert again.returncode == 2 and "is there already" in again.stderr
+    assert (tmp_path / "new" / "groupnorm.cu").read_text() == "mine\n"
+    for wrong, words in [(("gropnorm",), "did you mean 'groupnorm'"), (("network",), "is no op"), (("gemm", "--out", tmp_path / "new" / "groupnorm.cu"), "not a folder")]:  # fmt: skip
+        refused = run("new-kernel", *wrong)
+        assert refused.returncode == 2 and words in refused.stderr, refused.stderr

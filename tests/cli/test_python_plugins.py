@@ -1,0 +1,174 @@
+"""Kernels of a user's as rows, from Python files: right ones, and every way to be wrong."""
+
+import os
+import re
+import sys
+
+import pytest
+
+from tests.cli.program import ROOT, needs_libpython, needs_program, rows, run, sweep
+
+pytest.importorskip("numpy")
+pytestmark = [needs_program, needs_libpython]
+HERE = {**os.environ, "NOISEFLOOR_PYTHON": sys.executable}
+
+RIGHT = """
+import numpy as np
+
+op = "gemm"
+
+
+def product(problem, t):
+    return problem.scale * t.a @ t.b.T + (t.bias if problem.bias else 0)
+"""
+FILE = RIGHT + """
+import ctypes, os, signal, sys, threading
+
+def can_run(problem):
+    assert problem.fields["m"] == problem.m and isinstance(problem.scale, float) and problem.act == "none" and problem.op == "gemm"
+    return problem.dtype == "fp32" or "needs fp32"
+
+def launch(problem, t):
+    print("a line on standard output, which belongs to the answers")
+    assert list(t) == ["a", "b", "bias", "d"] and t.get("residual") is None and t.stream is None
+    t.d[...] = product(problem, t)
+
+def launch_returned(problem, t):
+    return product(problem, t)
+
+kept = []
+def launch_stale(problem, t):
+    if not kept: kept.append(product(problem, t))
+    t.d[...] = kept[0]
+
+calls = []
+def launch_later_wrong(problem, t):
+    calls.append(1)
+    t.d[...] = product(problem, t)
+    if len(calls) > 1: t.d[0, 0] += 1
+
+def launch_past_the_end(problem, t):
+    t.d[...] = product(problem, t)
+    ctypes.memset(t.d.ctypes.data + t.d.nbytes, 1, 4)
+
+def launch_changes_an_input(problem, t):
+    t.a[0, 0] += 1
+
+def launch_leaves_one_out(problem, t):
+    t.d[1:] = product(problem, t)[1:]
+
+threads = []
+def launch_elsewhere(problem, t):
+    for thread, go in threads: go.set(), thread.join()
+    go = threading.Event()
+    def work():
+        go.wait()
+        t.d[...] = product(problem, t)
+    threads[:] = [(threading.Thread(target=work, daemon=True), go)]
+    threads[0][0].start()
+
+def launch_wrong_shape(problem, t):
+    return product(problem, t)[:1]
+
+def launch_two(problem, t):
+    return product(problem, t), product(problem, t)
+
+def launch_raises(problem, t):
+    raise KeyError("no luck today")
+
+def launch_exits(problem, t):
+    sys.exit("good-bye")
+
+def launch_leaves(problem, t):
+    print("really good-bye", file=sys.stderr, flush=True)
+    os._exit(0)
+
+def launch_crashes(problem, t):
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # as without a sanitizer's handler
+    ctypes.memset(8, 0, 8)
+"""
+WRONG = {
+    "stale": ("incorrect", "after the warm launches: d["),
+    "later_wrong": ("incorrect", "after a second launch: d[0] is"),
+    "past_the_end": ("incorrect", "wrote outside tensor 'd'"),
+    "changes_an_input": ("cuda_error", "ValueError: assignment destination is read-only (mine.py, line "),
+    "leaves_one_out": ("incorrect", "nan, expected"),
+    "elsewhere": ("incorrect", "nan, expected"),
+    "wrong_shape": ("cuda_error", "ValueError: it returned a tensor of shape (1, 16), the output has (8, 16)"),
+    "two": ("cuda_error", "ValueError: it returned 2 tensors, the op has 1 outputs"),
+    "raises": ("cuda_error", "KeyError: 'no luck today' (mine.py, line "),
+    "exits": ("cuda_error", "SystemExit: good-bye (mine.py, line "),
+    "leaves": ("cuda_error", "the process of mine.py ended with exit code 0: really good-bye"),
+    "crashes": ("cuda_error", "the process of mine.py was killed by signal 11"),
+}
+
+
+@pytest.fixture
+def one(tmp_path):
+    folder = tmp_path / "problems"
+    folder.mkdir()
+    (folder / "gemm.csv").write_text("network,m,n,k,count\nmini,8,16,24,3\n")
+    return folder
+
+
+def test_python_functions_are_rows(one, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    names = ["mine", "returned", *WRONG]
+    result = sweep(one, tmp_path / "run", "--dtypes", "fp32", "--variants", ",".join(["host", *names]), "--plugin", file, env=HERE)
+    assert result.returncode == 1, result.stderr
+    table = {row["variant"]: row for row in rows(tmp_path / "run")}
+    assert set(table) == {"host", *names}
+    for name in ("mine", "returned"):
+        assert table[name]["status"] in ("ok", "throttled") and table[name]["plugin"] == "mine.py", table[name]  # throttled: others have the cores
+        assert float(table[name]["max_rel_error"]) <= float(table[name]["tolerance"])
+    for name, (status, reason) in WRONG.items():
+        row = table[name]
+        assert row["status"] == status and reason in row["reason"], (name, row["status"], row["reason"])
+        assert not row["time_cold_us"] and not row["time_warm_us"], name
+
+    other = run("run", "gemm", "--problem", "m=8,n=16,k=24", "--dtype", "fp16", "--device", "host", "--plugin", file, "--variant", "mine", env=HERE)
+    assert other.returncode == 2 and "needs fp32" in other.stdout, other.stdout + other.stderr
+
+
+def test_the_example_of_the_page_is_a_right_plugin(tmp_path):
+    file = tmp_path / "example.py"
+    file.write_text(re.search(r"<!-- example -->\n```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(), re.S)[1])
+    problem = ("--problem", "op=relu,n=2,hw=9,channels=7", "--dtype", "fp32", "--device", "host", "--plugin", file)
+    for variant in ("example", "other"):
+        result = run("run", "elementwise", *problem, "--variant", variant, env=HERE)
+        assert f"{variant}: max error 0 " in result.stdout, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def launch(p, t: pass\n", "SyntaxError"),
+        ("def launch(p, t): pass\n", "it has no 'op'"),
+        ('op = "gemm"\n', "it has no function launch(problem, tensors)"),
+        ('op = "gemm"\nlaunch = 7\n', "'launch' is 7, not a function"),
+        ('op = 7\ndef launch(p, t): pass\n', "'op' is 7, not a text"),
+        ('op = "gem"\ndef launch(p, t): pass\n', "unknown op 'gem'; did you mean 'gemm'"),
+        ('op = "gemm"\nname = "host"\ndef launch(p, t): pass\n', "gemm already has a variant 'host'"),
+        ('op = "gemm"\narch = "sm_90a"\nkind = "host"\ndef launch(p, t): pass\n', "kind and architecture 'host' go together"),
+        ("import no_such_module\n", "No module named 'no_such_module'"),
+        ("raise SystemExit(0)\n", "SystemExit"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(one, tmp_path, text, words):
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    result = sweep(one, tmp_path / "run", "--plugin", file, env=HERE)
+    assert result.returncode == 2 and "mine.py" in result.stderr and words in result.stderr, result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_python_that_cannot_be_used_is_named(one, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(RIGHT + "def launch(problem, t): return product(problem, t)\n")
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho /usr/bin/python3\necho libpython0.7.so.1.0\n")
+    fake.chmod(0o755)
+    for python, words in [(tmp_path / "none", "cannot be run: exit code 127"), (fake, "no shared library libpython0.7.so.1.0")]:
+        result = sweep(one, tmp_path / "run", "--plugin", file, env={**HERE, "NOISEFLOOR_PYTHON": str(python)})
+        assert result.returncode == 2 and words in result.stderr and "NOISEFLOOR_PYTHON names another" in result.stderr, result.stderr

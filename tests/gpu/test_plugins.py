@@ -1,0 +1,138 @@
+"""Plugins on a GPU: a CUDA kernel and a Triton one are rows, and what streams, graphs and L2 let a wrong one do is not. Skipped where there
+is no GPU; the CUDA ones without nvcc, Triton's without a Python that has it.
+
+NOISEFLOOR_BINARY=build/cuda/bin/noisefloor python3 -m pytest -rs tests/gpu/test_plugins.py
+"""
+
+import csv
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+PYTHON = os.environ.get("NOISEFLOOR_PYTHON") or "python3"
+NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").glob("cuda*/bin/nvcc")), None)
+WRONG = {  # and words of the reason, where there is only one way to find it
+    "other_stream": ("incorrect", "holds what it put on the stream that it was given and nothing else"),
+    "only_other_stream": ("cuda_error", "records no kernel"),
+    "default_stream": ("cuda_error", ""),
+    "not_joined": ("cuda_error", ""),
+    "stale": ("incorrect", "after the warm launches"),
+    "later_wrong": ("incorrect", ""),
+    "past_the_end": ("incorrect", "wrote outside tensor 'y'"),
+    "changes_an_input": ("incorrect", "changed its input 'x'"),
+    "illegal": ("cuda_error", ""),
+    "allocates": ("cuda_error", ""),
+}
+SIDE_STREAM = """
+import torch
+
+op, arch, kind = "groupnorm", "any", "naive"
+side = torch.cuda.Stream()
+
+def launch_elsewhere(problem, t):
+    with torch.cuda.stream(side):
+        y = torch.nn.functional.group_norm(t.x.transpose(1, 2), problem.groups, t.gamma, t.beta, problem.eps).transpose(1, 2)
+        t.y.copy_(y)
+
+def launch_raises(problem, t):
+    raise RuntimeError("no luck today")
+"""
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=500, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    if not Path(PROGRAM).is_file():
+        pytest.skip("NOISEFLOOR_BINARY names no program")
+    if not shutil.which("nvidia-smi") or "device 0" not in run(PROGRAM, "devices").stdout:
+        pytest.skip("no CUDA device for this build")
+
+
+@pytest.fixture
+def nvcc(gpu):
+    if NVCC is None:
+        pytest.skip("no nvcc")
+    return lambda source, library: subprocess.run([NVCC, "-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-I", ROOT / "bench/plugin/include",
+                                                   source, "-o", library], check=True)  # fmt: skip
+
+
+@pytest.fixture
+def triton(gpu):
+    if run(PYTHON, "-c", "import torch, triton; assert torch.cuda.is_available()").returncode != 0:
+        pytest.skip(f"{PYTHON} has no PyTorch and Triton that see the GPU")
+
+
+def measured(tmp_path, problem_file, text, plugin, variants, dtype, *more):
+    folder = tmp_path / "problems"
+    folder.mkdir()
+    (folder / problem_file).write_text(text)
+    result = run(PROGRAM, "sweep", "--device", 0, "--problems", folder, "--networks", "all", "--dtypes", dtype, "--pytorch", "off", "--plugin", plugin,
+                 "--variants", variants, "--out", tmp_path / "run", *more)  # fmt: skip
+    with open(tmp_path / "run" / "sweep.csv", newline="") as file:
+        return result, [*csv.DictReader(file)]
+
+
+GROUPNORM = "network,n,hw,channels,groups,fusion,count\nsmall,2,1024,320,32,silu,1\nsmall,1,77,60,5,none,1\n"
+
+
+def hold_to_ours(result, table, name):
+    assert result.returncode == 0, result.stderr
+    mine, ours = ([row for row in table if row["variant"] == variant] for variant in (name, "naive"))
+    assert len(mine) == len(ours) == 2
+    for row, other in zip(mine, ours):
+        assert row["status"] == "ok", (row["status"], row["reason"])
+        blank = {column for column, value in other.items() if value} - {column for column, value in row.items() if value}
+        assert blank <= {"workspace_bytes", "prepare_us"}, f"columns that ours has: {blank}"
+
+
+def test_a_cuda_kernel_is_a_row(nvcc, tmp_path):
+    assert run(PROGRAM, "new-kernel", "groupnorm", "--out", tmp_path).returncode == 0
+    nvcc(tmp_path / "groupnorm.cu", tmp_path / "mine.so")
+    for dtype in ("bf16", "fp16", "fp32"):
+        folder = tmp_path / dtype
+        folder.mkdir()
+        hold_to_ours(*measured(folder, "groupnorm.csv", GROUPNORM, tmp_path / "mine.so", "naive,my_cuda", dtype), "my_cuda")
+
+
+@pytest.mark.parametrize("name", ["my_triton", "my_torch"])
+def test_a_python_function_is_a_row(triton, tmp_path, name):
+    assert run(PROGRAM, "new-kernel", "groupnorm", "--out", tmp_path).returncode == 0
+    file = tmp_path / f"groupnorm_{name.removeprefix('my_')}.py"
+    result, table = measured(tmp_path, "groupnorm.csv", GROUPNORM, file, f"naive,{name}", "fp32")
+    hold_to_ours(result, table, name)
+
+
+def test_python_on_another_stream_is_incorrect(triton, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(SIDE_STREAM)
+    result, table = measured(tmp_path, "groupnorm.csv", "network,n,hw,channels,groups,count\nsmall,2,256,64,8,1\n", file, "elsewhere,raises", "fp32")
+    found = {row["variant"]: row for row in table}
+    assert result.returncode == 1, result.stderr
+    assert found["elsewhere"]["status"] in ("incorrect", "cuda_error") and not found["elsewhere"]["time_cold_us"]
+    assert found["raises"]["reason"].startswith("launch of the plugin failed: RuntimeError: no luck today (mine.py, line ")
+
+
+def test_wrong_cuda_kernels_are_rows_with_a_reason(nvcc, tmp_path):
+    nvcc(ROOT / "tests/gpu/plugins/rows.cu", tmp_path / "rows.so")
+    names = ["right", "joined", "set_aside", *WRONG, "sets_aside"]
+    result, table = measured(tmp_path, "elementwise.csv", "network,op,n,hw,channels,count\nsmall,relu,2,4096,64,1\n", tmp_path / "rows.so",
+                             ",".join(names), "fp32")  # fmt: skip
+    assert result.returncode == 1, result.stderr
+    found = {row["variant"]: row for row in table}
+    for name in ("right", "joined", "set_aside"):
+        assert found[name]["status"] == "ok", (name, found[name]["reason"])
+    assert "took back" in found["set_aside"]["reason"]
+    for name, (status, words) in WRONG.items():
+        row = found[name]
+        assert row["status"] == status and words in row["reason"], (name, row["status"], row["reason"])
+    assert found["sets_aside"]["status"] in ("incorrect", "cuda_error"), found["sets_aside"]
+    for name in (*WRONG, "sets_aside"):
+        assert not found[name]["time_cold_us"] and not found[name]["time_warm_us"], name

@@ -1,0 +1,157 @@
+"""noisefloor.load(): run folders as pandas frames with units, and what a notebook shows of them."""
+
+import csv
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import built
+import pytest
+
+pandas = pytest.importorskip("pandas")
+import noisefloor  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return noisefloor.load(RECORDED)
+
+
+def columns_def():
+    """(type, name, unit) of each line of the one table."""
+    text = (ROOT / "reports/run/columns.def").read_text()
+    lines = re.findall(r'^NOISEFLOOR_(?:CASE_COLUMN\(()|COLUMN\(([\w:<>]+), )(\w+), "(.*?)"', text, re.M)
+    return [(kind or "std::string", name, unit) for _, kind, name, unit in lines]
+
+
+def test_columns_are_those_of_the_table(recorded):
+    table = columns_def()
+    assert list(recorded.columns) == [name for _, name, _ in table] and len(table) > 50
+    assert recorded.units == {name: unit for _, name, unit in table} and recorded.units["time_cold_us"] == "µs"
+    kinds = {"std::string": "object", "Figure": "float64", "std::optional<long>": "Int64"}
+    assert {name: str(dtype) for name, dtype in recorded.dtypes.items()} == {name: kinds[kind] for kind, name, _ in table}
+    assert recorded.descriptions["flops"].startswith("Floating-point operations")
+
+
+def test_rows_are_those_of_the_file(recorded):
+    with open(RECORDED / "sweep.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(recorded) == len(rows)
+    for name in ("op", "problem", "networks", "status", "reason"):
+        assert list(recorded[name]) == [row[name] for row in rows]
+    for name in ("time_cold_us", "registers", "dram_read_bytes"):
+        values = [None if pandas.isna(value) else float(value) for value in recorded[name]]
+        assert values == [float(row[name]) if row[name] else None for row in rows]
+    assert recorded["waves"].isna().all(), "the run is older than the column"
+    assert recorded.device == "NVIDIA H200" and recorded.ceilings["dram_copy"] == (4282.39, "GB/s")
+
+
+def test_a_selection_knows_its_units(recorded):
+    gemm = recorded[recorded["op"] == "gemm"][["variant", "time_cold_us", "gflops"]]
+    assert gemm.units == {"variant": "", "time_cold_us": "µs", "gflops": "GFLOP/s"} and gemm.device == "NVIDIA H200"
+    assert recorded.assign(mine=1).units["mine"] == ""
+
+
+def test_a_notebook_shows_a_table_and_the_roofline(recorded):
+    page = recorded._repr_html_()
+    assert page.count("<tr>") == 1 + 25 and "cold µs" in page and f"{len(recorded)} rows of NVIDIA H200, the first 25 shown" in page
+    drawing = page[page.index("<svg") :]
+    assert ElementTree.fromstring(drawing).tag.endswith("svg")
+    assert all(text in drawing for text in ("NVIDIA H200", "groupnorm", "DRAM"))
+    selection = recorded.head(3)._repr_html_()
+    assert "<svg" not in selection and selection.count("<tr>") == 4
+    assert "roofline" not in recorded[["networks"]]._repr_html_(), "without rows to draw nothing is raised"
+
+
+def test_the_roofline_leaves_matplotlib_as_it_was(recorded):
+    matplotlib = pytest.importorskip("matplotlib")
+    import matplotlib.pyplot as plt
+
+    before, figures = dict(matplotlib.rcParams), plt.get_fignums()
+    drawing = recorded[recorded["op"] == "gemm"].roofline(theme="dark")
+    assert dict(matplotlib.rcParams) == before and plt.get_fignums() == figures
+    assert drawing._repr_svg_() == str(drawing) and drawing.startswith("<svg")
+    with pytest.raises(ValueError, match="no row of dtype 'fp64' is ok"):
+        recorded.roofline(dtype="fp64")
+
+
+def test_text_of_a_run_is_no_markup(recorded):
+    frame = recorded.head(1).copy()
+    frame["reason"] = "<script>alert(1)</script>"
+    assert "<script>" not in frame._repr_html_()
+
+
+def write(folder, text, ceilings=None):
+    folder.mkdir()
+    (folder / "sweep.csv").write_text(text)
+    if ceilings is not None:
+        (folder / "ceilings.csv").write_text(ceilings)
+    return folder
+
+
+HEADER = "op,variant,kind,dtype,problem,status,device,time_cold_us,registers,mine,note\n"
+ROW = 'gemm,ptx,ptx,bf16,"m=1,n=2",ok,GPU,1.5,32,7,x\n'
+
+
+def test_what_a_run_lacks_or_has_beside(tmp_path):
+    frame = noisefloor.load(write(tmp_path / "r", HEADER + ROW + ROW.replace(",32,7,", ",,8,") + "gemm,ptx,cut"))
+    assert len(frame) == 2 and frame.ceilings == {}
+    assert frame["problem"][0] == "m=1,n=2" and frame["registers"][0] == 32 and frame["registers"].isna()[1]
+    assert list(frame["mine"]) == [7, 8] and list(frame["note"]) == ["x", "x"], "unknown columns are kept"
+    assert "No roofline: the run has no ceiling dram_copy" in frame._repr_html_()
+    empty = noisefloor.load(write(tmp_path / "e", HEADER))
+    assert len(empty) == 0 and "0 rows" in empty._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "text, ceilings, says",
+    [
+        ("op,variant\n", None, "sweep.csv: has no column kind, dtype, problem, status, device, time_cold_us"),
+        ("", None, "sweep.csv: has no column op"),
+        (HEADER.replace("mine", "op") + ROW, None, "a column is there twice"),
+        (HEADER + ROW + "gemm,ptx\n", None, "line 3 has 2 fields, not 11"),
+        (HEADER + ROW.replace("1.5", "fast"), None, "column time_cold_us: 'fast' is not a number"),
+        (HEADER + ROW.replace("1.5", "inf"), None, "'inf' is not a number"),
+        (HEADER + ROW.replace("32", "3.5"), None, "column registers: a count is not a whole number"),
+        (HEADER + ROW, "name,value\n", "ceilings.csv: has no column unit"),
+        (HEADER + ROW, "name,value,unit\nl2,much,GB/s\n", "column value: 'much' is not a number"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, text, ceilings, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        noisefloor.load(write(tmp_path / "r", text, ceilings))
+
+
+def test_what_is_no_run(tmp_path):
+    with pytest.raises(ValueError, match="is not a run folder: it has no sweep.csv"):
+        noisefloor.load(tmp_path)
+    (tmp_path / "sweep.csv").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="cannot be read"):
+        noisefloor.load(tmp_path)
+
+
+def without(module, code):
+    """Runs code in a Python that cannot import the module."""
+    hidden = f"import sys; sys.modules[{module!r}] = None; sys.path.insert(0, {built.FOLDER!r}); import noisefloor\n{code}"
+    return subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
+
+
+def test_pandas_and_matplotlib_are_asked_for_where_they_are_missing(tmp_path):
+    lacking = without("pandas", f"noisefloor.load({str(RECORDED)!r})")
+    assert lacking.stderr.splitlines()[-1] == "ImportError: noisefloor.load needs pandas: pip install pandas (and matplotlib, for rooflines)"
+    page = without("matplotlib", f"print(noisefloor.load({str(RECORDED)!r})._repr_html_())")
+    assert page.returncode == 0 and "No roofline: a roofline needs matplotlib" in page.stdout and "<table>" in page.stdout
+
+
+def test_an_installed_package_draws_too(tmp_path):
+    subprocess.run(["cmake", "--install", Path(built.FOLDER).parent, "--prefix", tmp_path, "--component", "python"], check=True, capture_output=True)
+    shutil.copytree(RECORDED, tmp_path / "run")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import noisefloor; print(noisefloor.load('run').query('op == \"gemm\"').roofline()[:4])"
+    result = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert result.stdout == "<svg\n", result.stderr

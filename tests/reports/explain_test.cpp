@@ -1,0 +1,296 @@
+// What limits a row, rule by rule, on rows that are made up.
+#include "reports/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "reports/run/columns.h"
+
+namespace noisefloor {
+namespace {
+
+// A run with a row of which nothing can be said, a short launch of another problem, and room for more.
+struct MadeUp {
+  RunFiles run;
+  CeilingTable ceilings;
+
+  MadeUp() {
+    for (const auto& [name, value] :
+         {std::pair("dram_copy", 1000.0), std::pair("l2", 2000.0), std::pair("tensor_bf16", 100000.0)})
+      ceilings.rows.push_back({.name = name, .value = value, .unit = "", .sm_clock_mhz = 2000});
+    SweepRow row;
+    row.op = "gemm", row.problem = "m=1,n=2,k=3", row.dtype = "bf16", row.variant = "ptx", row.kind = "ptx";
+    row.device = "GPU", row.arch = "sm_90", row.commit = "abc", row.status = Outcome::ok, row.reason = "because";
+    row.stop = "converged", row.throttle = "none", row.counter_status = "ok";
+    row.time_cold_us = 100, row.time_warm_us = 80;
+    row.bytes = 60e6, row.gbps = 600, row.gflops = 30000, row.ai = 50, row.pct_of_roof = 60;
+    row.bound = "memory:tensor_bf16";
+    row.dram_read_bytes = 40e6, row.dram_write_bytes = 20e6, row.l2_bytes = 120e6;
+    row.tensor_pipe_pct = 35, row.occupancy_pct = 50, row.occupancy_limit_pct = 60, row.occupancy_limiter = "registers";
+    row.registers = 64, row.smem_bytes = 1024, row.spill_bytes = 0, row.blocks = 100, row.threads = 256, row.waves = 10;
+    row.sm_clock_mhz = 1990;
+    run.rows = {row, row};
+    run.rows[1].problem = "m=1,n=1,k=1", run.rows[1].time_cold_us = 4, run.rows[1].pct_of_roof = 1;
+  }
+  SweepRow& row() { return run.rows.front(); }
+  Explanation explained() { return explain(run, row(), ceilings); }
+  std::vector<std::string> rules() {
+    std::vector<std::string> names;
+    for (const auto& finding : explained().findings) names.push_back(finding.rule);
+    return names;
+  }
+  void add_rival(double us) {
+    run.rows.push_back(row());
+    run.rows.back().variant = "other", run.rows.back().time_cold_us = us;
+  }
+  void bound_by_arithmetic() { row().ai = 200, row().bound = "compute:tensor_bf16"; }
+};
+
+using Change = std::function<void(MadeUp&)>;
+struct RuleCase {
+  const char* rule;
+  Change holds, barely_not;
+  std::vector<std::string> also{};  // that come before it
+};
+
+void status(MadeUp& run, Outcome outcome) {
+  run.row().status = outcome;
+  run.row().time_cold_us.reset();
+}
+
+const std::vector<RuleCase>& rule_cases() {
+  static const std::vector<RuleCase> all = {
+      {"wrong", [](MadeUp& m) { status(m, Outcome::incorrect); }, [](MadeUp&) {}},
+      {"failed", [](MadeUp& m) { status(m, Outcome::cuda_error); }, [](MadeUp&) {}},
+      {"refused", [](MadeUp& m) { status(m, Outcome::not_built); }, [](MadeUp& m) { status(m, Outcome::throttled); }},
+      {"out_of_memory", [](MadeUp& m) { status(m, Outcome::out_of_memory); }, [](MadeUp&) {}},
+      {"throttled", [](MadeUp& m) { status(m, Outcome::throttled); }, [](MadeUp&) {}},
+      {"network", [](MadeUp& m) { m.row().op = "network"; },
+       [](MadeUp& m) { m.row().op = "network", status(m, Outcome::throttled); }},
+      {"disturbed", [](MadeUp& m) { m.row().load = 0.6; }, [](MadeUp& m) { m.row().load = 0.5; }},
+      {"above_roof", [](MadeUp& m) { m.row().pct_of_roof = 101; }, [](MadeUp& m) { m.row().pct_of_roof = 100; }},
+      {"dram", [](MadeUp& m) { m.row().gbps = 850; }, [](MadeUp& m) { m.row().gbps = 849; }},
+      {"arithmetic", [](MadeUp& m) { m.row().gflops = 85000; }, [](MadeUp& m) { m.row().gflops = 84000; }},
+      {"power", [](MadeUp& m) { m.row().throttle = "sw_power_cap", m.row().sm_clock_mhz = 1900; },
+       [](MadeUp& m) { m.row().throttle = "sw_power_cap", m.row().sm_clock_mhz = 1990; }},
+      {"launch", [](MadeUp& m) { m.run.rows[1].time_cold_us = 50; },
+       [](MadeUp& m) { m.run.rows[1].time_cold_us = 49; }},
+      {"small_grid", [](MadeUp& m) { m.row().waves = 0.4; }, [](MadeUp& m) { m.row().waves = 0.5; }},
+      {"idle_sms", [](MadeUp& m) { m.row().tensor_pipe_pct = 70; }, [](MadeUp& m) { m.row().tensor_pipe_pct = 55; }},
+      {"last_wave", [](MadeUp& m) { m.row().waves = 1.5; }, [](MadeUp& m) { m.row().waves = 1.7; }},
+      {"extra_traffic",
+       [](MadeUp& m) { m.row().dram_write_bytes = 39e6; },
+       [](MadeUp& m) { m.row().dram_write_bytes = 30e6; },
+       {"dram_busy"}},
+      {"dram_busy", [](MadeUp& m) { m.row().dram_write_bytes = 36e6; },
+       [](MadeUp& m) { m.row().dram_write_bytes = 34e6; }},
+      {"l2", [](MadeUp& m) { m.row().l2_bytes = 151e6; }, [](MadeUp& m) { m.row().l2_bytes = 149e6; }},
+      {"tensor_pipe", [](MadeUp& m) { m.row().tensor_pipe_pct = 76, m.row().gflops = 60000; },
+       [](MadeUp& m) { m.row().tensor_pipe_pct = 74, m.row().gflops = 60000; }},
+      {"no_tensor_cores", [](MadeUp& m) { m.bound_by_arithmetic(), m.row().tensor_pipe_pct = 1; },
+       [](MadeUp& m) { m.row().tensor_pipe_pct = 1; }},
+      {"spills", [](MadeUp& m) { m.row().spill_bytes = 8; }, [](MadeUp&) {}},
+      {"few_warps", [](MadeUp& m) { m.row().occupancy_limit_pct = 39, m.row().occupancy_pct = 30; },
+       [](MadeUp& m) { m.row().occupancy_limit_pct = 40, m.row().occupancy_pct = 30; }},
+      {"idle_warps", [](MadeUp& m) { m.row().occupancy_pct = 29; }, [](MadeUp& m) { m.row().occupancy_pct = 30; }},
+      {"starved", [](MadeUp& m) { m.bound_by_arithmetic(); },
+       [](MadeUp& m) { m.bound_by_arithmetic(), m.row().tensor_pipe_pct = 51; }},
+      {"latency", [](MadeUp& m) { m.row().dram_read_bytes = 29e6, m.row().l2_bytes = 99e6; },
+       [](MadeUp& m) { m.row().dram_read_bytes = 29e6; }},
+      {"cold_caches", [](MadeUp& m) { m.row().time_warm_us = 59; }, [](MadeUp& m) { m.row().time_warm_us = 61; }},
+      {"many_kernels",
+       [](MadeUp& m) {
+         m.run.samples[m.row()].kernels = {"a", "b"}, m.run.samples[m.row()].kernel_counts = {1, 2};
+       },
+       [](MadeUp& m) { m.run.samples[m.row()].kernels = {"a"}, m.run.samples[m.row()].kernel_counts = {1}; }},
+      {"rival", [](MadeUp& m) { m.add_rival(96); }, [](MadeUp& m) { m.add_rival(98); }},
+      {"short_samples", [](MadeUp& m) { m.row().stop = "time_cap"; }, [](MadeUp& m) { m.row().stop = "max_samples"; }},
+      {"unexplained", [](MadeUp&) {}, [](MadeUp& m) { m.row().stop = "time_cap"; }},
+  };
+  return all;
+}
+
+TEST(Explain, EveryRuleHoldsWhereItShouldAndNotBeside) {
+  std::set<std::string> tested;
+  for (const RuleCase& one : rule_cases()) {
+    tested.insert(one.rule);
+    MadeUp held, not_held;
+    one.holds(held);
+    one.barely_not(not_held);
+    const auto rules = held.rules();
+    EXPECT_NE(std::ranges::find(rules, one.rule), rules.end()) << one.rule;
+    const auto others = not_held.rules();
+    EXPECT_EQ(std::ranges::find(others, one.rule), others.end()) << one.rule << " on the other side of its threshold";
+    for (const auto& finding : held.explained().findings) {
+      EXPECT_EQ((finding.sentence + finding.experiment).find_first_of("{}"), std::string::npos) << finding.sentence;
+      EXPECT_EQ(finding.sentence.find("not said"), std::string::npos) << finding.sentence;
+    }
+  }
+  for (const ExplainRule& rule : explain_rules())
+    EXPECT_TRUE(tested.contains(rule.name)) << rule.name << " has no test";
+  EXPECT_EQ(tested.size(), explain_rules().size());
+}
+
+TEST(Explain, OneRuleAloneIsTheLimit) {
+  for (const char* name :
+       {"wrong", "network", "dram", "launch", "small_grid", "last_wave", "spills", "rival", "unexplained"}) {
+    const auto one =
+        std::ranges::find_if(rule_cases(), [&](const RuleCase& rule) { return std::string(rule.rule) == name; });
+    MadeUp made;
+    one->holds(made);
+    EXPECT_EQ(made.rules(), std::vector<std::string>{name});
+  }
+}
+
+TEST(Explain, RulesAreInOrderAndSaidOnce) {
+  MadeUp made;
+  made.row().spill_bytes = 16, made.row().gbps = 900, made.add_rival(50);
+  EXPECT_EQ(made.rules(), (std::vector<std::string>{"dram", "spills", "rival"}));
+  const Explanation explained = made.explained();
+  EXPECT_EQ(explained.findings[0].sentence, "DRAM: the compulsory bytes alone take 90 % of what a copy attains.");
+  EXPECT_EQ(explained.findings[2].sentence, "Not the device: other is 2 times as fast on the same problem.");
+  EXPECT_NE(explained.findings[2].experiment.find("noisefloor duel gemm ptx other --problem m=1,n=2,k=3 --dtype bf16"),
+            std::string::npos);
+}
+
+const Explanation::Evidence* evidence_of(const Explanation& explanation, const std::string& name) {
+  const auto found = std::ranges::find(explanation.evidence, name, &Explanation::Evidence::name);
+  return found == explanation.evidence.end() ? nullptr : &*found;
+}
+
+TEST(Explain, FiguresAreWhatTheirDescriptionsSay) {
+  MadeUp made;
+  made.row().dram_write_bytes = 35e6, made.row().waves = 2.5;
+  made.add_rival(80);
+  made.run.samples[made.row()].kernels = {"a", "b"}, made.run.samples[made.row()].kernel_counts = {1, 2};
+  const Explanation explained = made.explained();
+  const std::pair<const char*, double> expected[] = {{"memory_pct", 60},
+                                                     {"compute_pct", 30},
+                                                     {"balance", 0.5},
+                                                     {"traffic", 1.25},
+                                                     {"dram_pct", 75},
+                                                     {"l2_pct", 60},
+                                                     {"tensor_share_pct", 30 / 0.35},
+                                                     {"occupancy_used_pct", 50 / 0.6},
+                                                     {"wave_fill_pct", 250 / 3.0},
+                                                     {"kernels", 3},
+                                                     {"launch_us", 4},
+                                                     {"launch_pct", 4},
+                                                     {"warm_pct", 80},
+                                                     {"clock_pct", 99.5},
+                                                     {"rival_ratio", 1.25},
+                                                     {"blocks", 100}};
+  for (const auto& [name, value] : expected) {
+    const auto* one = evidence_of(explained, name);
+    ASSERT_NE(one, nullptr) << name;
+    EXPECT_DOUBLE_EQ(one->value.value(), value) << name;
+    EXPECT_FALSE(one->description.empty()) << name;
+  }
+  EXPECT_EQ(evidence_of(explained, "occupancy_limiter")->text, "registers");
+  EXPECT_TRUE(explained.unknown.empty()) << explanation_text(explained);
+}
+
+TEST(Explain, ADuelStandsAboveTimesThatWereTakenAlone) {
+  MadeUp made;
+  made.add_rival(50);
+  made.row().rival = "other", made.row().duel_cold = 1.01;  // in turns, this one is the faster
+  const Explanation explained = made.explained();
+  ASSERT_EQ(explained.rivals.size(), 1u);
+  EXPECT_TRUE(explained.rivals[0].duel);
+  EXPECT_DOUBLE_EQ(explained.rivals[0].times, 1 / 1.01);
+  EXPECT_EQ(explained.findings.front().rule, "unexplained");
+}
+
+bool lacks(const Explanation& explanation, const std::string& name, const std::string& why) {
+  for (const auto& unknown : explanation.unknown)
+    if (std::ranges::find(unknown.names, name) != unknown.names.end())
+      return unknown.why.find(why) != std::string::npos;
+  return false;
+}
+
+TEST(Explain, SaysWhatItCannotKnowAndHowToGetIt) {
+  MadeUp made;
+  SweepRow& row = made.row();
+  for (auto* counter :
+       {&row.dram_read_bytes, &row.dram_write_bytes, &row.l2_bytes, &row.tensor_pipe_pct, &row.occupancy_pct})
+    counter->reset();
+  row.counter_status = "off";
+  Explanation explained = made.explained();
+  for (const char* name : {"dram_pct", "traffic", "l2_pct", "tensor_pipe_pct", "occupancy_pct"}) {
+    EXPECT_TRUE(lacks(explained, name, "counters were off")) << name;
+    EXPECT_EQ(evidence_of(explained, name), nullptr);
+  }
+  EXPECT_NE(explanation_text(explained).find("--counters require"), std::string::npos);
+  EXPECT_EQ(explained.findings.front().rule, "unexplained") << "no rule guesses";
+  row.counter_status = "no_permission";
+  EXPECT_TRUE(lacks(made.explained(), "l2_pct", "no_permission"));
+
+  row.counter_status = "ok_below_l2", row.l2_bytes = 1e6;
+  EXPECT_TRUE(lacks(made.explained(), "traffic", "fit into L2"));
+  EXPECT_FALSE(lacks(made.explained(), "l2_pct", ""));
+  row.waves.reset();
+  EXPECT_TRUE(lacks(made.explained(), "waves", "older than these columns"));
+  made.ceilings = {};
+  EXPECT_TRUE(lacks(made.explained(), "memory_pct", "no ceilings"));
+  made.run.rows.pop_back();
+  EXPECT_TRUE(lacks(made.explained(), "launch_pct", "no other row"));
+  row.kind = "host", row.arch = "avx2";
+  EXPECT_FALSE(lacks(made.explained(), "waves", "")) << "a host has none";
+  status(made, Outcome::throttled);
+  EXPECT_TRUE(made.explained().unknown.empty());
+}
+
+TEST(Explain, ConditionsThatNothingUnderstandsAreErrors) {
+  const MadeUp made;
+  const RowFigures figures(made.run, made.run.rows[0], made.ceilings);
+  for (const char* condition : {"waves", "waves ~ 3", "no_such_text = word", "op < 3 and", "op > word"})
+    EXPECT_THROW((void)figures.holds(condition), std::logic_error) << condition;
+  EXPECT_THROW((void)figures.filled("{no_such}"), std::logic_error);
+  EXPECT_THROW((void)figures.filled("{op"), std::logic_error);
+  EXPECT_TRUE(figures.holds("op = conv2d|gemm and waves >= 10 and stop has conv"));
+  EXPECT_FALSE(figures.holds("rival_ratio > 0")) << "not known";
+}
+
+TEST(Explain, ConditionsNameWhatRowsHave) {
+  std::set<std::string> known{"findings"};
+  for (const SweepColumn& column : sweep_columns()) known.insert(column.name);
+  for (std::string line; const char c : explain_rules_markdown())
+    if (c != '\n')
+      line += c;
+    else {
+      if (line.starts_with("| `")) known.insert(line.substr(3, line.find('`', 3) - 3));
+      line.clear();
+    }
+  for (const ExplainRule& rule : explain_rules()) {
+    std::string rest = rule.condition;
+    for (std::size_t at = 0; at != std::string::npos;) {
+      EXPECT_TRUE(known.contains(rest.substr(0, rest.find(' ')))) << rule.name << ": " << rest;
+      at = rest.find(" and ");
+      if (at != std::string::npos) rest = rest.substr(at + 5);
+    }
+  }
+}
+
+TEST(Explain, JsonSaysTheSame) {
+  MadeUp made;
+  made.add_rival(50);
+  made.row().reason = "bytes that are no text: \xff";
+  const auto json = nlohmann::json::parse(explanation_json(made.explained()));
+  EXPECT_EQ(json["case"], "gemm/m=1,n=2,k=3/bf16/ptx");
+  EXPECT_EQ(json["findings"][0]["rule"], "rival");
+  EXPECT_EQ(json["evidence"]["waves"]["value"], 10);
+  EXPECT_EQ(json["evidence"]["memory_pct"]["unit"], "%");
+  EXPECT_EQ(json["rivals"][0]["times_as_fast"], 2);
+  EXPECT_TRUE(json["unknown"][0]["how"].get<std::string>().find("--ops gemm") != std::string::npos);
+  status(made, Outcome::not_built);
+  const auto untimed = nlohmann::json::parse(explanation_json(made.explained()));
+  EXPECT_TRUE(untimed["time_cold_us"].is_null());
+  EXPECT_EQ(untimed["status"], "not_built");
+}
+
+}  // namespace
+}  // namespace noisefloor
