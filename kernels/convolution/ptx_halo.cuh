@@ -101,6 +101,10 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
   if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
+    for (int phase = 0; phase < args.c.phases(); ++phase) {
+      ptx::prefetch_tensor_map(&maps_y.phase[phase]);
+      if (args.epilogue.residual) ptx::prefetch_tensor_map(&maps_residual.phase[phase]);
+    }
     halo_barriers.init(args.halo_stages);
     barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }

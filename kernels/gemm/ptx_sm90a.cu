@@ -54,6 +54,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
+    ptx::prefetch_tensor_map(&map_d);
+    if (residual) ptx::prefetch_tensor_map(&map_residual);
     const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
     barriers.init<kShape.pingpong ? 1 : kShape.consumers>(part, args.stages,
                                                           (args.splits - 1) * share_bytes + residual_bytes);
