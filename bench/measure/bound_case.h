@@ -22,8 +22,8 @@ class BoundCase {
 
   // With `overlapping`, a kernel of ours that waits for the one before it by itself may start before that has ended
   // (LaunchContext::programmatic_launch); other kernels are launched as without, and baselines run what they chose for
-  // warm caches. It is told that `constant_inputs` are (LaunchContext::constant_inputs).
-  Launch launch(bool overlapping = false, std::uint64_t constant_inputs = 0);
+  // warm caches.
+  Launch launch(bool overlapping = false);
   bool many_kernels() const { return ready_->many_kernels(); }
   bool of_plugin() const { return of_plugin_; }
   // Every byte range that a launch may touch: the fixture's tensors, the workspace, the prepared weights, and what is

@@ -31,14 +31,6 @@ void upload_constant(Platform& platform, const Value& value, void* data) {
   platform.upload(data, bytes.data(), bytes.size());
 }
 
-// A bit for each of the node's tensors.
-std::uint64_t weights_of(const Graph& graph, const Node& node) {
-  std::uint64_t bits = 0;
-  for (std::size_t i = 0; i < node.values.size(); ++i)
-    if (graph[node.values[i]].kind == Value::Kind::weight) bits |= std::uint64_t{1} << i;
-  return bits;
-}
-
 }  // namespace
 
 Executor::Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan)
@@ -55,8 +47,7 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     auto& ready = ready_[id];
     if (!ready) ready = plan.make_ready(platform, node);
     workspace = std::max(workspace, ready->workspace_bytes());
-    steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id), each_call[steps_.size()],
-                      weights_of(graph, node)});
+    steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id), each_call[steps_.size()]});
   }
 
   const auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call);
@@ -141,7 +132,6 @@ Status Executor::launch(const Step& step) {
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
   LaunchContext context = platform_->context();
   context.programmatic_launch = programmatic_;
-  context.constant_inputs = step.constant_inputs;
   const auto enqueue = [&] { return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context); };
   if (listener_ == nullptr) return enqueue();
   const Node& node = *step.node;

@@ -54,7 +54,6 @@ class Executor {
     void* prepared;
     std::optional<double> warm_us;  // of the plan
     bool each_call;
-    std::uint64_t constant_inputs = 0;  // LaunchContext's: its weights
     LaunchLabel::Memory memory{};
   };
   Status launch(const Step& step);

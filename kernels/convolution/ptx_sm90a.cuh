@@ -68,6 +68,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
   product::meet(part);
+  product::wait_for_launches();
 
   const int first_step = args.k_steps * part.split / args.splits;
   const int steps = args.k_steps * (part.split + 1) / args.splits - first_step;
@@ -75,21 +76,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int first_tile = static_cast<int>(blockIdx.x) / part.cluster;
   const int tile_stride = static_cast<int>(gridDim.x) / part.cluster;
   ptx::Ring ring;
-
-  // Constant weights of the first stages, while the launch ahead still runs.
-  const int early = min(steps, args.early);
-  if (part.tma_thread && early > 0) {
-    const TilePlace at = place_tile(args, first_tile, part.m_rank, kBlockM, kBlockN);
-    const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + at.column0;
-    Step step(c, args.cin_steps, first_step);
-    for (int i = 0; i < early; ++i, step.advance(c, args.cin_steps)) {
-      const std::uint32_t barrier = barriers.full + i * 8;
-      ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-      product::load_b<kHalf>(part, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
-                             kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + step.part * kBlockK, row_w, kHalf);
-    }
-  }
-  product::wait_for_launches();
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
@@ -109,14 +95,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           const int channel = step.part * kBlockK;
           const int column = kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + channel;
-          const bool asked = tile == first_tile && i < early;
-          if (!asked) {
-            ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-            ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          }
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_im2col(a, &map_x, barrier, channel, w, h, image, static_cast<std::uint16_t>(step.tx + shift_x),
                                static_cast<std::uint16_t>(step.ty + shift_y));
-          if (!asked) product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w, kHalf);
+          product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w, kHalf);
         }
       }
     }
@@ -208,8 +191,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                static_cast<int>(product.k_steps),
                                schedule.stages,
                                schedule.multicast,
-                               schedule.splits,
-                               product::early_weights(context, schedule.stages)};
+                               schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,

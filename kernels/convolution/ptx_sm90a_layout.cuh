@@ -32,7 +32,6 @@ struct Arguments : Output<T> {
   int m_clusters, n_tiles;
   int cin_steps, k_steps;
   int stages, multicast, splits;
-  int early;
 };
 
 // Shared memory of a block: stages of pixel rows and weight rows; then per consumer a piece of the output, the

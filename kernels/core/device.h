@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 struct CUstream_st;
 
@@ -30,10 +29,6 @@ struct LaunchContext {
   // Launch with programmatic stream serialization, where the kernel waits for its predecessor before it reads or writes
   // any tensor; other kernels are launched as without.
   bool programmatic_launch = false;
-  // Bit i: the op's tensor i has its values since before the launch ahead of this one began, as weights of a network
-  // do. A kernel may read it before it waits.
-  std::uint64_t constant_inputs = 0;
-  bool constant(int tensor) const { return (constant_inputs >> tensor & 1) != 0; }
 };
 
 }  // namespace noisefloor

@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                                           (args.splits - 1) * share_bytes + residual_bytes);
   }
   product::meet(part);
+  product::wait_for_launches();
 
   const int first_step = static_cast<int>(static_cast<std::int64_t>(args.k_steps) * part.split / args.splits);
   const int steps =
@@ -71,19 +72,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const ResidualPieces pieces = L::residual(gated);
   const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
   ptx::Ring ring;
-
-  // Constant weights of the first stages, while the launch ahead still runs.
-  const int early = min(steps, args.early);
-  if (part.tma_thread && early > 0) {
-    const int column_d = locate(first_tile, args.m_clusters, args.n_tiles).n_tile * out_n;
-    for (int step = 0; step < early; ++step) {
-      const std::uint32_t barrier = barriers.full + step * 8;
-      ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-      product::load_b<kHalf>(part, &map_b, base + step * L::kStageBytes + L::kABytes, barrier,
-                             (first_step + step) * kBlockK, column_d, args.second_half);
-    }
-  }
-  product::wait_for_launches();
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
@@ -96,13 +84,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           const int column = (first_step + step) * kBlockK;
-          const bool asked = tile == first_tile && step < early;
-          if (!asked) {
-            ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-            ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          }
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
-          if (!asked) product::load_b<kHalf>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
+          product::load_b<kHalf>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
         }
         // A residual comes through the same ring, one or two steps behind the products, so that no epilogue waits for
         // DRAM. A split tile's waits where stores are staged, each block's share of it.
@@ -258,8 +243,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                second_half,
                                schedule.stages,
                                schedule.multicast,
-                               schedule.splits,
-                               product::early_weights(context, schedule.stages)};
+                               schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,

@@ -27,7 +27,6 @@ struct Arguments {
   int m_clusters, n_tiles;
   int second_half;  // rows of B from a tile's first half of block_n to its second
   int stages, multicast, splits;
-  int early;
 };
 
 // Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the barriers.

@@ -18,7 +18,6 @@
 #include "kernels/device/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
-#include "kernels/product/sm90a_schedule.h"
 #include "kernels/ptx/griddepcontrol.cuh"
 
 namespace noisefloor::gemm {
@@ -29,28 +28,19 @@ constexpr int kUnroll = 5;  // 16-byte loads of B in flight per lane: 20 registe
 constexpr int kLanes = 8;   // elements in 16 bytes
 constexpr int kWarpStep = 32 * kLanes;
 
-__device__ __forceinline__ std::int64_t first_column() {
-  return static_cast<std::int64_t>(threadIdx.x % 32) * kLanes;
-}
-
-// What a lane multiplies at once of a row of B, from column `begin` on.
-template <class T>
-__device__ __forceinline__ void load_weights(const T* __restrict__ b, std::int64_t begin, std::int64_t k,
-                                             uint4 (&weights)[kUnroll]) {
-#pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    const std::int64_t column = begin + u * kWarpStep;
-    weights[u] = make_uint4(0, 0, 0, 0);
-    if (column < k) weights[u] = load_16_bytes<CacheHint::read_only_once>(b + column);
-  }
-}
-
-// sums[i] += the dot products of rows of A with the row of B, over this lane's share of k; `weights` are its first.
+// sums[i] += the dot products of rows of A with row `row` of B, over this lane's share of k.
 template <class T, int kRows>
 __device__ __forceinline__ void dot(const T* __restrict__ a, const T* __restrict__ b, std::int64_t k,
-                                    uint4 (&weights)[kUnroll], float (&sums)[kRows]) {
-  for (std::int64_t begin = first_column(); begin < k; begin += kUnroll * kWarpStep) {
-    if (begin >= kUnroll * kWarpStep) load_weights<T>(b, begin, k, weights);
+                                    float (&sums)[kRows]) {
+  const std::int64_t first = static_cast<std::int64_t>(threadIdx.x % 32) * kLanes;
+  for (std::int64_t begin = first; begin < k; begin += kUnroll * kWarpStep) {
+    uint4 weights[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const std::int64_t column = begin + u * kWarpStep;
+      weights[u] = make_uint4(0, 0, 0, 0);
+      if (column < k) weights[u] = load_16_bytes<CacheHint::read_only_once>(b + column);
+    }
     // All rows of A are loaded before the first product as well: with few rows everything arrives in one round trip.
     uint4 inputs[kRows <= 2 ? kUnroll : 1][kRows];
     if constexpr (kRows <= 2) {
@@ -93,21 +83,13 @@ __device__ __forceinline__ void reduce_warp(float (&sums)[kRows]) {
 }
 
 template <class T, int kRows>
-__global__ void __launch_bounds__(kWarps * 32)
-    gemm_small_m(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, std::int64_t k, bool early,
-                 Epilogue<T> epilogue) {
-  const auto wait_for_launches = [] {
-    ptx::griddepcontrol_wait();
-    ptx::griddepcontrol_launch_dependents();
-  };
-  if (!early) wait_for_launches();
+__global__ void __launch_bounds__(kWarps * 32) gemm_small_m(const T* __restrict__ a, const T* __restrict__ b,
+                                                            T* __restrict__ d, std::int64_t k, Epilogue<T> epilogue) {
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (column >= epilogue.n) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  // B, where it is constant, while the launch ahead still runs.
-  uint4 weights[kUnroll];
-  load_weights<T>(b + column * k, first_column(), k, weights);
-  if (early) wait_for_launches();
   // What the epilogue needs travels at the same time as B.
   float bias = 0;
   float gate_bias = 0;
@@ -118,12 +100,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 
   float sums[kRows] = {};
   float gates[kRows] = {};
-  dot<T, kRows>(a, b + column * k, k, weights, sums);
-  if (epilogue.gated()) {
-    const T* const gate = b + (epilogue.n + column) * k;
-    load_weights<T>(gate, first_column(), k, weights);
-    dot<T, kRows>(a, gate, k, weights, gates);
-  }
+  dot<T, kRows>(a, b + column * k, k, sums);
+  if (epilogue.gated()) dot<T, kRows>(a, b + (epilogue.n + column) * k, k, gates);
   reduce_warp(sums);
   if (epilogue.gated()) reduce_warp(gates);
 
@@ -148,7 +126,7 @@ Status launch_rows(const Problem& problem, const Tensors& tensors, const LaunchC
                           .programmatic = context.programmatic_launch};
   return launch_kernel("gemm_small_m", gemm_small_m<T, kRows>, shape, context.stream, static_cast<const T*>(tensors.a),
                        static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.k,
-                       product::early_weights(context, 1) != 0, Epilogue<T>(problem, tensors));
+                       Epilogue<T>(problem, tensors));
 }
 
 template <class T, int... kRow>

@@ -1,15 +1,9 @@
 #include "kernels/product/sm90a_schedule.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 namespace noisefloor::product {
-
-int early_weights(const LaunchContext& context, int stages) {
-  static const int stages_ahead = std::getenv("NOISEFLOOR_EARLY") ? std::atoi(std::getenv("NOISEFLOOR_EARLY")) : 1;
-  return context.programmatic_launch && context.constant(1) ? std::min(stages, stages_ahead) : 0;
-}
 namespace {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -43,8 +37,7 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
   schedule.m_clusters = product.units * schedule.unit_clusters;
   schedule.n_tiles = ceil_div(product.columns, shape.block_n);
   const bool alone = schedule.blocks() <= usable_sms(schedule, sm_count);
-  static const bool shallow = std::getenv("NOISEFLOOR_SHALLOW") != nullptr;
-  schedule.stages = alone && !shallow ? shape.deep_stages : shape.stages;
+  schedule.stages = alone ? shape.deep_stages : shape.stages;
   schedule.grid =
       splits > 1 ? schedule.blocks() : std::min(schedule.blocks(), resident_blocks(shape, schedule, sm_count));
   return schedule;

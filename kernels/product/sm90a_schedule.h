@@ -6,12 +6,7 @@
 #include <functional>
 #include <span>
 
-#include "kernels/core/device.h"
-
 namespace noisefloor::product {
-
-// Experiment.
-int early_weights(const LaunchContext& context, int stages);
 
 inline constexpr int kBlockK = 64;         // k of a step: 128 bytes of a 16-bit type, one swizzle row
 inline constexpr int kRowBytes = 128;      // of a stage's tiles of A and B
