@@ -1,6 +1,8 @@
-// The ladder of conv2d: kernels/convolution does the work. What each rung does better than the one below is in
-// README.md.
-#include "kernels/conv2d/conv2d.h"
+// The ladder of conv2d: kernels/convolution does the work, of 1x1 layers gemm. What each rung does better than the one
+// below is in README.md.
+#include <array>
+
+#include "kernels/conv2d/pointwise.h"
 #include "kernels/convolution/ladder.h"
 
 namespace noisefloor::conv2d {
@@ -13,10 +15,19 @@ struct Rules {
   static bool sums_weights(const Problem& problem) { return problem.upsample; }
 };
 
+using Ladder = convolution::Ladder<Definition, Rules>;
+
+// With a row behind those of the engine.
+template <std::size_t... kRow>
+constexpr std::array<Definition::Variant, sizeof...(kRow) + 1> with_pointwise(std::index_sequence<kRow...>) {
+  return {Ladder::kVariants[kRow]..., {kPtxSm90aPointwise, {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise}}};
+}
+constexpr auto kVariants = with_pointwise(std::make_index_sequence<std::size(Ladder::kVariants)>());
+
 }  // namespace
 
 std::span<const Definition::Variant> variants() {
-  return convolution::Ladder<Definition, Rules>::kVariants;
+  return kVariants;
 }
 
 }  // namespace noisefloor::conv2d

@@ -11,7 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <vector>
 
+#include "kernels/core/choice.h"
 #include "kernels/core/device.h"
 #include "kernels/core/dtype.h"
 #include "kernels/core/status.h"
@@ -179,6 +182,16 @@ std::size_t ptx_sm90a_workspace_bytes(const Convolution& convolution, DType dtyp
 std::size_t ptx_sm90a_prepared_bytes(const Convolution& convolution, DType dtype);
 Status prepare_ptx_sm90a(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared,
                          const LaunchContext& context);
+// The same by one of schedule_choices (schedule.h).
+using ChoiceLauncher = Status(const Convolution&, DType, const Operands&, const Scratch&, const LaunchContext&,
+                              std::string_view choice);
+ChoiceLauncher launch_ptx_sm90a_choice;
+using ChoiceLister = std::vector<Choice>(const Convolution&, DType, const DeviceInfo&);
+ChoiceLister schedule_choices, halo_choices;
+// All taps of a tile from one load of its pixels and their neighbours; reads the same prepared weights.
+Launcher launch_ptx_sm90a_halo;
+ChoiceLauncher launch_ptx_sm90a_halo_choice;  // halo.h
+Support can_run_ptx_sm90a_halo(const Convolution& convolution, DType dtype);
 // Whether ptx_sm90a lays the rows of the product out beforehand (channels that TMA cannot address), how long they are
 // then, and the 1x1 convolution that is left to do.
 constexpr bool gathers_rows(const Convolution& c) {

@@ -6,6 +6,8 @@
 
 namespace noisefloor::convolution {
 
+inline constexpr Rung kPtxSm90aHalo{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a};
+
 // `Rules` say how the op is one:
 //   static Convolution direct(const Problem&);   tap by tap
 //   static Convolution phased(const Problem&);   as the tensor-core rungs run it
@@ -37,6 +39,17 @@ struct Ladder {
     Operands operands = Rules::operands(tensors);
     if (Rules::sums_weights(problem)) operands.w = scratch.prepared;
     return launcher(Rules::phased(problem), dtype, operands, scratch, context);
+  }
+  template <ChoiceLauncher launcher>
+  static Status launch_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                              const LaunchContext& context, std::string_view choice) {
+    Operands operands = Rules::operands(tensors);
+    if (Rules::sums_weights(problem)) operands.w = scratch.prepared;
+    return launcher(Rules::phased(problem), dtype, operands, scratch, context, choice);
+  }
+  template <ChoiceLister lister>
+  static std::vector<Choice> list_choices(const Problem& problem, DType dtype, const DeviceInfo& device) {
+    return lister(Rules::phased(problem), dtype, device);
   }
   template <Support (*can_run)(const Convolution&, DType)>
   static Support direct_supports(const Problem& problem, DType dtype) {
@@ -70,6 +83,11 @@ struct Ladder {
                              prepared, context);
   }
 
+  static constexpr typename Definition::Choices kSchedules{list_choices<schedule_choices>,
+                                                           NOISEFLOOR_IF_SM90A(launch_choice<launch_ptx_sm90a_choice>)};
+  static constexpr typename Definition::Choices kHaloSchedules{
+      list_choices<halo_choices>, NOISEFLOOR_IF_SM90A(launch_choice<launch_ptx_sm90a_halo_choice>)};
+
   static constexpr typename Definition::Variant kVariants[] = {
       {kHost, {launch_phased<launch_host>, any_problem, nullptr, host_prepared_bytes, prepare_host}},
       {kNaive, {NOISEFLOOR_IF_CUDA(launch_direct<launch_naive>), direct_supports<can_run_naive>}},
@@ -79,7 +97,12 @@ struct Ladder {
         workspace_bytes<tensor_core_sm80_workspace_bytes>, summed_bytes, NOISEFLOOR_IF_CUDA(sum_weights)}},
       {kPtxSm90a,
        {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a>), phased_supports<can_run_ptx_sm90a>,
-        workspace_bytes<ptx_sm90a_workspace_bytes>, ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)}},
+        workspace_bytes<ptx_sm90a_workspace_bytes>, ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)},
+       &kSchedules},
+      {kPtxSm90aHalo,
+       {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a_halo>), phased_supports<can_run_ptx_sm90a_halo>, nullptr,
+        ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)},
+       &kHaloSchedules},
   };
 };
 

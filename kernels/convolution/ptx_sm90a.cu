@@ -97,4 +97,11 @@ Status launch_ptx_sm90a(const Convolution& c, DType dtype, const Operands& o, co
   return launch_ptx_sm90a_scheduled(product, dtype, rows, choose(product, context.device->sm_count), context);
 }
 
+Status launch_ptx_sm90a_choice(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
+                               const LaunchContext& context, std::string_view choice) {
+  const auto schedule = parse_schedule(c, choice, context.device->sm_count);
+  if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
+  return launch_ptx_sm90a_scheduled(c, dtype, o, *schedule, context);
+}
+
 }  // namespace noisefloor::convolution

@@ -21,14 +21,9 @@
 #include "kernels/convolution/schedule.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
-#include "kernels/ptx/cluster.cuh"
-#include "kernels/ptx/fence.cuh"
-#include "kernels/ptx/griddepcontrol.cuh"
-#include "kernels/ptx/mbarrier.cuh"
-#include "kernels/ptx/ring.cuh"
+#include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
-#include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::convolution {
 
@@ -60,57 +55,33 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
   const int consumer_offset = args.stages * L::kStageBytes;
-  const std::uint32_t full = base + consumer_offset + kShape.consumers * L::kConsumerBytes;
-  const std::uint32_t empty = full + args.stages * 8;
-  const std::uint32_t received = empty + args.stages * 8;
+  const Barriers barriers(base + consumer_offset + kShape.consumers * L::kConsumerBytes, args.stages);
+  const Part<kShape.consumers> part(args.multicast, args.splits);
   const Convolution& c = args.c;
-
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int consumer = warp / 4;
-  const bool producer = warp >= kShape.consumers * 4;
-  const bool tma_thread = threadIdx.x == kShape.consumers * 128;
-  const int cluster = args.multicast * args.splits;
-  const int rank = cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
-  const int m_rank = rank % args.multicast;
-  const int split = rank / args.multicast;
   const auto share_bytes = [&](int s) {
     return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
   };
 
-  if (tma_thread) {
+  if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
-    for (int stage = 0; stage < args.stages; ++stage) {
-      ptx::mbarrier_init(full + stage * 8, 1);
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kShape.consumers * 4 * args.multicast));
-    }
-    ptx::mbarrier_init(received, 1);
-    ptx::fence_mbarrier_init();
-    if (args.splits > 1)
-      ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>((args.splits - 1) * share_bytes(split)));
+    barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
-  __syncwarp();
-  if (args.multicast > 1)
-    ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
-  else
-    __syncthreads();
-  ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
+  product::meet(part);
+  product::wait_for_launches();
 
-  const int first_step = args.k_steps * split / args.splits;
-  const int steps = args.k_steps * (split + 1) / args.splits - first_step;
+  const int first_step = args.k_steps * part.split / args.splits;
+  const int steps = args.k_steps * (part.split + 1) / args.splits - first_step;
   const int tiles = args.m_clusters * args.n_tiles;
-  const int first_tile = static_cast<int>(blockIdx.x) / cluster;
-  const int tile_stride = static_cast<int>(gridDim.x) / cluster;
+  const int first_tile = static_cast<int>(blockIdx.x) / part.cluster;
+  const int tile_stride = static_cast<int>(gridDim.x) / part.cluster;
   ptx::Ring ring;
 
-  if (producer) {
+  if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (tma_thread) {
-      const auto both = static_cast<std::uint16_t>(3u << (rank - m_rank));
+    if (part.tma_thread) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        const TilePlace at = place_tile(args, tile, m_rank, kBlockM, kBlockN);
+        const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
         const int pixels = c.y.out * c.x.out;
         const int image = at.row0 / pixels;
         const int h = at.row0 % pixels / c.x.out * c.y.stride + c.y.origin;
@@ -121,56 +92,44 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         Step step(c, args.cin_steps, first_step);
         for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
-          const std::uint32_t b = a + L::kABytes;
-          const std::uint32_t barrier = full + ring.stage * 8;
+          const std::uint32_t barrier = barriers.full + ring.stage * 8;
           const int channel = step.part * kBlockK;
           const int column = kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + channel;
-          ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_im2col(a, &map_x, barrier, channel, w, h, image, static_cast<std::uint16_t>(step.tx + shift_x),
                                static_cast<std::uint16_t>(step.ty + shift_y));
-          if (args.multicast > 1) {
-            ptx::tma_load_2d_multicast(b + m_rank * kHalf * kRowBytes, &map_w, barrier, column, row_w + m_rank * kHalf,
-                                       both);
-          } else {
-            ptx::tma_load_2d(b, &map_w, barrier, column, row_w);
-            ptx::tma_load_2d(b + kHalf * kRowBytes, &map_w, barrier, column, row_w + kHalf);
-          }
+          product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w, kHalf);
         }
       }
     }
-    __syncwarp();
-    if (args.splits > 1) ptx::cluster_meet();
-    if (cluster > 1) ptx::cluster_meet();
+    product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
-    // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
-    const auto release = [&](int which) {
-      if (args.multicast > 1) {
-        if (lane < 2)
-          ptx::mbarrier_arrive_cluster_relaxed(
-              ptx::map_to_rank(empty + which * 8, static_cast<std::uint32_t>(rank - m_rank + lane)));
-      } else if (lane == 0) {
-        ptx::mbarrier_arrive(empty + which * 8);
-      }
-    };
-    std::uint8_t* const mine = aligned + consumer_offset + consumer * L::kConsumerBytes;
+    std::uint8_t* const mine = aligned + consumer_offset + part.consumer * L::kConsumerBytes;
     auto* const moments = reinterpret_cast<float*>(mine + L::kPieceBytes);
     float* const mul = moments + L::kMomentBytes / 4;
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-      const TilePlace at = place_tile(args, tile, m_rank, kBlockM, kBlockN);
-      const int row0 = at.row0 + consumer * 64;
-      Drain<T> drain{args, at.phase, row0, min(at.end - row0, 64), at.column0,        1 + consumer,
-                     mine, moments,  mul,  mul + kBlockN,          {nullptr, nullptr}};
+      const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
+      const int row0 = at.row0 + part.consumer * 64;
+      Drain<T, RowRun> drain{args,
+                             {at.phase, row0, min(at.end - row0, 64)},
+                             at.column0,
+                             1 + part.consumer,
+                             mine,
+                             moments,
+                             mul,
+                             mul + kBlockN,
+                             {nullptr, nullptr}};
       // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
       const T* image_shift = nullptr;
-      if (args.epilogue.image_shift && drain.rows > 0) {
+      if (args.epilogue.image_shift && drain.place.rows > 0) {
         const int pixels = c.y.out * c.x.out;
         const int image = row0 / pixels;
-        if (image == (row0 + drain.rows - 1) / pixels) {
+        if (image == (row0 + drain.place.rows - 1) / pixels) {
           image_shift = args.epilogue.image_shift + std::int64_t{image} * c.cout;
         } else {
-          const int row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+          const int row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + part.lane / 4;
 #pragma unroll
           for (int half = 0; half < 2; ++half)
             drain.row_shift[half] =
@@ -179,62 +138,33 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
       const ChannelPair<kBlockN> channels(args, at.column0, image_shift);
 
-      float acc[kBlockN / 2];
-      int previous = -1;
-      for (int i = 0; i < steps; ++i, ring.advance(args.stages)) {
-        const std::uint32_t a = base + ring.stage * L::kStageBytes + consumer * 64 * kRowBytes;
-        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + ring.stage * L::kStageBytes + L::kABytes);
-        const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a);
-        ptx::mbarrier_wait(full + ring.stage * 8, ring.parity);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int j = 0; j < kBlockK / 16; ++j)
-          ptx::Wgmma<T, kBlockN>::run(acc, descriptor_a + 2 * j, descriptor_b + 2 * j, i + j > 0);
-        ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();
-        if (previous >= 0) release(previous);
-        previous = ring.stage;
-      }
-      ptx::wgmma_wait<0>();
-#pragma unroll
-      for (float& x : acc) ptx::wgmma_pin(x);
-      release(previous);
+      float acc[1][kBlockN / 2];
+      const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
+          part, barriers, base, part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
+      product::finish_products(acc);
+      barriers.release(part, last);
 
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
           auto* const partial = reinterpret_cast<float*>(aligned);
           constexpr int kPartialBytes = kBlockM * kBlockN * 4;
-          ptx::cluster_arrive_relaxed();
-          ptx::named_barrier_sync(3, kShape.consumers * 128);  // all consumers have read the last stage
-          write_partial<kBlockN, kBlockM>(acc, partial);
-          ptx::fence_proxy_async_shared();
-          ptx::named_barrier_sync(3, kShape.consumers * 128);
-          ptx::cluster_wait();  // the other blocks' stages are free to receive
-          const auto peer = static_cast<int>(threadIdx.x);
-          if (peer < args.splits && peer != split) {
-            const auto bytes = static_cast<std::uint32_t>(share_bytes(peer));
-            const auto block = static_cast<std::uint32_t>(m_rank + peer * args.multicast);
-            const std::uint32_t from = base + share_begin(kBlockN, args.splits, peer) * kBlockM * 32;
-            ptx::bulk_copy_to_cluster(
-                ptx::map_to_rank(base + kPartialBytes + static_cast<std::uint32_t>(split) * bytes, block), from, bytes,
-                ptx::map_to_rank(received, block));
-          }
-          __syncwarp();
-          ptx::mbarrier_wait(received, 0);
-          const int first = share_begin(kBlockN, args.splits, split);
-          const Partials partials{partial, partial + kPartialBytes / 4,
-                                  split,   args.splits,
-                                  first,   share_begin(kBlockN, args.splits, split + 1) - first};
-          store_partials<T, kBlockM>(drain, partials, consumer);
+          product::exchange_sums(
+              part, barriers, base, base + kPartialBytes, 3, [&] { write_partial<kBlockN, kBlockM>(acc[0], partial); },
+              [&](int peer) {
+                return product::Share{share_begin(kBlockN, args.splits, peer) * kBlockM * 32, share_bytes(peer)};
+              });
+          const int first = share_begin(kBlockN, args.splits, part.split);
+          const Partials partials{partial,    partial + kPartialBytes / 4,
+                                  part.split, args.splits,
+                                  first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
+          store_partials<T, kBlockM>(drain, partials, part.consumer);
         }
       } else {
-        store_accumulator<T, kBlockN>(drain, acc);
+        store_accumulator<T, kBlockN>(drain, acc[0]);
       }
     }
-    __syncwarp();
-    // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
-    if (cluster > 1) ptx::cluster_meet();
+    product::leave_consumer(part);
   }
 }
 
@@ -251,10 +181,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
   const product::Sm90aProduct product = cut(c);
-  const Arguments<T> arguments{c,
-                               Epilogue<T>(c, o),
-                               o.mean,
-                               o.m2,
+  const Arguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
                                static_cast<int>(product.unit_rows),
                                static_cast<int>(schedule.unit_clusters),
                                static_cast<int>(product.units / c.phases()),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/product/epilogue.cuh"
@@ -13,11 +14,11 @@
 
 namespace noisefloor::convolution {
 
-// A warpgroup's share of a block's tile, and its part of shared memory.
-template <class T>
+// A warpgroup's share of a block's tile, and its part of shared memory. `Place` says which pixels its 64 rows are.
+template <class T, class Place>
 struct Drain {
-  const Arguments<T>& args;
-  int phase, row0, rows;  // rows: how many of the 64 exist
+  const Output<T>& args;
+  Place place;
   int column0;            // of the tile
   int barrier;            // a hardware barrier for the warpgroup alone
   std::uint8_t* piece;    // [64][64] of T; 16-byte chunk c of row r lies at chunk c ^ (r % 8)
@@ -26,17 +27,7 @@ struct Drain {
   const T* row_shift[2];  // of this thread's rows, where the warpgroup's pixels belong to several images; else null
 
   __device__ __forceinline__ void sync() const { ptx::named_barrier_sync(static_cast<std::uint32_t>(barrier), 128); }
-  // Output pixel of the warpgroup's row `row`.
-  __device__ __forceinline__ int pixel(int row) const {
-    const int at = row0 + row;
-    const Convolution& c = args.c;
-    if (c.y.phases * c.x.phases == 1) return at;
-    const int pixels = c.y.out * c.x.out;
-    const int within = at % pixels;
-    const int y = within / c.x.out * c.y.phases + phase / c.x.phases;
-    const int x = within % c.x.out * c.x.phases + phase % c.x.phases;
-    return (at / pixels * c.y.out * c.y.phases + y) * c.x.out * c.x.phases + x;
-  }
+  __device__ __forceinline__ int pixel(int row) const { return place.pixel(args.c, row); }
 };
 
 // Multiplier and addend of two channels of the tile per thread, asked for before the products begin, so that nobody
@@ -46,7 +37,7 @@ struct ChannelPair {
   float mul[2], add[2];
 
   template <class T>
-  __device__ __forceinline__ ChannelPair(const Arguments<T>& args, int column0, const T* image_shift) {
+  __device__ __forceinline__ ChannelPair(const Output<T>& args, int column0, const T* image_shift) {
     const int at = static_cast<int>(threadIdx.x) % 128 * 2;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -88,9 +79,9 @@ __device__ __forceinline__ uint4 load_8(const T* from, int column, int cout) {
 
 // Fills blocks [first, first + kCount) of 8 channels of the tile into the piece's chunks from `chunk` on, from the
 // accumulators (Wgmma's layout). Residuals are loaded 16 bytes a lane and exchanged within quads of lanes.
-template <class T, int kBlockN, int kCount>
-__device__ __forceinline__ void fill_blocks(const Drain<T>& to, const float (&acc)[kBlockN / 2], int first, int chunk,
-                                            const int (&pixel)[2]) {
+template <class T, int kBlockN, int kCount, class Place>
+__device__ __forceinline__ void fill_blocks(const Drain<T, Place>& to, const float (&acc)[kBlockN / 2], int first,
+                                            int chunk, const int (&pixel)[2]) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32, quad_lane = lane % 4;
@@ -102,7 +93,7 @@ __device__ __forceinline__ void fill_blocks(const Drain<T>& to, const float (&ac
     if (epilogue.residual) {
       const int column = to.column0 + 8 * (first + quad_lane);
       uint4 loaded{0, 0, 0, 0};
-      if (quad_lane < kCount && column < epilogue.cout && row < to.rows)
+      if (quad_lane < kCount && column < epilogue.cout && to.place.has(row))
         loaded = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
       residual[0] = loaded.x, residual[1] = loaded.y, residual[2] = loaded.z, residual[3] = loaded.w;
       product::transpose_quad(residual, lane);
@@ -141,10 +132,10 @@ __device__ __forceinline__ void fill_blocks(const Drain<T>& to, const float (&ac
 // The statistics of the piece's channels over the warpgroup's rows, as stored: each warp those of its 16 rows in two
 // passes, then merged in the order of the rows (Chan, Golub and LeVeque 1979).
 template <class T>
-__device__ __forceinline__ void piece_statistics(const Drain<T>& from, int column, int columns) {
+__device__ __forceinline__ void piece_statistics(const Drain<T, RowRun>& from, int column, int columns) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int warp = thread / 32, lane = thread % 32;
-  const int count = min(max(from.rows - warp * 16, 0), 16);
+  const int count = min(max(from.place.rows - warp * 16, 0), 16);
   const auto pair = [&](int i, float& low, float& high) {
     const int row = warp * 16 + i;
     const auto* word = from.piece + row * 128 + ((lane / 4) ^ (row % 8)) * 16 + lane % 4 * 4;
@@ -170,11 +161,11 @@ __device__ __forceinline__ void piece_statistics(const Drain<T>& from, int colum
   *reinterpret_cast<float2*>(mine) = make_float2(mean[0], mean[1]);
   *reinterpret_cast<float2*>(mine + kPieceColumns) = make_float2(squares[0], squares[1]);
   from.sync();
-  if (thread >= columns || column + thread >= from.args.epilogue.cout || from.rows <= 0) return;
+  if (thread >= columns || column + thread >= from.args.epilogue.cout || from.place.rows <= 0) return;
   float total = 0, centre = 0, m2 = 0;
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
-    const auto part = static_cast<float>(min(max(from.rows - w * 16, 0), 16));
+    const auto part = static_cast<float>(min(max(from.place.rows - w * 16, 0), 16));
     if (part == 0) continue;
     const float delta = from.moments[w * 2 * kPieceColumns + thread] - centre;
     const float all = total + part;
@@ -184,15 +175,16 @@ __device__ __forceinline__ void piece_statistics(const Drain<T>& from, int colum
   }
   const Convolution& c = from.args.c;
   const int pixels = c.y.out * c.x.out;
-  const int image = from.row0 / pixels;
-  const std::int64_t slab = image * c.slabs() + from.phase * c.phase_slabs() + from.row0 % pixels / kSlabRows;
+  const int image = from.place.row0 / pixels;
+  const std::int64_t slab =
+      image * c.slabs() + from.place.phase * c.phase_slabs() + from.place.row0 % pixels / kSlabRows;
   from.args.mean[slab * c.cout + column + thread] = centre;
   from.args.m2[slab * c.cout + column + thread] = m2;
 }
 
 // Hands a filled piece on: channels [column, column + columns) of the output.
-template <class T>
-__device__ __forceinline__ void drain_piece(const Drain<T>& from, int column, int columns) {
+template <class T, class Place>
+__device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int chunk = thread % 8;
@@ -201,7 +193,7 @@ __device__ __forceinline__ void drain_piece(const Drain<T>& from, int column, in
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = thread / 8 + 16 * i;
-      if (row >= from.rows) break;
+      if (!from.place.has(row)) continue;
       const uint4 bits = *reinterpret_cast<const uint4*>(from.piece + row * 128 + (chunk ^ (row % 8)) * 16);
       T* to = epilogue.y + std::int64_t{from.pixel(row)} * epilogue.cout + first;
       if (epilogue.cout % 8 == 0) {
@@ -214,12 +206,13 @@ __device__ __forceinline__ void drain_piece(const Drain<T>& from, int column, in
       }
     }
   }
-  if (from.args.c.stats) piece_statistics(from, column, columns);
+  if constexpr (std::is_same_v<Place, RowRun>)
+    if (from.args.c.stats) piece_statistics(from, column, columns);
 }
 
 // A whole tile from a warpgroup's accumulators.
-template <class T, int kBlockN>
-__device__ __forceinline__ void store_accumulator(const Drain<T>& to, const float (&acc)[kBlockN / 2]) {
+template <class T, int kBlockN, class Place>
+__device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, const float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int row = thread / 32 * 16 + thread % 32 / 4;
   const int pixel[2] = {to.pixel(row), to.pixel(row + 8)};
@@ -273,8 +266,8 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int block
 }
 
 // Finishes this block's share of a split tile; `consumer` is the warpgroup's place in the tile.
-template <class T, int kBlockM>
-__device__ __forceinline__ void store_partials(const Drain<T>& to, const Partials& partials, int consumer) {
+template <class T, int kBlockM, class Place>
+__device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   constexpr int kPieceBlocks = kPieceColumns / 8;
@@ -285,13 +278,13 @@ __device__ __forceinline__ void store_partials(const Drain<T>& to, const Partial
       const int block = item % blocks, row = item / blocks;
       const int tile_column = (partials.first + done + block) * 8;
       const int column = to.column0 + tile_column;
-      if (row >= to.rows || column >= epilogue.cout) continue;
+      if (!to.place.has(row) || column >= epilogue.cout) continue;
       float v[8];
       sum_partials<kBlockM>(partials, done + block, consumer * 64 + row, v);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], to.mul[tile_column + i], to.add[tile_column + i]);
       if (to.row_shift[0]) {  // per row: find the row's image
-        const int image = (to.row0 + row) / (to.args.c.y.out * to.args.c.x.out);
+        const int image = to.place.image(to.args.c, row);
         float shift[8];
         unpack_vector<T>(load_8(epilogue.image_shift + std::int64_t{image} * epilogue.cout, column, epilogue.cout),
                          shift);

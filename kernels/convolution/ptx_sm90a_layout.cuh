@@ -5,21 +5,29 @@
 
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
+#include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/sm90a_tile.cuh"
 
 namespace noisefloor::convolution {
 
+using product::Barriers;
 using product::kSwizzleAtom;
 using product::locate;
+using product::Part;
 using product::TileIndex;
 
 inline constexpr int kPieceColumns = 64;  // channels of a piece of the output on its way through shared memory
 
+// What the epilogue writes.
 template <class T>
-struct Arguments {
+struct Output {
   Convolution c;
   Epilogue<T> epilogue;
   float *mean, *m2;
+};
+
+template <class T>
+struct Arguments : Output<T> {
   int unit_rows, unit_clusters, phase_units;  // see cut
   int m_clusters, n_tiles;
   int cin_steps, k_steps;
@@ -42,7 +50,7 @@ struct Layout {
   static constexpr int kSmBytes = 228 * 1024;
 
   static constexpr int bytes(int stages) {
-    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + (2 * stages + 1) * 8;
+    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + Barriers::bytes(stages);
   }
   // 128 accumulators a thread need more than the 168 registers that 9 warps can have: there the producer is a whole
   // warpgroup, which gives registers to the consumers (setmaxnreg).
@@ -54,6 +62,26 @@ struct Layout {
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
   static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
+};
+
+// The rows of a warpgroup's share of a tile: up to 64 that follow each other in a phase of the product.
+struct RowRun {
+  int phase, row0, rows;  // rows: how many exist
+
+  __device__ __forceinline__ bool has(int row) const { return row < rows; }
+  // Output pixel of a row.
+  __device__ __forceinline__ int pixel(const Convolution& c, int row) const {
+    const int at = row0 + row;
+    if (c.y.phases * c.x.phases == 1) return at;
+    const int pixels = c.y.out * c.x.out;
+    const int within = at % pixels;
+    const int y = within / c.x.out * c.y.phases + phase / c.x.phases;
+    const int x = within % c.x.out * c.x.phases + phase % c.x.phases;
+    return (at / pixels * c.y.out * c.y.phases + y) * c.x.out * c.x.phases + x;
+  }
+  __device__ __forceinline__ int image(const Convolution& c, int row) const {
+    return (row0 + row) / (c.y.out * c.x.out);
+  }
 };
 
 // A block's tile: rows [row0, end) of a phase (row0 may lie past end), channels from column0 on.

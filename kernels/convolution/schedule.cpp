@@ -1,5 +1,8 @@
 #include "kernels/convolution/schedule.h"
 
+#include "kernels/core/measured.h"
+#include "kernels/product/sm90a_choices.h"
+
 namespace noisefloor::convolution {
 namespace {
 
@@ -28,6 +31,10 @@ product::Sm90aProduct cut(const Convolution& c) {
           .k_steps = std::int64_t{c.y.taps} * c.x.taps * ((c.cin + kBlockK - 1) / kBlockK)};
 }
 
+static product::ProductFor cut_by(const Convolution& c) {
+  return [product = cut(c)](const Tile&) { return product; };
+}
+
 Schedule make_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
   return product::make_schedule(kKernel, cut(c), tile, multicast, splits, sm_count);
 }
@@ -36,8 +43,33 @@ double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_co
   return product::modelled_cycles(kKernel, cut(c), schedule, sm_count);
 }
 
-Schedule choose(const Convolution& c, int sm_count) {
-  return product::choose(kKernel, cut(c), sm_count);
+const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
+  using Shape = std::array<std::int64_t, 9>;
+  const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
+  if (!square || c.stats || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d, or one cut by images
+  Shape shape{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0};
+  if (c.phase_weights) shape = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1};
+  const auto shape_of = [](const MeasuredSchedule& row) {
+    return Shape{row.n, row.h, row.w, row.cin, row.cout, row.kernel, row.stride, row.pad, row.upsample};
+  };
+  const MeasuredSchedule* row = find_measured(rows, shape, shape_of);
+  return row == nullptr ? nullptr : &row->cut;
+}
+
+Schedule choose(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
+  if (sm_count == measured.sm_count)
+    if (const auto* row = measured_cut(c, measured.im2col))
+      if (const auto schedule = product::find_schedule(kKernel, cut_by(c), *row, sm_count)) return *schedule;
+  return product::choose(kKernel, cut_by(c), sm_count);
+}
+
+std::vector<Choice> schedule_choices(const Convolution& c, DType, const DeviceInfo& device) {
+  if (gathers_rows(c)) return {};
+  return product::schedule_choices(kKernel, cut_by(c), device.sm_count);
+}
+
+std::optional<Schedule> parse_schedule(const Convolution& c, std::string_view choice, int sm_count) {
+  return product::parse_schedule(kKernel, cut_by(c), choice, sm_count);
 }
 
 }  // namespace noisefloor::convolution

@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "kernels/convolution/convolution.h"
+#include "kernels/convolution/measured_schedules.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::convolution {
@@ -54,7 +57,13 @@ product::Sm90aProduct cut(const Convolution& convolution);
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Convolution& convolution, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
-Schedule choose(const Convolution& convolution, int sm_count);
+// What was measured, where it was, else the schedule of least modelled time.
+Schedule choose(const Convolution& convolution, int sm_count, const MeasuredSchedules& measured = measured_schedules());
+// The row of such a conv2d; null where there is none. It must outlive what is returned.
+const product::MeasuredCut* measured_cut(const Convolution& convolution, std::span<const MeasuredSchedule> rows);
+
+// The schedule of one of schedule_choices (there is none where rows are gathered before).
+std::optional<Schedule> parse_schedule(const Convolution& convolution, std::string_view choice, int sm_count);
 
 // Launches ptx_sm90a with a given schedule (convolution.h has the one that chooses). For tests and tuning.
 Status launch_ptx_sm90a_scheduled(const Convolution& convolution, DType dtype, const Operands& operands,

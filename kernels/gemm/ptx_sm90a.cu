@@ -22,13 +22,9 @@
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_layout.cuh"
 #include "kernels/gemm/schedule.h"
-#include "kernels/ptx/cluster.cuh"
-#include "kernels/ptx/fence.cuh"
-#include "kernels/ptx/griddepcontrol.cuh"
-#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
-#include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::gemm {
 namespace {
@@ -48,165 +44,93 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
   const int store_offset = args.stages * L::kStageBytes;
   const int bias_offset = store_offset + kShape.consumers * L::kStoreBytes;
-  const std::uint32_t full = base + bias_offset + kShape.consumers * L::kBiasBytes;
-  const std::uint32_t empty = full + args.stages * 8;
-  const std::uint32_t received = empty + args.stages * 8;
+  const Barriers barriers(base + bias_offset + kShape.consumers * L::kBiasBytes, args.stages);
+  const Part<kShape.consumers> part(args.multicast, args.splits);
   const int share_bytes = kPartialBytes<kBlockM, kBlockN> / args.splits;
   const bool gated = args.epilogue.gated();
   const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
   const bool residual = args.epilogue.residual != nullptr;
 
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int consumer = warp / 4;
-  const bool producer = warp >= kShape.consumers * 4;
-  const bool tma_thread = threadIdx.x == kShape.consumers * 128;
-  const int cluster = args.multicast * args.splits;
-  const int rank = cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
-  const int m_rank = rank % args.multicast;
-  const int split = rank / args.multicast;
-
-  if (tma_thread) {
+  if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
-    for (int stage = 0; stage < args.stages; ++stage) {
-      ptx::mbarrier_init(full + stage * 8, 1);
-      constexpr int kReaders = kShape.pingpong ? 1 : kShape.consumers;
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * args.multicast));
-    }
-    ptx::mbarrier_init(received, 1);
-    ptx::fence_mbarrier_init();
-    if (args.splits > 1) {
-      const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
-      ptx::mbarrier_arrive_expect_tx(received,
-                                     static_cast<std::uint32_t>((args.splits - 1) * share_bytes + residual_bytes));
-    }
+    ptx::prefetch_tensor_map(&map_d);
+    if (residual) ptx::prefetch_tensor_map(&map_residual);
+    const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
+    barriers.init<kShape.pingpong ? 1 : kShape.consumers>(part, args.stages,
+                                                          (args.splits - 1) * share_bytes + residual_bytes);
   }
-  __syncwarp();
-  if (args.multicast > 1)
-    ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
-  else
-    __syncthreads();
-  ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
+  product::meet(part);
+  product::wait_for_launches();
 
-  const int first_step = static_cast<int>(static_cast<std::int64_t>(args.k_steps) * split / args.splits);
-  const int steps = static_cast<int>(static_cast<std::int64_t>(args.k_steps) * (split + 1) / args.splits) - first_step;
+  const int first_step = static_cast<int>(static_cast<std::int64_t>(args.k_steps) * part.split / args.splits);
+  const int steps =
+      static_cast<int>(static_cast<std::int64_t>(args.k_steps) * (part.split + 1) / args.splits) - first_step;
   const int tiles = args.m_clusters * args.n_tiles;
-  const int first_tile = static_cast<int>(blockIdx.x) / cluster;
-  const int tile_stride = static_cast<int>(gridDim.x) / cluster;
+  const int first_tile = static_cast<int>(blockIdx.x) / part.cluster;
+  const int tile_stride = static_cast<int>(gridDim.x) / part.cluster;
   const ResidualPieces pieces = L::residual(gated);
   const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
+  ptx::Ring ring;
 
-  int stage = 0;
-  std::uint32_t parity = 0;
-  const auto advance = [&] {
-    if (++stage == args.stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  };
-
-  // Over the steps of a tile that is not this consumer's.
-  const auto skip_tile = [&] {
-    const int passed = stage + steps + residual_stages;
-    stage = passed % args.stages;
-    parity ^= passed / args.stages & 1;
-  };
-
-  if (producer) {
+  if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (tma_thread) {
-      const auto both = static_cast<std::uint16_t>(3u << (rank - m_rank));
+    if (part.tma_thread) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
-        const int row_a = (index.m_cluster * args.multicast + m_rank) * kBlockM;
-        const int row_b = index.n_tile * out_n;
-        for (int step = 0; step < steps; ++step, advance()) {
-          const std::uint32_t a = base + stage * L::kStageBytes;
-          const std::uint32_t b = a + L::kABytes;
-          const std::uint32_t barrier = full + stage * 8;
+        const int row_a = (index.m_cluster * args.multicast + part.m_rank) * kBlockM;
+        const int column_d = index.n_tile * out_n;  // of D and the residual; with it the rows of B
+        for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
+          const std::uint32_t a = base + ring.stage * L::kStageBytes;
+          const std::uint32_t barrier = barriers.full + ring.stage * 8;
           const int column = (first_step + step) * kBlockK;
-          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
-          if (args.multicast > 1) {
-            ptx::tma_load_2d_multicast(b + m_rank * kHalf * kRowBytes, &map_b, barrier, column,
-                                       row_b + m_rank * args.second_half, both);
-          } else {
-            ptx::tma_load_2d(b, &map_b, barrier, column, row_b);
-            ptx::tma_load_2d(b + kHalf * kRowBytes, &map_b, barrier, column, row_b + args.second_half);
-          }
+          product::load_b<kHalf>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
         }
         // A residual comes through the same ring, one or two steps behind the products, so that no epilogue waits for
         // DRAM. A split tile's waits where stores are staged, each block's share of it.
-        const int column_d = index.n_tile * out_n;  // of D and the residual
 #pragma unroll 1
-        for (int piece = 0; piece < pieces.count && residual_stages > 0; advance()) {
-          const std::uint32_t barrier = full + stage * 8;
+        for (int piece = 0; piece < pieces.count && residual_stages > 0; ring.advance(args.stages)) {
+          const std::uint32_t barrier = barriers.full + ring.stage * 8;
           const int end = min(piece + pieces.per_stage, pieces.count);
-          std::uint32_t to = base + stage * L::kStageBytes;
-          ptx::mbarrier_wait(empty + stage * 8, parity ^ 1);
+          std::uint32_t to = base + ring.stage * L::kStageBytes;
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
 #pragma unroll 1
           for (; piece < end; ++piece, to += pieces.bytes)
             ptx::tma_load_2d(to, &map_residual, barrier, column_d + piece * pieces.columns, row_a);
         }
         if (residual && args.splits > 1)
-          ptx::tma_load_2d(base + store_offset, &map_residual, received, column_d,
-                           row_a + split * (kBlockM / args.splits));
+          ptx::tma_load_2d(base + store_offset, &map_residual, barriers.received, column_d,
+                           row_a + part.split * (kBlockM / args.splits));
       }
     }
-    __syncwarp();
-    if (args.splits > 1) ptx::cluster_meet();
-    if (cluster > 1) ptx::cluster_meet();
+    product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
-    // The stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
-    const auto release = [&](int which) {
-      if (args.multicast > 1) {
-        if (lane < 2)
-          ptx::mbarrier_arrive_cluster_relaxed(
-              ptx::map_to_rank(empty + which * 8, static_cast<std::uint32_t>(rank - m_rank + lane)));
-      } else if (lane == 0) {
-        ptx::mbarrier_arrive(empty + which * 8);
-      }
-    };
-    auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + bias_offset + consumer * L::kBiasBytes);
-    const std::uint32_t staging = base + store_offset + consumer * L::kStoreBytes;
+    auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + bias_offset + part.consumer * L::kBiasBytes);
+    const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
     int buffer = 0;
     TilePosition at{0, args.m, 0, args.n};
     constexpr bool kPingpong = kShape.pingpong;
     constexpr int kTurnBarrier = 3;
-    if (kPingpong && consumer == 1) skip_tile();
-    for (int tile = first_tile + (kPingpong ? consumer * tile_stride : 0); tile < tiles;
+    // Over the steps of a tile that is not this consumer's.
+    const auto skip_tile = [&] { ring.skip(steps + residual_stages, args.stages); };
+    if (kPingpong && part.consumer == 1) skip_tile();
+    for (int tile = first_tile + (kPingpong ? part.consumer * tile_stride : 0); tile < tiles;
          tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
-      at.row0 = (std::int64_t{index.m_cluster} * args.multicast + m_rank) * kBlockM;
+      at.row0 = (std::int64_t{index.m_cluster} * args.multicast + part.m_rank) * kBlockM;
       at.column0 = index.n_tile * out_n;
       const std::uint32_t bias_pair = load_bias_pair<T, kBlockN>(args.epilogue, at.column0);
 
       float acc[L::kSubtiles][kBlockN / 2];
       // A parity tells a stage's phase only from the one before: the other consumer must have seen all of its own.
-      if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + consumer, 2 * 128);
-      int previous = -1;
-      for (int step = 0; step < steps; ++step, advance()) {
-        const std::uint32_t a = base + stage * L::kStageBytes + (kPingpong ? 0 : consumer * 64 * kRowBytes);
-        const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(base + stage * L::kStageBytes + L::kABytes);
-        ptx::mbarrier_wait(full + stage * 8, parity);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int sub = 0; sub < L::kSubtiles; ++sub) {
-          const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a + sub * 64 * kRowBytes);
-#pragma unroll
-          for (int i = 0; i < kBlockK / 16; ++i)
-            ptx::Wgmma<T, kBlockN>::run(acc[sub], descriptor_a + 2 * i, descriptor_b + 2 * i, step + i > 0);
-        }
-        ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();
-        if (previous >= 0) release(previous);
-        previous = stage;
-      }
+      if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + part.consumer, 2 * 128);
+      const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
+          part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
       // The residual's steps: landed[i] is the stage of the i-th. In ping-pong they belong to the turn, whose end says
       // that all phases of the tile have been seen.
       int landed[kMaxResidualStages] = {};
@@ -214,19 +138,15 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 #pragma unroll
         for (int i = 0; i < kMaxResidualStages; ++i) {
           if (i >= residual_stages) break;
-          ptx::mbarrier_wait(full + stage * 8, parity);
-          landed[i] = stage;
-          advance();
+          ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
+          landed[i] = ring.stage;
+          ring.advance(args.stages);
         }
       };
       if (kPingpong) wait_for_residual();
-      if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - consumer, 2 * 128);
-      ptx::wgmma_wait<0>();
-#pragma unroll
-      for (auto& subtile : acc)
-#pragma unroll
-        for (float& x : subtile) ptx::wgmma_pin(x);
-      release(previous);
+      if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - part.consumer, 2 * 128);
+      product::finish_products(acc);
+      barriers.release(part, last);
       if (kPingpong)
         skip_tile();
       else
@@ -235,23 +155,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       write_bias_pair<kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
-          ptx::cluster_arrive_relaxed();
-          ptx::named_barrier_sync(1, kShape.consumers * 128);  // all consumers have read the last stage
-          write_partial<kBlockN>(acc[0], reinterpret_cast<float*>(aligned));
-          ptx::fence_proxy_async_shared();
-          ptx::named_barrier_sync(1, kShape.consumers * 128);
-          ptx::cluster_wait();  // the other blocks' stages are free to receive
-          const auto peer = static_cast<int>(threadIdx.x);
-          if (peer < args.splits && peer != split) {
-            const std::uint32_t there = base + kPartialBytes<kBlockM, kBlockN> + split * share_bytes;
-            const auto block = static_cast<std::uint32_t>(m_rank + peer * args.multicast);
-            ptx::bulk_copy_to_cluster(ptx::map_to_rank(there, block), base + peer * share_bytes,
-                                      static_cast<std::uint32_t>(share_bytes), ptx::map_to_rank(received, block));
-          }
-          __syncwarp();
-          ptx::mbarrier_wait(received, 0);
+          product::exchange_sums(
+              part, barriers, base, base + kPartialBytes<kBlockM, kBlockN>, 1,
+              [&] { write_partial<kBlockN>(acc[0], reinterpret_cast<float*>(aligned)); },
+              [&](int peer) {
+                return product::Share{peer * share_bytes, share_bytes};
+              });
           const auto* partial = reinterpret_cast<const float*>(aligned);
-          const Partials partials{partial, partial + kBlockM * kPartialStride<kBlockN>, split, args.splits,
+          const Partials partials{partial, partial + kBlockM * kPartialStride<kBlockN>, part.split, args.splits,
                                   share_bytes / 4};
           const auto* share_residual = reinterpret_cast<const T*>(aligned + store_offset);
           reduce_and_store<T, kBlockM, kBlockN>(partials, bias, share_residual, args.epilogue, args.d, at);
@@ -260,14 +171,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const auto store = [&]<Finish kFinish>() {
 #pragma unroll
           for (int sub = 0; sub < L::kSubtiles; ++sub) {
-            const int row_block = kPingpong ? sub : consumer;
+            const int row_block = kPingpong ? sub : part.consumer;
             const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns};
             const HeldResidual held{{base + landed[0] * L::kStageBytes, base + landed[1] * L::kStageBytes}, row_block};
             const auto read = [&](int which) {
-              if (sub + 1 == L::kSubtiles) release(landed[which]);
+              if (sub + 1 == L::kSubtiles) barriers.release(part, landed[which]);
             };
             store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc[sub], bias, args.epilogue, map_d, staging,
-                                                                     1 + consumer, buffer, mine, held, read);
+                                                                     1 + part.consumer, buffer, mine, held, read);
           }
         };
         if (gated)
@@ -282,9 +193,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     }
     if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
     __syncwarp();
-    // No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
-    __syncwarp();
-    if (cluster > 1) ptx::cluster_meet();
+    product::leave_consumer(part);
   }
 }
 
@@ -369,6 +278,13 @@ Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Ten
 Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                         const LaunchContext& context) {
   return launch_ptx_sm90a_scheduled(problem, dtype, tensors, choose(problem, context.device->sm_count), context);
+}
+
+Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
+                              const LaunchContext& context, std::string_view choice) {
+  const auto schedule = parse_schedule(problem, choice, context.device->sm_count);
+  if (!schedule) return failure(StatusCode::invalid_argument, "gemm: no such schedule");
+  return launch_ptx_sm90a_scheduled(problem, dtype, tensors, *schedule, context);
 }
 
 }  // namespace noisefloor::gemm

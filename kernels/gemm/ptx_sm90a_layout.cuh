@@ -8,12 +8,15 @@
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
+#include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/sm90a_tile.cuh"
 
 namespace noisefloor::gemm {
 
+using product::Barriers;
 using product::kSwizzleAtom;
 using product::locate;
+using product::Part;
 using product::TileIndex;
 
 template <class T>
@@ -41,7 +44,8 @@ struct Layout {
   static constexpr int kSmBytes = 228 * 1024;
 
   static constexpr int bytes(int stages) {
-    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) + (2 * stages + 1) * 8;
+    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) +
+           Barriers::bytes(stages);
   }
   // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
   // whole warpgroup, which gives registers to the consumers (setmaxnreg).

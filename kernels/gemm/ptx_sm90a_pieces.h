@@ -1,26 +1,16 @@
-// The pieces in which ptx_sm90a moves D and the residual by TMA, and where the residual's lie in the ring of stages.
-// Pure functions: testable without a GPU.
+// The pieces in which ptx_sm90a moves the residual by TMA, those of the stores, and where they lie in the ring of
+// stages. Pure functions: testable without a GPU.
 #pragma once
 
 #include "kernels/gemm/schedule.h"
+#include "kernels/product/sm90a_pieces.h"
 
 namespace noisefloor::gemm {
 
-// The columns of D of one TMA store: 64 or 32, swizzled, where they divide the tile's, else all of them, unswizzled
-// (80, 40 and 16: their rows of 160, 80 and 32 bytes are at most twice in a bank).
-constexpr int store_columns(int tile_columns) {
-  return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : tile_columns;
-}
-constexpr bool store_swizzled(int tile_columns) {
-  return tile_columns % 32 == 0;
-}
-// Two buffers where a tile is stored in several pieces by a block that has its SM to itself.
-constexpr int store_buffers(int consumers, int tile_columns) {
-  return consumers == 2 && store_columns(tile_columns) < tile_columns ? 2 : 1;
-}
-constexpr int store_bytes(int consumers, int tile_columns) {
-  return store_buffers(consumers, tile_columns) * 64 * store_columns(tile_columns) * 2;
-}
+using product::store_buffers;
+using product::store_bytes;
+using product::store_columns;
+using product::store_swizzled;
 
 // A tile's residual goes through the ring of stages as A and B do, as one or two steps behind the products': pieces of
 // block_m rows x store_columns in the layout of the stores' pieces (so that ldmatrix reads what stmatrix will write),

@@ -2,6 +2,9 @@
 
 #include <bit>
 
+#include "kernels/core/measured.h"
+#include "kernels/product/sm90a_choices.h"
+
 namespace noisefloor::gemm {
 namespace {
 
@@ -28,6 +31,10 @@ product::Sm90aProduct cut(const Problem& problem) {
   return {.unit_rows = problem.m, .columns = problem.b_rows(), .k_steps = (problem.k + kBlockK - 1) / kBlockK};
 }
 
+product::ProductFor cut_by(const Problem& problem) {
+  return [product = cut(problem)](const Tile&) { return product; };
+}
+
 }  // namespace
 
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count) {
@@ -38,8 +45,22 @@ double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_
   return product::modelled_cycles(kKernel, cut(problem), schedule, sm_count);
 }
 
-Schedule choose(const Problem& problem, int sm_count) {
-  return product::choose(kKernel, cut(problem), sm_count);
+Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured) {
+  using Shape = std::array<std::int64_t, 4>;
+  const auto shape_of = [](const MeasuredSchedule& row) { return Shape{row.m, row.n, row.k, row.gated}; };
+  if (sm_count == measured.sm_count)
+    if (const auto* row =
+            find_measured(measured.schedules, Shape{problem.m, problem.n, problem.k, problem.gated()}, shape_of))
+      if (const auto schedule = product::find_schedule(kKernel, cut_by(problem), row->cut, sm_count)) return *schedule;
+  return product::choose(kKernel, cut_by(problem), sm_count);
+}
+
+std::vector<Choice> schedule_choices(const Problem& problem, DType, const DeviceInfo& device) {
+  return product::schedule_choices(kKernel, cut_by(problem), device.sm_count);
+}
+
+std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count) {
+  return product::parse_schedule(kKernel, cut_by(problem), choice, sm_count);
 }
 
 }  // namespace noisefloor::gemm

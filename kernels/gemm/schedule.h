@@ -2,8 +2,13 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
 
+#include "kernels/core/choice.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/measured_schedules.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::gemm {
@@ -34,7 +39,14 @@ constexpr bool can_split(const Tile& tile) {
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
-Schedule choose(const Problem& problem, int sm_count);
+// What was measured, where it was, else the schedule of least modelled time.
+Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
+
+// The schedules as the tuner's choices, and the one of such a text.
+std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
+std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count);
+Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                              const LaunchContext& context, std::string_view choice);
 
 // Launches ptx_sm90a with a given schedule (launchers.h has the one that chooses). For tests and tuning.
 Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,

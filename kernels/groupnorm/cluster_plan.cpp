@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "kernels/core/choice.h"
+#include "kernels/core/measured.h"
 #include "kernels/groupnorm/measured_plans.h"
 
 namespace noisefloor::groupnorm {
@@ -139,9 +140,8 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
   const MeasuredPlans measured = measured_plans();
   if (sm_count != measured.sm_count) return estimated_cluster_plan(p, sm_count);
   const auto shape = [](const auto& of) { return std::tuple(of.n, of.hw, of.channels, of.groups); };
-  const auto row = std::lower_bound(measured.plans.begin(), measured.plans.end(), shape(p),
-                                    [&](const MeasuredPlan& plan, const auto& wanted) { return shape(plan) < wanted; });
-  if (row == measured.plans.end() || shape(*row) != shape(p)) return estimated_cluster_plan(p, sm_count);
+  const MeasuredPlan* row = find_measured(measured.plans, shape(p), shape);
+  if (row == nullptr) return estimated_cluster_plan(p, sm_count);
   return make_cluster_plan(p, row->bundle, row->blocks, row->threads, row->held);
 }
 

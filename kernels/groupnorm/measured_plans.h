@@ -2,6 +2,7 @@
 // written by `scripts/tune groupnorm`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 

@@ -54,7 +54,8 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
   const auto waves = static_cast<double>(ceil_div(schedule.blocks(), resident_blocks(shape, schedule, sm_count)));
   const auto steps = static_cast<double>(ceil_div(product.k_steps, schedule.splits));
 
-  const double load_bytes = (shape.block_m() + static_cast<double>(shape.block_n) / schedule.multicast) * kRowBytes;
+  const double load_bytes =
+      (shape.block_m() * product.a_share + static_cast<double>(shape.block_n) / schedule.multicast) * kRowBytes;
   const double step =
       std::max({sharing * elements * kBlockK / costs.fma_per_cycle, sharing * load_bytes / costs.bytes_per_cycle,
                 costs.load_latency / schedule.stages, costs.least_step}) +
@@ -70,24 +71,30 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
   return once + waves * tile;
 }
 
-Sm90aSchedule choose(const Sm90aKernel& kernel, const Sm90aProduct& product, int sm_count) {
-  Sm90aSchedule best;
-  double least = std::numeric_limits<double>::infinity();
+void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
+                     const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit) {
   for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
     const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
+    const Sm90aProduct product = product_for(shape);
     for (const int multicast : {1, 2}) {
       if (multicast > 1 && product.unit_rows <= shape.block_m()) continue;
-      for (int splits = 1; multicast * splits <= kLargestCluster && splits <= product.k_steps; ++splits) {
-        if (splits > 1 && !kernel.can_split(shape, splits)) continue;
-        const Sm90aSchedule schedule = make_schedule(kernel, product, tile, multicast, splits, sm_count);
-        const double cycles = modelled_cycles(kernel, product, schedule, sm_count);
-        if (cycles < least) {
-          least = cycles;
-          best = schedule;
-        }
-      }
+      for (int splits = 1; multicast * splits <= kLargestCluster && splits <= product.k_steps; ++splits)
+        if (splits == 1 || kernel.can_split(shape, splits))
+          visit(product, make_schedule(kernel, product, tile, multicast, splits, sm_count));
     }
   }
+}
+
+Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count) {
+  Sm90aSchedule best;
+  double least = std::numeric_limits<double>::infinity();
+  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct& product, const Sm90aSchedule& schedule) {
+    const double cycles = modelled_cycles(kernel, product, schedule, sm_count);
+    if (cycles < least) {
+      least = cycles;
+      best = schedule;
+    }
+  });
   return best;
 }
 

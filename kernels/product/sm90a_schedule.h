@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace noisefloor::product {
@@ -30,6 +31,7 @@ struct Sm90aProduct {
   std::int64_t units = 1, unit_rows = 1;
   std::int64_t columns = 1;  // rows of B
   std::int64_t k_steps = 1;
+  double a_share = 1;  // of a tile's rows of A that a k-step loads
 
   friend bool operator==(const Sm90aProduct&, const Sm90aProduct&) = default;
 };
@@ -79,7 +81,14 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
 double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
                        int sm_count);
 
+// The product as each tile cuts it.
+using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
+
+// Every schedule that the kernel can run, tile by tile. sm_count >= 1.
+void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
+                     const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit);
+
 // The schedule of least modelled time, the earlier of equals. sm_count >= 1.
-Sm90aSchedule choose(const Sm90aKernel& kernel, const Sm90aProduct& product, int sm_count);
+Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count);
 
 }  // namespace noisefloor::product

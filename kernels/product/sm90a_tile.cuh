@@ -1,10 +1,9 @@
-// What the ptx_sm90a kernels of products share: the layout of swizzled tiles, and the order of tiles. Device code only.
+// The order of tiles in the ptx_sm90a kernels of products. Device code only.
 #pragma once
 
 namespace noisefloor::product {
 
-inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
-inline constexpr int kGroupM = 8;          // clusters along m that are walked before the next tile along n
+inline constexpr int kGroupM = 8;  // clusters along m that are walked before the next tile along n
 
 struct TileIndex {
   int m_cluster, n_tile;

@@ -14,6 +14,12 @@ struct Ring {  // position in the stages, and the parity of the current round
       parity ^= 1;
     }
   }
+  // Over stages that are somebody else's.
+  __device__ __forceinline__ void skip(int count, int stages) {
+    const int passed = stage + count;
+    stage = passed % stages;
+    parity ^= passed / stages & 1;
+  }
 };
 
 }  // namespace noisefloor::ptx

@@ -112,6 +112,41 @@ TEST_P(Own, WrongOnPurposeIsCaught) {
   });
 }
 
+// Variants that choose how to cut a problem, by every choice that they have (evenly spaced ones where there are many).
+std::vector<CatalogueCase> with_choices() {
+  auto cases = own_device_cases(problems(), dtype_chosen);
+  std::erase_if(cases, [](const CatalogueCase& one) {
+    return one.implementation->variant() == nullptr || !one.implementation->variant()->choices;
+  });
+  return one_by_one(cases);
+}
+
+class Choices : public testing::TestWithParam<CatalogueCase> {};
+INSTANTIATE_TEST_SUITE_P(Gpu, Choices, testing::ValuesIn(with_choices()), problem_name);
+
+TEST_P(Choices, MatchTheOracle) {
+  if (const std::string why = left_out(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  constexpr std::size_t kMost = 150;
+  for_each_problem(GetParam(), [&](const ProblemEntry& problem, DType dtype) {
+    const AnyVariant& right = *GetParam().implementation->variant();
+    const auto choices = right.choices->list(problem.problem, dtype, device().description().info);
+    const std::size_t step = choices.size() / kMost + 1;
+    std::string_view current;
+    AnyVariant variant = right;
+    variant.launch = [&current, launch = right.choices->launch](
+                         const AnyProblem& p, DType type, std::span<void* const> pointers, const Scratch& scratch,
+                         const LaunchContext& context) { return launch(p, type, pointers, scratch, context, current); };
+    Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, /*seed=*/1);
+    Verifier verifier(fixture, 1e7);
+    BoundCase bound(fixture, *implementation_of(variant), &verifier);
+    for (std::size_t i = 0; i < choices.size(); i += step) {
+      current = choices[i].text;
+      const Verdict verdict = verifier.verify(bound);
+      EXPECT_TRUE(verdict.correct) << current << ": " << verdict.reason;
+    }
+  });
+}
+
 bool recording(const LaunchContext& context) {
   cudaStreamCaptureStatus status{};
   EXPECT_EQ(cudaStreamIsCapturing(context.stream, &status), cudaSuccess);

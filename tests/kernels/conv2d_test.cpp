@@ -34,6 +34,27 @@ TEST(conv2d, ProblemTextIsCanonicalAndChecked) {
     EXPECT_THROW(op().parse(bad), InvalidInput) << bad;
 }
 
+TEST(conv2d, PointwiseRungTakesWhatIsAProduct) {
+  const Definition::Variant& last = variants().back();
+  ASSERT_STREQ(last.name, "ptx_sm90a_pointwise");
+  const auto runs = [&](const std::string& more, DType dtype = DType::bf16) {
+    return static_cast<bool>(last.can_run(op().parse("n=2,h=3,w=5,cin=16,cout=24," + more).as<Problem>(), dtype));
+  };
+  EXPECT_TRUE(runs("kernel=1"));
+  EXPECT_TRUE(runs("kernel=1,act=silu,residual=1,bias=0", DType::fp16));
+  EXPECT_FALSE(runs("kernel=1", DType::fp32));
+  for (const char* more : {"kernel=3", "kernel=1,stride=2", "kernel=1,pad=1", "kernel=1,act=relu", "kernel=1,affine=1",
+                           "kernel=1,image_shift=1", "kernel=1,gain=0.5", "kernel=1,stats=1"})
+    EXPECT_FALSE(runs(more)) << more;
+  const auto channels = [&](const char* both) {
+    return static_cast<bool>(last.can_run(op().parse("n=1,h=2,w=2,kernel=1," + std::string(both)).as<Problem>(),
+                                          DType::bf16));
+  };
+  EXPECT_TRUE(channels("cin=8,cout=8"));
+  EXPECT_FALSE(channels("cin=12,cout=8"));
+  EXPECT_FALSE(channels("cin=8,cout=12"));
+}
+
 TEST(conv2d, CostCountsFourPhasesAndEachTensorOnce) {
   const Cost plain = op().cost(op().parse("n=2,h=8,w=6,cin=10,cout=20,stride=2,residual=1"), DType::bf16);
   EXPECT_EQ(plain.flops, 2.0 * (2 * 4 * 3) * 20 * (9 * 10));

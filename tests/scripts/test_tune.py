@@ -120,11 +120,36 @@ def test_of_problems_that_differ_in_eps_or_stats_the_first_is_taken(tmp_path):
     assert rows == [(1, 64, 128, 32, 8, 2, 128, 6)]
 
 
+CUT = "rows={},columns=96,pingpong=0,multicast=1,splits={}"
+
+
+@pytest.mark.parametrize("op, network, timed, rows", [
+    ("gemm", "network,m,n,k,act,residual,count\none,64,128,256,,,1\n", (("m=64,n=128,k=256", "ptx_sm90a"), ("m=64,n=128,k=256,act=geglu", "ptx_sm90a")),
+     ["64, 128, 256, 0, 128, 96, 0, 1, 2", "64, 128, 256, 1, 128, 96, 0, 1, 2"]),
+    ("conv2d", "network,n,h,w,cin,cout,kernel,pad,count\none,1,8,8,64,64,,,1\n",
+     (("n=1,h=8,w=8,cin=64,cout=64", "ptx_sm90a"), ("n=1,h=8,w=8,cin=64,cout=64,residual=1", "ptx_sm90a"),
+      ("n=1,h=8,w=8,cin=64,cout=64,kernel=1", "ptx_sm90a_halo")),
+     ["1, 8, 8, 64, 64, 3, 1, 1, 0, 128, 96, 0, 1, 2", "1, 8, 8, 64, 64, 1, 1, 0, 0, 128, 96, 0, 1, 2"]),
+])
+def test_schedules_of_products_become_a_table_that_compiles(tmp_path, op, network, timed, rows):
+    (tmp_path / "problems.csv").write_text(network)
+    lines = [f'GPU,132,abc,"{problem}",bf16,{variant},"{CUT.format(64 * splits, splits)}",{2 - splits},{12 - splits},{22 - splits}'
+             for problem, variant in timed for splits in (1, 2)]
+    (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    out = tmp_path / "table.cpp"
+    result = subprocess.run([sys.executable, ROOT / f"kernels/{op}/write_table.py", tmp_path / "timings.csv", "--problems", tmp_path / "problems.csv",
+                             "--out", out], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert re.findall(r"^    \{([0-9, ]+)\},$", out.read_text(), re.M) == rows
+    compiled = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", out], capture_output=True, text=True, timeout=60)
+    assert compiled.returncode == 0, compiled.stderr
+
+
 @pytest.mark.parametrize("arguments, code, message", [
     (["--help"], 0, "usage: scripts/tune OP"),
     ([], 2, "needs an op"),
     (["--timings", "a"], 2, "needs an op"),
-    (["gemm"], 2, "gemm has no table of what is fastest; these do: groupnorm"),
+    (["attention"], 2, "attention has no table of what is fastest; these do: conv2d gemm groupnorm"),
     (["../bench"], 2, "needs an op"),
     (["groupnorm", "--timings"], 2, "needs one file"),
     (["groupnorm", "--timings", "a", "b"], 2, "needs one file"),

@@ -1,0 +1,44 @@
+#include "kernels/conv2d/pointwise.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "kernels/gemm/gemm.h"
+
+namespace noisefloor::conv2d {
+namespace {
+
+const gemm::Definition::Variant& product_rung() {
+  const auto rows = gemm::variants();
+  return *std::find_if(rows.begin(), rows.end(),
+                       [](const auto& row) { return std::string_view(row.name) == kPtxSm90a.name; });
+}
+
+gemm::Problem product(const Problem& p) {
+  return {.m = p.n * p.h * p.w,
+          .n = p.cout,
+          .k = p.cin,
+          .act = p.act == Activation::silu ? gemm::Activation::silu : gemm::Activation::none,
+          .bias = p.bias,
+          .residual = p.residual};
+}
+
+}  // namespace
+
+Support can_run_pointwise(const Problem& p, DType dtype) {
+  if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
+  if (p.act == Activation::relu || p.affine || p.image_shift || p.gain != 1)
+    return unsupported("needs gemm's epilogue: bias, silu or nothing, residual");
+  if (p.stats) return unsupported("has no statistics of the output");
+  if (p.cin % 8 != 0 || p.cout % 8 != 0)
+    return unsupported("needs cin and cout to be multiples of 8: TMA moves 16 bytes");
+  return product_rung().can_run(product(p), dtype);
+}
+
+Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
+                        const LaunchContext& context) {
+  const gemm::Tensors tensors{.a = t.x, .b = t.w, .bias = t.bias, .residual = t.residual, .d = t.y};
+  return product_rung().launch(product(p), dtype, tensors, scratch, context);
+}
+
+}  // namespace noisefloor::conv2d

@@ -1,0 +1,114 @@
+#include "kernels/convolution/halo.h"
+
+#include "kernels/product/sm90a_choices.h"
+
+namespace noisefloor::convolution {
+namespace {
+
+// As of gemm's ptx_sm90a, whose loads and stores these are, but for the exchange of partial sums (schedule.cpp).
+constexpr product::Sm90aKernel kKernel{.tiles = kHaloTiles,
+                                       .costs = {.fma_per_cycle = 2048 * 0.98,  // less what their issue costs
+                                                 .bytes_per_cycle = 70,
+                                                 .load_latency = 2500,
+                                                 .least_step = 230,
+                                                 .byte = 0.00055,
+                                                 .fill = 850,
+                                                 .store = 0.012,
+                                                 .exchange = 0.248,
+                                                 .meet = 469,
+                                                 .meet_per_block = 27,
+                                                 .multicast = 280},
+                                       .can_split = can_split_halo};
+
+// A step is a tap of 64 channels; its part of the halo is what one load gives all taps.
+product::Sm90aProduct cut_for(const Convolution& c, const Tile& tile) {
+  const Patches patches = arrange(c, tile.consumers);
+  const int taps = c.y.taps * c.x.taps;
+  return {.units = c.phases(),
+          .unit_rows = grid_of(c, patches).tiles() * tile.block_m(),
+          .columns = c.cout,
+          .k_steps = std::int64_t{taps} * ((c.cin + kBlockK - 1) / kBlockK),
+          .a_share = static_cast<double>(halo_of(c, patches).lines()) / (tile.block_m() * taps)};
+}
+
+product::ProductFor cut_by(const Convolution& c) {
+  return [&c](const Tile& tile) { return cut_for(c, tile); };
+}
+
+}  // namespace
+
+Patches arrange(const Convolution& c, int count) {
+  if (count == 1) return {};
+  Patches best;
+  std::int64_t fewest = 0;
+  for (const Patches& patches : kTwoPatches) {
+    const std::int64_t tiles = grid_of(c, patches).tiles();
+    const bool smaller = halo_of(c, patches).lines() < halo_of(c, best).lines();
+    if (fewest == 0 || tiles < fewest || (tiles == fewest && smaller)) {
+      fewest = tiles;
+      best = patches;
+    }
+  }
+  return best;
+}
+
+HaloTiling tiling_of(const Convolution& c, const Schedule& schedule) {
+  const Patches patches = arrange(c, kHaloTiles[static_cast<std::size_t>(schedule.tile)].consumers);
+  const PatchGrid grid = grid_of(c, patches);
+  return {patches,
+          halo_of(c, patches),
+          static_cast<int>(grid.x),
+          static_cast<int>(grid.y),
+          static_cast<int>(schedule.unit_clusters),
+          schedule.multicast};
+}
+
+// With as many stages as the taps of `c` leave room for, in place of those of 3x3: of what make_schedule() gives, once.
+static Schedule with_rings(const Convolution& c, Schedule schedule) {
+  const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
+  const bool alone = schedule.stages > tile.stages;
+  const int halo = padded_halo(halo_of(c, arrange(c, tile.consumers)).lines());
+  const int budget = ring_budget(tile.consumers, tile.block_n, alone ? 1 : tile.blocks_per_sm, schedule.splits > 1);
+  schedule.stages = rings_for(budget, tile.block_n, halo, c.y.taps * c.x.taps).weights;
+  return schedule;
+}
+
+Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
+  const product::Sm90aProduct product = cut_for(c, kHaloTiles[static_cast<std::size_t>(tile)]);
+  return with_rings(c, product::make_schedule(kKernel, product, tile, multicast, splits, sm_count));
+}
+
+Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
+  if (sm_count == measured.sm_count)
+    if (const auto* row = measured_cut(c, measured.halo))
+      if (const auto schedule = product::find_schedule(kKernel, cut_by(c), *row, sm_count))
+        return with_rings(c, *schedule);
+  return with_rings(c, product::choose(kKernel, cut_by(c), sm_count));
+}
+
+std::vector<Choice> halo_choices(const Convolution& c, DType, const DeviceInfo& device) {
+  return product::schedule_choices(kKernel, cut_by(c), device.sm_count);
+}
+
+std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_view choice, int sm_count) {
+  const auto schedule = product::parse_schedule(kKernel, cut_by(c), choice, sm_count);
+  return schedule ? std::optional(with_rings(c, *schedule)) : std::nullopt;
+}
+
+Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
+  const Support support = can_run_ptx_sm90a(c, dtype);
+  if (!support) return support;
+  if (gathers_rows(c)) return unsupported("needs cin to be a multiple of 8: TMA moves 16 bytes");
+  const auto taps = [](const Axis& axis) { return axis.taps <= kHaloTaps; };
+  if (!taps(c.y) || !taps(c.x)) return unsupported("needs a kernel of at most 3 taps along each axis");
+  if (c.y.stride != 1 || c.x.stride != 1 || c.y.repeat != 1 || c.x.repeat != 1)
+    return unsupported("needs stride 1: a halo is shared by neighbours");
+  if (c.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
+  // Tiles of one patch and 32 channels: a patch may hold few pixels.
+  if (grid_of(c, kOnePatch).tiles() * c.phases() * ((c.cout + 31) / 32) > kMaxBlocks)
+    return unsupported("needs at most 2^31 - 1 tiles of 8x8 pixels and 32 channels");
+  if (c.stats) return unsupported("has no statistics of the output yet");
+  return supported();
+}
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,299 @@
+// Convolutions whose taps share one load: the structure of ptx_sm90a, but a tile is one or two patches of 8 x 8 output
+// pixels, and 64 channels of their pixels and neighbours (the halo) are loaded once by plain tiled TMA, which writes
+// zeros outside of the image. wgmma reads each tap's 64 rows out of that halo: its descriptor starts at the tap's first
+// pixel and strides by a row of the halo from one group of 8 pixels to the next. The weights stream as they do there.
+// halo.cpp picks arrangement, tile, multicast and split.
+//
+// Better than ptx_sm90a where L2 limits it: of 3x3 taps a tile of 16 x 8 pixels loads 18 x 10 in place of 9 x 128
+// (0.16).
+//
+// Requires: as ptx_sm90a, and stride 1, at most three taps an axis, channels a multiple of 8, no statistics (can_run).
+// Bound: products at 32x64x64x192 -> 192. At batch 1: the weights from L2, and partly filled waves.
+// Numerics: as ptx_sm90a, but for the order of the sum: 64 channels, then taps.
+// Source: PTX ISA, "wgmma", "Matrix descriptor format", "cp.async.bulk.tensor".
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "kernels/convolution/ptx_halo_epilogue.cuh"
+#include "kernels/convolution/ptx_halo_layout.cuh"
+#include "kernels/convolution/ptx_sm90a_epilogue.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/device/tensor_map.h"
+#include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/ptx/setmaxnreg.cuh"
+#include "kernels/ptx/tma.cuh"
+
+namespace noisefloor::convolution {
+
+// Which stages a consumer has not released yet.
+struct Held {
+  int weights, halo;
+};
+
+// A consumer's sums over `steps` k-steps from `step` on, whose halos lie at `halos` and whose weights behind them.
+// Products of the last step may still run (finish_products); its stages are held.
+template <class T, int kTile, int kConsumers>
+__device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, const Barriers& barriers,
+                                              const HaloBarriers<kConsumers>& halo_barriers,
+                                              const HaloArguments<T>& args, std::uint32_t halos, ptx::Ring& halo_ring,
+                                              ptx::Ring& ring, TapStep step, int steps,
+                                              float (&acc)[1][HaloLayout<kTile>::kShape.block_n / 2]) {
+  using L = HaloLayout<kTile>;
+  const std::uint32_t weights = halos + args.halo_stages * args.halo_bytes;
+  const int row_bytes = args.tiling.halo.width * kRowBytes;
+  const int patch_bytes = first_line(args.tiling.patches, args.tiling.halo, part.consumer) * kRowBytes;
+  Held held{-1, -1};
+  std::uint32_t a = 0;
+  for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(args.c)) {
+    int left = -1;
+    if (i == 0 || step.enters_halo()) {
+      ptx::mbarrier_wait(halo_barriers.full + halo_ring.stage * 8, halo_ring.parity);
+      a = halos + halo_ring.stage * args.halo_bytes + patch_bytes;
+      left = held.halo;
+      held.halo = halo_ring.stage;
+      halo_ring.advance(args.halo_stages);
+    }
+    const std::uint64_t descriptor_a =
+        ptx::wgmma_descriptor_128b(a + step.ty * row_bytes + step.tx * kRowBytes, row_bytes);
+    const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(weights + ring.stage * L::kWeightBytes);
+    ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kBlockK / 16; ++k)
+      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], descriptor_a + 2 * k, descriptor_b + 2 * k, i + k > 0);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();
+    if (held.weights >= 0) barriers.release(part, held.weights);
+    if (left >= 0) halo_barriers.release(part.lane, left);
+    held.weights = ring.stage;
+  }
+  return held;
+}
+
+template <class T, int kTile>
+__global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile].blocks_per_sm)
+    convolution_ptx_sm90a_halo(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
+                               const __grid_constant__ PhaseMaps maps_y,
+                               const __grid_constant__ PhaseMaps maps_residual,
+                               const __grid_constant__ HaloArguments<T> args) {
+  using L = HaloLayout<kTile>;
+  constexpr Tile kShape = L::kShape;
+  constexpr int kBlockM = kShape.block_m();
+  constexpr int kBlockN = kShape.block_n;
+  constexpr int kHalf = kBlockN / 2;
+  extern __shared__ std::uint8_t raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
+  std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
+  const std::uint32_t weights = base + args.halo_stages * args.halo_bytes;
+  const int store_bytes = args.splits > 1 ? kSplitStaging : L::kStoreBytes;
+  const int channels_offset = args.region_bytes + kShape.consumers * store_bytes;
+  const Barriers barriers(base + channels_offset + kShape.consumers * kBlockN * 8, args.stages);
+  const HaloBarriers<kShape.consumers> halo_barriers(barriers.full + Barriers::bytes(args.stages), args.halo_stages);
+  const Part<kShape.consumers> part(args.multicast, args.splits);
+  const Convolution& c = args.c;
+  const auto share_bytes = [&](int s) {
+    return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
+  };
+
+  if (part.tma_thread) {
+    ptx::prefetch_tensor_map(&map_x);
+    ptx::prefetch_tensor_map(&map_w);
+    for (int phase = 0; phase < args.c.phases(); ++phase) {
+      ptx::prefetch_tensor_map(&maps_y.phase[phase]);
+      if (args.epilogue.residual) ptx::prefetch_tensor_map(&maps_residual.phase[phase]);
+    }
+    halo_barriers.init(args.halo_stages);
+    barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
+  }
+  product::meet(part);
+  product::wait_for_launches();
+
+  const int first_step = args.k_steps * part.split / args.splits;
+  const int steps = args.k_steps * (part.split + 1) / args.splits - first_step;
+  const int tiles = args.m_clusters * args.n_tiles;
+  const int first_tile = static_cast<int>(blockIdx.x) / part.cluster;
+  const int tile_stride = static_cast<int>(gridDim.x) / part.cluster;
+  // A residual comes through the ring of the weights, a consumer's patch to a stage; a split tile reads its share
+  // itself.
+  const int residual_stages = args.epilogue.residual && args.splits == 1 ? kShape.consumers : 0;
+  ptx::Ring ring, halo_ring;
+
+  if (part.producer) {
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
+    if (part.tma_thread) {
+      const auto box_bytes = static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes);
+      for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+        const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+        const HaloPlace at = args.tiling.place(index.m_cluster, part.m_rank);
+        const int y = at.input_y(c), x = at.input_x(c);
+        const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + index.n_tile * kBlockN;
+        TapStep step(c, first_step);
+        for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c)) {
+          const int channel = step.part * kBlockK;
+          if (i == 0 || step.enters_halo()) {
+            const std::uint32_t full = halo_barriers.full + halo_ring.stage * 8;
+            ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
+            ptx::mbarrier_arrive_expect_tx(full, box_bytes);
+            ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, &map_x, full, channel, x, y, at.image);
+            halo_ring.advance(args.halo_stages);
+          }
+          const std::uint32_t full = barriers.full + ring.stage * 8;
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+          product::load_b<kHalf>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
+                                 kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + channel, row_w, kHalf);
+        }
+        for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
+          const Patch patch = args.tiling.patch(c, at, consumer);
+          const std::uint32_t full = barriers.full + ring.stage * 8;
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+          for (int piece = 0; piece < L::kPieces; ++piece)
+            ptx::tma_load_4d(weights + ring.stage * L::kWeightBytes + piece * L::kPieceBytes,
+                             &maps_residual.phase[at.phase], full, index.n_tile * kBlockN + piece * L::kPieceColumns,
+                             patch.x0, patch.y0, patch.at_image);
+        }
+      }
+    }
+    product::leave_producer(part);
+  } else {
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
+    std::uint8_t* const staging = aligned + args.region_bytes + part.consumer * store_bytes;
+    auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + part.consumer * 2 * kBlockN;
+    int buffer = 0;
+    for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+      const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+      const Patch patch = args.tiling.patch(c, args.tiling.place(index.m_cluster, part.m_rank), part.consumer);
+      const Drain<T, Patch> drain{args,    patch, index.n_tile * kBlockN, 1 + part.consumer, staging,
+                                  nullptr, mul,   mul + kBlockN,          {nullptr, nullptr}};
+      const T* image_shift = args.epilogue.image_shift;
+      if (image_shift) image_shift += std::int64_t{min(patch.at_image, c.images - 1)} * c.cout;
+      const ChannelPair<kBlockN> channels(args, drain.column0, image_shift);
+
+      float acc[1][kBlockN / 2];
+      const Held held = multiply_taps<T, kTile>(part, barriers, halo_barriers, args, base, halo_ring, ring,
+                                                TapStep(c, first_step), steps, acc);
+      product::finish_products(acc);
+      barriers.release(part, held.weights);
+      halo_barriers.release(part.lane, held.halo);
+
+      int residual_stage = -1;
+      for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
+        ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
+        if (consumer == part.consumer)
+          residual_stage = ring.stage;
+        else
+          barriers.release(part, ring.stage);
+      }
+
+      channels.write(drain.mul, drain.add);
+      if (args.splits > 1) {
+        if constexpr (L::kCanSplit) {
+          auto* const partial = reinterpret_cast<float*>(aligned);
+          constexpr int kPartialBytes = kBlockM * kBlockN * 4;
+          product::exchange_sums(
+              part, barriers, base, base + kPartialBytes, 3, [&] { write_partial<kBlockN, kBlockM>(acc[0], partial); },
+              [&](int peer) {
+                return product::Share{share_begin(kBlockN, args.splits, peer) * kBlockM * 32, share_bytes(peer)};
+              });
+          const int first = share_begin(kBlockN, args.splits, part.split);
+          const Partials partials{partial,    partial + kPartialBytes / 4,
+                                  part.split, args.splits,
+                                  first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
+          store_partials<T, kBlockM>(drain, partials, part.consumer);
+        }
+      } else {
+        const bool add = residual_stage >= 0;
+        store_patch<T, kTile>(drain, &maps_y.phase[patch.phase], acc[0],
+                              add ? weights + residual_stage * L::kWeightBytes : 0, buffer);
+        if (add) barriers.release(part, residual_stage);
+      }
+    }
+    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+    product::leave_consumer(part);
+  }
+}
+
+// The phases' pixels of the output, or of a tensor like it, as boxes of a patch and kColumns channels.
+template <int kColumns>
+Status encode_phases(PhaseMaps& maps, const Convolution& c, DType dtype, const void* data) {
+  const std::int64_t row = std::int64_t{c.x.out_extent()} * c.cout;
+  for (int phase = 0; phase < c.phases(); ++phase) {
+    const std::int64_t first = phase / c.x.phases * row + phase % c.x.phases * c.cout;
+    const auto* from = static_cast<const std::uint8_t*>(data) + first * static_cast<std::int64_t>(size_of(dtype));
+    const StridedMap map{dtype,
+                         from,
+                         4,
+                         {c.cout, c.x.out, c.y.out, c.images},
+                         {std::int64_t{c.x.phases} * c.cout, c.y.phases * row, c.y.out_extent() * row},
+                         {kColumns, kPatch, kPatch, 1}};
+    if (const Status status = encode_strided_map(maps.phase[phase], map); !status.ok()) return status;
+  }
+  return success();
+}
+
+template <class T, int kTile>
+Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                        const LaunchContext& context) {
+  using L = HaloLayout<kTile>;
+  const HaloTiling tiling = tiling_of(c, schedule);
+  const Halo& halo = tiling.halo;
+  const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps);
+  const int halo_bytes = padded_halo(halo.lines());
+  const int exchange = schedule.splits > 1 ? exchange_bytes(L::kShape, schedule.splits) : 0;
+  const int region = std::max(rings.bytes(halo_bytes, L::kShape.block_n), exchange);
+  const int bytes = region + outside_rings(L::kShape.consumers, L::kShape.block_n, schedule.splits > 1);
+  const std::int64_t row = std::int64_t{c.x.in} * c.cin;
+  CUtensorMap map_x;
+  CUtensorMap map_w;
+  const StridedMap images{dtype,
+                          o.x,
+                          4,
+                          {c.cin, c.x.in, c.y.in, c.images},
+                          {c.cin, row, row * c.y.in},
+                          {kBlockK, halo.width, halo.height, halo.images}};
+  if (const Status status = encode_strided_map(map_x, images); !status.ok()) return status;
+  const MatrixMap weights{dtype, o.w, c.weight_rows(), c.weight_row(), L::kShape.block_n / 2, kBlockK};
+  if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
+  PhaseMaps maps_y;
+  if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o.y); !status.ok()) return status;
+  PhaseMaps maps_residual = maps_y;
+  if (c.residual)
+    if (const Status status = encode_phases<L::kPieceColumns>(maps_residual, c, dtype, o.residual); !status.ok())
+      return status;
+  const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
+  const HaloArguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
+                                   tiling,
+                                   static_cast<int>(schedule.m_clusters),
+                                   static_cast<int>(schedule.n_tiles),
+                                   c.y.taps * c.x.taps * cin_steps,
+                                   rings.halos,
+                                   halo_bytes,
+                                   region,
+                                   schedule.stages,
+                                   schedule.multicast,
+                                   schedule.splits};
+  const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
+                          .block = L::kThreads,
+                          .shared_bytes = static_cast<std::size_t>(bytes),
+                          .shared_limit = static_cast<std::size_t>(shared_budget(1)),
+                          .cluster = static_cast<unsigned>(schedule.cluster()),
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile>, shape, context.stream, map_x,
+                       map_w, maps_y, maps_residual, arguments);
+}
+
+template <class T, int... kTile>
+Status launch_any_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                            const LaunchContext& context, std::integer_sequence<int, kTile...>) {
+  Status status = failure(StatusCode::invalid_argument, "no such tile");
+  (void)((schedule.tile == kTile ? (status = launch_halo_tile<T, kTile>(c, dtype, o, schedule, context), true)
+                                 : false) ||
+         ...);
+  return status;
+}
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,90 @@
+// The epilogue of ptx_sm90a_halo for tiles that are not split: a consumer's patch leaves in pieces of 8 x 8 pixels and
+// up to 64 channels, finished in registers, put into shared memory by stmatrix in the layout in which TMA stores them.
+// The residual's pieces have come the same way through the ring of the weights. TMA writes no pixel outside of the
+// image. Device code only.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/convolution/ptx_halo_layout.cuh"
+#include "kernels/convolution/ptx_sm90a_epilogue.cuh"
+#include "kernels/product/sm90a_pieces.h"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/ldmatrix.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/stmatrix.cuh"
+#include "kernels/ptx/tma.cuh"
+
+namespace noisefloor::convolution {
+
+// Stores a consumer's accumulators (Wgmma's layout). `residual` is where the patch's residual lies, one piece after the
+// other, or 0; `buffer` the staging buffer whose turn it is.
+template <class T, int kTile>
+__device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUtensorMap* map,
+                                            const float (&acc)[HaloLayout<kTile>::kShape.block_n / 2],
+                                            std::uint32_t residual, int& buffer) {
+  using L = HaloLayout<kTile>;
+  constexpr int kColumns = L::kPieceColumns;
+  constexpr int kPieceRow = kColumns * 2;  // bytes
+  const Epilogue<T>& epilogue = to.args.epilogue;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int lane = thread % 32, quad_lane = lane % 4;
+  // stmatrix and ldmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a
+  // block of 8 channels, 2 and 3 those of the next block.
+  const int matrix_row = thread / 32 * 16 + lane % 16;
+  const int swizzle = matrix_row / (128 / kPieceRow) % (kPieceRow / 16);
+  const auto offset = [&](int block) {
+    return static_cast<std::uint32_t>(matrix_row * kPieceRow + ((block + lane / 16) ^ swizzle) * 16);
+  };
+#pragma unroll
+  for (int piece = 0; piece < L::kPieces; ++piece) {
+    if (thread == 0) ptx::tma_store_wait_read<L::kBuffers - 1>();
+    to.sync();
+    const std::uint32_t target = ptx::shared_address(to.piece) + static_cast<std::uint32_t>(buffer * L::kPieceBytes);
+    const std::uint32_t held = residual + static_cast<std::uint32_t>(piece * L::kPieceBytes);
+#pragma unroll
+    for (int block = 0; block < kColumns / 8; block += 4) {
+      std::uint32_t words[2][4] = {};
+      if (residual != 0) {
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+          ptx::ldmatrix_x4(words[0][i], words[1][i], words[0][i + 1], words[1][i + 1], held + offset(block + i));
+      }
+      float v[2][8];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int from = piece * (kColumns / 8) + block + i;
+        const auto mul = *reinterpret_cast<const float2*>(to.mul + 8 * from + 2 * quad_lane);
+        const auto add = *reinterpret_cast<const float2*>(to.add + 8 * from + 2 * quad_lane);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          v[half][2 * i] = fmaf(acc[4 * from + 2 * half], mul.x, add.x);
+          v[half][2 * i + 1] = fmaf(acc[4 * from + 2 * half + 1], mul.y, add.y);
+        }
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        activate<T>(epilogue.act, v[half]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float low, high;
+          unpack_pair<T>(words[half][i], low, high);
+          words[half][i] =
+              pack_pair<T>((v[half][2 * i] + low) * epilogue.gain, (v[half][2 * i + 1] + high) * epilogue.gain);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < 4; i += 2)
+        ptx::stmatrix_x4(target + offset(block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
+    }
+    ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
+    to.sync();
+    if (thread == 0) {
+      ptx::tma_store_4d(map, target, to.column0 + piece * kColumns, to.place.x0, to.place.y0, to.place.at_image);
+      ptx::tma_store_commit();
+    }
+    buffer = (buffer + 1) % L::kBuffers;
+  }
+}
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,75 @@
+// What a block of ptx_sm90a_halo is given: its arguments, its patches of the output and its shared memory. Device code
+// only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/convolution/halo.h"
+#include "kernels/convolution/ptx_sm90a_layout.cuh"
+#include "kernels/product/sm90a_pieces.h"
+
+namespace noisefloor::convolution {
+
+template <class T>
+struct HaloArguments : Output<T> {
+  HaloTiling tiling;
+  int m_clusters, n_tiles, k_steps;  // a step: a tap of 64 channels
+  int halo_stages, halo_bytes;       // bytes of a stage
+  int region_bytes;                  // of the rings, or of the partial sums in their place
+  int stages, multicast, splits;
+};
+
+// The maps of the output's or the residual's pixels, one a phase: TMA takes the phase's pixels as an image of their
+// own.
+struct PhaseMaps {
+  CUtensorMap phase[kMostPhases];
+};
+
+// Shared memory of a block: stages of halos, then of weight rows; per consumer the buffers of stores, and a multiplier
+// and addend per channel; then the barriers.
+template <int kTile>
+struct HaloLayout {
+  static constexpr Tile kShape = kHaloTiles[kTile];
+  static constexpr int kWeightBytes = kShape.block_n * kRowBytes;
+  static constexpr int kPieceColumns = product::store_columns(kShape.block_n);
+  static constexpr int kPieces = kShape.block_n / kPieceColumns;
+  static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
+  static constexpr int kBuffers = product::store_buffers(kShape.consumers, kShape.block_n);
+  static constexpr int kStoreBytes = staging_bytes(kShape.consumers, kShape.block_n, /*split=*/false);
+  static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;  // as in Layout
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
+  static constexpr bool kCanSplit = can_split_halo(kShape, 2);
+  static_assert(kStoreBytes % kSwizzleAtom == 0 && kSplitStaging % kSwizzleAtom == 0, "TMA swizzles by the address");
+  static_assert(kPieces * kPieceBytes == kWeightBytes, "a consumer's residual fills a stage");
+  static_assert(product::store_swizzled(kShape.block_n), "pieces of 32 or 64 channels");
+  static_assert(kWeightBytes / 2 % kSwizzleAtom == 0, "each half of the weights must be whole swizzle atoms");
+  static constexpr bool has_room() {  // for a residual beside a step, whatever the taps
+    const int budget = ring_budget(kShape.consumers, kShape.block_n, kShape.blocks_per_sm, /*split=*/false);
+    for (int taps = 1; taps <= kHaloTaps * kHaloTaps; ++taps)
+      if (rings_for(budget, kShape.block_n, largest_halo(kShape.consumers), taps).weights <= kShape.consumers)
+        return false;
+    return true;
+  }
+  static_assert(has_room(), "room for a residual in the ring");
+};
+
+// The mbarriers of the halos, which each block loads for itself.
+template <int kConsumers>
+struct HaloBarriers {
+  std::uint32_t full, empty;
+
+  __device__ __forceinline__ HaloBarriers(std::uint32_t first, int stages) : full(first), empty(first + stages * 8) {}
+  __device__ __forceinline__ void init(int stages) const {  // by one thread, before those of the weights
+    for (int stage = 0; stage < stages; ++stage) {
+      ptx::mbarrier_init(full + stage * 8, 1);
+      ptx::mbarrier_init(empty + stage * 8, kConsumers * 4);
+    }
+  }
+  __device__ __forceinline__ void release(int lane, int stage) const {  // a warp's part
+    if (lane == 0) ptx::mbarrier_arrive(empty + stage * 8);
+  }
+};
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,56 @@
+#include "kernels/product/sm90a_choices.h"
+
+#include <tuple>
+
+namespace noisefloor::product {
+namespace {
+
+MeasuredCut cut_of(const Sm90aKernel& kernel, const Sm90aSchedule& schedule) {
+  const Sm90aTile& tile = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
+  return {tile.block_m(), tile.block_n, tile.pingpong ? 1 : 0, schedule.multicast, schedule.splits};
+}
+
+template <class Matches>
+std::optional<Sm90aSchedule> first_where(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
+                                         const Matches& matches) {
+  std::optional<Sm90aSchedule> found;
+  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
+    if (!found && matches(schedule)) found = schedule;
+  });
+  return found;
+}
+
+}  // namespace
+
+std::string schedule_text(const Sm90aKernel& kernel, const Sm90aSchedule& schedule) {
+  const MeasuredCut cut = cut_of(kernel, schedule);
+  const auto field = [](const char* name, int value) { return name + std::to_string(value); };
+  return field("rows=", cut.rows) + field(",columns=", cut.columns) + field(",pingpong=", cut.pingpong) +
+         field(",multicast=", cut.multicast) + field(",splits=", cut.splits);
+}
+
+std::vector<Choice> schedule_choices(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count) {
+  std::vector<Choice> choices{{schedule_text(kernel, choose(kernel, product_for, sm_count)), true}};
+  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
+    const std::string text = schedule_text(kernel, schedule);
+    if (text != choices.front().text) choices.push_back({text, false});
+  });
+  return choices;
+}
+
+std::optional<Sm90aSchedule> parse_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
+                                            std::string_view text, int sm_count) {
+  return first_where(kernel, product_for, sm_count,
+                     [&](const Sm90aSchedule& schedule) { return schedule_text(kernel, schedule) == text; });
+}
+
+std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
+                                           const MeasuredCut& cut, int sm_count) {
+  const auto numbers = [](const MeasuredCut& c) {
+    return std::tuple(c.rows, c.columns, c.pingpong, c.multicast, c.splits);
+  };
+  return first_where(kernel, product_for, sm_count,
+                     [&](const Sm90aSchedule& schedule) { return numbers(cut_of(kernel, schedule)) == numbers(cut); });
+}
+
+}  // namespace noisefloor::product

@@ -1,0 +1,187 @@
+// What the ptx_sm90a kernels of products share: who a thread is, the ring of k-steps between the producer and the
+// consumers, the products themselves, and the exchange of partial sums in a cluster. Device code only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/product/sm90a_schedule.h"
+#include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
+#include "kernels/ptx/tma.cuh"
+#include "kernels/ptx/wgmma.cuh"
+
+namespace noisefloor::product {
+
+inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
+
+// A thread's part. Warps of the consumers come first; then the producer's, of which one thread moves data.
+template <int kConsumers>
+struct Part {
+  int warp, lane, consumer;
+  bool producer, tma_thread;
+  int multicast, splits, cluster, rank, m_rank, split;
+
+  __device__ __forceinline__ Part(int blocks_of_multicast, int blocks_of_split)
+      : warp(static_cast<int>(threadIdx.x) / 32),
+        lane(static_cast<int>(threadIdx.x) % 32),
+        consumer(warp / 4),
+        producer(warp >= kConsumers * 4),
+        tma_thread(threadIdx.x == kConsumers * 128),
+        multicast(blocks_of_multicast),
+        splits(blocks_of_split),
+        cluster(multicast * splits),
+        rank(cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0),
+        m_rank(rank % multicast),
+        split(rank / multicast) {}
+};
+
+// The mbarriers in shared memory: of each stage, that it is full and that it is empty; and that all partial sums have
+// been received.
+struct Barriers {
+  std::uint32_t full, empty, received;
+
+  static constexpr int bytes(int stages) { return (2 * stages + 1) * 8; }
+  __device__ __forceinline__ Barriers(std::uint32_t first, int stages)
+      : full(first), empty(full + stages * 8), received(empty + stages * 8) {}
+
+  // By one thread. kReaders: consumers that read a stage. `expected` bytes will be received where tiles are split.
+  template <int kReaders, int kConsumers>
+  __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages, int expected) const {
+    for (int stage = 0; stage < stages; ++stage) {
+      ptx::mbarrier_init(full + stage * 8, 1);
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * part.multicast));
+    }
+    ptx::mbarrier_init(received, 1);
+    ptx::fence_mbarrier_init();
+    if (part.splits > 1) ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>(expected));
+  }
+
+  // A stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
+  template <int kConsumers>
+  __device__ __forceinline__ void release(const Part<kConsumers>& part, int stage) const {
+    if (part.multicast > 1) {
+      if (part.lane < 2)
+        ptx::mbarrier_arrive_cluster_relaxed(
+            ptx::map_to_rank(empty + stage * 8, static_cast<std::uint32_t>(part.rank - part.m_rank + part.lane)));
+    } else if (part.lane == 0) {
+      ptx::mbarrier_arrive(empty + stage * 8);
+    }
+  }
+};
+
+// All threads: the barriers are ready in every block that arrives on them.
+template <int kConsumers>
+__device__ __forceinline__ void meet(const Part<kConsumers>& part) {
+  __syncwarp();
+  if (part.multicast > 1)
+    ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
+  else
+    __syncthreads();
+}
+
+// All threads: what the launches before wrote is here.
+__device__ __forceinline__ void wait_for_launches() {
+  __syncwarp();
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+}
+
+// The two halves of a step's rows of B, [kHalf rows each] at `to`: own ones, or one half each to both neighbours.
+template <int kHalf, int kConsumers>
+__device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
+                                       std::uint32_t barrier, int column, int row, int second_half) {
+  if (part.multicast > 1) {
+    const auto both = static_cast<std::uint16_t>(3u << (part.rank - part.m_rank));
+    ptx::tma_load_2d_multicast(to + part.m_rank * kHalf * kRowBytes, map, barrier, column,
+                               row + part.m_rank * second_half, both);
+  } else {
+    ptx::tma_load_2d(to, map, barrier, column, row);
+    ptx::tma_load_2d(to + kHalf * kRowBytes, map, barrier, column, row + second_half);
+  }
+}
+
+// A consumer's sums over `steps` stages of kStageBytes, whose rows of A lie first_a bytes into a stage and those of B
+// kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still run
+// (finish_products).
+template <class T, int kBlockN, int kStageBytes, int kABytes, int kSubtiles, int kConsumers>
+__device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
+                                        int first_a, ptx::Ring& ring, int stages, int steps,
+                                        float (&acc)[kSubtiles][kBlockN / 2]) {
+  int previous = -1;
+  for (int step = 0; step < steps; ++step, ring.advance(stages)) {
+    const std::uint32_t a = stages_at + ring.stage * kStageBytes + first_a;
+    const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(stages_at + ring.stage * kStageBytes + kABytes);
+    ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int sub = 0; sub < kSubtiles; ++sub) {
+      const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a + sub * 64 * kRowBytes);
+#pragma unroll
+      for (int i = 0; i < kBlockK / 16; ++i)
+        ptx::Wgmma<T, kBlockN>::run(acc[sub], descriptor_a + 2 * i, descriptor_b + 2 * i, step + i > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();
+    if (previous >= 0) barriers.release(part, previous);
+    previous = ring.stage;
+  }
+  return previous;
+}
+
+template <int kSubtiles, int kCount>
+__device__ __forceinline__ void finish_products(float (&acc)[kSubtiles][kCount]) {
+  ptx::wgmma_wait<0>();
+#pragma unroll
+  for (auto& subtile : acc)
+#pragma unroll
+    for (float& x : subtile) ptx::wgmma_pin(x);
+}
+
+// A split tile's consumers give the other blocks of the cluster their shares of the partial sums and wait for their
+// own. write() puts this thread's sums where the stages were (at `own`); share(s) is where in it and how many bytes
+// the share of split s is; what others send lies one share after the other at `received`.
+template <int kConsumers, class Write, class Share>
+__device__ __forceinline__ void exchange_sums(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t own,
+                                              std::uint32_t received, std::uint32_t barrier, const Write& write,
+                                              const Share& share) {
+  ptx::cluster_arrive_relaxed();
+  ptx::named_barrier_sync(barrier, kConsumers * 128);  // all consumers have read the last stage
+  write();
+  ptx::fence_proxy_async_shared();
+  ptx::named_barrier_sync(barrier, kConsumers * 128);
+  ptx::cluster_wait();  // the other blocks' stages are free to receive
+  const auto peer = static_cast<int>(threadIdx.x);
+  if (peer < part.splits && peer != part.split) {
+    const auto [offset, bytes] = share(peer);
+    const auto block = static_cast<std::uint32_t>(part.m_rank + peer * part.multicast);
+    ptx::bulk_copy_to_cluster(ptx::map_to_rank(received + static_cast<std::uint32_t>(part.split * bytes), block),
+                              own + static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes),
+                              ptx::map_to_rank(barriers.received, block));
+  }
+  __syncwarp();
+  ptx::mbarrier_wait(barriers.received, 0);
+}
+struct Share {
+  int offset, bytes;
+};
+
+// No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
+template <int kConsumers>
+__device__ __forceinline__ void leave_consumer(const Part<kConsumers>& part) {
+  __syncwarp();
+  if (part.cluster > 1) ptx::cluster_meet();
+}
+// The same; it meets the others at exchange_sums too.
+template <int kConsumers>
+__device__ __forceinline__ void leave_producer(const Part<kConsumers>& part) {
+  __syncwarp();
+  if (part.splits > 1) ptx::cluster_meet();
+  if (part.cluster > 1) ptx::cluster_meet();
+}
+
+}  // namespace noisefloor::product
