@@ -65,6 +65,9 @@ struct Convolution {
   float gain = 1;
 
   constexpr int phases() const { return y.phases * x.phases; }
+  // Of a phase, counted y-phase major. Most convolutions have one, and are spared a GPU's long division.
+  constexpr int phase_y(int phase) const { return x.phases == 1 ? phase : phase / x.phases; }
+  constexpr int phase_x(int phase) const { return x.phases == 1 ? 0 : phase % x.phases; }
   constexpr std::int64_t phase_pixels() const { return std::int64_t{y.out} * x.out; }  // of one image
   constexpr std::int64_t phase_rows() const { return images * phase_pixels(); }        // of the product
   constexpr std::int64_t pixels() const { return phase_pixels() * phases(); }          // of one image
@@ -117,8 +120,8 @@ constexpr int input_coordinate(const Axis& axis, int out, int phase, int tap) {
 }
 // The tap of the stored kernel, row-major, behind tap (ty, tx) of a phase.
 constexpr int kernel_tap(const Convolution& c, int phase, int ty, int tx) {
-  const int ky = c.y.first_tap + phase / c.x.phases * c.y.tap_phase + ty * c.y.tap_step;
-  const int kx = c.x.first_tap + phase % c.x.phases * c.x.tap_phase + tx * c.x.tap_step;
+  const int ky = c.y.first_tap + c.phase_y(phase) * c.y.tap_phase + ty * c.y.tap_step;
+  const int kx = c.x.first_tap + c.phase_x(phase) * c.x.tap_phase + tx * c.x.tap_step;
   return ky * c.x.kernel_taps + kx;
 }
 // First row of the product, and number of rows, of slab `slab` of an image, within its phase.

@@ -60,7 +60,9 @@ HaloTiling tiling_of(const Convolution& c, const Schedule& schedule) {
           static_cast<int>(grid.x),
           static_cast<int>(grid.y),
           static_cast<int>(schedule.unit_clusters),
-          schedule.multicast};
+          schedule.multicast,
+          c.y.taps * c.x.taps,
+          c.x.taps};
 }
 
 // With as many stages as the taps of `c` leave room for, in place of those of 3x3: of what make_schedule() gives, once.

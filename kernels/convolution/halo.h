@@ -7,6 +7,7 @@
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/schedule.h"
+#include "kernels/product/divisor.h"
 #include "kernels/product/sm90a_pieces.h"
 
 namespace noisefloor::convolution {
@@ -116,8 +117,8 @@ struct Patch {
 
   constexpr bool has(int row) const { return row / kPatch < tall && row % kPatch < wide; }
   constexpr int pixel(const Convolution& c, int row) const {  // of the output
-    const int y = (y0 + row / kPatch) * c.y.phases + phase / c.x.phases;
-    const int x = (x0 + row % kPatch) * c.x.phases + phase % c.x.phases;
+    const int y = (y0 + row / kPatch) * c.y.phases + c.phase_y(phase);
+    const int x = (x0 + row % kPatch) * c.x.phases + c.phase_x(phase);
     return (at_image * c.y.out * c.y.phases + y) * c.x.out * c.x.phases + x;
   }
   constexpr int image(const Convolution&, int) const { return at_image; }
@@ -128,21 +129,25 @@ struct HaloPlace {
   int phase, image, y0, x0;
 
   // Where its halo begins in the input.
-  constexpr int input_y(const Convolution& c) const { return y0 + c.y.origin + phase / c.x.phases * c.y.phase_shift; }
-  constexpr int input_x(const Convolution& c) const { return x0 + c.x.origin + phase % c.x.phases * c.x.phase_shift; }
+  constexpr int input_y(const Convolution& c) const { return y0 + c.y.origin + c.phase_y(phase) * c.y.phase_shift; }
+  constexpr int input_x(const Convolution& c) const { return x0 + c.x.origin + c.phase_x(phase) * c.x.phase_shift; }
 };
 
 // How tiles lie over the output.
 struct HaloTiling {
   Patches patches;
   Halo halo;
-  int tiles_x, tiles_y;          // of one phase of an image, or of `patches.images`
-  int unit_clusters, multicast;  // of a phase
+  product::Divisor tiles_x, tiles_y;  // of one phase of an image, or of `patches.images`
+  product::Divisor unit_clusters;     // of a phase
+  int multicast;
+  product::Divisor taps, taps_x;  // of a phase
 
   constexpr HaloPlace place(int m_cluster, int m_rank) const {
-    const int within = m_cluster % unit_clusters * multicast + m_rank;
-    return {m_cluster / unit_clusters, within / tiles_x / tiles_y * patches.images,
-            within / tiles_x % tiles_y * patches.y * kPatch, within % tiles_x * patches.x * kPatch};
+    const int phase = m_cluster / unit_clusters;
+    const int within = (m_cluster - phase * unit_clusters) * multicast + m_rank;
+    const int line = within / tiles_x, image = line / tiles_y;
+    return {phase, image * patches.images, (line - image * tiles_y) * patches.y * kPatch,
+            (within - line * tiles_x) * patches.x * kPatch};
   }
   constexpr Patch patch(const Convolution& c, const HaloPlace& at, int consumer) const {
     Patch patch{at.phase, at.image, at.y0, at.x0, 0, 0};
@@ -163,8 +168,8 @@ HaloTiling tiling_of(const Convolution& c, const Schedule& schedule);
 struct TapStep {
   int ty, tx, part;
 
-  constexpr TapStep(const Convolution& c, int first)
-      : ty(first % (c.y.taps * c.x.taps) / c.x.taps), tx(first % c.x.taps), part(first / (c.y.taps * c.x.taps)) {}
+  constexpr TapStep(const HaloTiling& t, int first)
+      : ty(first % t.taps / t.taps_x), tx(first % t.taps % t.taps_x), part(first / t.taps) {}
   constexpr bool enters_halo() const { return ty == 0 && tx == 0; }
   constexpr void advance(const Convolution& c) {
     if (++tx < c.x.taps) return;

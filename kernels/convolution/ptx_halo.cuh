@@ -101,6 +101,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
   if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
+#pragma unroll 1
     for (int phase = 0; phase < args.c.phases(); ++phase) {
       ptx::prefetch_tensor_map(&maps_y.phase[phase]);
       if (args.epilogue.residual) ptx::prefetch_tensor_map(&maps_residual.phase[phase]);
@@ -111,11 +112,10 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
   product::meet(part);
   product::wait_for_launches();
 
-  const int first_step = args.k_steps * part.split / args.splits;
-  const int steps = args.k_steps * (part.split + 1) / args.splits - first_step;
-  const int tiles = args.m_clusters * args.n_tiles;
-  const int first_tile = static_cast<int>(blockIdx.x) / part.cluster;
-  const int tile_stride = static_cast<int>(gridDim.x) / part.cluster;
+  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
+  const int tiles = args.order.tiles();
+  const int first_tile = part.first_tile();
+  const int tile_stride = part.tile_stride();
   // A residual comes through the ring of the weights, a consumer's patch to a stage; a split tile reads its share
   // itself.
   const int residual_stages = args.epilogue.residual && args.splits == 1 ? kShape.consumers : 0;
@@ -126,11 +126,11 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
     if (part.tma_thread) {
       const auto box_bytes = static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+        const TileIndex index = args.order.locate(tile);
         const HaloPlace at = args.tiling.place(index.m_cluster, part.m_rank);
         const int y = at.input_y(c), x = at.input_x(c);
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + index.n_tile * kBlockN;
-        TapStep step(c, first_step);
+        TapStep step(args.tiling, first_step);
         for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c)) {
           const int channel = step.part * kBlockK;
           if (i == 0 || step.enters_halo()) {
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
     auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + part.consumer * 2 * kBlockN;
     int buffer = 0;
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-      const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+      const TileIndex index = args.order.locate(tile);
       const Patch patch = args.tiling.patch(c, args.tiling.place(index.m_cluster, part.m_rank), part.consumer);
       const Drain<T, Patch> drain{args,    patch, index.n_tile * kBlockN, 1 + part.consumer, staging,
                                   nullptr, mul,   mul + kBlockN,          {nullptr, nullptr}};
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
 
       float acc[1][kBlockN / 2];
       const Held held = multiply_taps<T, kTile>(part, barriers, halo_barriers, args, base, halo_ring, ring,
-                                                TapStep(c, first_step), steps, acc);
+                                                TapStep(args.tiling, first_step), steps, acc);
       product::finish_products(acc);
       barriers.release(part, held.weights);
       halo_barriers.release(part.lane, held.halo);
@@ -267,8 +267,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
   const HaloArguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
                                    tiling,
-                                   static_cast<int>(schedule.m_clusters),
-                                   static_cast<int>(schedule.n_tiles),
+                                   {schedule.m_clusters, schedule.n_tiles},
                                    c.y.taps * c.x.taps * cin_steps,
                                    rings.halos,
                                    halo_bytes,

@@ -14,10 +14,12 @@ namespace noisefloor::convolution {
 template <class T>
 struct HaloArguments : Output<T> {
   HaloTiling tiling;
-  int m_clusters, n_tiles, k_steps;  // a step: a tap of 64 channels
-  int halo_stages, halo_bytes;       // bytes of a stage
-  int region_bytes;                  // of the rings, or of the partial sums in their place
-  int stages, multicast, splits;
+  product::TileOrder order;
+  int k_steps;                  // a step: a tap of 64 channels
+  int halo_stages, halo_bytes;  // bytes of a stage
+  int region_bytes;             // of the rings, or of the partial sums in their place
+  int stages, multicast;
+  product::Divisor splits;
 };
 
 // The maps of the output's or the residual's pixels, one a phase: TMA takes the phase's pixels as an image of their
@@ -62,6 +64,7 @@ struct HaloBarriers {
 
   __device__ __forceinline__ HaloBarriers(std::uint32_t first, int stages) : full(first), empty(first + stages * 8) {}
   __device__ __forceinline__ void init(int stages) const {  // by one thread, before those of the weights
+#pragma unroll 1
     for (int stage = 0; stage < stages; ++stage) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, kConsumers * 4);

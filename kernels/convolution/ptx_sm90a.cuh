@@ -31,8 +31,12 @@ namespace noisefloor::convolution {
 struct Step {
   int ty, tx, part;
 
-  __device__ __forceinline__ Step(const Convolution& c, int cin_steps, int first)
-      : ty(first / cin_steps / c.x.taps), tx(first / cin_steps % c.x.taps), part(first % cin_steps) {}
+  __device__ __forceinline__ Step(const Convolution& c, int cin_steps, int first) : ty(0), tx(0), part(0) {
+    if (first == 0) return;  // divisions are long
+    ty = first / cin_steps / c.x.taps;
+    tx = first / cin_steps % c.x.taps;
+    part = first % cin_steps;
+  }
   __device__ __forceinline__ void advance(const Convolution& c, int cin_steps) {
     if (++part < cin_steps) return;
     part = 0;
@@ -70,11 +74,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   product::meet(part);
   product::wait_for_launches();
 
-  const int first_step = args.k_steps * part.split / args.splits;
-  const int steps = args.k_steps * (part.split + 1) / args.splits - first_step;
-  const int tiles = args.m_clusters * args.n_tiles;
-  const int first_tile = static_cast<int>(blockIdx.x) / part.cluster;
-  const int tile_stride = static_cast<int>(gridDim.x) / part.cluster;
+  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
+  const int tiles = args.order.tiles();
+  const int first_tile = part.first_tile();
+  const int tile_stride = part.tile_stride();
   ptx::Ring ring;
 
   if (part.producer) {
@@ -82,13 +85,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (part.tma_thread) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
-        const int pixels = c.y.out * c.x.out;
-        const int image = at.row0 / pixels;
-        const int h = at.row0 % pixels / c.x.out * c.y.stride + c.y.origin;
-        const int w = at.row0 % pixels % c.x.out * c.x.stride + c.x.origin;
+        const int image = at.row0 / args.pixels, pixel = at.row0 - image * args.pixels;
+        const int line = pixel / args.row;
+        const int h = line * c.y.stride + c.y.origin;
+        const int w = (pixel - line * args.row) * c.x.stride + c.x.origin;
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + at.column0;
-        const int shift_y = at.phase / c.x.phases * c.y.phase_shift;
-        const int shift_x = at.phase % c.x.phases * c.x.phase_shift;
+        const int shift_y = c.phase_y(at.phase) * c.y.phase_shift;
+        const int shift_x = c.phase_x(at.phase) * c.x.phase_shift;
         Step step(c, args.cin_steps, first_step);
         for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
@@ -185,8 +188,9 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                static_cast<int>(product.unit_rows),
                                static_cast<int>(schedule.unit_clusters),
                                static_cast<int>(product.units / c.phases()),
-                               static_cast<int>(schedule.m_clusters),
-                               static_cast<int>(schedule.n_tiles),
+                               c.y.out * c.x.out,
+                               c.x.out,
+                               {schedule.m_clusters, schedule.n_tiles},
                                cin_steps,
                                static_cast<int>(product.k_steps),
                                schedule.stages,

@@ -6,13 +6,12 @@
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
 #include "kernels/product/sm90a_mainloop.cuh"
-#include "kernels/product/sm90a_tile.cuh"
+#include "kernels/product/tile_order.h"
 
 namespace noisefloor::convolution {
 
 using product::Barriers;
 using product::kSwizzleAtom;
-using product::locate;
 using product::Part;
 using product::TileIndex;
 
@@ -28,10 +27,12 @@ struct Output {
 
 template <class T>
 struct Arguments : Output<T> {
-  int unit_rows, unit_clusters, phase_units;  // see cut
-  int m_clusters, n_tiles;
+  int unit_rows;                                             // see cut
+  product::Divisor unit_clusters, phase_units, pixels, row;  // pixels of an image's phase, and of a row of it
+  product::TileOrder order;
   int cin_steps, k_steps;
-  int stages, multicast, splits;
+  int stages, multicast;
+  product::Divisor splits;
 };
 
 // Shared memory of a block: stages of pixel rows and weight rows; then per consumer a piece of the output, the
@@ -91,7 +92,7 @@ struct TilePlace {
 template <class T>
 __device__ __forceinline__ TilePlace place_tile(const Arguments<T>& args, int tile, int m_rank, int block_m,
                                                 int block_n) {
-  const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+  const TileIndex index = args.order.locate(tile);
   const int unit = index.m_cluster / args.unit_clusters;
   const int first = (unit % args.phase_units) * args.unit_rows;
   const int within = (index.m_cluster % args.unit_clusters * args.multicast + m_rank) * block_m;

@@ -33,7 +33,8 @@ inline constexpr std::array<Tile, 10> kTiles = {{
 }};
 
 // The blocks of 8 channels that split s of a tile finishes: [share_begin(s), share_begin(s + 1)).
-constexpr int share_begin(int block_n, int splits, int split) {
+template <class Count>  // an int, or a product::Divisor
+constexpr int share_begin(int block_n, const Count& splits, int split) {
   return block_n / 8 * split / splits;
 }
 constexpr int largest_share(int block_n, int splits) {

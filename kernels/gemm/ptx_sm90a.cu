@@ -63,12 +63,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   product::meet(part);
   product::wait_for_launches();
 
-  const int first_step = static_cast<int>(static_cast<std::int64_t>(args.k_steps) * part.split / args.splits);
-  const int steps =
-      static_cast<int>(static_cast<std::int64_t>(args.k_steps) * (part.split + 1) / args.splits) - first_step;
-  const int tiles = args.m_clusters * args.n_tiles;
-  const int first_tile = static_cast<int>(blockIdx.x) / part.cluster;
-  const int tile_stride = static_cast<int>(gridDim.x) / part.cluster;
+  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
+  const int tiles = args.order.tiles();
+  const int first_tile = part.first_tile();
+  const int tile_stride = part.tile_stride();
   const ResidualPieces pieces = L::residual(gated);
   const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
   ptx::Ring ring;
@@ -77,7 +75,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (part.tma_thread) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+        const TileIndex index = args.order.locate(tile);
         const int row_a = (index.m_cluster * args.multicast + part.m_rank) * kBlockM;
         const int column_d = index.n_tile * out_n;  // of D and the residual; with it the rows of B
         for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
@@ -121,7 +119,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (kPingpong && part.consumer == 1) skip_tile();
     for (int tile = first_tile + (kPingpong ? part.consumer * tile_stride : 0); tile < tiles;
          tile += (kPingpong ? 2 : 1) * tile_stride) {
-      const TileIndex index = locate(tile, args.m_clusters, args.n_tiles);
+      const TileIndex index = args.order.locate(tile);
       at.row0 = (std::int64_t{index.m_cluster} * args.multicast + part.m_rank) * kBlockM;
       at.column0 = index.n_tile * out_n;
       const std::uint32_t bias_pair = load_bias_pair<T, kBlockN>(args.epilogue, at.column0);
@@ -238,8 +236,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                static_cast<int>(problem.m),
                                static_cast<int>(problem.n),
                                static_cast<int>((problem.k + kBlockK - 1) / kBlockK),
-                               static_cast<int>(schedule.m_clusters),
-                               static_cast<int>(schedule.n_tiles),
+                               {schedule.m_clusters, schedule.n_tiles},
                                second_half,
                                schedule.stages,
                                schedule.multicast,

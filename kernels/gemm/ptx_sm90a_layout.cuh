@@ -9,13 +9,12 @@
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
 #include "kernels/product/sm90a_mainloop.cuh"
-#include "kernels/product/sm90a_tile.cuh"
+#include "kernels/product/tile_order.h"
 
 namespace noisefloor::gemm {
 
 using product::Barriers;
 using product::kSwizzleAtom;
-using product::locate;
 using product::Part;
 using product::TileIndex;
 
@@ -24,9 +23,10 @@ struct Arguments {
   Epilogue<T> epilogue;
   T* d;
   int m, n, k_steps;
-  int m_clusters, n_tiles;
+  product::TileOrder order;
   int second_half;  // rows of B from a tile's first half of block_n to its second
-  int stages, multicast, splits;
+  int stages, multicast;
+  product::Divisor splits;
 };
 
 // Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the barriers.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/product/divisor.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
@@ -36,8 +37,20 @@ struct Part {
         splits(blocks_of_split),
         cluster(multicast * splits),
         rank(cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0),
-        m_rank(rank % multicast),
-        split(rank / multicast) {}
+        m_rank(multicast > 1 ? rank % 2 : 0),  // two blocks share by multicast, or none
+        split(multicast > 1 ? rank / 2 : rank) {}
+
+  // A cluster takes every tile_stride()-th tile from first_tile() on.
+  __device__ __forceinline__ int first_tile() const { return static_cast<int>(ptx::cluster_index()); }
+  __device__ __forceinline__ int tile_stride() const { return static_cast<int>(ptx::cluster_count()); }
+};
+
+// The k-steps [first, first + count) of a split.
+struct StepRange {
+  int first, count;
+
+  __device__ __forceinline__ StepRange(int k_steps, int split, const Divisor& splits)
+      : first(k_steps * split / splits), count(k_steps * (split + 1) / splits - first) {}
 };
 
 // The mbarriers in shared memory: of each stage, that it is full and that it is empty; and that all partial sums have
@@ -49,9 +62,11 @@ struct Barriers {
   __device__ __forceinline__ Barriers(std::uint32_t first, int stages)
       : full(first), empty(full + stages * 8), received(empty + stages * 8) {}
 
-  // By one thread. kReaders: consumers that read a stage. `expected` bytes will be received where tiles are split.
+  // By one thread (a warp's threads would take turns: the instruction takes uniform registers). kReaders: consumers
+  // that read a stage. `expected` bytes will be received where tiles are split.
   template <int kReaders, int kConsumers>
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages, int expected) const {
+#pragma unroll 1
     for (int stage = 0; stage < stages; ++stage) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * part.multicast));

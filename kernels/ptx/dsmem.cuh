@@ -1,6 +1,5 @@
-// Writing into the shared memory of other blocks of a cluster (distributed shared memory), and the cluster's place in
-// its grid. PTX ISA, "st.async", "Special Registers: %clusterid, %nclusterid". Addresses are
-// shared::cluster ones (map_to_rank). sm_90.
+// Writing into the shared memory of other blocks of a cluster (distributed shared memory). PTX ISA, "st.async".
+// Addresses are shared::cluster ones (map_to_rank). sm_90.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +13,6 @@ __device__ __forceinline__ void store_async(std::uint32_t address, float2 value,
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
                "f"(value.x), "f"(value.y), "r"(barrier)
                : "memory");
-}
-
-// Which cluster of a one-dimensional grid this is, and of how many; without a cluster launch, the block and the grid.
-__device__ __forceinline__ std::uint32_t cluster_index() {
-  std::uint32_t index;
-  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
-  return index;
-}
-__device__ __forceinline__ std::uint32_t cluster_count() {
-  std::uint32_t count;
-  asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
-  return count;
 }
 
 }  // namespace noisefloor::ptx

@@ -99,7 +99,7 @@ RC_GTEST_PROP(convolution_halo, SplitsTakeEveryTapOfEveryChannelBlockOnce, ()) {
   std::set<std::vector<int>> taken;
   for (int split = 0; split < splits; ++split) {
     const int first = k_steps * split / splits;
-    TapStep step(c, first);
+    TapStep step(tiling_of(c, make_halo_schedule(c, 0, 1, 1, kDeviceSms)), first);
     for (int i = first; i < k_steps * (split + 1) / splits; ++i, step.advance(c)) {
       RC_ASSERT(step.ty < c.y.taps && step.tx < c.x.taps && step.part < parts);
       RC_ASSERT(step.enters_halo() == (i % (c.y.taps * c.x.taps) == 0));
