@@ -155,6 +155,8 @@ def test_files_of_a_gate_are_written_whole_or_not_at_all(baseline, tmp_path):
     (tmp_path / "old.json").write_text("old")
     for arguments, says in ((["--bencher", tmp_path / "old.json", "--benchmark-action", tmp_path / "none" / "x.json"], "--benchmark-action"),
                             (["--bencher", tmp_path / "x.json", "--benchmark-action", tmp_path / "x.json"], "is the same file as --bencher"),
+                            (["--noise", same, "--junit", same / "env.json"], "is the same file as --candidate"),
+                            (["--noise", tmp_path, "--junit", tmp_path / "sweep.csv"], "is the same file as --noise"),
                             (["--bencher", tmp_path], "is a folder")):
         result = gate(baseline, same, *arguments)
         assert result.returncode == 2 and says in result.stderr and not result.stdout, result
@@ -276,6 +278,10 @@ def test_compare_prints_no_verdict(baseline, tmp_path):
         assert word not in result.stdout
     assert "20 rows in both, B takes 0.500 times A's time" in result.stdout and "device: Test GPU and Other GPU" in result.stdout
     assert "net-b1" in (tmp_path / "compare.md").read_text()
+    for folder in (baseline, other):
+        before = contents(folder)
+        result = run("compare", baseline, other, "--markdown", folder / "sweep.csv")
+        assert result.returncode == 2 and "is the same file as the run " in result.stderr and contents(folder) == before, result
 
 
 def test_compare_sets_variants_of_a_recorded_run_side_by_side():
