@@ -133,12 +133,13 @@ def read_benchmark_action(file):
 
 
 def test_other_pages_can_show_the_times(baseline, tmp_path):
-    slower = write_run(tmp_path / "b", [50.0] * 19 + [60.0], seed=1, status={3: "incorrect"})
-    result = gate(baseline, slower, "--bencher", tmp_path / "bmf.json", "--benchmark-action", tmp_path / "action.json")
+    slower = write_run(tmp_path / "b", [50.0] * 19 + [60.0, 50.0], seed=1, status={3: "incorrect"})
+    result = gate(baseline, slower, "--new-rows", "--bencher", tmp_path / "bmf.json", "--benchmark-action", tmp_path / "action.json")
     assert result.returncode == 1, result
     bencher, action = read_bencher(tmp_path / "bmf.json"), read_benchmark_action(tmp_path / "action.json")
     with open(slower / "sweep.csv", newline="") as file:
         rows = {f"gemm/{row['problem']}/bf16/ptx": row for row in csv.DictReader(file) if row["status"] == "ok"}
+    assert rows.pop("gemm/m=21,n=64,k=64/bf16/ptx"), "a new row is there once the baseline has it"
     assert set(bencher) == set(rows) and len(rows) == 19 and set(action) == {f"{name} ({phase})" for name in rows for phase in ("cold", "warm")}
     for name, row in rows.items():
         cold, warm = bencher[name]["latency"], bencher[name]["warm-latency"]
