@@ -97,7 +97,8 @@ std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& r
 std::vector<Explanation::Rival> rivals_of(const RunFiles& run, const SweepRow& row) {
   std::vector<Explanation::Rival> rivals;
   for (const SweepRow& other : run.rows) {
-    if (&other == &row || other.problem_id() != row.problem_id() || !is_timed(other)) continue;
+    if (&other == &row || other.problem_id() != row.problem_id() || other.device != row.device || !is_timed(other))
+      continue;
     const bool duel = row.rival == other.variant && row.duel_cold;
     rivals.push_back({&other, duel ? 1 / *row.duel_cold : *row.time_cold_us / *other.time_cold_us, duel});
   }

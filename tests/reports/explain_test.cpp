@@ -170,6 +170,9 @@ TEST(Explain, ALaunchCostsWhatAShortOtherOneTakes) {
   };
   MadeUp made;
   EXPECT_EQ(launch_us(made), 4);
+  made.run.rows[1].device = "other GPU";
+  EXPECT_EQ(launch_us(made), std::nullopt);
+  made.run.rows[1].device = "GPU";
   made.run.rows[1].pct_of_roof = 26;
   EXPECT_EQ(launch_us(made), std::nullopt) << "the roof alone takes more than 1 us";
   made.row().time_cold_us = 3, made.row().pct_of_roof = 3;
@@ -270,6 +273,8 @@ TEST(Explain, ADuelStandsAboveTimesThatWereTakenAlone) {
   EXPECT_TRUE(explained.rivals[0].duel);
   EXPECT_DOUBLE_EQ(explained.rivals[0].times, 1 / 1.01);
   EXPECT_EQ(explained.findings.front().rule, "unexplained");
+  made.run.rows.back().device = "other GPU";
+  EXPECT_TRUE(made.explained().rivals.empty());
 }
 
 bool lacks(const Explanation& explanation, const std::string& name, const std::string& why) {
