@@ -14,7 +14,7 @@ namespace noisefloor {
 namespace {
 
 // What it takes to know a figure.
-enum class Source { ceilings, counters, traffic, kernels, grid, run, optional };
+enum class Source { ceilings, counters, traffic, kernels, grid, launch, run, optional };
 
 struct EvidenceFigure {
   const char* name;
@@ -46,9 +46,10 @@ constexpr EvidenceFigure kEvidence[] = {
     {"wave_fill_pct", Source::grid, "%",
      "waves over the next whole number: how full the SMs are on average, were all blocks equal."},
     {"kernels", Source::grid, "", "Kernels of one launch."},
-    {"launch_us", Source::run, "µs",
-     "Cold time of the run's shortest launch that is below a tenth of its roof: what a launch costs."},
-    {"launch_pct", Source::run, "%", "launch_us over the cold time."},
+    {"launch_us", Source::launch, "µs",
+     "Cold time, of 20 us at most, of the run's shortest other launch whose work takes 1 us by its roof: what a launch "
+     "costs."},
+    {"launch_pct", Source::launch, "%", "launch_us over the cold time."},
     {"warm_pct", Source::optional, "%", "Warm time over the cold time."},
     {"rival_ratio", Source::run, "x",
      "The cold time over that of the fastest other row of the problem; of a duel where they met."},
@@ -71,11 +72,14 @@ bool on_host(const SweepRow& row) {
 
 // Why figures of a source are not known, and how to get them.
 std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& row, const CeilingTable& ceilings) {
-  constexpr const char* kSweep = "noisefloor sweep --ops {op} --out DIR, then explain with --run DIR";
+  constexpr const char* kSweep = "noisefloor sweep --ops {op}{plugin_option} --out DIR, then explain with --run DIR";
   if (source == Source::ceilings)
     return ceilings.rows.empty() ? std::pair("the run has no ceilings", kSweep)
                                  : std::pair("no row of this op and dtype names its ceiling", kSweep);
   if (source == Source::run) return {"the run has no other row to compare with", kSweep};
+  if (source == Source::launch)
+    return {"the run has no other launch with next to nothing to do",
+            "noisefloor sweep --networks NAME{plugin_option} --out DIR, without --ops, then explain with --run DIR"};
   if (of_pytorch(row)) return {"another program launches it", "nsys or ncu on that program"};
   if (row.op == kWholeNetwork) return {"it is many launches", "noisefloor forward or sample with --breakdown"};
   if (source == Source::kernels || source == Source::grid)
@@ -84,16 +88,17 @@ std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& r
     return {"its bytes fit into L2, so that what DRAM moves is what L2 chose to keep", "a larger problem of the op"};
   if (row.counter_status == "off")
     return {"counters were off",
-            "noisefloor sweep --ops {op} --counters require --out DIR, then explain with --run DIR"};
+            "noisefloor sweep --ops {op}{plugin_option} --counters require --out DIR, then explain with --run DIR"};
   return {fmt::format("counters: {} (noisefloor devices says what to do)",
                       row.counter_status.empty() ? "not taken" : row.counter_status),
-          "scripts/ncu {op}/{problem}/{dtype}/{variant}"};
+          "{ncu}"};
 }
 
 std::vector<Explanation::Rival> rivals_of(const RunFiles& run, const SweepRow& row) {
   std::vector<Explanation::Rival> rivals;
   for (const SweepRow& other : run.rows) {
-    if (&other == &row || other.problem_id() != row.problem_id() || !is_timed(other)) continue;
+    if (&other == &row || other.problem_id() != row.problem_id() || other.device != row.device || !is_timed(other))
+      continue;
     const bool duel = row.rival == other.variant && row.duel_cold;
     rivals.push_back({&other, duel ? 1 / *row.duel_cold : *row.time_cold_us / *other.time_cold_us, duel});
   }
@@ -114,8 +119,7 @@ Explanation explain(const RunFiles& run, const SweepRow& row, const CeilingTable
   explanation.row = &row;
   RowFigures figures(run, row, ceilings);
   if (is_timed(row)) explanation.rivals = rivals_of(run, row);
-  if (!explanation.rivals.empty())
-    figures.set_rival(explanation.rivals.front().row->variant, explanation.rivals.front().times);
+  if (!explanation.rivals.empty()) figures.set_rival(*explanation.rivals.front().row, explanation.rivals.front().times);
   for (const ExplainRule& rule : explain_rules()) {
     figures.set("findings", static_cast<double>(explanation.findings.size()));
     if (figures.holds(rule.condition))
@@ -131,7 +135,8 @@ Explanation explain(const RunFiles& run, const SweepRow& row, const CeilingTable
                                       figures.number(figure.name)});
       continue;
     }
-    const bool of_gpus = figure.source != Source::ceilings && figure.source != Source::run;
+    const bool of_gpus =
+        figure.source != Source::ceilings && figure.source != Source::run && figure.source != Source::launch;
     if (figure.source == Source::optional || (of_gpus && on_host(row))) continue;
     const auto [why, how] = why_unknown(figure.source, row, ceilings);
     unknown_for(explanation, why, figures.filled(how)).names.emplace_back(figure.name);

@@ -14,7 +14,8 @@
 namespace noisefloor {
 
 // A condition is comparisons joined by " and ": FIGURE < NUMBER (also <=, >, >=), FIGURE = WORD|WORD, FIGURE has WORD.
-// One whose figure is not known does not hold. In sentence and experiment {name} stands for a figure.
+// One whose figure is not known does not hold. In sentence and experiment {name} stands for a figure;
+// {why_above_roof}, {plugin_option} and {plugin_options} (its rival's too) may be blank, {ncu} is a command.
 struct ExplainRule {
   const char *name, *condition, *sentence, *experiment;
 };
@@ -29,14 +30,14 @@ class RowFigures {
   std::optional<double> number(std::string_view name) const;
   std::string text(std::string_view name) const;  // of numbers three digits; empty: not known
   void set(const std::string& name, double value) { numbers_[name] = value; }
-  void set_rival(const std::string& variant, double times_as_fast);
+  void set_rival(const SweepRow& rival, double times_as_fast);
   // Both throw std::logic_error for a name that no row has, and for what is not written as said above.
   bool holds(std::string_view condition) const;
   std::string filled(std::string_view text) const;
 
  private:
   std::map<std::string, double, std::less<>> numbers_;
-  std::map<std::string, std::string, std::less<>> texts_;
+  std::map<std::string, std::string, std::less<>> texts_, insertions_;
 };
 
 struct Explanation {

@@ -19,15 +19,29 @@ Number ratio(const Number& a, const Number& b, double scale = 1) {
   return a && b && *b > 0 ? Number(scale * *a / *b) : std::nullopt;
 }
 
-// The shortest launch of the run that has next to nothing to do, by the roof: what a launch costs, or a little more.
-Number shortest_launch(const RunFiles& run) {
-  constexpr double kNothingToDo = 0.1;
+// The shortest other launch of the run that has next to nothing to do, by the roof: what a launch costs, or a little
+// more. Where even that one takes long it is a slow kernel, and says nothing of launches.
+Number launch_cost(const RunFiles& run, const SweepRow& explained) {
+  constexpr double kNothingToDoUs = 1, kLongestUs = 20;
   Number shortest;
   for (const SweepRow& row : run.rows) {
-    if (!is_timed(row) || of_pytorch(row) || !row.pct_of_roof || *row.pct_of_roof > 100 * kNothingToDo) continue;
+    if (&row == &explained || row.device != explained.device || !is_timed(row) || of_pytorch(row) ||
+        row.op == kWholeNetwork || !row.pct_of_roof)
+      continue;
+    if (*row.pct_of_roof / 100 * *row.time_cold_us > kNothingToDoUs || *row.time_cold_us > kLongestUs) continue;
     if (!shortest || *row.time_cold_us < *shortest) shortest = row.time_cold_us;
   }
   return shortest;
+}
+
+// Behind kAboveRoof in the row's reason: why it is above its roof. Rows of other programs and older runs say nothing.
+std::string why_above_roof(const SweepRow& row) {
+  const std::size_t begin = row.reason.rfind(kAboveRoof);
+  return begin == std::string::npos ? "" : ": " + row.reason.substr(begin + kAboveRoof.size());
+}
+
+std::string plugin_option(const SweepRow& row) {
+  return row.plugin.empty() ? "" : " --plugin " + row.plugin;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -78,6 +92,11 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
     return ceiling == nullptr ? Number() : Number(ceiling->value);
   };
   texts_["rival"].clear();  // the column names whom it met in a duel; here, who is fastest
+  insertions_["why_above_roof"] = why_above_roof(row);
+  insertions_["plugin_option"] = insertions_["plugin_options"] = plugin_option(row);
+  insertions_["ncu"] =
+      filled(row.plugin.empty() ? "scripts/ncu {op}/{problem}/{dtype}/{variant}"
+                                : "Nsight Compute on noisefloor run {op}/{problem}/{dtype}/{variant}{plugin_option}");
   if (!is_timed(row)) return;
   const Number us = row.time_cold_us, memory = rate("dram_copy"), compute = rate(compute_ceiling_of(row));
   put("memory_pct", ratio(row.gbps, memory, 100));
@@ -98,15 +117,17 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
     for (const std::size_t count : samples->second.kernel_counts) kernels += static_cast<double>(count);
     put("kernels", kernels);
   }
-  put("launch_us", shortest_launch(run));
-  put("launch_pct", ratio(shortest_launch(run), us, 100));
+  put("launch_us", launch_cost(run, row));
+  put("launch_pct", ratio(launch_cost(run, row), us, 100));
   put("warm_pct", ratio(row.time_warm_us, us, 100));
   if (const Ceiling* ceiling = ceilings.find(compute_ceiling_of(row)))
     put("clock_pct", ratio(row.sm_clock_mhz, ceiling->sm_clock_mhz, 100));
 }
 
-void RowFigures::set_rival(const std::string& variant, double times_as_fast) {
-  texts_["rival"] = variant;
+void RowFigures::set_rival(const SweepRow& rival, double times_as_fast) {
+  texts_["rival"] = rival.variant;
+  if (const std::string option = plugin_option(rival); option != insertions_["plugin_option"])
+    insertions_["plugin_options"] += option;
   numbers_["rival_ratio"] = times_as_fast;
 }
 
@@ -155,10 +176,12 @@ std::string RowFigures::filled(std::string_view text_with_names) const {
     }
     const std::size_t end = text_with_names.find('}', at);
     const std::string_view name = text_with_names.substr(at + 1, end - at - 1);
-    if (end == std::string_view::npos || (!numbers_.contains(name) && !texts_.contains(name)))
+    const auto insertion = insertions_.find(name);
+    if (end == std::string_view::npos ||
+        (insertion == insertions_.end() && !numbers_.contains(name) && !texts_.contains(name)))
       throw std::logic_error(fmt::format("explain: '{}' names no figure of the row", text_with_names.substr(at)));
     const std::string value = text(name);
-    all += value.empty() ? "not said" : value;
+    all += insertion != insertions_.end() ? insertion->second : value.empty() ? "not said" : value;
     at = end;
   }
   return all;

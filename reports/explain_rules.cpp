@@ -4,28 +4,27 @@
 namespace noisefloor {
 namespace {
 
-#define CASE "{op}/{problem}/{dtype}/{variant}"
+#define RUN "noisefloor run {op}/{problem}/{dtype}/{variant}{plugin_option}"
 
 constexpr ExplainRule kRules[] = {
     // There is no time.
     {"wrong", "status = incorrect", "The result is wrong, so nothing was timed: {reason}.",
-     "Run it alone (noisefloor run " CASE "), then under compute-sanitizer."},
-    {"failed", "status = cuda_error", "The launch failed: {reason}.",
-     "Run it alone under compute-sanitizer: noisefloor run " CASE "."},
+     "Run it alone (" RUN "), then under compute-sanitizer."},
+    {"failed", "status = cuda_error", "The launch failed: {reason}.", "Run it alone under compute-sanitizer: " RUN "."},
     {"refused", "status = unsupported_problem|unsupported_arch|not_built|no_device",
      "The variant cannot run here ({status}): {reason}.",
      "Take another rung: noisefloor list variants --ops {op} says what each needs."},
     {"out_of_memory", "status = out_of_memory", "It does not fit into the device's memory: {reason}.",
      "Take a smaller batch, or a variant with less workspace."},
     {"throttled", "status = throttled", "The machine did not hold still, so there is no time: {reason}.",
-     "Let it cool, or stop other programs, and measure again: noisefloor run " CASE "."},
+     "Let it cool, or stop other programs, and measure again: " RUN "."},
     // The time is of something else.
     {"network", "op = network and time_cold_us > 0",
      "A whole network: its launches and the gaps between them limit it.",
      "See where the time goes: noisefloor forward or sample with --breakdown and --trace; then explain the longest."},
     {"disturbed", "load > 0.5", "Other programs had {load} threads on the host's cores during the samples.",
      "Stop them and measure again before anything is concluded."},
-    {"above_roof", "pct_of_roof > 100", "It is above the roof of compulsory bytes from DRAM: {reason}.",
+    {"above_roof", "pct_of_roof > 103", "It is above the roof of compulsory bytes from DRAM{why_above_roof}.",
      "Part of the data stays in cache. Sweep a larger problem of the op, or judge it by warm times."},
     // A ceiling is reached.
     {"dram", "memory_pct >= 85", "DRAM: the compulsory bytes alone take {memory_pct} % of what a copy attains.",
@@ -37,7 +36,7 @@ constexpr ExplainRule kRules[] = {
      "Compare in turns, where both sides meet the same clock: noisefloor duel. Less data moved is a higher clock."},
     // The launch, not the work.
     {"launch", "launch_pct >= 50",
-     "The launch: the shortest one of this run takes {launch_us} us, {launch_pct} % of this one's cold time.",
+     "The launch: the shortest other one of this run takes {launch_us} us, {launch_pct} % of this one's cold time.",
      "Judge it by warm time. Fuse it with a neighbour, or let launches overlap (programmatic launch)."},
     {"small_grid", "waves < 0.5", "Too few blocks: {blocks}, which fill {waves} of the places that the device has.",
      "Split the work further: smaller tiles, split-K, more blocks along the channels."},
@@ -76,24 +75,24 @@ constexpr ExplainRule kRules[] = {
      "Too few blocks, or blocks of unequal length: split the work further, or hand it out at run time."},
     {"starved", "bound has tensor and balance >= 1 and tensor_pipe_pct < 50 and launch_pct < 50",
      "The tensor pipe waits: it is busy for {tensor_pipe_pct} % of the time in which an SM has work.",
-     "Bring operands earlier: more stages, larger tiles, a warp that only loads; scripts/ncu shows the stalls."},
+     "Bring operands earlier: more stages, larger tiles, a warp that only loads; {ncu} shows the stalls."},
     {"latency", "dram_pct < 50 and l2_pct < 50 and balance < 1 and launch_pct < 50",
      "Latency: DRAM moves {dram_pct} % of its rate, L2 {l2_pct} %, and the launch is no half of the time.",
-     "Put more loads in flight a thread, and look for barriers and dependent loads: scripts/ncu " CASE "."},
+     "Put more loads in flight a thread, and look for barriers and dependent loads: {ncu}."},
     {"cold_caches", "warm_pct < 60 and launch_pct < 50", "Cold caches: a warm launch takes {warm_pct} % of the time.",
      "In a network the producer leaves its output in L2: judge it by warm time, or prefetch weights while launching."},
     {"many_kernels", "kernels > 1", "{kernels} kernels a launch, and each waits for the one before.",
      "Fuse them, or let them overlap (programmatic launch, a cluster or cooperative grid)."},
     {"rival", "rival_ratio > 1.03", "Not the device: {rival} is {rival_ratio} times as fast on the same problem.",
-     "noisefloor duel {op} {variant} {rival} --problem {problem} --dtype {dtype}; then scripts/ncu of both."},
+     "noisefloor duel {op} {variant} {rival} --problem {problem} --dtype {dtype}{plugin_options}; then {ncu}."},
     {"short_samples", "stop = time_cap", "The median is not known to half a percent: sampling met its time limit.",
      "Measure again on a quieter machine before small differences are believed."},
     {"unexplained", "findings = 0 and time_cold_us > 0",
      "None of the rules holds: this row does not show what limits it.",
-     "Fill what is not known (below), then look at the stalls: scripts/ncu " CASE "."},
+     "Fill what is not known (below), then look at the stalls: {ncu}."},
 };
 
-#undef CASE
+#undef RUN
 
 }  // namespace
 

@@ -30,7 +30,7 @@ std::string markdown_text(const ComparisonText& text);
 std::string junit_xml(const GateResult& result);
 
 // The candidate's times for pages that show trends (docs/ci.md), each with the noise that the gate allows for. Rows
-// without a time are not there: exit code and JUnit have them.
+// without a time in one of the two runs are not there: exit code and JUnit have them.
 std::string bencher_json(const GateResult& result);  // ns, by case: cold as `latency`, serial warm `warm-latency`
 std::string benchmark_action_json(const GateResult& result);  // us, "CASE (cold)" and "CASE (warm)"
 

@@ -28,8 +28,6 @@ struct SweepRow;
 // was measured here.
 bool place_under_roof(SweepRow& row, const Ceilings& ceilings);
 void place_under_roof(SweepRow& row, const Ceilings& ceilings, const Ceiling& compute);
-// How the last part of the reason of a row above its roof begins. A row that is placed anew and lies below loses it.
-inline constexpr std::string_view kAboveRoof = "above the roof: ";
 
 inline constexpr int kHostDevice = -1;
 

@@ -38,7 +38,8 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
 
 void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files) {
   if (!arguments.wanted()) return;
-  files.add_input_run("--breakdown-rows", arguments.rows);
+  if (const auto folder = folder_of_rows(arguments, network.plan))
+    files.add_input_run(arguments.rows.empty() ? "a file of the run of --plan" : "--breakdown-rows", *folder);
   files.add("--breakdown-csv", arguments.csv);
   files.add("--trace", arguments.trace);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))

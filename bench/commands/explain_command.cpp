@@ -63,12 +63,17 @@ int explain_row(const ExplainArguments& arguments) {
   }
   const fs::path folder = arguments.run.empty() ? newest_run() : fs::path(arguments.run);
   RunFiles run = read_run(folder, RunEnd::may_lack);
+  const fs::path file = folder / "ceilings.csv";
   CeilingTable ceilings;
-  if (fs::exists(folder / "ceilings.csv")) ceilings = read_ceilings(folder / "ceilings.csv");
+  if (fs::symlink_status(file).type() != fs::file_type::not_found) ceilings = read_ceilings(file);
+  const SweepRow& row = require_row(run.rows, id, folder);
+  if (!ceilings.device.empty() && ceilings.device != row.device)
+    throw InvalidInput(fmt::format("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device,
+                                   row.device));
   CeilingRates rates;
   for (const Ceiling& ceiling : ceilings.rows) rates[ceiling.name] = ceiling.value;
   complete_rows(run.rows, rates);
-  const Explanation explanation = explain(run, require_row(run.rows, id, folder), ceilings);
+  const Explanation explanation = explain(run, row, ceilings);
   fmt::print("{}", arguments.json ? explanation_json(explanation) : explanation_text(explanation));
   return kDone;
 }

@@ -125,6 +125,7 @@ int gate_runs(const GateArguments& arguments) {
   OutputFiles outputs;
   outputs.add_input_run("--baseline", arguments.baseline);
   outputs.add_input_run("--candidate", arguments.candidate);
+  for (const std::string& folder : arguments.noise) outputs.add_input_run("--noise", folder);
   outputs.add("--markdown", arguments.markdown);
   outputs.add("--junit", arguments.junit);
   outputs.add("--bencher", arguments.bencher);
@@ -151,6 +152,8 @@ int compare(const CompareArguments& arguments) {
   if (arguments.variant_a.empty() != arguments.variant_b.empty())
     throw InvalidInput("--variant-a and --variant-b go together");
   OutputFiles outputs;
+  outputs.add_input_run("the run A", arguments.a);
+  outputs.add_input_run("the run B", arguments.b);
   outputs.add("--markdown", arguments.markdown);
   const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
   const PairOptions options{arguments.variant_a, arguments.variant_b, pattern_of(arguments.filter)};

@@ -19,6 +19,7 @@ int history(const HistoryArguments& arguments) {
   outputs.add("--csv", arguments.csv);
   outputs.add("--html", arguments.html);
   const auto runs = read_history({arguments.folders.begin(), arguments.folders.end()});
+  for (const HistoryRun& run : runs) outputs.add_input_run("a file of a run", run.files.folder);
   const bool warm = arguments.time == "warm";
   const History traced = trace_history(runs, {arguments.case_pattern, split_list(arguments.networks),
                                               split_list(arguments.ops), split_list(arguments.variants), warm});

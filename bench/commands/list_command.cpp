@@ -58,6 +58,7 @@ Json json_of(const SuiteEntry& entry, const Implementation& one) {
                {"arch", to_string(one.arch)},
                {"built", one.built}};
   if (!one.built) json["reason"] = one.why_not_built;
+  if (!one.plugin.empty()) json["plugin"] = one.plugin;
   return json;
 }
 

@@ -92,7 +92,8 @@ int new_kernel(const std::string& op, const std::string& out) {
                                         (plugins / "include").string(), op, op)}});
   }
   for (const auto& [file, text] : files)
-    if (fs::exists(file)) throw InvalidInput(fmt::format("{}: is there already; give another --out", file.string()));
+    if (fs::exists(fs::symlink_status(file)))
+      throw InvalidInput(fmt::format("{}: is there already; give another --out", file.string()));
   for (const auto& [file, text] : files) {
     write_atomically(file, text);
     fmt::print("{}\n", file.string());

@@ -68,6 +68,7 @@ Json Worker::receive(double seconds) {
 void Worker::start() {
   if (failed_starts_ == kMostStarts) throw LibraryMissing(why_not_started_);
   try {
+    if (options_.before_start) options_.before_start();
     process_ = std::make_unique<WorkerProcess>(command_);
     const Json hello = receive(options_.start_seconds);
     if (hello.contains("failed")) throw WorkerGone(hello.at("reason"));

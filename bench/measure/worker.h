@@ -21,6 +21,7 @@
 // Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its device is gone for it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -44,6 +45,7 @@ struct WorkerOptions {
   double whole_seconds = 900;   // a case from beginning to end
   // It is told the values of inputs that the op fills (tables of schedules, labels), of tensors of up to so many.
   std::int64_t most_values = 1 << 20;
+  std::function<void()> before_start = {};  // throws what keeps the program from being started, at any of its starts
 };
 
 class Worker {

@@ -69,11 +69,15 @@ PluginFiles add_plugins(const PluginOptions& options) {
   for (const std::string& file : options.files) {
     require_file(file);
     const std::string name = fs::path(file).filename().string();
-    if (!files.emplace(name, fingerprint(file)).second)
+    const auto known = files.emplace(name, fingerprint(file));
+    if (!known.second)
       throw InvalidInput(
           fmt::format("--plugin: two files are called {}; a row says which it is of by this name", name));
     WorkerOptions limits;
     limits.whole_seconds = limits.ready_seconds = limits.answer_seconds = options.seconds;
+    limits.before_start = [file, first = known.first->second] {
+      if (fingerprint(file) != first) throw std::runtime_error("the file was changed since this command began");
+    };
     const auto worker =
         std::make_shared<Worker>(fmt::format("the process of {}", name), command_of(file, options.device), limits);
     try {

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "bench/measure/duel.h"
-#include "bench/sweep/selection.h"
 #include "reports/run/columns.h"
 
 namespace noisefloor {
@@ -25,8 +24,6 @@ void write_duel(const Ratio& cold, const Ratio& warm, const std::string& rival, 
   row.duel_warm_low = warm.low;
   row.duel_warm_high = warm.high;
 }
-
-constexpr const char* kMixedPlan = "plan_fastest";  // of both sides
 
 // Google Benchmark wants a reporter; ours is the progress line of each case.
 class SilentReporter final : public benchmark::BenchmarkReporter {
@@ -135,34 +132,24 @@ void Sweep::report(const SweepRow& row, std::size_t samples, benchmark::State& s
     state.SetIterationTime(*row.time_cold_us * 1e-6 * static_cast<double>(iterations));
 }
 
-const Case* Sweep::best_of(const std::vector<Case>& cases, bool baselines) const {
-  const Case* best = nullptr;
-  double fastest = 0;
-  for (const Case& one : cases) {
-    const auto row = folder_->rows().find(one.id());
-    if (row == folder_->rows().end() || row->second.status != Outcome::ok || !row->second.time_warm_us) continue;
-    if (one.implementation->is(Kind::baseline) != baselines) continue;
-    if (one.entry->whole_networks && one.implementation->name == kMixedPlan) continue;
-    if (best == nullptr || *row->second.time_warm_us < fastest) best = &one, fastest = *row->second.time_warm_us;
-  }
-  return best;
-}
-
 void Sweep::duel(const ProblemId& problem) {
   if (!options_.duels || device_lost_ || left_[problem] > 0) return;
-  const Case *const ours = best_of(cases_[problem], false), *const theirs = best_of(cases_[problem], true);
-  if (ours == nullptr || theirs == nullptr) return;
-  const std::string who =
-      fmt::format("{}: {} against {}", problem.name(), ours->implementation->name, theirs->implementation->name);
+  for (const Pairing& pairing : pairings(cases_[problem], folder_->rows()))
+    if (!device_lost_) duel(problem, pairing);
+}
+
+void Sweep::duel(const ProblemId& problem, const Pairing& pairing) {
+  const std::string who = fmt::format("{}: {} against {}", problem.name(), pairing.ours->implementation->name,
+                                      pairing.theirs->implementation->name);
   try {
-    const DuelResult result = runner_->duel(*ours, *theirs);
+    const DuelResult result = runner_->duel(*pairing.ours, *pairing.theirs);
     if (!result.wrong.empty()) {  // of rows that were right when they were alone; of ours the sweep's exit code says it
       failed_duels_ += result.ours_wrong;
       throw std::runtime_error(result.wrong);
     }
-    SweepRow own = folder_->rows().at(ours->id()), baseline = folder_->rows().at(theirs->id());
-    write_duel(result.cold, result.warm, baseline.variant, own);
-    write_duel(result.cold.inverse(), result.warm.inverse(), own.variant, baseline);
+    SweepRow own = folder_->rows().at(pairing.ours->id()), baseline = folder_->rows().at(pairing.theirs->id());
+    if (pairing.own_row) write_duel(result.cold, result.warm, baseline.variant, own);
+    if (pairing.their_row) write_duel(result.cold.inverse(), result.warm.inverse(), own.variant, baseline);
     folder_->amend({own, baseline});
     fmt::print(stderr, "{}: cold {}, warm {}, {} rounds\n", who, text_of(result.cold), text_of(result.warm),
                result.rounds);

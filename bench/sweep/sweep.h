@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/measure/case_runner.h"
+#include "bench/sweep/pairings.h"
 #include "reports/run/run_folder.h"
 
 namespace noisefloor {
@@ -21,7 +22,7 @@ class Sweep {
   struct Options {
     double budget_seconds = 0;  // 0: none
     bool repetitions = false;   // --benchmark_repetitions was given
-    bool duels = true;          // the best of ours against the best baseline of each problem, in turns
+    bool duels = true;          // of each problem, by pairings.h, in turns
     bool report_all = false;    // Google Benchmark's reporters also get the cases that the run folder has a row for
   };
   Sweep(CaseRunner& runner, RunFolder& folder, Options options);
@@ -50,8 +51,7 @@ class Sweep {
   void report_progress(const SweepRow& row);
   // Behind the last of a problem's cases.
   void duel(const ProblemId& problem);
-  // The fastest, warm, of those that have a time and are of the side; null where there is none.
-  const Case* best_of(const std::vector<Case>& cases, bool baselines) const;
+  void duel(const ProblemId& problem, const Pairing& pairing);
 
   CaseRunner* runner_;
   RunFolder* folder_;

@@ -33,6 +33,7 @@ def test_a_tenth_of_the_labels_is_left_out_whole():
         (["--device", "abacus"], "--device abacus"),
         (["--out", "nowhere/w"], "--out nowhere/w: cannot be written: No such file or directory"),
         (["--out", "."], "--out .: is not a regular file"),
+        (["--state", "./w.safetensors"], "--state ./w.safetensors: is the file of --out"),
         (["--state", "nowhere/s"], "--state nowhere/s: cannot be written: No such file or directory"),
     ],
 )

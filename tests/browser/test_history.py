@@ -85,6 +85,7 @@ def test_the_page(runs, tmp_path):
         (["RUNS", "RUNS/run0"], "given twice"),
         (["RUNS", "--time", "lukewarm"], "lukewarm"),
         (["RUNS", "--csv", "nowhere/h.csv"], "there is no folder nowhere"),
+        (["RUNS", "--csv", "RUNS/run0/shard.json"], "is the same file as --csv"),
         ([], "dirs"),
     ],
 )

@@ -48,6 +48,14 @@ def test_a_run_with_and_without_ceilings(tmp_path):
     (folder / "ceilings.csv").write_text("name,value,unit\ndram_copy,1000,GB/s\n")
     json = strict(explained(case, folder, "--json"))
     assert json["evidence"]["memory_pct"]["value"] == pytest.approx(0.2, rel=0.02)
+    (folder / "ceilings.csv").write_text("name,value,unit,device\ndram_copy,1000,GB/s,Some Other GPU\n")
+    other = run("explain", case, "--run", folder)
+    assert other.returncode == 2 and "ceilings are of 'Some Other GPU', the row is of 'Test GPU'" in other.stderr and not other.stdout
+    (folder / "ceilings.csv").unlink()
+    (folder / "ceilings.csv").symlink_to("none")
+    dangling = run("explain", case, "--run", folder)
+    assert dangling.returncode == 2 and "ceilings.csv" in dangling.stderr
+    (folder / "ceilings.csv").unlink()
     # Without --run: the newest below runs/.
     (tmp_path / "runs" / "device").mkdir(parents=True)
     shutil.move(folder, tmp_path / "runs" / "device" / "time")

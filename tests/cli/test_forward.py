@@ -102,6 +102,16 @@ def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, s
     assert not (tmp_path / "out.safetensors").exists()
 
 
+@pytest.mark.parametrize("option, says", [("--plan", "a file of the run of --plan"), ("--breakdown-rows", "--breakdown-rows")])
+def test_no_output_replaces_the_rows_that_are_compared_with(tmp_path, option, says):
+    forward_input(tmp_path)
+    for name in ("plan.csv", "sweep.csv"):
+        (tmp_path / name).write_text("mine")
+    result = forward(tmp_path, option, tmp_path / "plan.csv" if option == "--plan" else tmp_path, "--trace", tmp_path / "sweep.csv")
+    assert result.returncode == 2 and f"--trace {tmp_path}/sweep.csv: is the same file as {says}" in result.stderr, result.stderr
+    assert (tmp_path / "sweep.csv").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     "replaced, says",
     [

@@ -133,12 +133,13 @@ def read_benchmark_action(file):
 
 
 def test_other_pages_can_show_the_times(baseline, tmp_path):
-    slower = write_run(tmp_path / "b", [50.0] * 19 + [60.0], seed=1, status={3: "incorrect"})
-    result = gate(baseline, slower, "--bencher", tmp_path / "bmf.json", "--benchmark-action", tmp_path / "action.json")
+    slower = write_run(tmp_path / "b", [50.0] * 19 + [60.0, 50.0], seed=1, status={3: "incorrect"})
+    result = gate(baseline, slower, "--new-rows", "--bencher", tmp_path / "bmf.json", "--benchmark-action", tmp_path / "action.json")
     assert result.returncode == 1, result
     bencher, action = read_bencher(tmp_path / "bmf.json"), read_benchmark_action(tmp_path / "action.json")
     with open(slower / "sweep.csv", newline="") as file:
         rows = {f"gemm/{row['problem']}/bf16/ptx": row for row in csv.DictReader(file) if row["status"] == "ok"}
+    assert rows.pop("gemm/m=21,n=64,k=64/bf16/ptx"), "a new row is there once the baseline has it"
     assert set(bencher) == set(rows) and len(rows) == 19 and set(action) == {f"{name} ({phase})" for name in rows for phase in ("cold", "warm")}
     for name, row in rows.items():
         cold, warm = bencher[name]["latency"], bencher[name]["warm-latency"]
@@ -155,6 +156,8 @@ def test_files_of_a_gate_are_written_whole_or_not_at_all(baseline, tmp_path):
     (tmp_path / "old.json").write_text("old")
     for arguments, says in ((["--bencher", tmp_path / "old.json", "--benchmark-action", tmp_path / "none" / "x.json"], "--benchmark-action"),
                             (["--bencher", tmp_path / "x.json", "--benchmark-action", tmp_path / "x.json"], "is the same file as --bencher"),
+                            (["--noise", same, "--junit", same / "env.json"], "is the same file as --candidate"),
+                            (["--noise", tmp_path, "--junit", tmp_path / "sweep.csv"], "is the same file as --noise"),
                             (["--bencher", tmp_path], "is a folder")):
         result = gate(baseline, same, *arguments)
         assert result.returncode == 2 and says in result.stderr and not result.stdout, result
@@ -276,6 +279,10 @@ def test_compare_prints_no_verdict(baseline, tmp_path):
         assert word not in result.stdout
     assert "20 rows in both, B takes 0.500 times A's time" in result.stdout and "device: Test GPU and Other GPU" in result.stdout
     assert "net-b1" in (tmp_path / "compare.md").read_text()
+    for folder in (baseline, other):
+        before = contents(folder)
+        result = run("compare", baseline, other, "--markdown", folder / "sweep.csv")
+        assert result.returncode == 2 and "is the same file as the run " in result.stderr and contents(folder) == before, result
 
 
 def test_compare_sets_variants_of_a_recorded_run_side_by_side():

@@ -51,6 +51,10 @@ def test_files_of_others_stay(tmp_path):
     again = run("new-kernel", "groupnorm", "--out", tmp_path / "new")
     assert again.returncode == 2 and "is there already" in again.stderr
     assert (tmp_path / "new" / "groupnorm.cu").read_text() == "mine\n"
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "groupnorm.cu").symlink_to(tmp_path / "elsewhere")
+    linked = run("new-kernel", "groupnorm", "--out", tmp_path / "links")
+    assert linked.returncode == 2 and "is there already" in linked.stderr and not (tmp_path / "elsewhere").exists()
     for wrong, words in [(("gropnorm",), "did you mean 'groupnorm'"), (("network",), "is no op"), (("gemm", "--out", tmp_path / "new" / "groupnorm.cu"), "not a folder")]:  # fmt: skip
         refused = run("new-kernel", *wrong)
         assert refused.returncode == 2 and words in refused.stderr, refused.stderr

@@ -131,6 +131,16 @@ def test_python_functions_are_rows(one, tmp_path):
     assert other.returncode == 2 and "needs fp32" in other.stdout, other.stdout + other.stderr
 
 
+def test_a_file_that_changes_is_not_loaded_again(one, tmp_path):
+    file = tmp_path / "mine.py"
+    change = "def launch(problem, t):\n    open(__file__, 'a').write('# another')\n    os._exit(0)\n"
+    file.write_text("import os" + RIGHT + change + "\ndef launch_later(problem, t):\n    return product(problem, t)\n")
+    result = sweep(one, tmp_path / "run", "--dtypes", "fp32", "--variants", "mine,later", "--plugin", file, env=HERE)
+    assert result.returncode == 1, result.stderr
+    later = {row["variant"]: row for row in rows(tmp_path / "run")}["later"]
+    assert later["status"] == "cuda_error" and later["reason"].endswith("mine.py cannot be started: the file was changed since this command began"), later
+
+
 def test_the_example_of_the_page_is_a_right_plugin(tmp_path):
     file = tmp_path / "example.py"
     file.write_text(re.search(r"<!-- example -->\n```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(), re.S)[1])

@@ -45,15 +45,21 @@ def test_a_function_is_a_row(capsys, tmp_path):
     assert list(table) == ["host", "mine"] and table["mine"]["status"] in ("ok", "throttled"), table["mine"]
     assert table["mine"]["problem"] == PROBLEM and "mine" in capsys.readouterr().out
     assert (tmp_path / "run" / "sweep.csv").is_file()
+    with pytest.raises(RuntimeError, match="changed since; give another --out, or"):
+        rows(product, out=tmp_path / "run")
+    assert list(rows(product, out=tmp_path / "run", fresh=True)) == ["host", "mine"]
     assert rows(wrong)["mine"]["status"] == "incorrect"
     refused = rows(product, can_run=only_large, variants="", name="large")
     assert list(refused) == ["large"] and refused["large"]["reason"] == "needs m >= 1000"
 
 
 def test_a_file_is_a_row(tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text(FILE)
-    assert rows(file)["mine"]["status"] in ("ok", "throttled")
+    """Of its own name, and each of its functions."""
+    file = tmp_path / "products.py"
+    file.write_text(FILE + FILE.replace("launch", "launch_other"))
+    table = rows(file)
+    assert list(table) == ["host", "products", "other"] and all(row["status"] in ("ok", "throttled") for row in table.values())
+    assert list(rows(file, variants="")) == ["products", "other"]
 
 
 def test_a_closure_needs_cloudpickle():
@@ -78,4 +84,11 @@ def test_what_makes_no_sense_is_named():
         noisefloor.bench("gem", product, problem=PROBLEM, device="host")
     with pytest.raises(RuntimeError, match="no such file"):
         noisefloor.bench("gemm", "none.so", problem=PROBLEM, device="host")
+    with pytest.raises(RuntimeError, match="no such file"):
+        noisefloor.bench("gemm", "none.so", problem=PROBLEM, device="host", variants="host")
+    with pytest.raises(ValueError, match="problem is 'm'; it must be fields with values"):
+        noisefloor.bench("gemm", product, problem="m")
+    for argument, value in (("op", 7), ("problems", ["sd15-b2"]), ("problem", {"m": 4}), ("dtypes", ["fp32"]), ("name", 7), ("variants", ["host"])):
+        with pytest.raises(TypeError, match=f"^{argument} must be text, not a {type(value).__name__}$"):
+            noisefloor.bench(**{"op": "gemm", "plugin": product, argument: value})
     assert Path(_bench.program()).is_file()

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "reports/run/columns.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 namespace {
@@ -47,6 +48,11 @@ struct MadeUp {
     run.rows.push_back(row());
     run.rows.back().variant = "other", run.rows.back().time_cold_us = us;
   }
+  void shrink(double times) {  // less work, at the same rates
+    for (auto* figure : {&row().time_cold_us, &row().time_warm_us, &row().bytes, &row().dram_read_bytes,
+                         &row().dram_write_bytes, &row().l2_bytes})
+      *figure = **figure / times;
+  }
   void bound_by_arithmetic() { row().ai = 200, row().bound = "compute:tensor_bf16"; }
 };
 
@@ -72,13 +78,13 @@ const std::vector<RuleCase>& rule_cases() {
       {"network", [](MadeUp& m) { m.row().op = "network"; },
        [](MadeUp& m) { m.row().op = "network", status(m, Outcome::throttled); }},
       {"disturbed", [](MadeUp& m) { m.row().load = 0.6; }, [](MadeUp& m) { m.row().load = 0.5; }},
-      {"above_roof", [](MadeUp& m) { m.row().pct_of_roof = 101; }, [](MadeUp& m) { m.row().pct_of_roof = 100; }},
+      {"above_roof", [](MadeUp& m) { m.row().pct_of_roof = 104; }, [](MadeUp& m) { m.row().pct_of_roof = 103; }},
       {"dram", [](MadeUp& m) { m.row().gbps = 850; }, [](MadeUp& m) { m.row().gbps = 849; }},
       {"arithmetic", [](MadeUp& m) { m.row().gflops = 85000; }, [](MadeUp& m) { m.row().gflops = 84000; }},
       {"power", [](MadeUp& m) { m.row().throttle = "sw_power_cap", m.row().sm_clock_mhz = 1900; },
        [](MadeUp& m) { m.row().throttle = "sw_power_cap", m.row().sm_clock_mhz = 1990; }},
-      {"launch", [](MadeUp& m) { m.run.rows[1].time_cold_us = 50; },
-       [](MadeUp& m) { m.run.rows[1].time_cold_us = 49; }},
+      {"launch", [](MadeUp& m) { m.shrink(4), m.run.rows[1].time_cold_us = 12.5; },
+       [](MadeUp& m) { m.shrink(4), m.run.rows[1].time_cold_us = 12.4; }},
       {"small_grid", [](MadeUp& m) { m.row().waves = 0.4; }, [](MadeUp& m) { m.row().waves = 0.5; }},
       {"idle_sms", [](MadeUp& m) { m.row().tensor_pipe_pct = 70; }, [](MadeUp& m) { m.row().tensor_pipe_pct = 55; }},
       {"last_wave", [](MadeUp& m) { m.row().waves = 1.5; }, [](MadeUp& m) { m.row().waves = 1.7; }},
@@ -157,6 +163,70 @@ TEST(Explain, RulesAreInOrderAndSaidOnce) {
             std::string::npos);
 }
 
+// A slow kernel of a small problem is below a tenth of its roof too.
+TEST(Explain, ALaunchCostsWhatAShortOtherOneTakes) {
+  const auto launch_us = [](MadeUp& made) {
+    return RowFigures(made.run, made.row(), made.ceilings).number("launch_us");
+  };
+  MadeUp made;
+  EXPECT_EQ(launch_us(made), 4);
+  made.run.rows[1].device = "other GPU";
+  EXPECT_EQ(launch_us(made), std::nullopt);
+  made.run.rows[1].device = "GPU";
+  made.run.rows[1].pct_of_roof = 26;
+  EXPECT_EQ(launch_us(made), std::nullopt) << "the roof alone takes more than 1 us";
+  made.row().time_cold_us = 3, made.row().pct_of_roof = 3;
+  EXPECT_EQ(launch_us(made), std::nullopt) << "not of itself";
+  made.row().time_cold_us = 2293, made.run.rows[1].time_cold_us = 2000, made.run.rows[1].pct_of_roof = 0.01;
+  EXPECT_EQ(launch_us(made), std::nullopt) << "a slow kernel";
+  made.run.rows[1].time_cold_us = 4, made.run.rows[1].op = "network";
+  EXPECT_EQ(launch_us(made), std::nullopt) << "many launches";
+}
+
+TEST(Explain, SaysWhyARowIsAboveItsRoofWhereItIsKnown) {
+  MadeUp made;
+  made.row().pct_of_roof = 120, made.row().reason = "a note; above the roof: what it writes fits into cache";
+  EXPECT_EQ(made.explained().findings.front().sentence,
+            "It is above the roof of compulsory bytes from DRAM: what it writes fits into cache.");
+  made.row().reason = "a note";
+  EXPECT_EQ(made.explained().findings.front().sentence, "It is above the roof of compulsory bytes from DRAM.");
+}
+
+TEST(Explain, SaysNothingEmptyOfARecordedRow) {
+  RunFiles run;
+  run.rows = read_sweep_csv("reports/recorded/nvidia-h200/sweep.csv");
+  const CeilingTable ceilings = read_ceilings("reports/recorded/nvidia-h200/ceilings.csv");
+  std::size_t above = 0;
+  for (const SweepRow& row : run.rows)
+    for (const Explanation explained = explain(run, row, ceilings); const auto& finding : explained.findings) {
+      EXPECT_EQ((finding.sentence + finding.experiment).find("not said"), std::string::npos) << row.name();
+      above += finding.rule == "above_roof";
+    }
+  EXPECT_GT(above, 0u);
+}
+
+TEST(Explain, CommandsOfAPluginsRowNameItsFile) {
+  MadeUp made;
+  made.add_rival(50);
+  const auto experiment = [&] { return made.explained().findings.front().experiment; };
+  EXPECT_EQ(experiment().find("--plugin"), std::string::npos);
+  EXPECT_NE(experiment().find("then scripts/ncu gemm/m=1,n=2,k=3/bf16/ptx."), std::string::npos);
+  made.run.rows.back().plugin = "other.so";
+  EXPECT_NE(experiment().find("--dtype bf16 --plugin other.so; then scripts/ncu"), std::string::npos) << experiment();
+  made.row().plugin = "mine.so";
+  EXPECT_NE(experiment().find("--dtype bf16 --plugin mine.so --plugin other.so; then Nsight Compute on noisefloor run "
+                              "gemm/m=1,n=2,k=3/bf16/ptx --plugin mine.so."),
+            std::string::npos)
+      << experiment();
+  made.run.rows.back().plugin = "mine.so";
+  EXPECT_NE(experiment().find("--dtype bf16 --plugin mine.so; then"), std::string::npos) << experiment();
+  made.row().counter_status = "off", made.row().l2_bytes.reset();
+  EXPECT_NE(explanation_text(made.explained()).find("sweep --ops gemm --plugin mine.so --counters"), std::string::npos);
+  status(made, Outcome::incorrect);
+  EXPECT_EQ(experiment(),
+            "Run it alone (noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --plugin mine.so), then under compute-sanitizer.");
+}
+
 const Explanation::Evidence* evidence_of(const Explanation& explanation, const std::string& name) {
   const auto found = std::ranges::find(explanation.evidence, name, &Explanation::Evidence::name);
   return found == explanation.evidence.end() ? nullptr : &*found;
@@ -203,6 +273,8 @@ TEST(Explain, ADuelStandsAboveTimesThatWereTakenAlone) {
   EXPECT_TRUE(explained.rivals[0].duel);
   EXPECT_DOUBLE_EQ(explained.rivals[0].times, 1 / 1.01);
   EXPECT_EQ(explained.findings.front().rule, "unexplained");
+  made.run.rows.back().device = "other GPU";
+  EXPECT_TRUE(made.explained().rivals.empty());
 }
 
 bool lacks(const Explanation& explanation, const std::string& name, const std::string& why) {
@@ -237,7 +309,8 @@ TEST(Explain, SaysWhatItCannotKnowAndHowToGetIt) {
   made.ceilings = {};
   EXPECT_TRUE(lacks(made.explained(), "memory_pct", "no ceilings"));
   made.run.rows.pop_back();
-  EXPECT_TRUE(lacks(made.explained(), "launch_pct", "no other row"));
+  EXPECT_TRUE(lacks(made.explained(), "launch_pct", "nothing to do"));
+  EXPECT_TRUE(lacks(made.explained(), "rival_ratio", "no other row"));
   row.kind = "host", row.arch = "avx2";
   EXPECT_FALSE(lacks(made.explained(), "waves", "")) << "a host has none";
   status(made, Outcome::throttled);

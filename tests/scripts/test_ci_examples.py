@@ -112,7 +112,7 @@ def test_the_action_is_one():
 
 
 def test_the_action_judges_a_run(runner):
-    code, outputs, said = runner.run(baseline=RECORDED, candidate=RECORDED, program=PROGRAM, out="my files", gate_arguments="--filter ^gemm/ --strict")
+    code, outputs, said = runner.run(baseline=RECORDED, candidate=RECORDED, program=PROGRAM, out="my files", gate_arguments="--strict\n--filter ^gemm/\n")
     assert code == 0, said
     assert outputs == {"exit-code": "0", "candidate": str(RECORDED)}
     made = runner.folder / "my files"
@@ -126,15 +126,37 @@ def test_the_action_judges_a_run(runner):
     assert not list(made.iterdir()) and runner.summary.read_text() == ""
 
 
-def test_the_action_sweeps_and_records(runner):
+def test_the_action_makes_a_run_the_first_baseline(runner):
+    """Of a run without load: none is swept, which other programs could disturb."""
+    for record, expected in (("false", 2), ("true", 0)):
+        code, outputs, said = runner.run(baseline="$(touch hacked)", candidate=RECORDED, program=PROGRAM, record=record)
+        assert code == expected and outputs["exit-code"] == str(expected), said
+        assert (runner.folder / "$(touch hacked)").exists() == (record == "true")
+    recorded = {path.name for path in (runner.folder / "$(touch hacked)").iterdir()}
+    assert {"sweep.csv", "samples.jsonl", "env.json"} <= recorded
+    before = (runner.folder / "$(touch hacked)" / "env.json").stat().st_mtime_ns
+    assert runner.run(baseline="$(touch hacked)", candidate=RECORDED, program=PROGRAM, record="true")[0] == 0
+    assert (runner.folder / "$(touch hacked)" / "env.json").stat().st_mtime_ns == before, "recorded once"
+    assert not (runner.folder / "hacked").exists()
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_the_action_lets_the_gate_judge_a_wrong_row(runner, code):
+    program = runner.folder / "program"
+    program.write_text(f'#!/bin/sh\n[ "$1" != sweep ] || {{ cp -r "{RECORDED}" "$4"; exit {code}; }}\nexec "{PROGRAM}" "$@"\n')
+    program.chmod(0o755)
+    ended, outputs, said = runner.run(baseline=RECORDED, program=program)
+    assert (ended, outputs["exit-code"]) == ((0, "0") if code == 1 else (2, "")), said
+
+
+def test_the_action_sweeps(runner):
     problems = runner.folder / "problems"
     problems.mkdir()
     (problems / "gemm.csv").write_text("network,m,n,k,count\nmini,8,16,24,1\n")
     arguments = {"baseline": "$(touch hacked)", "program": PROGRAM, "sweep_arguments": "--device host --problems problems --networks all --ops gemm --dtypes fp32"}
     code, outputs, said = runner.run(**arguments)
     assert code == 2 and outputs == {"exit-code": "2", "candidate": "noisefloor-gate/run"}, said
-    code, outputs, said = runner.run(**arguments, record="true", gate_arguments="--new-rows")
-    assert code in (0, 2) and not (runner.folder / "hacked").exists(), said  # 2: other programs on the cores, so that it is no baseline
+    assert not (runner.folder / "hacked").exists()
     shutil.rmtree(runner.folder / "noisefloor-gate")
     code, outputs, said = runner.run(**{**arguments, "sweep_arguments": "--no-such-option"})
     assert code == 2 and outputs["exit-code"] == "" and "--no-such-option" in said

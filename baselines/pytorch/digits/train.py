@@ -189,6 +189,8 @@ def refusal(arguments):
         torch.empty(1, device=arguments.device)
     except (RuntimeError, AssertionError) as error:
         return f"--device {arguments.device}: {str(error).splitlines()[0]}"
+    if arguments.state and os.path.realpath(arguments.state) == os.path.realpath(arguments.out):
+        return f"--state {arguments.state}: is the file of --out"
     for option in ("out", "state"):
         file = getattr(arguments, option)
         if file is None:

@@ -1,6 +1,7 @@
 """noisefloor.bench: a Python function as a row beside the ladder and the libraries."""
 
 import csv
+import json
 import os
 import pickle
 import shutil
@@ -40,13 +41,34 @@ def pickled(functions):
         return pickle.dumps(functions)
 
 
-def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine", can_run=None, variants=None, device=None, out=None, quiet=False):
+def asked(*words):
+    result = subprocess.run([program(), *words], env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable}, capture_output=True, text=True)
+    result.said = (result.stderr.strip().splitlines() or ["noisefloor failed"])[-1]
+    return result
+
+
+def rows_of(file, op):
+    result = asked("list", "variants", "--ops", op, "--plugin", str(file), "--format", "json")
+    if result.returncode != 0:
+        raise RuntimeError(result.said)
+    return [line["variant"] for line in map(json.loads, result.stdout.splitlines()) if "plugin" in line]
+
+
+def require_texts(**arguments):
+    for argument, value in arguments.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{argument} must be text, not a {type(value).__name__}")
+
+
+def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine", can_run=None, variants=None, device=None, out=None, fresh=False,
+          quiet=False):  # fmt: skip
     """Measures `plugin` as a row of `op`, with the ladder and the libraries beside it, in a process of its own.
 
     plugin: launch(problem, tensors), or the name of a .py or .so file. problems: networks, or sets of problems, comma-separated;
     or problem: one problem's text. variants: which others, "" for none, by default all that the device runs. out: a run folder
-    that is kept. Returns the rows of sweep.csv as dictionaries. docs/plugins.md says what the function gets.
+    that is kept; fresh: begin it anew. Returns the rows of sweep.csv as dictionaries. docs/plugins.md says what the function gets.
     """
+    require_texts(op=op, problems=problems, problem=problem, dtypes=dtypes, name=name, variants=variants)
     if not op.isidentifier():  # it names a file
         raise ValueError(f"op is {op!r}; it must be an op's name, as `noisefloor list ops` has them")
     if (problems is None) == (problem is None):
@@ -62,20 +84,23 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
         elif not isinstance(plugin, (str, os.PathLike)):
             raise TypeError(f"plugin must be a function or a file's name, not a {type(plugin).__name__}")
         run = Path(out or Path(folder, "run"))
-        words = [program(), "sweep", "--plugin", str(file), "--ops", op, "--dtypes", dtypes, "--out", str(run)]
+        words = ["sweep", "--plugin", str(file), "--ops", op, "--dtypes", dtypes, "--out", str(run)]
         if problem is not None:
-            fields = dict(pair.split("=", 1) for pair in problem.split(","))
+            fields = dict(pair.partition("=")[::2] for pair in problem.split(","))
+            if not all(fields.values()):
+                raise ValueError(f"problem is {problem!r}; it must be fields with values, as m=4,n=8,k=8 (`noisefloor list ops` has them)")
             Path(folder, "problems").mkdir()
             with open(Path(folder, "problems", f"{op}.csv"), "w", newline="") as table:
                 csv.writer(table).writerows([["network", *fields, "count"], ["given", *fields.values(), 1]])
             words += ["--problems", str(Path(folder, "problems"))]
         words += ["--networks", "given" if problem is not None else problems]
         if variants is not None:
-            words += ["--variants", ",".join(filter(None, [variants, name]))]
+            words += ["--variants", ",".join(filter(None, [variants, *([name] if callable(plugin) else rows_of(file, op))]))]
         words += ["--device", str(device)] if device is not None else []
-        result = subprocess.run(words, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable}, capture_output=True, text=True)
+        words += ["--fresh"] if fresh else []
+        result = asked(*words)
         if result.returncode not in (0, 1) or not (run / "sweep.csv").is_file():
-            raise RuntimeError((result.stderr.strip().splitlines() or ["noisefloor failed"])[-1])
+            raise RuntimeError(result.said)
         if not quiet:
             print(result.stdout.partition("\n\n")[0])
         with open(run / "sweep.csv", newline="") as table:
