@@ -27,4 +27,20 @@ std::vector<bool> nodes_of_each_call(const Network& network) {
   return nodes_reached_by(network.graph, changing);
 }
 
+bool reads_beside_first(const Graph& graph, const Node& node, std::span<const Node* const> ahead) {
+  const auto visit = [&](const Node& of, const auto& of_tensor) {
+    const auto specs = of.op->tensors(of.problem, of.dtype);
+    for (std::size_t i = 0; i < specs.size(); ++i) of_tensor(specs[i].role, i, graph.whole(of.values[i]));
+  };
+  bool reads = false;
+  for (const Node* const writer : ahead)
+    visit(*writer, [&](Role role, std::size_t, ValueId written) {
+      if (role == Role::in) return;
+      visit(node, [&](Role read_as, std::size_t i, ValueId read) {
+        reads |= i > 0 && read_as != Role::out && read == written;
+      });
+    });
+  return reads;
+}
+
 }  // namespace noisefloor::networks

@@ -16,4 +16,7 @@ std::vector<bool> nodes_reached_by(const Graph& graph, std::span<const ValueId> 
 // was not built for sampling all.
 std::vector<bool> nodes_of_each_call(const Network& network);
 
+// Whether `node` reads an activation that one of `ahead` writes, but for its first tensor: a residual, say, or keys.
+bool reads_beside_first(const Graph& graph, const Node& node, std::span<const Node* const> ahead);
+
 }  // namespace noisefloor::networks

@@ -32,7 +32,7 @@ LOG = ROOT / "docs" / "log"
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
          "torch_eager": "PyTorch, eager"}
-NETWORK_FILES = ("sweep.csv", "adm64-plans.csv")
+NETWORK_FILES = ("adm64-plans.csv", "sweep.csv")  # the newer first
 VERDICTS = ("won", "lost", "equal", "unresolved")
 NOT_A_SCRIPT = (".md", ".txt", ".sh")
 
@@ -102,7 +102,7 @@ def ladder(arguments: str) -> str:
 
 
 def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict], dict]]:
-    """Of each whole network: problem, rows by variant, and the run that most of them are of; rows of other runs fill what it lacks."""
+    """Of each whole network: problem, rows by variant, and a row of the newest run that has plans of it; PyTorch's rows may be of another run."""
     folder = folder or RECORDED
     rows = [{**row, "file": file} for file in NETWORK_FILES if (folder / file).is_file() for row in rows_of(file, folder)]
     rows = [row for row in rows if (row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] in PLANS]
@@ -112,9 +112,10 @@ def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict]
         for row in rows:
             if row["problem"] == problem:
                 runs.setdefault((row["file"], row["commit"]), []).append(row)
-        ranked = sorted(runs.values(), key=lambda run: -sum(row["variant"].startswith("plan_") for row in run))
-        chosen = {row["variant"]: row for run in reversed(ranked) for row in run}
-        result.append((problem, chosen, ranked[0][0]))
+        main = next((run for run in runs.values() if any(row["variant"].startswith("plan_") for row in run)), next(iter(runs.values())))
+        others = [row for run in runs.values() if run is not main for row in run if not row["variant"].startswith("plan_")]
+        chosen = {row["variant"]: row for row in [*reversed(others), *main]}
+        result.append((problem, chosen, main[0]))
     return result
 
 

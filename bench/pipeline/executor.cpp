@@ -50,6 +50,8 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id), each_call[steps_.size()]});
   }
 
+  order_libraries();
+
   const auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call);
   std::size_t order = 0;
   for (const bool each : {false, true})
@@ -122,12 +124,35 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
   const auto add = [&](const Buffer& buffer) {
     if (buffer.bytes() > 0) ranges.emplace_back(buffer.data(), buffer.bytes());
   };
-  for (const Buffer* buffer : {&weights_, &activations_, &inputs_, &workspace_}) add(*buffer);
+  for (const Buffer* buffer : {&weights_, &activations_, &inputs_, &workspace_, &between_}) add(*buffer);
   for (const Buffer& buffer : prepared_) add(buffer);
   return ranges;
 }
 
+// Kernels of ours let the next launch begin early, once all before them have ended, or sooner. cuDNN launches its own
+// in that way, too, and those wait in the warps that load a product's operands: what else they read, as a residual, may
+// be read while the kernel ahead still writes it (docs/log/networks, "a library's kernel that begins early"). So where
+// a library reads such a tensor that one of the two launches ahead writes, the last of them ours, a byte is set between
+// them, behind which everything has ended.
+void Executor::order_libraries() {
+  if (platform_->description().is_host) return;
+  const auto is_ours = [](const Step& step) { return !step.implementation->is(Kind::baseline); };
+  std::vector<const Node*> ahead;
+  const Step* last = nullptr;
+  for (const bool each : {false, true})
+    for (Step& step : steps_) {
+      if (step.each_call != each) continue;
+      step.begins_alone = last != nullptr && is_ours(*last) && !is_ours(step) &&
+                          networks::reads_beside_first(network_->graph, *step.node, ahead);
+      if (step.begins_alone && between_.bytes() == 0) between_ = allocate(*platform_, 1, "what lies between launches");
+      last = &step;
+      ahead.push_back(step.node);
+      if (ahead.size() > 2) ahead.erase(ahead.begin());
+    }
+}
+
 Status Executor::launch(const Step& step) {
+  if (step.begins_alone) platform_->fill_bytes(between_.data(), 0, 1);
   arguments_.clear();
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
   LaunchContext context = platform_->context();

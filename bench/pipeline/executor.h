@@ -54,11 +54,13 @@ class Executor {
     void* prepared;
     std::optional<double> warm_us;  // of the plan
     bool each_call;
+    bool begins_alone = false;  // see order_libraries
     LaunchLabel::Memory memory{};
   };
   Status launch(const Step& step);
   Status launch_those(bool of_each_call);
   void load_weights(const Weights& weights);
+  void order_libraries();
 
   Platform* platform_;
   const Network* network_;
@@ -67,7 +69,7 @@ class Executor {
   std::vector<Step> steps_;
   std::vector<void*> pointers_;  // of each value
   std::vector<void*> arguments_;
-  Buffer weights_, activations_, inputs_, workspace_;
+  Buffer weights_, activations_, inputs_, workspace_, between_;
   std::vector<Buffer> prepared_;
   std::size_t bytes_ = 0;
   bool programmatic_ = false;

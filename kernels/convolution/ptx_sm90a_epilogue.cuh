@@ -271,13 +271,13 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   constexpr int kPieceBlocks = kPieceColumns / 8;
-  // item / blocks is item * kShare[blocks] >> 16, of fewer than 64 * 8 items.
-  constexpr int kShare[kPieceBlocks + 1] = {0, 65536, 32768, 21846, 16384, 13108, 10923, 9363, 8192};
   for (int done = 0; done < partials.count; done += kPieceBlocks) {
     const int blocks = min(partials.count - done, kPieceBlocks);
+    // Of fewer than 64 * 8 items: (item + 0.5) / blocks is 1/16 and more from a whole number, 2^18 times an ulp.
+    const float per_row = __fdividef(1.0f, static_cast<float>(blocks));
     to.sync();
     for (int item = thread; item < 64 * blocks; item += 128) {
-      const int row = item * kShare[blocks] >> 16, block = item - row * blocks;
+      const int row = static_cast<int>((static_cast<float>(item) + 0.5f) * per_row), block = item - row * blocks;
       const int tile_column = (partials.first + done + block) * 8;
       const int column = to.column0 + tile_column;
       if (!to.place.has(row) || column >= epilogue.cout) continue;

@@ -95,7 +95,7 @@ def test_a_worker_that_is_killed_costs_one_row(problems, tmp_path):
         rest = process.stderr.read()
     found = rows(out)
     failed = [row for row in found.values() if row["status"] == "cuda_error"]
-    assert process.returncode == 1 and len(found) == 4, rest
+    assert process.returncode == 0 and len(found) == 5, rest  # a library's failure is a row alone
     assert [row["reason"] for row in failed] == ["PyTorch's worker was killed by signal 9 (Killed)"]
     for _ in range(50):
         if not Path(f"/proc/{worker}").exists():

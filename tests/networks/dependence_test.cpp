@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "networks/network.h"
 
@@ -40,6 +41,28 @@ TEST(Dependence, OfOneKeyIsAVectorForEachBlock) {
   const auto once = ops_not_reached(network, {network.x(), network.level().value});
   // Of 16 transformers two vectors, and the embedding of places, of two products each; and what is embedded.
   EXPECT_EQ(once.at("gemm"), 16 * (2 * 2 + 2) + 1);
+}
+
+TEST(Dependence, AResidualIsReadBesideTheFirstTensor) {
+  Graph graph;
+  const ValueId x = graph.input("x", {1, 4, 4, 8}, DType::bf16);
+  const auto conv = [&](const char* name, ValueId from, std::map<std::string, ValueId> more) {
+    const bool residual = !more.empty();
+    more["x"] = from;
+    more["w"] = graph.weight({name, {8, 8, 1, 1}}, {8, 1, 1, 8}, DType::bf16);
+    return graph.add(name, "conv2d",
+                     std::string("n=1,h=4,w=4,cin=8,cout=8,kernel=1,bias=0") + (residual ? ",residual=1" : ""),
+                     DType::bf16, more)[0];
+  };
+  const ValueId skip = conv("skip", x, {}), inner = conv("inner", x, {});
+  conv("last", inner, {{"residual", skip}});
+  const auto& nodes = graph.nodes();
+  const Node *first = &nodes[0], *second = &nodes[1];
+  EXPECT_TRUE(reads_beside_first(graph, nodes[2], std::vector{first}));
+  EXPECT_FALSE(reads_beside_first(graph, nodes[2], std::vector{second}));  // its first tensor
+  EXPECT_TRUE(reads_beside_first(graph, nodes[2], std::vector{first, second}));
+  EXPECT_FALSE(reads_beside_first(graph, nodes[1], std::vector{first}));
+  EXPECT_FALSE(reads_beside_first(graph, nodes[2], {}));
 }
 
 TEST(Dependence, OfNothingIsNothing) {
