@@ -29,7 +29,7 @@ def draw_networks(panels, times, theme: Theme) -> None:
         bars = [(BARS[variant], chosen.get(variant)) for variant in PLANS if variant in BARS]
         times = [float(row["time_cold_us"]) if row else 0.0 for _, row in bars]
         stars = ["" if row and (row["file"], row["commit"]) == (main["file"], main["commit"]) else " *" for _, row in bars]
-        bar_panel(axes, title_of(problem), [name for (name, _), _ in bars], [time / max(times) for time in times],
+        bar_panel(axes, f"{title_of(problem)} ({main['commit'][:7]})", [name for (name, _), _ in bars], [time / max(times) for time in times],
                   [time_text(time) + star if time else "not recorded" for time, star in zip(times, stars)],
                   [theme.kinds[kind]["colour"] for (_, kind), _ in bars], theme)
 
@@ -70,7 +70,7 @@ def main() -> int:
     grid = figure.add_gridspec(len(times), 2, width_ratios=[1, 1.15])
     draw_networks([figure.add_subplot(grid[line, 0]) for line in range(len(times))], times, theme)
     draw_best(figure.add_subplot(grid[:, 1]), rows, ceilings, theme)
-    figure.suptitle(title(rows, "bf16", "one call of each network (shorter is faster; * of another run), and the roofline"),
+    figure.suptitle(title(rows, "bf16", "the roofline. Left, each by its own: one call of a network (shorter is faster; * of another run)"),
                     fontsize=10, x=0.01, ha="left")
     figure.tight_layout(rect=(0, 0, 1, 1))
     for axes in figure.axes:
