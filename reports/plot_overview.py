@@ -30,7 +30,7 @@ def draw_networks(panels, times, theme: Theme) -> None:
         times = [float(row["time_cold_us"]) if row else 0.0 for _, row in bars]
         stars = ["" if row and (row["file"], row["commit"]) == (main["file"], main["commit"]) else " *" for _, row in bars]
         bar_panel(axes, f"{title_of(problem)} ({main['commit'][:7]})", [name for (name, _), _ in bars], [time / max(times) for time in times],
-                  [time_text(time) + star if time else "not recorded" for time, star in zip(times, stars)],
+                  [time_text(time) + star if time else "no time" for time, star in zip(times, stars)],
                   [theme.kinds[kind]["colour"] for (_, kind), _ in bars], theme)
 
 

@@ -136,7 +136,7 @@ def networks(_: str) -> str:
     text = f"Microseconds of one denoising call in bf16 on one {times[0][2]['device']}, from the file and commit at the line's end."
     if notes:
         text += " A letter marks a figure of another run, perhaps on another GPU of the kind: " + "; ".join(f"({letter}) {source}" for source, letter in notes.items()) + "."
-    return text + " Blank: not recorded.\n\n" + table(["network", *PLANS.values(), "file", "commit"], lines)
+    return text + " Blank: no time.\n\n" + table(["network", *PLANS.values(), "file", "commit"], lines)
 
 
 def totals(_: str) -> str:
@@ -282,7 +282,7 @@ def commands(_: str) -> str:
 def scripts(_: str) -> str:
     text = ""
     for path in sorted((ROOT / "scripts").iterdir()):
-        if path.is_file() and path.suffix not in NOT_A_SCRIPT:
+        if path.is_file() and path.suffix not in NOT_A_SCRIPT and path.stat().st_mode & 0o100:
             lines = path.read_text().split("\n")[1:]
             comment = [line.removeprefix("#").removeprefix(" ") for line in lines[: next(i for i, line in enumerate(lines) if not line.startswith("#"))]]
             text += f"### scripts/{path.name}\n\n```\n" + "\n".join(comment).strip() + "\n```\n\n"

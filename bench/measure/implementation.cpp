@@ -105,7 +105,8 @@ class ReadyBaseline final : public Ready {
     tuned_ = true;
   }
   void use(Caches caches) override { caches_ = caches; }
-  // Libraries know nothing of programmatic launch; a kernel of ours that one of these starts must not use it.
+  // Libraries are not asked for programmatic launch (some use it by themselves); a kernel of ours that one of these
+  // starts must not use it.
   Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
     LaunchContext ordinary = context;
     ordinary.programmatic_launch = false;

@@ -12,6 +12,8 @@
 namespace noisefloor::pipeline {
 namespace {
 
+constexpr int kFirstProgrammatic = 90;  // the first compute capability with programmatic launch
+
 Buffer allocate(Platform& platform, std::size_t bytes, const char* what) {
   try {
     return bytes == 0 ? Buffer() : Buffer(platform, bytes);
@@ -115,8 +117,7 @@ void Executor::set_labels(std::span<const int> labels) {
 }
 
 void Executor::set_programmatic(bool on) {
-  constexpr int kFirstCapability = 90;
-  programmatic_ = on && platform_->description().info.compute_capability >= kFirstCapability;
+  programmatic_ = on && platform_->description().info.compute_capability >= kFirstProgrammatic;
 }
 
 std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
@@ -129,13 +130,16 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
   return ranges;
 }
 
-// Kernels of ours let the next launch begin early, once all before them have ended, or sooner. cuDNN launches its own
-// in that way, too, and those wait in the warps that load a product's operands: what else they read, as a residual, may
-// be read while the kernel ahead still writes it (docs/log/networks, "a library's kernel that begins early"). So where
-// a library reads such a tensor that one of the two launches ahead writes, the last of them ours, a byte is set between
-// them, behind which everything has ended.
+// Kernels of ours let the next launch begin early: most once all before them have ended, some streaming ones sooner.
+// cuDNN launches its own in that way, too, and those wait in the warps that load a product's operands: what else they
+// read, as a residual, may be read while a kernel ahead still writes it (inferred: docs/log/networks, "a library's
+// kernel that begins early"). So where a library reads such a tensor that one of the launches ahead writes, the last of
+// them ours, a byte is set between them, behind which everything has ended. Looked at are more launches than streaming
+// ones follow each other.
 void Executor::order_libraries() {
-  if (platform_->description().is_host) return;
+  constexpr std::size_t kAhead = 4;
+  const PlatformDescription& device = platform_->description();
+  if (device.is_host || device.info.compute_capability < kFirstProgrammatic) return;
   const auto is_ours = [](const Step& step) { return !step.implementation->is(Kind::baseline); };
   std::vector<const Node*> ahead;
   const Step* last = nullptr;
@@ -147,17 +151,19 @@ void Executor::order_libraries() {
       if (step.begins_alone && between_.bytes() == 0) between_ = allocate(*platform_, 1, "what lies between launches");
       last = &step;
       ahead.push_back(step.node);
-      if (ahead.size() > 2) ahead.erase(ahead.begin());
+      if (ahead.size() > kAhead) ahead.erase(ahead.begin());
     }
 }
 
 Status Executor::launch(const Step& step) {
-  if (step.begins_alone) platform_->fill_bytes(between_.data(), 0, 1);
   arguments_.clear();
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
   LaunchContext context = platform_->context();
   context.programmatic_launch = programmatic_;
-  const auto enqueue = [&] { return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context); };
+  const auto enqueue = [&] {
+    if (step.begins_alone) platform_->fill_bytes(between_.data(), 0, 1);
+    return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context);
+  };
   if (listener_ == nullptr) return enqueue();
   const Node& node = *step.node;
   listener_->before({{{node.op->name, node.text, to_string(node.dtype)}, step.implementation->name},

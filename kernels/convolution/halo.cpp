@@ -107,8 +107,8 @@ Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
     return unsupported("needs stride 1: a halo is shared by neighbours");
   if (c.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
   // Tiles of one patch and 32 channels: a patch may hold few pixels.
-  if (grid_of(c, kOnePatch).tiles() * c.phases() * ((c.cout + 31) / 32) > kMaxBlocks)
-    return unsupported("needs at most 2^31 - 1 tiles of 8x8 pixels and 32 channels");
+  if (grid_of(c, kOnePatch).tiles() * c.phases() * ((c.cout + 31) / 32) > kMaxBlocks / 8)
+    return unsupported("needs at most 2^28 tiles of 8x8 pixels and 32 channels");
   if (c.stats) return unsupported("has no statistics of the output yet");
   return supported();
 }

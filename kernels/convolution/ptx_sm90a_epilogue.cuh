@@ -273,7 +273,7 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
   constexpr int kPieceBlocks = kPieceColumns / 8;
   for (int done = 0; done < partials.count; done += kPieceBlocks) {
     const int blocks = min(partials.count - done, kPieceBlocks);
-    // Of fewer than 64 * 8 items: (item + 0.5) / blocks is 1/16 and more from a whole number, 2^18 times an ulp.
+    // Of fewer than 64 * 8 items: (item + 0.5) / blocks is 1/16 and more from a whole number, 2^14 ulps.
     const float per_row = __fdividef(1.0f, static_cast<float>(blocks));
     to.sync();
     for (int item = thread; item < 64 * blocks; item += 128) {

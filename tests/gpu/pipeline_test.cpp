@@ -199,7 +199,7 @@ TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
 TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
   const Network network = require_network("digits").build({.batch = 8});
   const Checkpoint checkpoint(kDigits);
-  for (const char* source : {"own", "baseline"}) {
+  for (const char* source : {"own", "baseline", "fastest"}) {
     SCOPED_TRACE(source);
     const Plan plan(device(), suite(), count_problems(network.graph), {source, false});
     Executor executor(device(), network, checkpoint, plan);

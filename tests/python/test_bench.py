@@ -60,6 +60,8 @@ def test_a_file_is_a_row(tmp_path):
     table = rows(file)
     assert list(table) == ["host", "products", "other"] and all(row["status"] in ("ok", "throttled") for row in table.values())
     assert list(rows(file, variants="")) == ["products", "other"]
+    with pytest.raises(ValueError, match="products.py has no row of groupnorm"):
+        noisefloor.bench("groupnorm", str(file), variants="", device="host")
 
 
 def test_a_closure_needs_cloudpickle():

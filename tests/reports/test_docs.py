@@ -143,7 +143,7 @@ def test_the_front_page_picture_holds_the_runs_texts(tmp_path):
     result = draw(write_docs.RECORDED, "--out", tmp_path / "p.svg", "--theme", "dark")
     assert result.returncode == 0, result.stderr
     text = (tmp_path / "p.svg").read_text()
-    assert all(word in text for word in ("NVIDIA H200", "adm64, batch 32", "torch.compile", "not recorded", "our fastest variant"))
+    assert all(word in text for word in ("NVIDIA H200", "adm64, batch 32", "torch.compile", "no time", "our fastest variant"))
 
 
 def test_the_front_page_picture_needs_whole_networks(tmp_path):

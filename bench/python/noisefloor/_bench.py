@@ -95,7 +95,10 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
             words += ["--problems", str(Path(folder, "problems"))]
         words += ["--networks", "given" if problem is not None else problems]
         if variants is not None:
-            words += ["--variants", ",".join(filter(None, [variants, *([name] if callable(plugin) else rows_of(file, op))]))]
+            mine = [name] if callable(plugin) else rows_of(file, op)
+            if not mine:
+                raise ValueError(f"{file} has no row of {op}")
+            words += ["--variants", ",".join(filter(None, [variants, *mine]))]
         words += ["--device", str(device)] if device is not None else []
         words += ["--fresh"] if fresh else []
         result = asked(*words)
