@@ -61,7 +61,7 @@ def test_a_file_is_a_row(tmp_path):
     assert list(table) == ["host", "products", "other"] and all(row["status"] in ("ok", "throttled") for row in table.values())
     assert list(rows(file, variants="")) == ["products", "other"]
     with pytest.raises(ValueError, match="products.py has no row of groupnorm"):
-        noisefloor.bench("groupnorm", str(file), variants="", device="host")
+        noisefloor.bench("groupnorm", str(file), problems="adm64-b1", variants="", device="host")
 
 
 def test_a_closure_needs_cloudpickle():
