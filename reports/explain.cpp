@@ -47,8 +47,9 @@ constexpr EvidenceFigure kEvidence[] = {
      "waves over the next whole number: how full the SMs are on average, were all blocks equal."},
     {"kernels", Source::grid, "", "Kernels of one launch."},
     {"launch_us", Source::launch, "µs",
-     "Cold time, of 20 us at most, of the run's shortest other launch whose work takes 1 us by its roof: what a launch "
-     "costs."},
+     "Cold time, of 20 us at most, of the run's shortest other launch whose work takes at most 1 us by its roof: what "
+     "a "
+     "launch costs."},
     {"launch_pct", Source::launch, "%", "launch_us over the cold time."},
     {"warm_pct", Source::optional, "%", "Warm time over the cold time."},
     {"rival_ratio", Source::run, "x",

@@ -48,14 +48,19 @@ TEST(measured_schedules, OfAConvolutionAreByItsFields) {
   EXPECT_EQ(choose(c, kDeviceSms, {kDeviceSms, rows, {}}).splits, 2);
 }
 
+void expect_taken(std::span<const product::Sm90aTile> tiles, const product::Sm90aSchedule& taken,
+                  const product::MeasuredCut& cut) {
+  const auto& tile = tiles[static_cast<std::size_t>(taken.tile)];
+  EXPECT_EQ(std::tuple(tile.block_m(), tile.block_n, tile.pingpong ? 1 : 0, taken.multicast, taken.splits),
+            std::tuple(cut.rows, cut.columns, cut.pingpong, cut.multicast, cut.splits));
+}
+
 TEST(measured_schedules, OfTheTablesCanAllBeRun) {
   const auto gemms = gemm::measured_schedules();
   for (const auto& row : gemms.schedules) {
     gemm::Problem p{.m = row.m, .n = row.n, .k = row.k};
     if (row.gated) p.act = gemm::Activation::geglu;
-    const auto taken = gemm::choose(p, gemms.sm_count);
-    EXPECT_EQ(gemm::kTiles[static_cast<std::size_t>(taken.tile)].block_n, row.cut.columns);
-    EXPECT_EQ(std::pair(taken.multicast, taken.splits), std::pair(row.cut.multicast, row.cut.splits));
+    expect_taken(gemm::kTiles, gemm::choose(p, gemms.sm_count), row.cut);
   }
   const auto convolutions = convolution::measured_schedules();
   for (const bool halo : {false, true})
@@ -66,7 +71,8 @@ TEST(measured_schedules, OfTheTablesCanAllBeRun) {
                                               static_cast<int>(row.stride), static_cast<int>(row.pad));
       const auto taken =
           halo ? convolution::choose_halo(c, convolutions.sm_count) : convolution::choose(c, convolutions.sm_count);
-      EXPECT_EQ(std::pair(taken.multicast, taken.splits), std::pair(row.cut.multicast, row.cut.splits));
+      expect_taken(halo ? std::span<const convolution::Tile>(convolution::kHaloTiles) : convolution::kTiles, taken,
+                   row.cut);
     }
 }
 
