@@ -17,7 +17,7 @@ PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 PYTHON = os.environ.get("NOISEFLOOR_PYTHON") or "python3"
 NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").glob("cuda*/bin/nvcc")), None)
 WRONG = {  # and words of the reason, where there is only one way to find it
-    "other_stream": ("incorrect", "holds what it put on the stream that it was given and nothing else"),
+    "other_stream": ("incorrect", ""),
     "only_other_stream": ("cuda_error", "records no kernel"),
     "default_stream": ("cuda_error", ""),
     "not_joined": ("cuda_error", ""),
