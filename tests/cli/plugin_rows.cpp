@@ -261,6 +261,8 @@ std::vector<noisefloor_plugin> rows() {
   if (wrong == "name") all[0].name = "host";
   if (wrong == "no name") all[0].name = "";
   if (wrong == "torch") all[0].name = "torch_mine";
+  if (wrong == "plan") all[0].name = "plan_own";
+  if (wrong == "networks") all[0].name = "networks";
   if (wrong == "twice") all[0].name = "stale";
   if (wrong == "kind") all[0].kind = "fast";
   if (wrong == "architecture") all[0].arch = "sm_42";

@@ -151,6 +151,8 @@ def test_run_list_and_duel_take_plugins(plugin):
         ("name", ["gemm already has a variant 'host'"]),
         ("no name", ["1 to 48 letters, digits and underscores"]),
         ("torch", ["'torch_mine' is taken"]),
+        ("plan", ["'plan_own' is taken"]),
+        ("networks", ["'networks' is taken"]),
         ("twice", ["two rows are stale of gemm"]),
         ("kind", ["kind 'fast'", "host, naive, tiled"]),
         ("architecture", ["architecture 'sm_42'", "sm_90a"]),
