@@ -44,16 +44,31 @@ std::string table_of(const SuiteEntry& entry, const std::string& line) {
   return text.substr(line.size());
 }
 
-// Of formulas.py the function of the op, and those that it calls, in the file's order.
-std::string formula_of(const std::string& file, const std::string& op) {
+// What a block of formulas.py or formulas.cu defines; "" of one that is a heading.
+std::string defined_by(const std::string& block) {
+  for (std::size_t begin = 0; begin < block.size(); begin = std::min(block.find('\n', begin), block.size()) + 1) {
+    const std::string line = block.substr(begin, block.find('\n', begin) - begin);
+    if (line.starts_with("struct ")) return line.substr(7, line.find_first_of(" {", 7) - 7);
+    if (line.starts_with("//") || line.starts_with("enum ")) continue;
+    const std::size_t end = line.find('('), name = line.substr(0, end).rfind(' ') + 1;
+    return end == std::string::npos ? "" : line.substr(name, end - name);
+  }
+  return "";
+}
+
+// Of a file the block of the op, and those that it calls, in the file's order; "" where it has none. In Python two
+// empty lines end a block, in C++ a comment begins one.
+std::string blocks_of(const fs::path& path, const std::string& op) {
+  const std::string file = read_whole_file(path);
+  const std::string between = path.extension() == ".py" ? "\n\n\n" : "\n\n//",
+                    head = between.substr(between.find_last_of('\n') + 1);
   std::vector<std::pair<std::string, std::string>> blocks;  // name, text
   for (std::size_t begin = 0, end; begin < file.size(); begin = end) {
-    end = std::min(file.find("\n\n\n", begin), file.size());
-    std::string text = file.substr(begin, end - begin);
-    end += std::min<std::size_t>(3, file.size() - end);
+    end = std::min(file.find(between, begin), file.size());
+    std::string text = (begin == 0 ? "" : head) + file.substr(begin, end - begin);
+    end += std::min(between.size(), file.size() - end);
     while (text.ends_with('\n')) text.pop_back();
-    const bool is_function = text.starts_with("def ");
-    if (is_function) blocks.emplace_back(text.substr(4, text.find('(') - 4), text);
+    if (const std::string name = defined_by(text); !name.empty()) blocks.emplace_back(name, text);
   }
   std::set<std::string> wanted{op};
   for (bool growing = true; growing;) {
@@ -65,7 +80,7 @@ std::string formula_of(const std::string& file, const std::string& op) {
   }
   std::string all;
   for (const auto& [name, text] : blocks)
-    if (wanted.contains(name)) all += (all.empty() ? "" : "\n\n\n") + text;
+    if (wanted.contains(name)) all += (all.empty() ? "" : between.substr(0, between.size() - head.size())) + text;
   return all;
 }
 
@@ -83,13 +98,18 @@ int new_kernel(const std::string& op, const std::string& out) {
     if (!fs::is_regular_file(text)) text = texts / (std::string("any") + ending);
     if (!fs::is_regular_file(text)) continue;
     const bool cuda = std::string_view(ending) == ".cu";
-    files[folder / (op + ending)] =
-        replaced(read_whole_file(text),
-                 {{"OP", op},
-                  {"TABLE", table_of(entry, cuda ? "\n// " : "\n")},
-                  {"FORMULA", formula_of(read_whole_file(texts / "formulas.py"), op)},
-                  {"BUILD", fmt::format("nvcc -O3 -arch=native -shared -Xcompiler -fPIC -I {} {}.cu -o {}.so",
-                                        (plugins / "include").string(), op, op)}});
+    const std::string kernel = blocks_of(texts / "formulas.cu", op);
+    if (cuda && kernel.empty() && text.stem() == "any") continue;
+    files[folder / (op + ending)] = replaced(
+        read_whole_file(text),
+        {{"OP", op},
+         {"TABLE", table_of(entry, cuda ? "\n// " : "\n")},
+         {"FORMULA", blocks_of(texts / "formulas.py", op)},
+         {"KERNEL", cuda && !kernel.empty() ? fmt::format("{}\n\nusing Kernel = {};", kernel.substr(3), op) : ""},
+         {"HOST_BUILD", fmt::format("g++ -std=c++17 -O2 -x c++ -shared -fPIC -I {} {}.cu -o {}.so",
+                                    (plugins / "include").string(), op, op)},
+         {"BUILD", fmt::format("nvcc -O3 -arch=native -shared -Xcompiler -fPIC -I {} {}.cu -o {}.so",
+                               (plugins / "include").string(), op, op)}});
   }
   for (const auto& [file, text] : files)
     if (fs::exists(fs::symlink_status(file)))
@@ -112,7 +132,7 @@ void add_new_kernel_command(CLI::App& app, CommandResult result) {
   command->footer(
       "A CUDA kernel with its build line, and a function in NumPy; of groupnorm also PyTorch and Triton. CUDA kernels "
       "of\n"
-      "other ops write zeros until you fill in the marked line.");
+      "other ops are built without nvcc, too, as rows of the host.");
   command->callback([=] { *result = [=] { return new_kernel(*op, *out); }; });
 }
 

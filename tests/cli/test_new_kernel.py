@@ -31,6 +31,25 @@ def test_numpy_of_every_op_is_right(tmp_path):
     assert {row["status"] for row in table} <= {"ok", "throttled", "unsupported_problem"}
 
 
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
+def test_the_kernel_of_every_op_is_right_without_a_gpu(tmp_path):
+    """What a thread of a GPU does there; in bf16, beside which some tensors are fp32."""
+    plugins, ops = [], [op for op in OPS if op != "groupnorm"]  # whose example is a block's
+    for op in ops:
+        assert run("new-kernel", op, "--out", tmp_path).returncode == 0
+        line = next(line for line in (tmp_path / f"{op}.cu").read_text().splitlines() if line.startswith("// g++"))
+        subprocess.run([*line.removeprefix("// ").replace("-O2", "-O1").split(), "-Wall", "-Wextra", "-Werror"], cwd=tmp_path, check=True)
+        plugins += ["--plugin", tmp_path / f"{op}.so"]
+    result = run("sweep", "--device", "host", "--problems", ROOT / "tests/problems", "--out", tmp_path / "run", "--networks", "tiny", "--dtypes", "bf16",
+                 "--variants", "my_host", *plugins)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    table = rows(tmp_path / "run")
+    assert {row["op"] for row in table if row["status"] in ("ok", "throttled")} == set(ops)
+    assert {row["status"] for row in table} <= {"ok", "throttled", "unsupported_problem"}
+    half = run("run", "gemm", "--plugin", tmp_path / "gemm.so", "--variant", "my_host", "--problem", "m=4,n=4,k=4", "--dtype", "fp16", "--device", "host")
+    assert half.returncode == 2 and "needs nvcc for fp16" in half.stdout, half.stdout + half.stderr
+
+
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")
 @pytest.mark.parametrize("op", ["groupnorm", "conv2d"])
 def test_cuda_is_built_by_its_line_and_loads(tmp_path, op):
