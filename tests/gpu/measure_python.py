@@ -317,7 +317,7 @@ def main():
     parser.add_argument("--plan")
     parser.add_argument("--parts", default="overhead,patch,compile")
     parser.add_argument("--compile-mode")
-    parser.add_argument("--seconds", type=int, default=115)
+    parser.add_argument("--seconds", type=int, default=105)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
