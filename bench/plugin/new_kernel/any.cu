@@ -25,7 +25,7 @@ struct Numbers {
   void* data = nullptr;
   int32_t dtype = NOISEFLOOR_FP32;
 
-  __host__ __device__ explicit operator bool() const { return data != nullptr; }
+  [[maybe_unused]] __host__ __device__ explicit operator bool() const { return data != nullptr; }
   __host__ __device__ float operator[](int64_t i) const {
     if (dtype == NOISEFLOOR_FP32) return static_cast<const float*>(data)[i];
 #ifdef __CUDACC__
