@@ -93,23 +93,30 @@ int new_kernel(const std::string& op, const std::string& out) {
   fs::create_directories(folder, error);
   if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
   std::map<fs::path, std::string> files;
-  for (const char* ending : {".cu", "_numpy.py", "_torch.py", "_triton.py"}) {
-    fs::path text = texts / (op + ending);
-    if (!fs::is_regular_file(text)) text = texts / (std::string("any") + ending);
-    if (!fs::is_regular_file(text)) continue;
+  constexpr std::pair<const char*, const char*> kKinds[] = {{".cu", "formulas.cu"},
+                                                            {"_numpy.py", "formulas.py"},
+                                                            {"_torch.py", "formulas_torch.py"},
+                                                            {"_triton.py", nullptr}};
+  for (const auto& [ending, formulas] : kKinds) {
     const bool cuda = std::string_view(ending) == ".cu";
-    const std::string kernel = blocks_of(texts / "formulas.cu", op);
-    if (cuda && kernel.empty() && text.stem() == "any") continue;
-    files[folder / (op + ending)] = replaced(
-        read_whole_file(text),
-        {{"OP", op},
-         {"TABLE", table_of(entry, cuda ? "\n// " : "\n")},
-         {"FORMULA", blocks_of(texts / "formulas.py", op)},
-         {"KERNEL", cuda && !kernel.empty() ? fmt::format("{}\n\nusing Kernel = {};", kernel.substr(3), op) : ""},
-         {"HOST_BUILD", fmt::format("g++ -std=c++17 -O2 -x c++ -shared -fPIC -I {} {}.cu -o {}.so",
-                                    (plugins / "include").string(), op, op)},
-         {"BUILD", fmt::format("nvcc -O3 -arch=native -shared -Xcompiler -fPIC -I {} {}.cu -o {}.so",
-                               (plugins / "include").string(), op, op)}});
+    fs::path text = texts / (op + ending);
+    std::string formula;
+    if (!fs::is_regular_file(text)) {  // most ops share one, around their formula
+      if (formulas != nullptr) formula = blocks_of(texts / formulas, op);
+      if (formula.empty()) continue;
+      if (cuda)
+        formula = fmt::format("{}\n\nusing Kernel = {};", formula.substr(3), op);  // behind the text's own "// "
+      text = texts / (std::string("any") + ending);
+    }
+    files[folder / (op + ending)] =
+        replaced(read_whole_file(text),
+                 {{"OP", op},
+                  {"TABLE", table_of(entry, cuda ? "\n// " : "\n")},
+                  {"FORMULA", formula},
+                  {"HOST_BUILD", fmt::format("g++ -std=c++17 -O2 -x c++ -shared -fPIC -I {} {}.cu -o {}.so",
+                                             (plugins / "include").string(), op, op)},
+                  {"BUILD", fmt::format("nvcc -O3 -arch=native -shared -Xcompiler -fPIC -I {} {}.cu -o {}.so",
+                                        (plugins / "include").string(), op, op)}});
   }
   for (const auto& [file, text] : files)
     if (fs::exists(fs::symlink_status(file)))
@@ -130,7 +137,7 @@ void add_new_kernel_command(CLI::App& app, CommandResult result) {
   command->add_option("op", *op, "An op (noisefloor list ops)")->required();
   command->add_option("--out", *out, "Folder for the files; none of them may be there")->capture_default_str();
   command->footer(
-      "A CUDA kernel with its build line, and a function in NumPy; of groupnorm also PyTorch and Triton. CUDA kernels "
+      "A CUDA kernel with its build line, and functions in NumPy and PyTorch; of groupnorm also Triton. CUDA kernels "
       "of\n"
       "other ops are built without nvcc, too, as rows of the host.");
   command->callback([=] { *result = [=] { return new_kernel(*op, *out); }; });

@@ -16,15 +16,16 @@ NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").gl
 
 
 @needs_libpython
-def test_numpy_of_every_op_is_right(tmp_path):
-    pytest.importorskip("numpy")
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_python_of_every_op_is_right(tmp_path, kind):
+    pytest.importorskip(kind)
     plugins = []
     for op in OPS:
         made = run("new-kernel", op, "--out", tmp_path / "mine")
-        assert made.returncode == 0 and f"{op}_numpy.py" in made.stdout, made.stderr
-        plugins += ["--plugin", tmp_path / "mine" / f"{op}_numpy.py"]
+        assert made.returncode == 0 and f"{op}_{kind}.py" in made.stdout, made.stderr
+        plugins += ["--plugin", tmp_path / "mine" / f"{op}_{kind}.py"]
     result = run("sweep", "--device", "host", "--problems", ROOT / "tests/problems", "--out", tmp_path / "run", "--networks", "tiny", "--dtypes", "fp32",
-                 "--variants", "my_numpy", *plugins, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable})  # fmt: skip
+                 "--variants", f"my_{kind}", *plugins, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable})  # fmt: skip
     assert result.returncode == 0, result.stderr
     table = rows(tmp_path / "run")
     assert {row["op"] for row in table if row["status"] in ("ok", "throttled")} == set(OPS)

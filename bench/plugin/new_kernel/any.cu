@@ -77,7 +77,7 @@ struct Case {
   }
 };
 
-// @KERNEL@
+// @FORMULA@
 
 #ifdef __CUDACC__
 __global__ void run(Kernel kernel, int64_t count) {
