@@ -65,14 +65,13 @@ __global__ void __launch_bounds__(kThreads)
   float s[kKeys / 2], o[kDim / 2];
   std::uint32_t p[kKeys / 16][4];
   RowState state;
-  float rescale[2];
   ptx::mbarrier_wait(keys_barrier, 0);
   ptx::wgmma_fence();
   issue_logits<T, kDim, kKeys>(s, queries, kQueryBox, keys);
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   pin(s);
-  softmax<true>(s, args.seq_kv, args.scale_log2, state, rescale);
+  first_softmax(s, args.seq_kv, args.scale_log2, state);
   pack_weights<T>(s, p);
   ptx::mbarrier_wait(values_barrier, 0);
   ptx::wgmma_fence();
