@@ -1,6 +1,6 @@
 // attention with Hopper's own instructions: a block takes 128 to 256 queries of one head past all keys. A producer
-// thread keeps tiles of keys and of values in flight (TMA, mbarriers). Consumer warpgroups of 64 queries each issue, per
-// tile, the next logits and then the product of the present weights with their values, and compute the next softmax
+// thread keeps tiles of keys and of values in flight (TMA, mbarriers). Consumer warpgroups of 64 queries each issue,
+// per tile, the next logits and then the product of the present weights with their values, and compute the next softmax
 // while the latter runs. They may take turns at issuing (named barriers), so that the tensor cores have one's products
 // while another computes exponentials. Weights go from accumulators to the A operand in registers. schedule.h has what
 // differs from problem to problem: how many consumers, keys in a tile and blocks on an SM.
@@ -14,11 +14,11 @@
 // to 2^8 rounded to 16 bits for the second product (their sum is of the unrounded ones).
 // Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; sums rescaled only where the maximum
 // rises enough, and the polynomial, after FlashAttention-4; PTX ISA.
-#include <type_traits>
 #include <utility>
 
 #include "kernels/attention/launchers.h"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
+#include "kernels/attention/ptx_sm90a_split.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
 #include "kernels/attention/schedule.h"
 #include "kernels/device/dispatch.cuh"
@@ -44,7 +44,7 @@ struct Block {
   static_assert(kKeys / 2 + (kShape.overlap ? kKeys / 4 : 0) + kDim / 2 < kShape.consumer_registers());
 };
 
-template <class T, int kTile>
+template <class T, int kTile, bool kSplit>
 __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     attention_ptx_sm90a(const __grid_constant__ Maps maps, const __grid_constant__ Arguments args) {
   using B = Block<kTile>;
@@ -59,10 +59,16 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
   const std::uint32_t values_full = keys_empty + kStages * 8, values_empty = values_full + kStages * 8;
 
   const int blocks = (args.seq_q + kConsumers * 64 - 1) / (kConsumers * 64);
-  const int first = static_cast<int>(blockIdx.x) % blocks * (kConsumers * 64);
-  const int head = static_cast<int>(blockIdx.x) / blocks % args.heads;
-  const int batch = static_cast<int>(blockIdx.x) / blocks / args.heads;
-  const int tiles = (args.seq_kv + kKeys - 1) / kKeys;
+  const int block = static_cast<int>(kSplit ? ptx::cluster_index() : blockIdx.x);
+  const int first = block % blocks * (kConsumers * 64);
+  const int head = block / blocks % args.heads;
+  const int batch = block / blocks / args.heads;
+  int first_tile = 0, tiles = (args.seq_kv + kKeys - 1) / kKeys;  // this block's
+  if constexpr (kSplit) {
+    const int rank = static_cast<int>(ptx::cluster_rank()), all = tiles;
+    first_tile = all * rank / args.splits;
+    tiles = all * (rank + 1) / args.splits - first_tile;
+  }
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
 
   if (threadIdx.x == 0) {
@@ -83,7 +89,8 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
   ptx::griddepcontrol_launch_dependents();
 
   const auto load = [&](const CUtensorMap* map, std::uint32_t to, std::uint32_t full, int i) {
-    const int tile = i == 0 ? tiles - 1 : i - 1, stage = i % kStages;  // the last one first: it alone may be ragged
+    const int tile = first_tile + (i == 0 ? tiles - 1 : i - 1);  // the last one first: it alone may be ragged
+    const int stage = i % kStages;
     ptx::mbarrier_arrive_expect_tx(full + stage * 8, B::kTileBytes);
 #pragma unroll
     for (int box = 0; box < boxes_of(kDim); ++box)
@@ -113,6 +120,11 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
         load_keys(i);
         load_values(i);
       }
+    }
+    if constexpr (kSplit) {
+      __syncwarp();
+      ptx::cluster_sync();
+      ptx::cluster_meet();
     }
   } else {
     if constexpr (B::kShape.has_producer())
@@ -154,7 +166,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     ptx::wgmma_wait<0>();
     pin(s);
     release(keys_empty);
-    first_softmax<kPolynomial>(s, args.seq_kv - (tiles - 1) * kKeys, args.scale_log2, state);
+    first_softmax<kPolynomial>(s, args.seq_kv - (first_tile + tiles - 1) * kKeys, args.scale_log2, state);
     pack_weights<T>(s, p);
 
     for (int tile = 1; tile < tiles; ++tile) {
@@ -223,22 +235,39 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin(o);
-    finish<T, kDim>(o, state, args, &maps.out, mine, B::kQueryBox, first + consumer * 64, head, batch,
-                    static_cast<std::uint32_t>(kTurn + kConsumers + consumer));
+    if constexpr (kSplit) {
+      static_assert(Partial<kDim, kConsumers * 64>::kBytes <= B::kQueryBytes + 2 * kStages * B::kTileBytes);
+      ptx::named_barrier_sync(kTurn + kConsumers, kConsumers * 128);  // nothing there is read any more
+      leave_partial<kDim, kConsumers * 64>(o, state, queries, consumer * 64);
+      ptx::cluster_sync();
+      merge_partials<T, kDim, kConsumers * 64, kConsumers * 128>(queries, args, first, head, batch);
+      __syncwarp();
+      ptx::cluster_meet();  // other blocks have read this one's
+    } else {
+      finish<T, kDim>(o, state, args, &maps.out, mine, B::kQueryBox, first + consumer * 64, head, batch,
+                      static_cast<std::uint32_t>(kTurn + kConsumers + consumer));
+    }
   }
+}
+
+template <class T, int kTile>
+Status launch_tile(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
+                   const LaunchContext& context) {
+  constexpr Tile kShape = kTiles[kTile];
+  auto* kernel = attention_ptx_sm90a<T, kTile, false>;
+  if constexpr (kShape.splits)
+    if (schedule.splits > 1) kernel = attention_ptx_sm90a<T, kTile, true>;
+  return launch_mapped("attention_ptx_sm90a", kernel, kShape.rows(), kShape.keys, kShape.threads(),
+                       Block<kTile>::kBytes, problem, dtype, t, context, schedule.slack(), schedule.turns,
+                       schedule.splits);
 }
 
 template <class T, int... kTile>
 Status launch_any(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
                   const LaunchContext& context, std::integer_sequence<int, kTile...>) {
   Status status;
-  const auto launch = [&]<int kIndex>(std::integral_constant<int, kIndex>) {
-    constexpr Tile kShape = kTiles[kIndex];
-    status = launch_mapped("attention_ptx_sm90a", attention_ptx_sm90a<T, kIndex>, kShape.rows(), kShape.keys,
-                           kShape.threads(), Block<kIndex>::kBytes, problem, dtype, t, context, schedule.slack(),
-                           schedule.turns);
-  };
-  ((schedule.tile == kTile ? launch(std::integral_constant<int, kTile>{}) : void()), ...);
+  static_cast<void>((
+      (schedule.tile == kTile && (status = launch_tile<T, kTile>(problem, dtype, t, schedule, context), true)) || ...));
   return status;
 }
 
@@ -258,7 +287,7 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, c
 
 Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                               const LaunchContext& context, std::string_view choice) {
-  const auto schedule = parse_schedule(problem, choice);
+  const auto schedule = parse_schedule(problem, choice, context.device->sm_count);
   if (!schedule) return failure(StatusCode::invalid_argument, "attention: no such schedule");
   return launch_scheduled(problem, dtype, t, *schedule, context);
 }

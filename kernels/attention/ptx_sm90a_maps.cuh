@@ -33,7 +33,7 @@ inline Status encode_maps(Maps& maps, DType dtype, const Shape& shape, const Ten
   return encode_view(maps.out, dtype, t.out, shape, shape.out, shape.seq_q, 64);
 }
 
-inline Arguments make_arguments(const Problem& problem, const Tensors& t, float slack, bool turns) {
+inline Arguments make_arguments(const Problem& problem, const Tensors& t, float slack, bool turns, int splits) {
   constexpr float kLog2E = 1.44269504f;
   const float scale = problem.shape().scale;
   return {static_cast<int>(problem.heads),
@@ -43,22 +43,28 @@ inline Arguments make_arguments(const Problem& problem, const Tensors& t, float 
           scale * kLog2E,
           t.lse,
           slack,
-          turns};
+          turns,
+          t.out,
+          static_cast<int>(problem.dim),
+          splits};
 }
 
-// Launches a block of `threads` for every `query_rows` queries of a head, which takes keys `key_rows` at a time.
+// Launches a block of `threads`, or a cluster of `splits`, for every `query_rows` queries of a head, which takes keys
+// `key_rows` at a time.
 inline Status launch_mapped(const char* name, void (*kernel)(Maps, Arguments), int query_rows, int key_rows,
                             int threads, std::size_t shared_bytes, const Problem& problem, DType dtype,
-                            const Tensors& t, const LaunchContext& context, float slack = 0, bool turns = false) {
+                            const Tensors& t, const LaunchContext& context, float slack = 0, bool turns = false,
+                            int splits = 1) {
   Maps maps;
   if (const Status s = encode_maps(maps, dtype, problem.shape(), t, query_rows, key_rows); !s.ok()) return s;
   const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + query_rows - 1) / query_rows);
-  const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
+  const LaunchShape launch{.grid = static_cast<unsigned>(blocks * splits),
                            .block = static_cast<unsigned>(threads),
                            .shared_bytes = shared_bytes,
                            .shared_limit = shared_bytes,
+                           .cluster = splits > 1 ? static_cast<unsigned>(splits) : 0,
                            .programmatic = context.programmatic_launch};
-  return launch_kernel(name, kernel, launch, context.stream, maps, make_arguments(problem, t, slack, turns));
+  return launch_kernel(name, kernel, launch, context.stream, maps, make_arguments(problem, t, slack, turns, splits));
 }
 
 }  // namespace noisefloor::attention

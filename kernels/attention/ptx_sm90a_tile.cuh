@@ -34,6 +34,9 @@ struct Arguments {
   float* lse;        // null: not wanted
   float slack;       // see take_maximum
   bool turns;        // consumers take turns at issuing products
+  void* out;         // for what is not stored by TMA
+  int dim;           // of a head
+  int splits;        // blocks of a cluster that share the keys
 };
 
 // s[64, kKeys] = Q K^T: issued, not waited for. `queries` is the address of this warpgroup's rows in box 0, whose boxes

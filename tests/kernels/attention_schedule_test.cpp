@@ -37,18 +37,18 @@ TEST(attention_schedule, ChoicesAreDistinctAndEachIsFoundByItsText) {
     for (const Choice& choice : choices) {
       EXPECT_TRUE(texts.insert(choice.text).second) << choice.text;
       EXPECT_EQ(choice.estimated, &choice == &choices.front());
-      const auto schedule = parse_schedule(p, choice.text);
+      const auto schedule = parse_schedule(p, choice.text, 132);
       ASSERT_TRUE(schedule) << choice.text;
       EXPECT_GE(kTiles[static_cast<std::size_t>(schedule->tile)].dim, dim);
     }
-    EXPECT_FALSE(parse_schedule(p, "rows=100"));
+    EXPECT_FALSE(parse_schedule(p, "rows=100", 132));
   }
 }
 
 TEST(attention_schedule, MeasuredRowsAreTakenOnTheirGpuAlone) {
   const Problem p = heads_of(64);
-  const MeasuredSchedule rows[] = {{2, 8, 1024, 77, 64, 128, 128, 1, 1, 0, 1, 1},
-                                   {2, 8, 1024, 1024, 64, 192, 128, 1, 1, 0, 0, 1}};
+  const MeasuredSchedule rows[] = {{2, 8, 1024, 77, 64, 128, 128, 1, 1, 0, 1, 1, 1},
+                                   {2, 8, 1024, 1024, 64, 192, 128, 1, 1, 0, 0, 1, 1}};
   const Schedule measured = choose(p, 132, {132, rows}), elsewhere = choose(p, 114, {132, rows});
   EXPECT_EQ(kTiles[static_cast<std::size_t>(measured.tile)].rows(), 192);
   EXPECT_FALSE(measured.turns);
@@ -63,8 +63,8 @@ TEST(attention_schedule, RowsOfTheTableCanAllBeRun) {
     const Schedule taken = choose(p, table.sm_count);
     const Tile& tile = kTiles[static_cast<std::size_t>(taken.tile)];
     EXPECT_EQ(std::tuple(tile.rows(), tile.keys, tile.blocks, int{tile.overlap}, tile.polynomial, int{taken.turns},
-                         int{taken.lazy}),
-              std::tuple(row.rows, row.keys, row.blocks, row.overlap, row.polynomial, row.turns, row.lazy));
+                         int{taken.lazy}, taken.splits),
+              std::tuple(row.rows, row.keys, row.blocks, row.overlap, row.polynomial, row.turns, row.lazy, row.splits));
   }
 }
 
