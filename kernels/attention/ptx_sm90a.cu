@@ -39,7 +39,7 @@ struct Block {
   static constexpr int kTileBytes = kKeys * kBoxRowBytes * boxes_of(kDim);
   static constexpr int kBarriers = 1 + 4 * kStages;
   static constexpr int kBytes = kSwizzleAtom + kQueryBytes + 2 * kStages * kTileBytes + kBarriers * 8;
-  static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024 / kShape.blocks, "an SM's shared memory");
+  static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 228 * 1024 / kShape.blocks - 1024, "an SM's shared memory");
   // A consumer's registers: logits, packed weights (in the logits' place where they do not overlap) and sums.
   static_assert(kKeys / 2 + (kShape.overlap ? kKeys / 4 : 0) + kDim / 2 < kShape.consumer_registers());
 };

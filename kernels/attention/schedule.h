@@ -25,7 +25,7 @@ struct Tile {
   // Where two blocks share an SM, a consumer's thread loads; else a warpgroup of its own, whose registers they get.
   constexpr bool has_producer() const { return blocks == 1; }
   constexpr int threads() const { return 128 * (consumers + (has_producer() ? 1 : 0)); }
-  constexpr int stages() const { return keys > 64 || dim > 64 ? 2 : 4; }
+  constexpr int stages() const { return keys < 128 && dim <= 64 ? 4 : 2; }
   // What setmaxnreg deals out is what the block was launched with.
   constexpr int producer_registers() const { return dim > 128 ? 40 : 32; }
   constexpr int consumer_registers() const {
@@ -35,13 +35,15 @@ struct Tile {
 };
 
 // By head size; the first of each is that of problems that were not timed.
-inline constexpr std::array<Tile, 19> kTiles = {{
+inline constexpr std::array<Tile, 22> kTiles = {{
     {40, 128, 2, 1, true, 0, true},
     {40, 128, 2, 1, true, 1},
     {40, 128, 3},
     {40, 64, 2, 2},
     {40, 64, 2, 2, true, 1},
+    {40, 80, 2, 2},
     {40, 64, 4},
+    {40, 80, 4},
     {64, 128, 2, 1, true, 0, true},
     {64, 128, 2, 1, true, 1},
     {64, 128, 2, 1, false},
@@ -49,6 +51,7 @@ inline constexpr std::array<Tile, 19> kTiles = {{
     {64, 128, 3, 1, false},
     {64, 64, 2, 2},
     {64, 64, 2, 2, true, 1},
+    {64, 80, 2, 2},
     {64, 64, 4},
     {64, 64, 4, 1, false},
     {80, 128, 2, 1, true, 0, true},
