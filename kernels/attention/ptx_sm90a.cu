@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     std::uint32_t p[kKeys / 16][4];
     RowState state;
     float rescale[2];
-    const auto stage_of = [](int i) { return i % kStages; };  // of the i-th tile
-    const auto parity_of = [](int i) { return static_cast<std::uint32_t>(i / kStages % 2); };
+    const auto stage_of = [](int i) { return static_cast<unsigned>(i) % kStages; };  // of the i-th tile
+    const auto parity_of = [](int i) { return static_cast<unsigned>(i) / kStages % 2; };
 
     ptx::mbarrier_wait(query_barrier, 0);
     ptx::mbarrier_wait(keys_full, 0);
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     pack_weights<T>(s, p);
 
     for (int tile = 1; tile < tiles; ++tile) {
-      const int key = stage_of(tile), value = stage_of(tile - 1);
+      const unsigned key = stage_of(tile), value = stage_of(tile - 1);
       if constexpr (!B::kShape.has_producer())
         if (threadIdx.x == 0) {  // stages that this warpgroup released an iteration ago, the others by now
           if (tile >= 2 && tile - 2 + kStages < tiles) load_keys(tile - 2 + kStages);
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
         pack_weights<T>(s, p);
       }
     }
-    const int value = stage_of(tiles - 1);
+    const unsigned value = stage_of(tiles - 1);
     ptx::mbarrier_wait(values_full + value * 8, parity_of(tiles - 1));
     ptx::wgmma_fence();
     issue_values<T, kDim, kKeys>(o, p, values + value * B::kTileBytes, tiles > 1);
