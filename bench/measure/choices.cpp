@@ -13,7 +13,7 @@ namespace noisefloor {
 namespace {
 
 constexpr int kSamples = 4;  // of a turn: what the platform queues at once
-constexpr std::size_t kFewestFinalists = 60, kMostFinalists = 60;
+constexpr std::size_t kFewestFinalists = 5, kMostFinalists = 40;
 constexpr double kFinalistWithin = 1.10;  // of the best warm time
 constexpr int kColdTurns = 3;
 
