@@ -8,8 +8,8 @@
 namespace noisefloor::attention {
 
 struct MeasuredSchedule {
-  std::int64_t batch, heads, seq_q, seq_kv, dim;                     // of any layout and dtype
-  int rows, keys, blocks, overlap, polynomial, turns, lazy, splits;  // as in the choice's text
+  std::int64_t batch, heads, seq_q, seq_kv, dim;  // of any layout and dtype
+  int rows, keys, blocks, turns, splits;          // as in the choice's text
 
   bool operator==(const MeasuredSchedule&) const = default;
 };

@@ -126,8 +126,9 @@ Status launch_broadcast(const Problem& problem, const Tensors& t, const LaunchCo
 
 template <class T, int kDim>
 Status launch_dim(const Problem& problem, DType dtype, const Tensors& t, const LaunchContext& context) {
+  const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + 63) / 64);
   return launch_mapped("attention_ptx_short_sm90a", attention_ptx_short_sm90a<T, kDim>, 64, kKeys, kThreads,
-                       kSharedBytes<kDim>, problem, dtype, t, context);
+                       kSharedBytes<kDim>, problem, dtype, t, context, blocks);
 }
 
 }  // namespace

@@ -3,17 +3,18 @@
 // per tile, the next logits and then the product of the present weights with their values, and compute the next softmax
 // while the latter runs. They may take turns at issuing (named barriers), so that the tensor cores have one's products
 // while another computes exponentials. Weights go from accumulators to the A operand in registers. schedule.h has what
-// differs from problem to problem: how many consumers, keys in a tile and blocks on an SM.
+// differs from problem to problem: how many consumers, keys in a tile and blocks on an SM, and whether the blocks of a
+// cluster share a tile's keys: of all tiles, where they are few, or of those behind the last full wave.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync, no thread computes an address or waits for a
 // copy, and exponentials overlap with products, within a warpgroup and between them.
 //
 // Requires: bf16 or fp16, head size a multiple of 8, contiguous heads, fewer than 2^31 blocks.
 // Bound: at head size 64, products and exponentials alike; expected limiter: what of the softmax does not overlap.
-// Numerics: fp32 sums in wgmma, exponentials by ex2.approx (some by a polynomial, as the schedule says), weights of up
-// to 2^8 rounded to 16 bits for the second product (their sum is of the unrounded ones).
+// Numerics: fp32 sums in wgmma, exponentials by ex2.approx, weights of up to 2^8 rounded to 16 bits for the second
+// product (their sum is of the unrounded ones). A NaN among a row's logits, or all of them -inf, makes the row NaN.
 // Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; sums rescaled only where the maximum
-// rises enough, and the polynomial, after FlashAttention-4; PTX ISA.
+// rises enough, after FlashAttention-4; PTX ISA.
 #include <utility>
 
 #include "kernels/attention/launchers.h"
@@ -40,8 +41,8 @@ struct Block {
   static constexpr int kBarriers = 1 + 4 * kStages;
   static constexpr int kBytes = kSwizzleAtom + kQueryBytes + 2 * kStages * kTileBytes + kBarriers * 8;
   static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 228 * 1024 / kShape.blocks - 1024, "an SM's shared memory");
-  // A consumer's registers: logits, packed weights (in the logits' place where they do not overlap) and sums.
-  static_assert(kKeys / 2 + (kShape.overlap ? kKeys / 4 : 0) + kDim / 2 < kShape.consumer_registers());
+  // A consumer's registers: logits, packed weights and sums.
+  static_assert(kKeys / 2 + kKeys / 4 + kDim / 2 < kShape.consumer_registers());
 };
 
 template <class T, int kTile, bool kSplit>
@@ -49,7 +50,6 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     attention_ptx_sm90a(const __grid_constant__ Maps maps, const __grid_constant__ Arguments args) {
   using B = Block<kTile>;
   constexpr int kDim = B::kDim, kKeys = B::kKeys, kConsumers = B::kConsumers, kStages = B::kStages;
-  constexpr int kPolynomial = B::kShape.polynomial;
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t queries = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   const std::uint32_t keys = queries + B::kQueryBytes;
@@ -59,15 +59,21 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
   const std::uint32_t values_full = keys_empty + kStages * 8, values_empty = values_full + kStages * 8;
 
   const int blocks = (args.seq_q + kConsumers * 64 - 1) / (kConsumers * 64);
-  const int block = static_cast<int>(kSplit ? ptx::cluster_index() : blockIdx.x);
+  int block = static_cast<int>(blockIdx.x);  // of a tile
+  bool shared = false;                       // with the cluster's other blocks
+  if constexpr (kSplit) {
+    const int cluster = static_cast<int>(ptx::cluster_index());
+    shared = cluster >= args.sharing.whole;
+    if (shared) block = cluster + args.sharing.whole * (args.sharing.splits - 1);
+  }
   const int first = block % blocks * (kConsumers * 64);
   const int head = block / blocks % args.heads;
   const int batch = block / blocks / args.heads;
   int first_tile = 0, tiles = (args.seq_kv + kKeys - 1) / kKeys;  // this block's
-  if constexpr (kSplit) {
+  if (kSplit && shared) {
     const int rank = static_cast<int>(ptx::cluster_rank()), all = tiles;
-    first_tile = all * rank / args.splits;
-    tiles = all * (rank + 1) / args.splits - first_tile;
+    first_tile = all * rank / args.sharing.splits;
+    tiles = all * (rank + 1) / args.sharing.splits - first_tile;
   }
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
 
@@ -121,7 +127,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
         load_values(i);
       }
     }
-    if constexpr (kSplit) {
+    if (kSplit && shared) {
       __syncwarp();
       ptx::cluster_sync();
       ptx::cluster_meet();
@@ -143,10 +149,10 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     };
     constexpr std::uint32_t kTurn = 1;  // hardware barriers: whose turn it is to issue; behind them, each one's own
     const auto take_turn = [&] {
-      if (args.turns) ptx::named_barrier_sync(kTurn + consumer, 256);
+      if (args.sharing.turns) ptx::named_barrier_sync(kTurn + consumer, 256);
     };
     const auto give_turn = [&] {
-      if (args.turns) ptx::named_barrier_arrive(kTurn + (consumer + 1 == kConsumers ? 0 : consumer + 1), 256);
+      if (args.sharing.turns) ptx::named_barrier_arrive(kTurn + (consumer + 1 == kConsumers ? 0 : consumer + 1), 256);
     };
     const bool last_of_turn = consumer + 1 == kConsumers;
 
@@ -166,7 +172,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     ptx::wgmma_wait<0>();
     pin(s);
     release(keys_empty);
-    first_softmax<kPolynomial>(s, args.seq_kv - (first_tile + tiles - 1) * kKeys, args.scale_log2, state);
+    first_softmax(s, args.seq_kv - (first_tile + tiles - 1) * kKeys, args.scale_log2, state);
     pack_weights<T>(s, p);
 
     for (int tile = 1; tile < tiles; ++tile) {
@@ -179,54 +185,31 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
       ptx::mbarrier_wait(keys_full + key * 8, parity_of(tile));
       ptx::mbarrier_wait(values_full + value * 8, parity_of(tile - 1));  // came before those keys
       take_turn();
-      if constexpr (B::kShape.overlap) {
-        ptx::wgmma_fence();
-        issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys + key * B::kTileBytes);
-        ptx::wgmma_commit();
-        issue_values<T, kDim, kKeys>(o, p, values + value * B::kTileBytes, tile > 1);
-        ptx::wgmma_commit();
-        if (!last_of_turn || tile + 1 < tiles) give_turn();
-        ptx::wgmma_wait<1>();
-        pin(s);
-        release(keys_empty + key * 8);
-        rescale[0] = take_maximum<false>(s, 0, args.scale_log2, args.slack, state);
-        take_weights<false, kPolynomial>(s, 0, args.scale_log2, rescale[0], state);
-        rescale[1] = take_maximum<false>(s, 1, args.scale_log2, args.slack, state);
-        // A branch, so that the compiler does not put the wait before the first row's exponentials, where it would
-        // leave nothing to run under the product.
-        if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
-          ptx::wgmma_wait<0>();
-          pin(o);
-          scale_rows(o, rescale);
-        }
+      ptx::wgmma_fence();
+      issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys + key * B::kTileBytes);
+      ptx::wgmma_commit();
+      issue_values<T, kDim, kKeys>(o, p, values + value * B::kTileBytes, tile > 1);
+      ptx::wgmma_commit();
+      if (!last_of_turn || tile + 1 < tiles) give_turn();
+      ptx::wgmma_wait<1>();
+      pin(s);
+      release(keys_empty + key * 8);
+      rescale[0] = take_maximum<false>(s, 0, args.scale_log2, state);
+      take_weights<false>(s, 0, args.scale_log2, rescale[0], state);
+      rescale[1] = take_maximum<false>(s, 1, args.scale_log2, state);
+      // A branch, so that the compiler does not put the wait before the first row's exponentials, where it would
+      // leave nothing to run under the product.
+      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
         ptx::wgmma_wait<0>();
         pin(o);
-        release(values_empty + value * 8);
-        pack_weights<T>(s, 0, p);
-        take_weights<false, kPolynomial>(s, 1, args.scale_log2, rescale[1], state);
-        pack_weights<T>(s, 1, p);
-      } else {
-        ptx::wgmma_fence();
-        issue_values<T, kDim, kKeys>(o, p, values + value * B::kTileBytes, tile > 1);
-        ptx::wgmma_commit();
-        ptx::wgmma_wait<0>();
-        pin(o);
-        release(values_empty + value * 8);
-        ptx::wgmma_fence();
-        issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys + key * B::kTileBytes);
-        ptx::wgmma_commit();
-        if (!last_of_turn || tile + 1 < tiles) give_turn();
-        ptx::wgmma_wait<0>();
-        pin(s);
-        release(keys_empty + key * 8);
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-          rescale[row] = take_maximum<false>(s, row, args.scale_log2, args.slack, state);
-          take_weights<false, kPolynomial>(s, row, args.scale_log2, rescale[row], state);
-        }
-        if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) scale_rows(o, rescale);
-        pack_weights<T>(s, p);
+        scale_rows(o, rescale);
       }
+      ptx::wgmma_wait<0>();
+      pin(o);
+      release(values_empty + value * 8);
+      pack_weights<T>(s, 0, p);
+      take_weights<false>(s, 1, args.scale_log2, rescale[1], state);
+      pack_weights<T>(s, 1, p);
     }
     const unsigned value = stage_of(tiles - 1);
     ptx::mbarrier_wait(values_full + value * 8, parity_of(tiles - 1));
@@ -235,18 +218,19 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin(o);
-    if constexpr (kSplit) {
-      static_assert(Partial<kDim, kConsumers * 64>::kBytes <= B::kQueryBytes + 2 * kStages * B::kTileBytes);
-      ptx::named_barrier_sync(kTurn + kConsumers, kConsumers * 128);  // nothing there is read any more
-      leave_partial<kDim, kConsumers * 64>(o, state, queries, consumer * 64);
-      ptx::cluster_sync();
-      merge_partials<T, kDim, kConsumers * 64, kConsumers * 128>(queries, args, first, head, batch);
-      __syncwarp();
-      ptx::cluster_meet();  // other blocks have read this one's
-    } else {
-      finish<T, kDim>(o, state, args, &maps.out, mine, B::kQueryBox, first + consumer * 64, head, batch,
-                      static_cast<std::uint32_t>(kTurn + kConsumers + consumer));
-    }
+    if constexpr (kSplit)
+      if (shared) {
+        static_assert(Partial<kDim, kConsumers * 64>::kBytes <= B::kQueryBytes + 2 * kStages * B::kTileBytes);
+        ptx::named_barrier_sync(kTurn + kConsumers, kConsumers * 128);  // nothing there is read any more
+        leave_partial<kDim, kConsumers * 64>(o, state, queries, consumer * 64);
+        ptx::cluster_sync();
+        merge_partials<T, kDim, kConsumers * 64, kConsumers * 128>(queries, args, first, head, batch);
+        __syncwarp();
+        ptx::cluster_meet();  // other blocks have read this one's
+        return;
+      }
+    finish<T, kDim>(o, state, args, &maps.out, mine, B::kQueryBox, first + consumer * 64, head, batch,
+                    static_cast<std::uint32_t>(kTurn + kConsumers + consumer));
   }
 }
 
@@ -257,9 +241,10 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& t, const 
   auto* kernel = attention_ptx_sm90a<T, kTile, false>;
   if constexpr (kShape.splits)
     if (schedule.splits > 1) kernel = attention_ptx_sm90a<T, kTile, true>;
+  const Grid grid = grid_of(problem, schedule, context.device->sm_count);
   return launch_mapped("attention_ptx_sm90a", kernel, kShape.rows(), kShape.keys, kShape.threads(),
-                       Block<kTile>::kBytes, problem, dtype, t, context, schedule.slack(), schedule.turns,
-                       schedule.splits);
+                       Block<kTile>::kBytes, problem, dtype, t, context, grid.blocks,
+                       {.turns = schedule.turns, .splits = schedule.splits, .whole = static_cast<int>(grid.whole)});
 }
 
 template <class T, int... kTile>

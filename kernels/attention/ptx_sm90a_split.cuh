@@ -46,8 +46,8 @@ template <class T, int kDim, int kRows, int kThreads>
 __device__ __forceinline__ void merge_partials(std::uint32_t partial, const Arguments& args, int first, int head,
                                                int batch) {
   using P = Partial<kDim, kRows>;
-  constexpr int kMostSplits = 8;
-  const int share = kRows / args.splits, pieces = args.dim / 8;
+  constexpr int kMostSplits = 2;
+  const int share = kRows / args.sharing.splits, pieces = args.dim / 8;
   const int begin = static_cast<int>(ptx::cluster_rank()) * share;
   for (int item = static_cast<int>(threadIdx.x); item < share * pieces; item += kThreads) {
     const int row = begin + item / pieces, piece = item % pieces, query = first + row;
@@ -56,14 +56,14 @@ __device__ __forceinline__ void merge_partials(std::uint32_t partial, const Argu
     float weights[kMostSplits], highest = -FLT_MAX, total = 0;
 #pragma unroll
     for (int rank = 0; rank < kMostSplits; ++rank)
-      if (rank < args.splits) {
+      if (rank < args.sharing.splits) {
         weights[rank] = ptx::load_cluster(ptx::map_to_rank(state, rank));
         highest = fmaxf(highest, weights[rank]);
       }
     float sums[8] = {};
 #pragma unroll
     for (int rank = 0; rank < kMostSplits; ++rank)
-      if (rank < args.splits) {
+      if (rank < args.sharing.splits) {
         const float weight = ptx::exp2_approx((weights[rank] - highest) * args.scale_log2);
         total = fmaf(weight, ptx::load_cluster(ptx::map_to_rank(state + 4, rank)), total);
         const std::uint32_t at =

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cfloat>
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/device/vector.cuh"
@@ -26,17 +27,22 @@ constexpr int boxes_of(int dim) {
   return (dim + kBoxColumns - 1) / kBoxColumns;
 }
 
+// Of a schedule, see schedule.h.
+struct Sharing {
+  bool turns = false;
+  int splits = 1;  // blocks of a cluster that share a tile's keys
+  int whole = 0;   // first clusters that do not
+};
+
 // What a kernel is told besides its tensor maps.
 struct Arguments {
   int heads, seq_q, seq_kv;
   float scale;       // of the logits
   float scale_log2;  // times log2(e)
   float* lse;        // null: not wanted
-  float slack;       // see take_maximum
-  bool turns;        // consumers take turns at issuing products
   void* out;         // for what is not stored by TMA
   int dim;           // of a head
-  int splits;        // blocks of a cluster that share the keys
+  Sharing sharing;
 };
 
 // s[64, kKeys] = Q K^T: issued, not waited for. `queries` is the address of this warpgroup's rows in box 0, whose boxes
@@ -76,32 +82,21 @@ struct RowState {
   float sum[2] = {0, 0};                    // of this thread's columns
 };
 
-// Logits past the last of `keys` keys (zeros) weigh nothing.
+// Logits past the last of `keys` keys (zeros) weigh nothing, even where all others are -inf.
 template <int kCount>
 __device__ __forceinline__ void mask_keys(float (&s)[kCount], int keys) {
   if (keys >= 2 * kCount) return;
   const int first = static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
-    if (i / 4 * 8 + first + i % 2 >= keys) s[i] = -FLT_MAX;
+    if (i / 4 * 8 + first + i % 2 >= keys) s[i] = -INFINITY;
 }
 
-// 2^x for x of at most 126 without the special function unit (Cody and Waite): the nearest whole number goes to the
-// exponent, the rest through a polynomial. Relative error 1.1e-4, small beside a weight's rounding to 16 bits.
-__device__ __forceinline__ float exp2_polynomial(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to a whole number
-  x = fmaxf(x, -126.0f);
-  const float whole = x + kRound;
-  const float rest = x - (whole - kRound);
-  const float power = fmaf(fmaf(fmaf(0.0551716685f, rest, 0.242611125f), rest, 0.693260968f), rest, 0.999928057f);
-  return __uint_as_float(__float_as_uint(power) + (__float_as_uint(whole) << 23));
-}
-
-// The largest logit of a thread's row so far; what sums under the former one are to be multiplied with. Up to
-// `slack` (of the exponent to base 2) above it, the former one stays and the factor is exactly 1: weights may exceed 1.
+// The largest logit of a thread's row so far; what sums under the former one are to be multiplied with. Where the
+// exponent (to base 2) rises by 8 at most, the former one stays and the factor is exactly 1: weights may exceed 1.
 template <bool kFirst, int kCount>
-__device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row, float scale_log2, float slack,
-                                              RowState& state) {
+__device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row, float scale_log2, RowState& state) {
+  constexpr float kSlack = 8;
   float next = kFirst ? -FLT_MAX : state.highest[row];
 #pragma unroll
   for (int i = 2 * row; i < kCount; i += 4) next = fmaxf(next, fmaxf(s[i], s[i + 1]));
@@ -110,15 +105,15 @@ __device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row,
   float rescale = 0;
   if (!kFirst) {
     const float rise = (next - state.highest[row]) * scale_log2;
-    if (rise <= slack) next = state.highest[row];
-    rescale = rise <= slack ? 1.0f : ptx::exp2_approx(-rise);
+    if (rise <= kSlack) next = state.highest[row];
+    rescale = rise <= kSlack ? 1.0f : ptx::exp2_approx(-rise);
   }
   state.highest[row] = next;
   return rescale;
 }
 
-// Turns a row's logits into exp(scale * (s - highest)), `kPolynomial` of eight by a polynomial, and adds them up.
-template <bool kFirst, int kPolynomial, int kCount>
+// Turns a row's logits into exp(scale * (s - highest)) and adds them up.
+template <bool kFirst, int kCount>
 __device__ __forceinline__ void take_weights(float (&s)[kCount], int row, float scale_log2, float rescale,
                                              RowState& state) {
   const float shift = state.highest[row] * scale_log2;
@@ -127,8 +122,7 @@ __device__ __forceinline__ void take_weights(float (&s)[kCount], int row, float 
   for (int i = 2 * row; i < kCount; i += 4)
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const float x = fmaf(s[i + j], scale_log2, -shift);
-      s[i + j] = i / 4 % 8 < kPolynomial ? exp2_polynomial(x) : ptx::exp2_approx(x);
+      s[i + j] = ptx::exp2_approx(fmaf(s[i + j], scale_log2, -shift));
       sums[j] += s[i + j];
     }
   const float fresh = sums[0] + sums[1];
@@ -136,13 +130,13 @@ __device__ __forceinline__ void take_weights(float (&s)[kCount], int row, float 
 }
 
 // The first softmax of rows, of `keys` keys.
-template <int kPolynomial = 0, int kCount>
+template <int kCount>
 __device__ __forceinline__ void first_softmax(float (&s)[kCount], int keys, float scale_log2, RowState& state) {
   mask_keys(s, keys);
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    take_maximum<true>(s, row, scale_log2, 0, state);
-    take_weights<true, kPolynomial>(s, row, scale_log2, 0, state);
+    take_maximum<true>(s, row, scale_log2, state);
+    take_weights<true>(s, row, scale_log2, 0, state);
   }
 }
 

@@ -16,10 +16,9 @@ namespace noisefloor::attention {
 // A kernel that is compiled in: for heads of up to `dim`, with `consumers` warpgroups of 64 queries past `keys` keys at
 // a time, `blocks` of it on an SM.
 struct Tile {
-  int dim, keys, consumers, blocks = 1;
-  bool overlap = true;  // a tile's values are multiplied under the next one's softmax
-  int polynomial = 0;   // of eight exponentials, by the FMA pipes
-  bool splits = false;  // blocks of a cluster may share the keys
+  int dim, keys, consumers, blocks;
+  bool splits;    // pairs of blocks may share the keys
+  double key_ns;  // of a full SM per key, fitted to an H200's times (docs/log/attention); guessed for heads of 128, 256
 
   constexpr int rows() const { return 64 * consumers; }
   // Where two blocks share an SM, a consumer's thread loads; else a warpgroup of its own, whose registers they get.
@@ -34,43 +33,38 @@ struct Tile {
   }
 };
 
-// By head size; the first of each is that of problems that were not timed.
-inline constexpr std::array<Tile, 22> kTiles = {{
-    {40, 128, 2, 1, true, 0, true},
-    {40, 128, 2, 1, true, 1},
-    {40, 128, 3},
-    {40, 64, 2, 2},
-    {40, 64, 2, 2, true, 1},
-    {40, 80, 2, 2},
-    {40, 64, 4},
-    {40, 80, 4},
-    {64, 128, 2, 1, true, 0, true},
-    {64, 128, 2, 1, true, 1},
-    {64, 128, 2, 1, false},
-    {64, 128, 3},
-    {64, 128, 3, 1, false},
-    {64, 64, 2, 2},
-    {64, 64, 2, 2, true, 1},
-    {64, 80, 2, 2},
-    {64, 64, 4},
-    {64, 64, 4, 1, false},
-    {80, 128, 2, 1, true, 0, true},
-    {128, 128, 2, 1, true, 0, true},
-    {160, 80, 2, 1, true, 0, true},
-    {256, 64, 2, 1, true, 0, true},
+// By head size.
+inline constexpr std::array<Tile, 10> kTiles = {{
+    {40, 128, 2, 1, true, 8.7},
+    {40, 80, 4, 1, false, 13.4},
+    {64, 128, 2, 1, true, 9.4},
+    {64, 128, 3, 1, true, 11.3},
+    {64, 64, 2, 2, false, 19.4},
+    {64, 80, 2, 2, false, 18.1},
+    {80, 128, 2, 1, true, 10.7},
+    {128, 128, 2, 1, true, 14.0},
+    {160, 80, 2, 1, true, 14.7},
+    {256, 64, 2, 1, true, 24.0},
 }};
 
 struct Schedule {
   int tile;
   bool turns;      // consumers take turns at issuing products
-  bool lazy;       // sums are rescaled only where the maximum rises by more than 8, to base 2
-  int splits = 1;  // blocks of a cluster that share the keys
-
-  constexpr float slack() const { return lazy ? 8.0f : 0.0f; }
+  int splits = 1;  // 2: pairs of blocks share the keys of tiles behind the last full wave (of all, where none is full)
 };
 
-// What was measured, where it was, else the first tile.
+// Blocks of a launch in clusters of `splits`: in the first `whole` ones a block has a tile of its own.
+struct Grid {
+  std::int64_t whole, blocks;
+};
+Grid grid_of(const Problem& problem, const Schedule& schedule, int sm_count);
+
+// What was measured, where it was, else the least estimate of those whose parts were: only a measured row splits behind
+// full waves.
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
+
+// Of a schedule, from waves of tiles and keys.
+double estimated_us(const Problem& problem, const Schedule& schedule, int sm_count);
 
 // The schedules as the tuner's choices, and the one of such a text.
 std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);

@@ -11,7 +11,7 @@ tuned_table.run(tuned_table.Tuned(
     arrays={"ptx_sm90a": "kSchedules"},
     shape=(("batch", None, 1), ("heads", None, 1), ("seq_q", None, 1), ("seq_kv", None, 1), ("dim", None, 1)),
     kinds=(("layout", "separate"), ("lse", "0"), ("scale", "0")),
-    choice=(("rows", 1), ("keys", 1), ("blocks", 1), ("overlap", 0), ("polynomial", 0), ("turns", 0), ("lazy", 0), ("splits", 1)),
+    choice=(("rows", 1), ("keys", 1), ("blocks", 1), ("turns", 0), ("splits", 1)),
     name="schedule",
     record="MeasuredSchedule",
     file="measured_schedules",
