@@ -250,6 +250,21 @@ TEST_F(PluginInADuel, WorkOfAThreadOrOfAnotherStreamIsNotFought) {
   EXPECT_TRUE(ready(platform.taking(5, host_gemm())).contains("wrong"));
 }
 
+TEST_F(PluginInADuel, WorkOfAThreadIsSeenWhereItBeganWithItSinceItWasReady) {
+  int launches = 0;
+  AnyVariant counted = platform.taking(5, host_gemm());
+  counted.launch = [&launches, launch = counted.launch](const auto&... given) { return ++launches, launch(given...); };
+  EXPECT_FALSE(ready(counted).contains("wrong"));
+  for (const int from : {1, 2, 3}) {
+    EXPECT_FALSE(ready(leaving(launches + from)).contains("wrong"));
+    EXPECT_EQ(block(), "") << "it is done when somebody looks";
+    EXPECT_EQ(ask({{"ask", "replay"}})["wrong"], kLate);
+  }
+  EXPECT_FALSE(ready(platform.taking(5, host_gemm())).contains("wrong"));
+  EXPECT_EQ(block(), "");
+  EXPECT_FALSE(ask({{"ask", "replay"}}).contains("wrong"));
+}
+
 TEST_F(PluginInADuel, L2ThatABlockSetAsideIsWrong) {
   platform.set_aside = {4096, 0, 4096};
   EXPECT_FALSE(ready(platform.taking(5, host_gemm())).contains("wrong")) << "taken back before anything is timed";
