@@ -138,6 +138,7 @@ Json CaseServer::answer_or_throw(const Json& question) {
     return {
         {"us", contender_->warm(number(question, "samples", kMostSamples), number(question, "repeats", kMostRepeats))}};
   if (ask == "judge") return told(contender_->judge());
+  if (ask == "replay") return told(contender_->replay());
   if (ask == "poison") {
     contender_->poison();
     return Json::object();

@@ -44,6 +44,9 @@ class Fight {
       times.warm = ratio_of_rounds(warm, equal.warm);
       if (known(times.cold) && known(times.warm)) break;
     }
+    for (const std::size_t side : {0u, 1u})
+      if (wrong_.empty()) take(side, "the last block", sides_[side]->replay());
+    if (!wrong_.empty()) return {{}, {}, times.rounds, wrong_, ours_wrong_};
     return times;
   }
 
@@ -55,21 +58,23 @@ class Fight {
     one.poison();
     Block times;
     times.cold = median(one.cold(options_.cold_samples));
-    judge(side, "cold");
+    judge(side, "a cold block");
     one.poison();
     std::vector<double> warm = one.warm(options_.warm_samples + 1, repeats_[side]);
     warm.erase(warm.begin());  // it finds the other's lines in L2
     times.warm = median(warm);
-    judge(side, "warm");
+    judge(side, "a warm block");
     return times;
   }
 
-  void judge(std::size_t side, const char* phase) {
-    if (!wrong_.empty()) return;
-    const Verdict verdict = sides_[side]->judge();
+  void judge(std::size_t side, const char* block) {
+    if (wrong_.empty()) take(side, block, sides_[side]->judge());
+  }
+
+  void take(std::size_t side, const char* block, const Verdict& verdict) {
     if (verdict.correct) return;
     ours_wrong_ = side == 0;
-    wrong_ = fmt::format("{} after a {} block: {}", side == 0 ? "ours" : "theirs", phase, verdict.reason);
+    wrong_ = fmt::format("{} after {}: {}", side == 0 ? "ours" : "theirs", block, verdict.reason);
   }
 
   std::array<Contender*, 2> sides_;
@@ -113,6 +118,10 @@ Verdict BoundContender::judge() {
     verdict.reason = "its launches set L2 aside for persisting accesses";
   }
   return verdict;
+}
+
+Verdict BoundContender::replay() {
+  return bound_->of_plugin() ? verifier_->verify_replay(*bound_) : Contender::replay();
 }
 
 std::vector<double> BoundContender::undisturbed(int samples,

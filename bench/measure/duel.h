@@ -1,7 +1,8 @@
 // Two implementations of a problem in turns, so that clock, heat and neighbours fall on both alike.
 //
 // Each is timed alone before; a duel gives the ratio of their times, with an interval, from blocks of launches in the
-// order A B B A, B A A B, ... Every block begins on poisoned outputs and is judged.
+// order A B B A, B A A B, ... Every block begins on poisoned outputs and is judged; behind the last a plugin's launch
+// is replayed again, as before the first: it may have begun since to leave its work to others.
 #pragma once
 
 #include <functional>
@@ -23,11 +24,17 @@ class Contender {
   virtual std::vector<double> warm(int samples, int repeats) = 0;
   virtual void poison() = 0;    // the outputs, before a block
   virtual Verdict judge() = 0;  // what the block's launches left
+  // Behind the last block; of a plugin, as Verifier's verify_replay().
+  virtual Verdict replay() {
+    Verdict not_asked;
+    not_asked.correct = true;
+    return not_asked;
+  }
 };
 
 // Of this process. What it is given must outlive it. A plugin is judged as in a row: its inputs change from block to
-// block, so that nobody else may launch on its fixture, and L2 must be everybody's. On a host, samples whose threads waited for a core are taken again
-// for a few seconds; then it throws Throttled.
+// block, so that nobody else may launch on its fixture, and L2 must be everybody's. On a host, samples whose threads
+// waited for a core are taken again for a few seconds; then it throws Throttled.
 class BoundContender final : public Contender {
  public:
   BoundContender(BoundCase& bound, Verifier& verifier);
@@ -35,6 +42,7 @@ class BoundContender final : public Contender {
   std::vector<double> warm(int samples, int repeats) override;
   void poison() override;
   Verdict judge() override;
+  Verdict replay() override;
 
  private:
   std::vector<double> undisturbed(int samples, const std::function<std::vector<double>(int)>& take) const;
@@ -52,6 +60,7 @@ class WorkerContender final : public Contender {
   std::vector<double> warm(int samples, int repeats) override { return case_->warm(samples, repeats); }
   void poison() override { case_->poison(); }
   Verdict judge() override { return case_->judge(); }
+  Verdict replay() override { return case_->of_plugin() ? case_->replay() : Contender::replay(); }
 
  private:
   WorkerCase* case_;

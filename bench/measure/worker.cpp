@@ -115,7 +115,9 @@ void Worker::give_up(const std::string& why) {
 }
 
 WorkerCase::WorkerCase(Worker& worker, const Case& test_case)
-    : worker_(&worker), tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)) {
+    : worker_(&worker),
+      tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)),
+      of_plugin_(!test_case.implementation->plugin.empty()) {
   const Json answer =
       worker.ask(question_of("ready", test_case, worker.options().most_values), worker.options().ready_seconds);
   verdict_ = understood(worker, [&] {
@@ -167,6 +169,11 @@ Verdict WorkerCase::judged(const Json& answer) const {
 
 Verdict WorkerCase::judge() {
   const Json answer = worker_->ask({{"ask", "judge"}}, worker_->options().answer_seconds);
+  return understood(*worker_, [&] { return judged(answer); });
+}
+
+Verdict WorkerCase::replay() {
+  const Json answer = worker_->ask({{"ask", "replay"}}, worker_->options().answer_seconds);
   return understood(*worker_, [&] { return judged(answer); });
 }
 

@@ -12,6 +12,7 @@
 //   {"ask": "judge"}                            -> as "ready", of what the last timed launch left; the inputs of warm
 //                                                  launches are others than those of cold ones
 //   {"ask": "poison"}                           -> {}: outputs are NaN before the next launch
+//   {"ask": "replay"}                           -> as "ready", of one more launch; asked of a plugin's worker alone
 //   {"ask": "do_bench"}                         -> {"us": [t]}, by Triton's own loop
 //   {"ask": "release"}                          -> {}
 // A plugin's worker also, of rows that only it has (bench/sweep/plugins.h):
@@ -93,6 +94,8 @@ class WorkerCase {
 
   const Verdict& verdict() const { return verdict_; }  // of its first launch
   Verdict judge();                                     // of what the timed launches left
+  Verdict replay();                                    // of a plugin, behind the timed launches
+  bool of_plugin() const { return of_plugin_; }
   void poison();
   const std::string& note() const { return note_; }
   std::vector<double> cold(int samples);
@@ -105,6 +108,7 @@ class WorkerCase {
 
   Worker* worker_;
   Tolerance tolerance_;
+  bool of_plugin_;
   double roundings_ = 1;
   std::string note_;
   Verdict verdict_;

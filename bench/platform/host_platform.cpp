@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <mutex>
 #include <new>
@@ -168,10 +169,13 @@ class HostPlatform final : public Platform {
 
   // A thread that works runs or is ready; one that was woken just now may not be seen yet.
   void wait_for_threads() override {
-    constexpr std::chrono::milliseconds kMoment{10}, kMost{1000};
+    constexpr std::chrono::milliseconds kMoment{10};
     const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t computed = std::clock();
+    const auto waited = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
     do std::this_thread::sleep_for(kMoment);
-    while (own_runnable_threads() > 1 && std::chrono::steady_clock::now() - begin < kMost);
+    while (may_still_work(own_runnable_threads() - 1, waited(),
+                          static_cast<double>(std::clock() - computed) / CLOCKS_PER_SEC));
   }
 
   bool try_launch(const Launch& launch) override { return launch().ok(); }

@@ -92,6 +92,11 @@ int own_runnable_threads() {
   return count;
 }
 
+bool may_still_work(int others, double waited, double computed) {
+  constexpr double kMostWaited = 1, kMostComputed = 0.1;  // of each
+  return others > 0 && waited < kMostWaited && computed < kMostComputed * others;
+}
+
 std::optional<double> other_runnable_threads() {
   std::ifstream file("/proc/loadavg");
   double minute = 0, five = 0, fifteen = 0;

@@ -31,6 +31,9 @@ double stolen_us();
 
 // Threads of this process that run or could run right now, the caller among them.
 int own_runnable_threads();
+// Whether a wait for `others` that are ready goes on after so many seconds, in which they computed so many of the
+// process' own: a pool that spins for its next work is ready for ever, and a core may be slow to come by.
+bool may_still_work(int others, double waited, double computed);
 // Threads of others that run or could run right now; nothing where /proc does not say.
 std::optional<double> other_runnable_threads();
 // The mean of that over a tenth of a second.

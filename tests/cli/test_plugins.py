@@ -83,7 +83,7 @@ def test_a_right_plugin_is_a_row_as_any_other(one, tmp_path, plugin):
 WRONG = {
     "stale": ("incorrect", "after the warm launches: d["),
     "behind": ("incorrect", "wrote tensor 'd' when its launch had returned"),
-    "second_wrong": ("incorrect", "after a later launch: d[0] is"),
+    "second_wrong": ("incorrect", "after a second launch: d[0] is"),
     "tenth_wrong": ("incorrect", "after the cold launches: d[0] is"),
     "past_the_end": ("incorrect", "wrote outside tensor 'd'"),
     "before_the_start": ("incorrect", "wrote outside tensor 'bias'"),

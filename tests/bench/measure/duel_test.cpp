@@ -23,6 +23,7 @@ class Scripted final : public Contender {
  public:
   Scripted(Machine& machine, char name, double us) : machine_(&machine), name_(name), us_(us) {}
   int wrong_in_block = -1;
+  bool wrong_at_the_end = false;
 
   std::vector<double> cold(int samples) override { return timed(samples, 'c', 2); }
   std::vector<double> warm(int samples, int) override {
@@ -36,6 +37,15 @@ class Scripted final : public Contender {
     verdict.correct = poisoned_ && machine_->blocks != wrong_in_block;
     verdict.reason = verdict.correct ? "" : "d[3] is nan";
     poisoned_ = false;
+    return verdict;
+  }
+
+  Verdict replay() override {
+    machine_->calls += name_;
+    machine_->calls += 'r';
+    Verdict verdict;
+    verdict.correct = !wrong_at_the_end;
+    verdict.reason = verdict.correct ? "" : "late";
     return verdict;
   }
 
@@ -97,6 +107,19 @@ TEST(Duel, AWrongBlockEndsIt) {
   EXPECT_EQ(times.cold.value, 0);
   wrong.wrong_in_block = machine.blocks + 4;  // two of which say how many launches make a sample
   EXPECT_TRUE(fight(wrong, right).ours_wrong);
+}
+
+TEST(Duel, AWrongReplayBehindTheLastBlockVoidsIt) {
+  for (const bool is_ours : {true, false}) {
+    Machine machine;
+    Scripted ours(machine, 'a', 10), theirs(machine, 'b', 12);
+    (is_ours ? ours : theirs).wrong_at_the_end = true;
+    const DuelResult times = fight(ours, theirs);
+    EXPECT_EQ(times.wrong, is_ours ? "ours after the last block: late" : "theirs after the last block: late");
+    EXPECT_EQ(times.ours_wrong, is_ours);
+    EXPECT_EQ(times.cold.value, 0);
+    EXPECT_TRUE(machine.calls.ends_with(is_ours ? "ar" : "arbr")) << machine.calls;
+  }
 }
 
 TEST(Duel, HostVariantsFight) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -93,6 +94,20 @@ class PluginCase : public testing::Test {
     return variant;
   }
 
+  // The same, whose even launches do `instead` with its output.
+  AnyVariant odd_ones_right(const std::function<void(float* d)>& instead) {
+    AnyVariant variant = platform.taking(5, host_gemm());
+    variant.launch = [=, this, calls = 0, launch = variant.launch](
+                         const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                         const Scratch& scratch, const LaunchContext& context) mutable {
+      if (++calls % 2 == 1) return launch(problem, dtype, pointers, scratch, context);
+      platform.clock_us += 1;
+      instead(static_cast<float*>(pointers.back()));
+      return success();
+    };
+    return variant;
+  }
+
   SweepRow run(const std::string& file = "mine.so", std::optional<AnyVariant> variant = std::nullopt) {
     const SuiteEntry& gemm = *suite().find("gemm");
     const auto mine = std::make_shared<PluginStub>(variant.value_or(platform.taking(5, host_gemm())), file);
@@ -111,6 +126,16 @@ TEST_F(PluginCase, ARightOneIsTimed) {
   EXPECT_EQ(platform.waited, 2) << "before its times and behind them";
 }
 
+TEST_F(PluginCase, AnEvenLaunchIsJudged) {
+  const std::function<void(float*)> skips = [](float*) {}, wrong = [](float*d) { std::fill_n(d, 16, 7.f); };
+  for (const auto& instead : {skips, wrong}) {
+    const SweepRow row = run("mine.so", odd_ones_right(instead));
+    EXPECT_EQ(row.status, Outcome::incorrect);
+    EXPECT_TRUE(row.reason.starts_with("after a second launch: d[")) << row.reason;
+    EXPECT_FALSE(row.time_cold_us.has_value());
+  }
+}
+
 TEST_F(PluginCase, WorkOfAThreadIsSeenWhenItsLaunchHasReturned) {
   for (const int from : {1, 2, 3}) {
     const SweepRow row = run("mine.so", leaving(from));
@@ -126,10 +151,12 @@ TEST_F(PluginCase, WorkOfAThreadIsSeenWhereItBeganWithItWhileItWasTimed) {
   AnyVariant counted = platform.taking(5, host_gemm());
   counted.launch = [&launches, launch = counted.launch](const auto&... given) { return ++launches, launch(given...); };
   ASSERT_EQ(run("mine.so", counted).status, Outcome::ok);
-  const SweepRow row = run("mine.so", leaving(launches - 1));  // of the last two, which are not timed, the first
-  EXPECT_EQ(row.status, Outcome::incorrect);
-  EXPECT_EQ(row.reason, kLate);
-  EXPECT_FALSE(row.time_cold_us.has_value());
+  for (const int from : {launches - 1, launches}) {  // the last two are not timed
+    const SweepRow row = run("mine.so", leaving(from));
+    EXPECT_EQ(row.status, Outcome::incorrect);
+    EXPECT_EQ(row.reason, kLate);
+    EXPECT_FALSE(row.time_cold_us.has_value());
+  }
 }
 
 TEST_F(PluginCase, WorkOnAnotherStreamIsNotInTheReplay) {
@@ -221,6 +248,21 @@ TEST_F(PluginInADuel, WorkOfAThreadOrOfAnotherStreamIsNotFought) {
   EXPECT_TRUE(ask({{"ask", "cold"}, {"samples", 2}}).contains("failed"));
   platform.on_other_stream = true;
   EXPECT_TRUE(ready(platform.taking(5, host_gemm())).contains("wrong"));
+}
+
+TEST_F(PluginInADuel, WorkOfAThreadIsSeenWhereItBeganWithItSinceItWasReady) {
+  int launches = 0;
+  AnyVariant counted = platform.taking(5, host_gemm());
+  counted.launch = [&launches, launch = counted.launch](const auto&... given) { return ++launches, launch(given...); };
+  EXPECT_FALSE(ready(counted).contains("wrong"));
+  for (const int from : {1, 2, 3}) {
+    EXPECT_FALSE(ready(leaving(launches + from)).contains("wrong"));
+    EXPECT_EQ(block(), "") << "it is done when somebody looks";
+    EXPECT_EQ(ask({{"ask", "replay"}})["wrong"], kLate);
+  }
+  EXPECT_FALSE(ready(platform.taking(5, host_gemm())).contains("wrong"));
+  EXPECT_EQ(block(), "");
+  EXPECT_FALSE(ask({{"ask", "replay"}}).contains("wrong"));
 }
 
 TEST_F(PluginInADuel, L2ThatABlockSetAsideIsWrong) {

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "bench/measure/case_runner.h"
+#include "bench/measure/duel.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/temporary_folder.h"
 
@@ -124,6 +125,22 @@ TEST_F(InAWorker, WhatIsNotANumberIsWrong) {
   expect(run(), Outcome::incorrect, "its outputs were not judged");
   start("ready", R"({"errors": [{"max": 0, "l2": 0}], "wrong": "2 outputs instead of 1"})");
   expect(run(), Outcome::incorrect, "2 outputs instead of 1");
+}
+
+TEST_F(InAWorker, APluginIsAskedForAReplayBehindTheLastBlockOfADuel) {
+  start();
+  const SuiteEntry& gemm = *suite().find("gemm");
+  const Case eager{&gemm, std::make_shared<StubImplementation>(), gemm.workload->parse("m=4,n=4,k=4"), DType::fp32, ""};
+  for (const char* late : {"", R"({"judged": "one launch", "wrong": "late"})"}) {
+    const auto process = std::make_shared<Worker>(
+        "the plugin", ChildCommand{{"python3", "tests/bench/measure/stub_worker.py", *late ? "replay" : "", late},
+                                   {{"STUB_LOG", log() + "_of_plugin"}}});
+    Case plugin = eager;
+    plugin.implementation = implementation_of_plugin(process, "mine.so", "mine", Kind::host, Arch::host);
+    EXPECT_EQ(CaseRunner(*platform, nullptr, options).duel(eager, plugin).wrong,
+              *late ? "theirs after the last block: late" : "");
+  }
+  EXPECT_EQ(asked().find("replay"), std::string::npos) << "of PyTorch's nothing is asked";
 }
 
 TEST_F(InAWorker, RandomResultsAreJudgedThereAndHaveNoError) {

@@ -63,6 +63,15 @@ TEST(RunQueueWatch, OwnThreadsAreNotOthers) {
   EXPECT_LT(*during, *before + 4096) << "a number of threads, not of anything else";
 }
 
+TEST(RunQueueWatch, AThreadThatIsAlwaysReadyIsNotWaitedForLong) {
+  EXPECT_TRUE(may_still_work(1, 0.01, 0));
+  EXPECT_TRUE(may_still_work(1, 0.9, 0.05)) << "others had its core";
+  EXPECT_FALSE(may_still_work(1, 0.11, 0.1));
+  EXPECT_TRUE(may_still_work(2, 0.11, 0.1));
+  EXPECT_FALSE(may_still_work(1, 1, 0.05));
+  EXPECT_FALSE(may_still_work(0, 0.01, 0));
+}
+
 TEST(RunQueueWatch, StolenTimeNeverGoesBack) {
   const double before = stolen_us();
   EXPECT_GE(before, 0);
