@@ -53,7 +53,7 @@ __device__ __forceinline__ void merge_partials(std::uint32_t partial, const Argu
     const int row = begin + item / pieces, piece = item % pieces, query = first + row;
     if (query >= args.seq_q) continue;
     const std::uint32_t state = partial + P::kStates + static_cast<std::uint32_t>(row * 8);
-    float weights[kMostSplits], highest = -FLT_MAX, total = 0;
+    float weights[kMostSplits], highest = kLowest, total = 0;
 #pragma unroll
     for (int rank = 0; rank < kMostSplits; ++rank)
       if (rank < args.sharing.splits) {

@@ -6,7 +6,6 @@
 // r = 16 * (t / 32) + t % 32 / 4, and columns 8 * i + 2 * (t % 4) and the next.
 #pragma once
 
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
@@ -76,10 +75,14 @@ __device__ __forceinline__ void pin(float (&accumulators)[kCount]) {
   for (int i = 0; i < kCount; ++i) ptx::wgmma_pin(accumulators[i]);
 }
 
+// Below any logit but -infinity. Not -FLT_MAX: times a scale above 0.69 that is -infinity, and a row whose first tile
+// of keys has no finite logit would stay NaN.
+constexpr float kLowest = -1e30f;
+
 // A thread's two rows of the softmax.
 struct RowState {
-  float highest[2] = {-FLT_MAX, -FLT_MAX};  // of the logits so far, before the scale
-  float sum[2] = {0, 0};                    // of this thread's columns
+  float highest[2] = {kLowest, kLowest};  // of the logits so far, before the scale
+  float sum[2] = {0, 0};                  // of this thread's columns
 };
 
 // Logits past the last of `keys` keys (zeros) weigh nothing, even where all others are -inf.
@@ -97,7 +100,7 @@ __device__ __forceinline__ void mask_keys(float (&s)[kCount], int keys) {
 template <bool kFirst, int kCount>
 __device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row, float scale_log2, RowState& state) {
   constexpr float kSlack = 8;
-  float next = kFirst ? -FLT_MAX : state.highest[row];
+  float next = kFirst ? kLowest : state.highest[row];
 #pragma unroll
   for (int i = 2 * row; i < kCount; i += 4) next = fmaxf(next, fmaxf(s[i], s[i + 1]));
   next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
