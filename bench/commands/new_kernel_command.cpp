@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -56,6 +57,14 @@ std::string defined_by(const std::string& block) {
   return "";
 }
 
+// `name` is a whole name, not the end of another.
+bool calls(const std::string& text, const std::string& name) {
+  const auto of_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (std::size_t at = text.find(name + "("); at != std::string::npos; at = text.find(name + "(", at + 1))
+    if (at == 0 || !of_a_name(text[at - 1])) return true;
+  return false;
+}
+
 // Of a file the block of the op, and those that it calls, in the file's order; "" where it has none. In Python two
 // empty lines end a block, in C++ a comment begins one.
 std::string blocks_of(const fs::path& path, const std::string& op) {
@@ -76,7 +85,7 @@ std::string blocks_of(const fs::path& path, const std::string& op) {
     for (const auto& [name, text] : blocks)
       if (wanted.contains(name))
         for (const auto& [other, unused] : blocks)
-          if (text.find(other + "(") != std::string::npos) growing = wanted.insert(other).second || growing;
+          if (calls(text, other)) growing = wanted.insert(other).second || growing;
   }
   std::string all;
   for (const auto& [name, text] : blocks)

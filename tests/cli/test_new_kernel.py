@@ -62,6 +62,16 @@ def test_cuda_is_built_by_its_line_and_loads(tmp_path, op):
     assert listed.returncode == 0 and "my_cuda" in listed.stdout, listed.stderr
 
 
+def test_a_file_has_what_its_op_calls_and_nothing_else(tmp_path):
+    assert run("new-kernel", "temporal_attention", "--out", tmp_path).returncode == 0
+    files = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert "def temporal_attention(" in files["temporal_attention_torch.py"], "which calls scaled_dot_product_attention"
+    for text in files.values():
+        assert "def attention(" not in text and "struct attention " not in text
+    called = ("new-kernel", "timestep_embedding", "--out", tmp_path)
+    assert run(*called).returncode == 0 and "float silu(float" in (tmp_path / "timestep_embedding.cu").read_text(), "which it calls"
+
+
 def test_files_of_others_stay(tmp_path):
     made = run("new-kernel", "groupnorm", "--out", tmp_path / "new")
     assert made.returncode == 0

@@ -19,6 +19,7 @@ rehearses it without a GPU, where its figures say nothing. Exit codes: 0 all tha
 """
 
 import argparse
+import contextlib
 import copy
 import csv
 import gc
@@ -47,6 +48,22 @@ def say(text):
 def die(text):
     print(f"measure_python: error: {text}", file=sys.stderr)
     sys.exit(2)
+
+
+class Late(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def part(name):
+    """What fails costs its part alone: what others measured stands."""
+    try:
+        yield
+    except Late:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        missed.append(f"{name}: {type(error).__name__}: {error}")
 
 
 def ask(name, value, limit, unit):
@@ -220,7 +237,7 @@ def own_network(options, net, given, exact, limit, folder):
     command += ["--device", "host"] if options.device == "cpu" else []
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
-        die(f"{options.program} forward sd15: {(done.stderr or done.stdout).strip()[-2000:]}")
+        raise RuntimeError(f"{options.program} forward sd15: {(done.stderr or done.stdout).strip()[-2000:]}")
     say("our own network:\n" + "\n".join(f"    {line}" for line in done.stdout.splitlines()[:16]))
     wrong("our own network", off(load_file(folder / "out.safetensors")["output"], exact.cpu()), limit)
     with open(folder / "nodes.csv", newline="") as lines:
@@ -259,53 +276,54 @@ def measure_networks(options, parts):
     eager = off(plain(*given).sample, exact)
     limit = 1.25 * eager + 1e-6
     say(f"sd15, {sum(one.numel() for one in net.parameters()) / 1e6:.0f} M parameters in {options.dtype}; PyTorch's own output is off by {eager:.2e} of fp32")
-    replays = {}
+    replays, own = {}, None
     with tempfile.TemporaryDirectory() as folder:
         if "patch" in parts:
-            own_ops, own_gaps, own_whole = own_network(options, net, given, exact, limit, Path(folder))
+            with part("our own network"):
+                own = own_network(options, net, given, exact, limit, Path(folder))
         report = noisefloor.torch.patch(net)
         say(f"patch replaced {len(report.replaced)} modules and left {len(report.left)} {sorted(set(report.left.values()))}")
         plans = {"patched": None} | ({"patched, planned": plan} if (plan := options.plan or recorded_plan()) else {})
         for name, plan in plans.items():
-            with noisefloor.use_plan(plan):
-                replays[name], out = graphed(lambda: net(*given).sample, options)
-            wrong(name, off(out, exact), limit)
+            with part(name):
+                with noisefloor.use_plan(plan):
+                    replays[name], out = graphed(lambda: net(*given).sample, options)
+                wrong(name, off(out, exact), limit)
         replays["eager"], out = graphed(lambda: plain(*given).sample, options)
-        if "patch" in parts:
+        if own:
+            with part("patch"):
+                own_ops, own_gaps, own_whole = own
+                times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
+                whole = {name: statistics.median(values) for name, values in times.items()}
+                say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()) + f"; our own network {own_whole:,.0f} us")
+                best = []
+                for name in [name for name in plans if name in replays] if options.device != "cpu" else []:
+                    try:
+                        ours, others, counts = kernel_times(replays[name], Path(folder))
+                    except RuntimeError as error:
+                        missed.append(f"{name}: {error}")
+                        continue
+                    say(f"{name}: {counts[0]} of {counts[1]} kernels are ours, {ours[0]:,.0f} us (and gaps {ours[1]:,.0f}); others {others[0]:,.0f} us (gaps "
+                        f"{others[1]:,.0f}); our own network's ops {own_ops:,.0f} us (gaps {own_gaps:,.0f})")
+                    figures[f"{name}, over the ops replaced"] = ours[0] / own_ops
+                    figures[f"{name}, over the ops replaced, with gaps"] = sum(ours) / (own_ops + own_gaps)
+                    say(f"  over the ops replaced, against our own network: {ours[0] / own_ops:.3f}; with gaps {sum(ours) / (own_ops + own_gaps):.3f}; "
+                        f"as a whole {whole[name] / own_whole:.3f}")
+                    best.append(ours[0] / own_ops)
+                if best:
+                    ask("patch over the ops it replaces, against our own network", min(best), 1.05, "x")
+    if "compile" in parts:
+        with part("compile"):
+            compiled = torch.compile(plain, mode=options.compile_mode)
+            replays["torch.compile"], out = graphed(lambda: compiled(*given).sample, options)
+            say(f"torch.compile (mode {options.compile_mode or 'default'}) is ready")
+            wrong("torch.compile", off(out, exact), limit)
             times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
             whole = {name: statistics.median(values) for name, values in times.items()}
-            say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()) + f"; our own network {own_whole:,.0f} us")
-            best = []
-            for name in plans if options.device != "cpu" else ():
-                try:
-                    ours, others, counts = kernel_times(replays[name], Path(folder))
-                except RuntimeError as error:
-                    missed.append(f"{name}: {error}")
-                    continue
-                say(f"{name}: {counts[0]} of {counts[1]} kernels are ours, {ours[0]:,.0f} us (and gaps {ours[1]:,.0f}); others {others[0]:,.0f} us (gaps "
-                    f"{others[1]:,.0f}); our own network's ops {own_ops:,.0f} us (gaps {own_gaps:,.0f})")
-                figures[f"{name}, over the ops replaced"] = ours[0] / own_ops
-                figures[f"{name}, over the ops replaced, with gaps"] = sum(ours) / (own_ops + own_gaps)
-                say(f"  over the ops replaced, against our own network: {ours[0] / own_ops:.3f}; with gaps {sum(ours) / (own_ops + own_gaps):.3f}; "
-                    f"as a whole {whole[name] / own_whole:.3f}")
-                best.append(ours[0] / own_ops)
-            if best:
-                ask("patch over the ops it replaces, against our own network", min(best), 1.05, "x")
-    if "compile" in parts:
-        compiled = torch.compile(plain, mode=options.compile_mode)
-        replays["torch.compile"], out = graphed(lambda: compiled(*given).sample, options)
-        say(f"torch.compile (mode {options.compile_mode or 'default'}) is ready")
-        wrong("torch.compile", off(out, exact), limit)
-        times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
-        whole = {name: statistics.median(values) for name, values in times.items()}
-        figures.update({f"whole: {name}": value for name, value in whole.items()})
-        say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()))
-        name = min((one for one in whole if one.startswith("patched")), key=whole.get)
-        ask(f"{name}, the whole against torch.compile", whole[name] / whole["torch.compile"], 1, "x")
-
-
-class Late(Exception):
-    pass
+            figures.update({f"whole: {name}": value for name, value in whole.items()})
+            say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()))
+            name = min((one for one in whole if one.startswith("patched")), key=whole.get)
+            ask(f"{name}, the whole against torch.compile", whole[name] / whole["torch.compile"], 1, "x")
 
 
 def late(*_):
@@ -348,17 +366,16 @@ def main():
     gc.disable()
     with torch.no_grad():
         try:
-            if "overhead" in parts:
-                measure_overhead(options)
+            with part("overhead"):
+                if "overhead" in parts:
+                    measure_overhead(options)
             gc.collect()
-            if set(parts) & {"patch", "compile"}:
-                measure_networks(options, parts)
+            with part("patch and compile"):
+                if set(parts) & {"patch", "compile"}:
+                    measure_networks(options, parts)
         except Late:
             say(f"not finished after --seconds {options.seconds}")
             missed.append("the rest")
-        except Exception as error:  # what was measured before stands
-            traceback.print_exc()
-            missed.append(f"the rest: {type(error).__name__}")
     signal.alarm(0)
     if options.out:
         options.out.write_text(json.dumps({"figures": figures, "missed": missed}, indent=1) + "\n")

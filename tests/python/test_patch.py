@@ -360,6 +360,14 @@ def test_a_copy_is_patched_and_has_its_own_weights(copied):
     assert torch.equal(other(*given).sample, wanted) and "Noisefloor" not in type(other.conv_in).__name__
 
 
+def test_a_copy_of_weights_that_no_variant_laid_out_may_come_after_a_change(monkeypatch):
+    monkeypatch.setattr(noisefloor._replacements.Conv2d, "prepared", staticmethod(lambda module, upsample: {}))
+    net, x = torch.nn.Conv2d(4, 8, 3), torch.randn(1, 4, 8, 8)
+    with noisefloor.torch.patch(net):
+        net.weight.mul_(2)
+        assert torch.equal(copy.deepcopy(net)(x), net(x))
+
+
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 def test_weights_that_are_computed_in_each_call_are_left():
     nn = torch.nn

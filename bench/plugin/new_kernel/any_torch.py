@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 op, name, kind = "@OP@", "my_torch", "baseline"
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # fp32 rows are held to fp32, and TF32 has 10 bits
 
 
 @FORMULA@

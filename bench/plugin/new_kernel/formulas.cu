@@ -431,10 +431,15 @@ struct timestep_embedding {
     }
     const int64_t image = i / hidden, row = i % hidden;
     float sum = 0;
-    for (int64_t h = 0; h < hidden; ++h) {
-      float first = 0;
-      for (int64_t j = 0; j < channels; ++j) first += w1[h * channels + j] * embedding(image, j);
-      sum += w2[row * hidden + h] * silu(first + b1[h]);
+    constexpr int64_t kSome = 16;  // hidden numbers at a time, as an embedding costs more than a product
+    for (int64_t begin = 0; begin < hidden; begin += kSome) {
+      const int64_t some = hidden - begin < kSome ? hidden - begin : kSome;
+      float first[kSome] = {};
+      for (int64_t j = 0; j < channels; ++j) {
+        const float value = embedding(image, j);
+        for (int64_t h = 0; h < some; ++h) first[h] += w1[(begin + h) * channels + j] * value;
+      }
+      for (int64_t h = 0; h < some; ++h) sum += w2[row * hidden + begin + h] * silu(first[h] + b1[begin + h]);
     }
     y.set(i, final_silu ? silu(sum + b2[row]) : sum + b2[row]);
   }

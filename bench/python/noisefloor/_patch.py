@@ -18,7 +18,7 @@ from noisefloor._replacements import Unfit, need
 @functools.cache
 def derived(replacement, base):
     def reduced(module, _):  # pickle would look for the class by its name
-        if issubclass(replacement, replacements.Conv2d):
+        if issubclass(replacement, replacements.Conv2d) and any(module._noisefloor.get(upsample) for upsample in (False, True)):
             replacements.require_unchanged(module)
         return again, (replacement, base), base.__getstate__(module) if hasattr(base, "__getstate__") else module.__dict__
 
