@@ -146,9 +146,9 @@ void add_new_kernel_command(CLI::App& app, CommandResult result) {
   command->add_option("op", *op, "An op (noisefloor list ops)")->required();
   command->add_option("--out", *out, "Folder for the files; none of them may be there")->capture_default_str();
   command->footer(
-      "A CUDA kernel with its build line, and functions in NumPy and PyTorch; of groupnorm also Triton. CUDA kernels "
-      "of\n"
-      "other ops are built without nvcc, too, as rows of the host.");
+      "A CUDA kernel with its build line, and functions in NumPy and PyTorch; of groupnorm also Triton. But for "
+      "groupnorm's,\n"
+      "g++ builds the CUDA file too, as a row of the host.");
   command->callback([=] { *result = [=] { return new_kernel(*op, *out); }; });
 }
 

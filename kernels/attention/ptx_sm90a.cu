@@ -1,14 +1,10 @@
 // attention with Hopper's own instructions: a block takes 128 to 256 queries of one head past all keys. A producer
-// thread keeps tiles of keys and of values in flight (TMA, mbarriers). Consumer warpgroups of 64 queries each issue,
-// per tile, the next logits and then the product of the present weights with their values, and compute the next softmax
-// while the latter runs. They may take turns at issuing (named barriers), so that the tensor cores have one's products
-// while another computes exponentials. Weights go from accumulators to the A operand in registers. schedule.h has what
-// differs from problem to problem: how many consumers, keys in a tile and blocks on an SM, and whether the blocks of a
-// cluster share a tile's keys: of all tiles, where they are few, or of those behind the last full wave.
+// keeps tiles of keys and values in flight (TMA, mbarriers). Consumer warpgroups of 64 queries issue the next logits,
+// then the product of the present weights with their values, and compute the next softmax while it runs; they may take
+// turns. Weights go from accumulators to the A operand in registers. schedule.h has what differs between problems.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync, no thread computes an address or waits for a
 // copy, and exponentials overlap with products, within a warpgroup and between them.
-//
 // Requires: bf16 or fp16, head size a multiple of 8, contiguous heads, fewer than 2^31 blocks.
 // Bound: at head size 64, products and exponentials alike; expected limiter: what of the softmax does not overlap.
 // Numerics: fp32 sums in wgmma, exponentials by ex2.approx, weights of up to 2^8 rounded to 16 bits for the second
