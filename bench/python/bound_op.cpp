@@ -74,6 +74,7 @@ class BoundOp {
     call_or_time(tensors, fields, out, variant, stream, dtype, plan, prepared, &timed);
     return timed.seconds;
   }
+
   // Lays the weights out for the calls of a variant: (the variant's name, the dtype, what it wrote or None). A shape, a
   // tuple or list of extents, stands for a tensor that each call brings.
   nb::tuple prepare(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle stream,
