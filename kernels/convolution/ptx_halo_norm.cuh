@@ -40,6 +40,26 @@ struct NormChannels {
   }
 };
 
+// The lines of an image's halo that a thread norms, one after the other.
+struct HaloLines {
+  int width, lines, line, x, y, left_edge;
+
+  __device__ __forceinline__ HaloLines(const Halo& halo, int first, int at_y, int at_x)
+      : width(halo.width), lines(halo.width * halo.height), line(first), x(first), y(at_y), left_edge(at_x) {}
+  __device__ __forceinline__ bool left() const { return line < lines; }
+  // Where the next one's 16 bytes of `chunk` lie; null for a pixel outside of the image, or past the last line.
+  __device__ __forceinline__ uint4* next(const Convolution& c, std::uint8_t* stage, int before, int chunk, int stride) {
+    for (; x >= width; x -= width) ++y;
+    // As an unsigned number, what lies above or left of the image is large.
+    const bool inside = line < lines && static_cast<unsigned>(y) < static_cast<unsigned>(c.y.in) &&
+                        static_cast<unsigned>(left_edge + x) < static_cast<unsigned>(c.x.in);
+    const int at = before + line;
+    auto* const bits = reinterpret_cast<uint4*>(stage + at * kRowBytes + (chunk ^ (at % 8)) * 16);
+    line += stride, x += stride;
+    return inside ? bits : nullptr;
+  }
+};
+
 // Norms the halos of a tile's k-steps [first_step, first_step + steps), one after the other as they arrive. `thread`
 // counts those of kNormWarps warps; eight of them share a line of 64 channels.
 template <class T, int kConsumers>
@@ -65,16 +85,18 @@ __device__ __forceinline__ void norm_halos(const HaloArguments<T>& args, const H
     for (int image = 0; exists && image < images; ++image) {
       if (image > 0) channels.load(coefficients + std::int64_t{image} * 2 * c.cin, c.cin);
       const int before = image * halo.width * halo.height;
-      int y = 0, x = first_line;
-      for (int line = first_line; line < halo.width * halo.height; line += kLines, x += kLines) {
-        for (; x >= halo.width; x -= halo.width) ++y;
-        // As an unsigned number, what lies above or left of the image is large.
-        if (static_cast<unsigned>(top + y) >= static_cast<unsigned>(c.y.in) ||
-            static_cast<unsigned>(left + x) >= static_cast<unsigned>(c.x.in))
-          continue;
-        const int at_line = before + line;
-        auto* const bits = reinterpret_cast<uint4*>(stage + at_line * kRowBytes + (chunk ^ (at_line % 8)) * 16);
-        *bits = channels.apply<T>(*bits, with_silu);
+      HaloLines lines(halo, first_line, top, left);
+      // Two at a time, so that one waits for the other's exponentials.
+      while (lines.left()) {
+        uint4* const first = lines.next(c, stage, before, chunk, kLines);
+        uint4* const second = lines.next(c, stage, before, chunk, kLines);
+        uint4 a{}, b{};
+        if (first) a = *first;
+        if (second) b = *second;
+        a = channels.apply<T>(a, with_silu);
+        b = channels.apply<T>(b, with_silu);
+        if (first) *first = a;
+        if (second) *second = b;
       }
     }
     ptx::fence_proxy_async_shared();
