@@ -60,7 +60,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("slab_m2", t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
   }
   if (p.coefficients)
-    visit.out("coefficients", t.coefficients, {p.n, 2, p.channels});
+    visit.out("coefficients", t.y, {p.n, 2, p.channels}, DType::fp32);
   else
     visit.out("y", t.y, activations);
   if (p.stats) {

@@ -71,12 +71,9 @@ struct Tensors {
   const void* shift = nullptr;       // T [n, channels], fusion silu+ss only; packed: not read
   const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
-  union {                            // in one place, so that the kernels of y keep their machine code
-    void* y = nullptr;               // T [n, hw, channels]
-    float* coefficients;             // fp32 [n, 2, channels]: a, then b; in the place of y
-  };
-  float* mean = nullptr;  // fp32 [n, groups], stats only
-  float* rstd = nullptr;  // fp32 [n, groups], stats only
+  void* y = nullptr;                 // T [n, hw, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
+  float* mean = nullptr;             // fp32 [n, groups], stats only
+  float* rstd = nullptr;             // fp32 [n, groups], stats only
 };
 
 using Definition = OpDefinition<Problem, Tensors>;

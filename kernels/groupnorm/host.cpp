@@ -109,7 +109,7 @@ void finish_group(const Problem& p, DType dtype, const Tensors& t, const Partial
     coefficients[p.channels + c] = static_cast<float>(b);
     coefficients[2 * p.channels + c] = static_cast<float>(mean);
     if (p.coefficients) {
-      float* out = t.coefficients + image * 2 * p.channels + c;
+      float* out = static_cast<float*>(t.y) + image * 2 * p.channels + c;
       out[0] = static_cast<float>(a);
       out[p.channels] = static_cast<float>(b - mean * a);
     }

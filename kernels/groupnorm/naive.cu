@@ -111,10 +111,11 @@ __global__ void __launch_bounds__(kThreads) naive_coefficients_kernel(Problem p,
   float mean = 0, variance = 0;
   group_statistics<T>(p, t, image, group, shared, mean, variance);
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
+  auto* coefficients = static_cast<float*>(t.y);
   for (std::int64_t c = group * width + threadIdx.x; c < (group + 1) * width; c += kThreads) {
     const float2 ab = channel_coefficients<T>(p, t, mean, rstd, c, image * p.scale_shift_stride() + c);
-    t.coefficients[image * 2 * p.channels + c] = ab.x;
-    t.coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
+    coefficients[image * 2 * p.channels + c] = ab.x;
+    coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
   }
   if (p.stats && threadIdx.x == 0) {
     t.mean[blockIdx.x] = mean;

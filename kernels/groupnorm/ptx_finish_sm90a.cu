@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(32 * kFinishMaxWarps) finish_given_kernel(cons
       cb[i] = cb[i] * (1.0f + more[i]) + added[i];
     }
   }
-  float* out = a.t.coefficients + static_cast<std::int64_t>(image) * 2 * a.channels + channel;
+  float* out = static_cast<float*>(a.t.y) + static_cast<std::int64_t>(image) * 2 * a.channels + channel;
   *reinterpret_cast<float4*>(out) = make_float4(ca[0], ca[1], ca[2], ca[3]);
   *reinterpret_cast<float4*>(out + a.channels) = make_float4(cb[0], cb[1], cb[2], cb[3]);
 }

@@ -45,7 +45,7 @@ inline std::size_t slab_workspace_bytes(const Problem& p, const SlabPlan& plan) 
   return static_cast<std::size_t>(slab_partials(p, plan) + (p.coefficients ? 0 : p.n * 2 * p.channels)) * sizeof(float);
 }
 inline float* slab_coefficients(const Problem& p, const Tensors& t, const SlabPlan& plan, void* workspace) {
-  return p.coefficients ? t.coefficients : static_cast<float*>(workspace) + slab_partials(p, plan);
+  return p.coefficients ? static_cast<float*>(t.y) : static_cast<float*>(workspace) + slab_partials(p, plan);
 }
 
 }  // namespace noisefloor::groupnorm

@@ -12,8 +12,8 @@ op, name, kind = "groupnorm", "my_torch", "baseline"
 
 
 def can_run(problem):
-    if problem.fusion == "silu+ss" or problem.stats or problem.slab_stats != "none":
-        return "needs fusion none or silu, stats=0 and slab_stats=none"
+    if problem.fusion == "silu+ss" or problem.stats or problem.coefficients or problem.slab_stats != "none":
+        return "needs fusion none or silu, stats=0, coefficients=0 and slab_stats=none"
 
 
 @torch.no_grad()
