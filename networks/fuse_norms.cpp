@@ -38,7 +38,7 @@ std::optional<conv2d::Problem> with_statistics(const Node& node) {
 
 class Fuse {
  public:
-  explicit Fuse(const Network& network) : graph_(network.graph), writer_(from().values().size()) {
+  Fuse(const Network& network, std::int64_t least_bytes) : graph_(network.graph), writer_(from().values().size()) {
     const auto outputs = network.output_values();
     std::set<ValueId> kept(outputs.begin(), outputs.end());  // norms' outputs that something else reads
     for (const Node& node : from().nodes()) {
@@ -54,7 +54,8 @@ class Fuse {
     }
     for (const Node& node : from().nodes()) {
       if (node.op != find_op("groupnorm") || node.problem.as<groupnorm::Problem>().stats) continue;
-      if (kept.contains(node.values.back())) continue;
+      const ValueId y = node.values.back();
+      if (kept.contains(y) || static_cast<std::int64_t>(from()[y].bytes()) < least_bytes) continue;
       fused_.insert(&node);
       const Node* before = writer_[node.values.front()];
       if (before && with_statistics(*before)) leaves_statistics_.insert(before);
@@ -120,8 +121,8 @@ class Fuse {
 
 }  // namespace
 
-void fuse_norms(Network& network) {
-  Fuse(network).run(network);
+void fuse_norms(Network& network, std::int64_t least_bytes) {
+  Fuse(network, least_bytes).run(network);
 }
 
 }  // namespace noisefloor::networks

@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         TapStep step(args.tiling, first_step);
         for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c)) {
           const int channel = step.part * kBlockK;
-          if (i == 0 || step.enters_halo()) {
+          if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
             const std::uint32_t full = halo_barriers.full + halo_ring.stage * 8;
             ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
             ptx::mbarrier_arrive_expect_tx(full, box_bytes);
@@ -162,12 +162,14 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
       }
     }
     if constexpr (kFused) {
-      if (args.norm && part.warp > kShape.consumers * 4)
+      if (args.norm && part.warp > kShape.consumers * 4) {
+        const NormPart<T, kShape.consumers> norm{args, halo_barriers, base,
+                                                 static_cast<int>(threadIdx.x) - (kShape.consumers * 4 + 1) * 32};
         for (int tile = first_tile; tile < tiles; tile += tile_stride) {
           const TileIndex index = args.order.locate(tile);
-          norm_halos<T>(args, args.tiling.place(index.m_cluster, part.m_rank), aligned, halo_barriers, halo_ring,
-                        first_step, steps, static_cast<int>(threadIdx.x) - (kShape.consumers * 4 + 1) * 32);
+          norm.run(&map_x, args.tiling.place(index.m_cluster, part.m_rank), halo_ring, first_step, steps);
         }
+      }
     }
     product::leave_producer(part);
   } else {

@@ -42,8 +42,8 @@ struct HaloLayout {
   static constexpr int kBuffers = product::store_buffers(kShape.consumers, kShape.block_n);
   static constexpr int kStoreBytes = staging_bytes(kShape.consumers, kShape.block_n, /*split=*/false);
   static constexpr bool kMoveRegisters = kFused || (kShape.consumers == 2 && kShape.block_n > 192);  // as in Layout
-  static constexpr int kProducerRegisters = kFused ? 64 : 40;
-  static constexpr int kConsumerRegisters = !kFused ? 232 : kShape.consumers == 2 ? 216 : 192;
+  static constexpr int kProducerRegisters = kFused ? 72 : 40;
+  static constexpr int kConsumerRegisters = !kFused ? 232 : kShape.consumers == 2 ? 216 : 184;
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   // What a block has at its start, in whole eights a thread, is what there is to move.
   static constexpr int kStartRegisters = 65536 / (kThreads * kShape.blocks_per_sm) / 8 * 8;

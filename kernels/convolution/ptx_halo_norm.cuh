@@ -6,10 +6,12 @@
 #include <cstdint>
 
 #include "kernels/convolution/ptx_halo_layout.cuh"
-#include "kernels/device/activations.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/shared.cuh"
+#include "kernels/ptx/special_functions.cuh"
+#include "kernels/ptx/tma.cuh"
 
 namespace noisefloor::convolution {
 
@@ -26,83 +28,99 @@ struct NormChannels {
       shift[i] = b.x, shift[i + 1] = b.y, shift[i + 2] = b.z, shift[i + 3] = b.w;
     }
   }
+  // SiLU in stages of all eight, since a warp that norms has its scheduler almost to itself: one number after the other
+  // would wait for each exponential and reciprocal.
   template <class T>
   __device__ __forceinline__ uint4 apply(uint4 bits, bool with_silu) const {
-    float v[8];
+    constexpr float kLog2E = 1.44269504f;
+    float v[8], sigmoid[8];
     unpack_vector<T>(bits, v);
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], scale[i], shift[i]);
     if (with_silu) {
 #pragma unroll
-      for (float& x : v) x = silu<T>(x);
+      for (int i = 0; i < 8; ++i) sigmoid[i] = ptx::exp2_approx(v[i] * -kLog2E);
+#pragma unroll
+      for (float& x : sigmoid) x = ptx::rcp_approx(1.0f + x);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] *= sigmoid[i];
     }
     return pack_vector<T>(v);
   }
 };
 
-// The lines of an image's halo that a thread norms, one after the other.
-struct HaloLines {
-  int width, lines, line, x, y, left_edge;
+// The threads of kNormWarps warps: eight of them share a line of 64 channels.
+template <class T, int kConsumers>
+struct NormPart {
+  using Halos = HaloBarriers<kConsumers, true>;
+  static constexpr int kLines = Halos::kNormWarps * 4;  // at once
+  const HaloArguments<T>& args;
+  const Halos& barriers;
+  std::uint32_t halos;  // shared
+  int thread;
 
-  __device__ __forceinline__ HaloLines(const Halo& halo, int first, int at_y, int at_x)
-      : width(halo.width), lines(halo.width * halo.height), line(first), x(first), y(at_y), left_edge(at_x) {}
-  __device__ __forceinline__ bool left() const { return line < lines; }
-  // Where the next one's 16 bytes of `chunk` lie; null for a pixel outside of the image, or past the last line.
-  __device__ __forceinline__ uint4* next(const Convolution& c, std::uint8_t* stage, int before, int chunk, int stride) {
-    for (; x >= width; x -= width) ++y;
-    // As an unsigned number, what lies above or left of the image is large.
-    const bool inside = line < lines && static_cast<unsigned>(y) < static_cast<unsigned>(c.y.in) &&
-                        static_cast<unsigned>(left_edge + x) < static_cast<unsigned>(c.x.in);
-    const int at = before + line;
-    auto* const bits = reinterpret_cast<uint4*>(stage + at * kRowBytes + (chunk ^ (at % 8)) * 16);
-    line += stride, x += stride;
-    return inside ? bits : nullptr;
+  // Asks for the halo of channels from `channel` on, by one thread. Not by the producer of the weights, who is only as
+  // far ahead as they are: here the next halo is asked for as soon as its place is free, and there is time to norm it.
+  __device__ __forceinline__ void load(const CUtensorMap* map, const HaloPlace& at, const ptx::Ring& ring,
+                                       int channel) const {
+    if (thread != 0) return;
+    const std::uint32_t full = barriers.full + ring.stage * 8;
+    ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+    ptx::mbarrier_arrive_expect_tx(full, static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes));
+    ptx::tma_load_4d(halos + ring.stage * args.halo_bytes, map, full, channel, at.input_x(args.c), at.input_y(args.c),
+                     at.image);
+  }
+
+  // The lines of one image, whose first pixel is [top, left] of the input, at `lines`.
+  __device__ __forceinline__ void norm_image(const NormChannels& channels, std::uint32_t lines, int first, int top,
+                                             int left, bool with_silu) const {
+    const int chunk = thread % 8, count = args.tiling.halo.width * args.tiling.halo.height;
+    const int width = args.tiling.halo.width, right = args.c.x.in, bottom = args.c.y.in;
+    int y = top, x = left + thread / 8;
+    const int end = left + width;
+    for (int line = thread / 8; line < count; line += kLines) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)  // kLines is less than two rows
+        if (x >= end) x -= width, ++y;
+      // As an unsigned number, what lies above or left of the image is large.
+      if (static_cast<unsigned>(y) < static_cast<unsigned>(bottom) &&
+          static_cast<unsigned>(x) < static_cast<unsigned>(right)) {
+        const int at = first + line;
+        const std::uint32_t address = lines + at * kRowBytes + (chunk ^ (at & 7)) * 16;
+        ptx::store_shared(address, channels.apply<T>(ptx::load_shared_16(address), with_silu));
+      }
+      x += kLines;
+    }
+  }
+
+  // Norms the halos of a tile's k-steps [first_step, first_step + steps), one after the other as they arrive.
+  __device__ __forceinline__ void run(const CUtensorMap* map, const HaloPlace& at, ptx::Ring& ring, int first_step,
+                                      int steps) const {
+    const Convolution& c = args.c;
+    const Halo& halo = args.tiling.halo;
+    const int top = at.input_y(c), left = at.input_x(c);
+    const bool with_silu = c.norm == Norm::affine_silu;
+    const int images = min(halo.images, c.images - at.image);
+    const int last_part = (first_step + steps - 1) / args.tiling.taps;
+    for (int part = first_step / args.tiling.taps; part <= last_part; ++part, ring.advance(args.halo_stages)) {
+      load(map, at, ring, part * kBlockK);
+      const int channel = part * kBlockK + thread % 8 * 8;
+      const bool exists = channel < c.cin;
+      const float* coefficients = args.norm + (std::int64_t{at.image} * 2 * c.cin + channel);
+      NormChannels channels;
+      if (exists && images > 0) channels.load(coefficients, c.cin);
+      __syncwarp();
+      ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
+      const std::uint32_t stage = halos + ring.stage * args.halo_bytes;
+      for (int image = 0; exists && image < images; ++image) {
+        if (image > 0) channels.load(coefficients + std::int64_t{image} * 2 * c.cin, c.cin);
+        norm_image(channels, stage, image * halo.width * halo.height, top, left, with_silu);
+      }
+      ptx::fence_proxy_async_shared();
+      __syncwarp();
+      if (thread % 32 == 0) ptx::mbarrier_arrive(barriers.ready + ring.stage * 8);
+    }
   }
 };
-
-// Norms the halos of a tile's k-steps [first_step, first_step + steps), one after the other as they arrive. `thread`
-// counts those of kNormWarps warps; eight of them share a line of 64 channels.
-template <class T, int kConsumers>
-__device__ __forceinline__ void norm_halos(const HaloArguments<T>& args, const HaloPlace& at, std::uint8_t* halos,
-                                           const HaloBarriers<kConsumers, true>& barriers, ptx::Ring& ring,
-                                           int first_step, int steps, int thread) {
-  constexpr int kLines = HaloBarriers<kConsumers, true>::kNormWarps * 4;  // at once
-  const Convolution& c = args.c;
-  const Halo& halo = args.tiling.halo;
-  const int chunk = thread % 8, first_line = thread / 8;
-  const int top = at.input_y(c), left = at.input_x(c);
-  const bool with_silu = c.norm == Norm::affine_silu;
-  const int images = min(halo.images, c.images - at.image);
-  const int last_part = (first_step + steps - 1) / args.tiling.taps;
-  for (int part = first_step / args.tiling.taps; part <= last_part; ++part, ring.advance(args.halo_stages)) {
-    const int channel = part * kBlockK + chunk * 8;
-    const bool exists = channel < c.cin;
-    const float* coefficients = args.norm + (std::int64_t{at.image} * 2 * c.cin + channel);
-    NormChannels channels;
-    if (exists && images > 0) channels.load(coefficients, c.cin);
-    ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
-    std::uint8_t* const stage = halos + ring.stage * args.halo_bytes;
-    for (int image = 0; exists && image < images; ++image) {
-      if (image > 0) channels.load(coefficients + std::int64_t{image} * 2 * c.cin, c.cin);
-      const int before = image * halo.width * halo.height;
-      HaloLines lines(halo, first_line, top, left);
-      // Two at a time, so that one waits for the other's exponentials.
-      while (lines.left()) {
-        uint4* const first = lines.next(c, stage, before, chunk, kLines);
-        uint4* const second = lines.next(c, stage, before, chunk, kLines);
-        uint4 a{}, b{};
-        if (first) a = *first;
-        if (second) b = *second;
-        a = channels.apply<T>(a, with_silu);
-        b = channels.apply<T>(b, with_silu);
-        if (first) *first = a;
-        if (second) *second = b;
-      }
-    }
-    ptx::fence_proxy_async_shared();
-    __syncwarp();
-    if (thread % 32 == 0) ptx::mbarrier_arrive(barriers.ready + ring.stage * 8);
-  }
-}
 
 }  // namespace noisefloor::convolution

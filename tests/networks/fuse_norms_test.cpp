@@ -35,7 +35,9 @@ NormCounts count_norms(const Graph& graph) {
 }
 
 Network build(const char* name, bool fused, Sizes sizes = {}, DType dtype = DType::bf16) {
-  return require_network(name).build({.dtype = dtype, .fuse_norms = fused, .sizes = sizes});
+  Network network = require_network(name).build({.dtype = dtype, .sizes = sizes});
+  if (fused) fuse_norms(network, 0);
+  return network;
 }
 
 TEST(fuse_norms, OfAdm64LeavesTheNormsOfAttentionAndOfLayersThatAreNoHalo) {
@@ -66,6 +68,24 @@ TEST(fuse_norms, EveryTensorStaysReadAndWrittenOnce) {
     }
     for (const ValueId output : network.output_values()) EXPECT_EQ(writers[output], 1);
   }
+}
+
+TEST(fuse_norms, OfASmallTensorStayALaunch) {
+  const auto built = [](std::int64_t batch) {
+    return count_norms(require_network("adm64").build({.batch = batch, .fuse_norms = true}).graph);
+  };
+  EXPECT_EQ(built(1), (NormCounts{.norms = 95}));
+  const Network many = require_network("adm64").build({.batch = 32, .fuse_norms = true});
+  for (const Node& node : many.graph.nodes())
+    if (node.op == find_op("groupnorm")) {
+      const auto& p = node.problem.as<groupnorm::Problem>();
+      if (p.coefficients) {
+        EXPECT_GE(2 * p.elements(), kLeastFusedBytes) << node.text;
+      }
+    }
+  // Of 64x64 seven blocks of two and two of the block that makes them; of 32x32 seven of two and one; of 16x16 two
+  // concatenations.
+  EXPECT_EQ(count_norms(many.graph).coefficients, 16 + 15 + 2);
 }
 
 // Images that are no whole patches leave no statistics; fp32 runs from no halo.

@@ -10,13 +10,15 @@
 #include "bench/pipeline/weights.h"
 #include "bench/platform/platform.h"
 #include "bench/sweep/suite.h"
+#include "networks/fuse_norms.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
 std::vector<float> output_of(const char* name, bool fused) {
   const auto platform = make_host_platform();
-  const Network network = require_network(name).build({.dtype = DType::bf16, .fuse_norms = fused});
+  Network network = require_network(name).build({.dtype = DType::bf16});
+  if (fused) fuse_norms(network, 0);
   const Plan plan(*platform, suite(), count_problems(network.graph), {});
   Executor executor(*platform, network, RandomWeights(), plan);
   for (const NetworkTensor& input : network.inputs) {
