@@ -15,11 +15,11 @@
 
 namespace noisefloor::convolution {
 
-// What eight channels of an image are multiplied by, and what is added.
+// What eight channels of an image are multiplied by, and what is added; before SiLU half of both.
 struct NormChannels {
   float scale[8], shift[8];
 
-  __device__ __forceinline__ void load(const float* from, int cin) {
+  __device__ __forceinline__ void load(const float* from, int cin, bool with_silu) {
 #pragma unroll
     for (int i = 0; i < 8; i += 4) {
       const float4 a = *reinterpret_cast<const float4*>(from + i);
@@ -27,23 +27,21 @@ struct NormChannels {
       scale[i] = a.x, scale[i + 1] = a.y, scale[i + 2] = a.z, scale[i + 3] = a.w;
       shift[i] = b.x, shift[i + 1] = b.y, shift[i + 2] = b.z, shift[i + 3] = b.w;
     }
+    if (!with_silu) return;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) scale[i] *= 0.5f, shift[i] *= 0.5f;
   }
-  // SiLU in stages of all eight, since a warp that norms has its scheduler almost to itself: one number after the other
-  // would wait for each exponential and reciprocal.
+  // silu(v) = v / 2 + v / 2 * tanh(v / 2): one special function a number, where an exponential and a reciprocal are
+  // two.
   template <class T>
   __device__ __forceinline__ uint4 apply(uint4 bits, bool with_silu) const {
-    constexpr float kLog2E = 1.44269504f;
-    float v[8], sigmoid[8];
+    float v[8];
     unpack_vector<T>(bits, v);
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], scale[i], shift[i]);
     if (with_silu) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) sigmoid[i] = ptx::exp2_approx(v[i] * -kLog2E);
-#pragma unroll
-      for (float& x : sigmoid) x = ptx::rcp_approx(1.0f + x);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] *= sigmoid[i];
+      for (float& x : v) x = fmaf(x, ptx::tanh_approx(x), x);
     }
     return pack_vector<T>(v);
   }
@@ -76,20 +74,33 @@ struct NormPart {
                                              int left, bool with_silu) const {
     const int chunk = thread % 8, count = args.tiling.halo.width * args.tiling.halo.height;
     const int width = args.tiling.halo.width, right = args.c.x.in, bottom = args.c.y.in;
-    int y = top, x = left + thread / 8;
+    int y = top, x = left + thread / 8, line = thread / 8;
     const int end = left + width;
-    for (int line = thread / 8; line < count; line += kLines) {
+    // The next line of this thread that is a pixel of the image; 0: no more.
+    const auto next = [&] {
+      for (; line < count;) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i)  // kLines is less than two rows
-        if (x >= end) x -= width, ++y;
-      // As an unsigned number, what lies above or left of the image is large.
-      if (static_cast<unsigned>(y) < static_cast<unsigned>(bottom) &&
-          static_cast<unsigned>(x) < static_cast<unsigned>(right)) {
+        for (int i = 0; i < 2; ++i)  // kLines is less than two rows
+          if (x >= end) x -= width, ++y;
+        // As an unsigned number, what lies above or left of the image is large.
+        const bool inside = static_cast<unsigned>(y) < static_cast<unsigned>(bottom) &&
+                            static_cast<unsigned>(x) < static_cast<unsigned>(right);
         const int at = first + line;
-        const std::uint32_t address = lines + at * kRowBytes + (chunk ^ (at & 7)) * 16;
-        ptx::store_shared(address, channels.apply<T>(ptx::load_shared_16(address), with_silu));
+        x += kLines, line += kLines;
+        if (inside) return lines + at * kRowBytes + (chunk ^ (at & 7)) * 16;
       }
-      x += kLines;
+      return std::uint32_t{0};
+    };
+    std::uint32_t address = next();
+    uint4 bits{};
+    if (address != 0) bits = ptx::load_shared_16(address);
+    while (address != 0) {
+      const std::uint32_t following = next();
+      uint4 ahead{};
+      if (following != 0) ahead = ptx::load_shared_16(following);
+      ptx::store_shared(address, channels.apply<T>(bits, with_silu));
+      address = following;
+      bits = ahead;
     }
   }
 
@@ -108,12 +119,12 @@ struct NormPart {
       const bool exists = channel < c.cin;
       const float* coefficients = args.norm + (std::int64_t{at.image} * 2 * c.cin + channel);
       NormChannels channels;
-      if (exists && images > 0) channels.load(coefficients, c.cin);
+      if (exists && images > 0) channels.load(coefficients, c.cin, with_silu);
       __syncwarp();
       ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
       const std::uint32_t stage = halos + ring.stage * args.halo_bytes;
       for (int image = 0; exists && image < images; ++image) {
-        if (image > 0) channels.load(coefficients + std::int64_t{image} * 2 * c.cin, c.cin);
+        if (image > 0) channels.load(coefficients + std::int64_t{image} * 2 * c.cin, c.cin, with_silu);
         norm_image(channels, stage, image * halo.width * halo.height, top, left, with_silu);
       }
       ptx::fence_proxy_async_shared();
