@@ -76,31 +76,31 @@ struct NormPart {
     const int width = args.tiling.halo.width, right = args.c.x.in, bottom = args.c.y.in;
     int y = top, x = left + thread / 8, line = thread / 8;
     const int end = left + width;
-    // The next line of this thread that is a pixel of the image; 0: no more.
+    // Where the next line of this thread lies; 0 for a pixel outside of the image, or past the last line.
     const auto next = [&] {
-      for (; line < count;) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i)  // kLines is less than two rows
-          if (x >= end) x -= width, ++y;
-        // As an unsigned number, what lies above or left of the image is large.
-        const bool inside = static_cast<unsigned>(y) < static_cast<unsigned>(bottom) &&
-                            static_cast<unsigned>(x) < static_cast<unsigned>(right);
-        const int at = first + line;
-        x += kLines, line += kLines;
-        if (inside) return lines + at * kRowBytes + (chunk ^ (at & 7)) * 16;
-      }
-      return std::uint32_t{0};
+      for (int i = 0; i < 2; ++i)  // kLines is less than two rows
+        if (x >= end) x -= width, ++y;
+      // As an unsigned number, what lies above or left of the image is large.
+      const bool inside = line < count && static_cast<unsigned>(y) < static_cast<unsigned>(bottom) &&
+                          static_cast<unsigned>(x) < static_cast<unsigned>(right);
+      const int at = first + line;
+      x += kLines, line += kLines;
+      return inside ? lines + at * kRowBytes + (chunk ^ (at & 7)) * 16 : 0;
     };
-    std::uint32_t address = next();
-    uint4 bits{};
-    if (address != 0) bits = ptx::load_shared_16(address);
-    while (address != 0) {
-      const std::uint32_t following = next();
-      uint4 ahead{};
-      if (following != 0) ahead = ptx::load_shared_16(following);
-      ptx::store_shared(address, channels.apply<T>(bits, with_silu));
-      address = following;
-      bits = ahead;
+    // Several at a time: beside wgmma, which takes most of what shared memory gives, a load takes hundreds of cycles.
+    constexpr int kAtOnce = 3;
+    while (line < count) {
+      std::uint32_t address[kAtOnce];
+      uint4 bits[kAtOnce] = {};
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        address[i] = next();
+        if (address[i] != 0) bits[i] = ptx::load_shared_16(address[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (address[i] != 0) ptx::store_shared(address[i], channels.apply<T>(bits[i], with_silu));
     }
   }
 
