@@ -44,16 +44,31 @@ std::string table_of(const SuiteEntry& entry, const std::string& line) {
   return text.substr(line.size());
 }
 
-// Of formulas.py the function of the op, and those that it calls, in the file's order.
-std::string formula_of(const std::string& file, const std::string& op) {
+// What a block of formulas.py or formulas.cu defines; "" of one that is a heading.
+std::string defined_by(const std::string& block) {
+  for (std::size_t begin = 0; begin < block.size(); begin = std::min(block.find('\n', begin), block.size()) + 1) {
+    const std::string line = block.substr(begin, block.find('\n', begin) - begin);
+    if (line.starts_with("struct ")) return line.substr(7, line.find_first_of(" {", 7) - 7);
+    if (line.starts_with("//") || line.starts_with("enum ")) continue;
+    const std::size_t end = line.find('('), name = line.substr(0, end).rfind(' ') + 1;
+    return end == std::string::npos ? "" : line.substr(name, end - name);
+  }
+  return "";
+}
+
+// Of a file the block of the op, and those that it calls, in the file's order; "" where it has none. In Python two
+// empty lines end a block, in C++ a comment begins one.
+std::string blocks_of(const fs::path& path, const std::string& op) {
+  const std::string file = read_whole_file(path);
+  const std::string between = path.extension() == ".py" ? "\n\n\n" : "\n\n//",
+                    head = between.substr(between.find_last_of('\n') + 1);
   std::vector<std::pair<std::string, std::string>> blocks;  // name, text
   for (std::size_t begin = 0, end; begin < file.size(); begin = end) {
-    end = std::min(file.find("\n\n\n", begin), file.size());
-    std::string text = file.substr(begin, end - begin);
-    end += std::min<std::size_t>(3, file.size() - end);
+    end = std::min(file.find(between, begin), file.size());
+    std::string text = (begin == 0 ? "" : head) + file.substr(begin, end - begin);
+    end += std::min(between.size(), file.size() - end);
     while (text.ends_with('\n')) text.pop_back();
-    const bool is_function = text.starts_with("def ");
-    if (is_function) blocks.emplace_back(text.substr(4, text.find('(') - 4), text);
+    if (const std::string name = defined_by(text); !name.empty()) blocks.emplace_back(name, text);
   }
   std::set<std::string> wanted{op};
   for (bool growing = true; growing;) {
@@ -65,7 +80,7 @@ std::string formula_of(const std::string& file, const std::string& op) {
   }
   std::string all;
   for (const auto& [name, text] : blocks)
-    if (wanted.contains(name)) all += (all.empty() ? "" : "\n\n\n") + text;
+    if (wanted.contains(name)) all += (all.empty() ? "" : between.substr(0, between.size() - head.size())) + text;
   return all;
 }
 
@@ -78,16 +93,28 @@ int new_kernel(const std::string& op, const std::string& out) {
   fs::create_directories(folder, error);
   if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
   std::map<fs::path, std::string> files;
-  for (const char* ending : {".cu", "_numpy.py", "_torch.py", "_triton.py"}) {
-    fs::path text = texts / (op + ending);
-    if (!fs::is_regular_file(text)) text = texts / (std::string("any") + ending);
-    if (!fs::is_regular_file(text)) continue;
+  constexpr std::pair<const char*, const char*> kKinds[] = {{".cu", "formulas.cu"},
+                                                            {"_numpy.py", "formulas.py"},
+                                                            {"_torch.py", "formulas_torch.py"},
+                                                            {"_triton.py", nullptr}};
+  for (const auto& [ending, formulas] : kKinds) {
     const bool cuda = std::string_view(ending) == ".cu";
+    fs::path text = texts / (op + ending);
+    std::string formula;
+    if (!fs::is_regular_file(text)) {  // most ops share one, around their formula
+      if (formulas != nullptr) formula = blocks_of(texts / formulas, op);
+      if (formula.empty()) continue;
+      if (cuda)
+        formula = fmt::format("{}\n\nusing Kernel = {};", formula.substr(3), op);  // behind the text's own "// "
+      text = texts / (std::string("any") + ending);
+    }
     files[folder / (op + ending)] =
         replaced(read_whole_file(text),
                  {{"OP", op},
                   {"TABLE", table_of(entry, cuda ? "\n// " : "\n")},
-                  {"FORMULA", formula_of(read_whole_file(texts / "formulas.py"), op)},
+                  {"FORMULA", formula},
+                  {"HOST_BUILD", fmt::format("g++ -std=c++17 -O2 -x c++ -shared -fPIC -I {} {}.cu -o {}.so",
+                                             (plugins / "include").string(), op, op)},
                   {"BUILD", fmt::format("nvcc -O3 -arch=native -shared -Xcompiler -fPIC -I {} {}.cu -o {}.so",
                                         (plugins / "include").string(), op, op)}});
   }
@@ -110,9 +137,9 @@ void add_new_kernel_command(CLI::App& app, CommandResult result) {
   command->add_option("op", *op, "An op (noisefloor list ops)")->required();
   command->add_option("--out", *out, "Folder for the files; none of them may be there")->capture_default_str();
   command->footer(
-      "A CUDA kernel with its build line, and a function in NumPy; of groupnorm also PyTorch and Triton. CUDA kernels "
+      "A CUDA kernel with its build line, and functions in NumPy and PyTorch; of groupnorm also Triton. CUDA kernels "
       "of\n"
-      "other ops write zeros until you fill in the marked line.");
+      "other ops are built without nvcc, too, as rows of the host.");
   command->callback([=] { *result = [=] { return new_kernel(*op, *out); }; });
 }
 

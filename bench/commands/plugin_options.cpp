@@ -10,7 +10,7 @@ void add_plugin_options(CLI::App& command, PluginOptions& options) {
       ->allow_extra_args(false);
   command
       .add_option("--plugin-seconds", options.seconds,
-                  "How long a plugin's process may take for a case before it is ended as hung")
+                  "How long a plugin's process may take for a case before it is ended as hung; for reading the file, 120")
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite)
       ->capture_default_str();

@@ -1,7 +1,10 @@
 // noisefloor worker: makes cases ready and times them where another program asks (`noisefloor ab`).
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -54,7 +57,9 @@ void refuse(Answers& answers, const char* why) {
 
 int serve_plugin(Platform& platform, const std::string& file, Answers& answers) {
   try {
-    if (!file.ends_with(".py")) return serve_cases(platform, load_plugin(file, suite()), answers);
+    std::string ending = std::filesystem::path(file).extension().string();
+    std::ranges::transform(ending, ending.begin(), [](unsigned char letter) { return std::tolower(letter); });
+    if (ending != ".py") return serve_cases(platform, load_plugin(file, suite()), answers);
     const auto script = default_problem_folder().parent_path() / "plugin" / "python_plugin.py";
     return serve_python(file, script.string(), platform.description().index, [&](auto* rows) {
       try {

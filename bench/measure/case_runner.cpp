@@ -209,6 +209,7 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
   require_fixture(ours);
   std::vector<std::unique_ptr<BoundCase>> bound;
   std::vector<std::unique_ptr<WorkerCase>> in_worker;
+  DuelResult wrong;
   const auto contender = [&](const Case& one) -> std::unique_ptr<Contender> {
     if (one.implementation->worker || one.implementation->in_worker) {
       Worker* const worker = one.implementation->worker ? one.implementation->worker.get() : options_.worker;
@@ -216,6 +217,11 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
       if (!in_worker.empty() && ours.implementation->worker == theirs.implementation->worker)
         throw LibraryRefused("both are of one process, which has one case at a time");
       in_worker.push_back(std::make_unique<WorkerCase>(*worker, one));
+      if (const Verdict& verdict = in_worker.back()->verdict(); !verdict.correct && wrong.wrong.empty()) {
+        wrong.ours_wrong = &one == &ours;
+        wrong.wrong =
+            fmt::format("{} before the first block: {}", wrong.ours_wrong ? "ours" : "theirs", verdict.reason);
+      }
       return std::make_unique<WorkerContender>(*in_worker.back());
     }
     for (Kept& kept : kept_)
@@ -225,7 +231,7 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
     return std::make_unique<BoundContender>(*bound.back(), *verifier_);
   };
   const auto a = contender(ours), b = contender(theirs);
-  return fight(*a, *b);
+  return wrong.wrong.empty() ? fight(*a, *b) : wrong;
 }
 
 // The worker's columns where this program has nothing to say: it knows the device, the problem and the ceilings.
@@ -276,23 +282,12 @@ TimingOptions CaseRunner::timing_options() const {
           .watch_others = options_.watch_others};
 }
 
-// A launch of a plugin's is recorded, which runs what it puts on other streams, and replayed on poisoned outputs: they
-// are right where all of its work is on the stream that it was given. What it set aside of L2 is everybody's again.
+// What is asked of a plugin beside its results. What it set aside of L2 is everybody's again.
 bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
-  const bool host = platform_->description().is_host;
-  const auto recording = platform_->record(bound.launch());
-  platform_->synchronize();
-  verifier_->expect();
-  recording->replay();
-  platform_->synchronize();
-  const Verdict verdict = verifier_->judge(bound);
+  const Verdict verdict = verifier_->verify_replay(bound);
   if (!verdict.correct) {
     result.row.status = Outcome::incorrect;
-    result.row.reason = fmt::format("{}: {}",
-                                    host ? "after a second launch"
-                                         : "after a replay of its recorded launch, which holds what it put on the "
-                                           "stream that it was given and nothing else",
-                                    verdict.reason);
+    result.row.reason = verdict.reason;
     return false;
   }
   if (const std::size_t bytes = platform_->take_back_l2(); bytes > 0)
@@ -338,6 +333,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   if (overlaps && !loop.timing().others.in_the_way &&
       !time_phase("serial warm", 0, bound, result, [&] { loop.warm_serial(); }))
     return;
+  if (bound.of_plugin() && !take_replay(bound, result)) return;  // as before: it may have begun with it since
   take_samples(loop.timing(), result);
 }
 

@@ -76,7 +76,9 @@ Json CaseServer::ready(const Json& question) {
   }
   fixture_->use_inputs(0);
   bound_ = std::make_unique<BoundCase>(*fixture_, *wanted.implementation, verifier_.get(), &known_);
-  const Verdict verdict = verifier_->verify(*bound_);
+  Verdict verdict = verifier_->verify(*bound_);
+  if (verdict.correct && bound_->of_plugin()) verdict = verifier_->verify_replay(*bound_);
+  if (verdict.correct && bound_->of_plugin()) platform_->take_back_l2();  // what making it ready set aside
   Json answer = told(verdict);
   answer["note"] = bound_->description();
   if (verdict.correct) contender_ = std::make_unique<BoundContender>(*bound_, *verifier_);

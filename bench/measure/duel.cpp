@@ -101,6 +101,20 @@ std::vector<double> BoundContender::warm(int samples, int repeats) {
   });
 }
 
+void BoundContender::poison() {
+  if (bound_->of_plugin()) bound_->use_inputs(1 - verifier_->fixture().inputs());
+  verifier_->expect();
+}
+
+Verdict BoundContender::judge() {
+  Verdict verdict = verifier_->judge(*bound_);
+  if (bound_->of_plugin() && platform_->take_back_l2() > 0 && verdict.correct) {
+    verdict.correct = false;
+    verdict.reason = "its launches set L2 aside for persisting accesses";
+  }
+  return verdict;
+}
+
 std::vector<double> BoundContender::undisturbed(int samples,
                                                 const std::function<std::vector<double>(int)>& take) const {
   constexpr double kRetrySeconds = 5;

@@ -25,15 +25,16 @@ class Contender {
   virtual Verdict judge() = 0;  // what the block's launches left
 };
 
-// Of this process. What it is given must outlive it. On a host, samples whose threads waited for a core are taken again
+// Of this process. What it is given must outlive it. A plugin is judged as in a row: its inputs change from block to
+// block, so that nobody else may launch on its fixture, and L2 must be everybody's. On a host, samples whose threads waited for a core are taken again
 // for a few seconds; then it throws Throttled.
 class BoundContender final : public Contender {
  public:
   BoundContender(BoundCase& bound, Verifier& verifier);
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats) override;
-  void poison() override { verifier_->expect(); }
-  Verdict judge() override { return verifier_->judge(*bound_); }
+  void poison() override;
+  Verdict judge() override;
 
  private:
   std::vector<double> undisturbed(int samples, const std::function<std::vector<double>(int)>& take) const;

@@ -109,6 +109,20 @@ void Fixture::reset_outputs() {
   }
 }
 
+std::optional<std::string> Fixture::find_written() {
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (specs_[i].role == Role::in) continue;
+    std::vector<unsigned char> data(specs_[i].bytes());
+    platform_->download(data.data(), pointers_[i], data.size());
+    const bool same = specs_[i].role == Role::out
+                          ? std::ranges::all_of(data, [](unsigned char byte) { return byte == kPoisonByte; })
+                          : std::ranges::equal(data, saved_inout_[i], {}, {},
+                                               [](char byte) { return static_cast<unsigned char>(byte); });
+    if (!same) return specs_[i].name;
+  }
+  return std::nullopt;
+}
+
 bool Fixture::guards_intact(std::size_t tensor) {
   char* const begin = static_cast<char*>(pointers_[tensor]);
   char* const tail = begin + specs_[tensor].bytes();

@@ -43,6 +43,8 @@ class Fixture {
 
   // Outputs become NaN, inout tensors what they were, guard bands whole.
   void reset_outputs();
+  // The first tensor that was written since.
+  std::optional<std::string> find_written();
   // The first tensor whose guard band was written, or that is an input and changed.
   std::optional<std::string> find_damage();
   // Inputs of this set on the host, in tensors() order, null data for outputs. Downloaded once.

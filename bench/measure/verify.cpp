@@ -157,4 +157,33 @@ Verdict Verifier::verify(BoundCase& bound) {
   return judge(bound);
 }
 
+Verdict Verifier::verify_replay(BoundCase& bound) {
+  Platform& platform = fixture_->platform();
+  const bool host = platform.description().is_host;
+  const auto recording = platform.record(bound.launch());
+  platform.synchronize();
+  expect();
+  if (host) {
+    recording->replay();
+    fixture_->reset_outputs();  // at once: looking at them gives a thread the time that it needs
+    platform.wait_for_threads();
+    if (const auto written = fixture_->find_written()) {
+      Verdict late;
+      late.reason =
+          fmt::format("wrote tensor '{}' when its launch had returned: work of a thread is in no time", *written);
+      return late;
+    }
+  }
+  recording->replay();
+  platform.synchronize();
+  Verdict verdict = judge(bound);
+  if (!verdict.correct)
+    verdict.reason = fmt::format("{}: {}",
+                                 host ? "after a later launch"
+                                      : "after a replay of its recorded launch, which holds what it put on the stream "
+                                        "that it was given and nothing else",
+                                 verdict.reason);
+  return verdict;
+}
+
 }  // namespace noisefloor

@@ -34,6 +34,10 @@ class Verifier {
 
   // Launches once on poisoned outputs and judges. Device failures throw.
   Verdict verify(BoundCase& bound);
+  // The same of a launch that was recorded and is replayed, which runs what it puts on other streams before: right where
+  // all of its work is on the stream that it was given. On a host a launch whose outputs are written when it has
+  // returned is wrong; what it leaves to threads is waited for.
+  Verdict verify_replay(BoundCase& bound);
   // Before launches that will be judged: outputs are poisoned, and what they must be is known.
   void expect();
   // Judges what earlier launches left in the outputs, guard bands and inputs, without launching; with `bound`, also the

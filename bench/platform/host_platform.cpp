@@ -165,6 +165,15 @@ class HostPlatform final : public Platform {
   }
 
   void synchronize() override {}
+
+  // A thread that works runs or is ready; one that was woken just now may not be seen yet.
+  void wait_for_threads() override {
+    constexpr std::chrono::milliseconds kMoment{10}, kMost{1000};
+    const auto begin = std::chrono::steady_clock::now();
+    do std::this_thread::sleep_for(kMoment);
+    while (own_runnable_threads() > 1 && std::chrono::steady_clock::now() - begin < kMost);
+  }
+
   bool try_launch(const Launch& launch) override { return launch().ok(); }
 
   std::vector<double> time_cold(const Launch& launch, int samples,

@@ -87,6 +87,8 @@ class Platform {
   // `rms` is that of b.
   virtual Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) = 0;
   virtual void synchronize() = 0;
+  // Waits until what a launch left to threads of this process is done, or a second is over. A GPU has streams for that.
+  virtual void wait_for_threads() {}
   // Launches and waits. False where the launch was refused, by a library for example; a device that fails throws.
   virtual bool try_launch(const Launch& launch) = 0;
 

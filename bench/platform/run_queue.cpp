@@ -30,20 +30,6 @@ std::optional<double> waited_ns(int file) {
   return static_cast<double>(std::strtoull(space + 1, nullptr, 10));
 }
 
-// Of this process, running or ready.
-int own_runnable_threads() {
-  int count = 0;
-  std::error_code ignored;
-  for (const auto& thread : fs::directory_iterator("/proc/self/task", ignored)) {
-    std::ifstream file(thread.path() / "stat");
-    std::string text;
-    std::getline(file, text);
-    const auto name_end = text.rfind(')');  // a name may hold anything
-    if (name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] == 'R') ++count;
-  }
-  return count;
-}
-
 }  // namespace
 
 RunQueueWatch::~RunQueueWatch() {
@@ -91,6 +77,19 @@ double stolen_us() {
   file >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal;
   if (!file || name != "cpu") return 0;
   return steal * 1e6 / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+int own_runnable_threads() {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& thread : fs::directory_iterator("/proc/self/task", ignored)) {
+    std::ifstream file(thread.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    const auto name_end = text.rfind(')');  // a name may hold anything
+    if (name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] == 'R') ++count;
+  }
+  return count;
 }
 
 std::optional<double> other_runnable_threads() {

@@ -29,6 +29,8 @@ class RunQueueWatch {
 // Microseconds that a hypervisor gave the machine's cores to others, since it started; in steps of a clock tick.
 double stolen_us();
 
+// Threads of this process that run or could run right now, the caller among them.
+int own_runnable_threads();
 // Threads of others that run or could run right now; nothing where /proc does not say.
 std::optional<double> other_runnable_threads();
 // The mean of that over a tenth of a second.

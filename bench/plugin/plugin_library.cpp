@@ -90,9 +90,10 @@ void require_plugin_name(const std::string& file, const SuiteEntry& entry, const
         fmt::format("{}: {} already has a variant '{}'; give the row another name (noisefloor list "
                     "variants --ops {})",
                     file, entry.name(), name, entry.name()));
-  constexpr std::string_view kTaken[] = {"all", "own", "baseline", "library", "pytorch", "fastest"};
-  if (name.starts_with("torch_") || std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
-    throw InvalidInput(fmt::format("{}: '{}' is taken (torch_* and {}); give the row another name", file, name,
+  constexpr std::string_view kTaken[] = {"all", "own", "baseline", "library", "pytorch", "fastest", "networks"};
+  if (name.starts_with("torch_") || name.starts_with("plan_") ||
+      std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
+    throw InvalidInput(fmt::format("{}: '{}' is taken (torch_*, plan_* and {}); give the row another name", file, name,
                                    fmt::join(kTaken, ", ")));
 }
 

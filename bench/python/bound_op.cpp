@@ -63,30 +63,17 @@ class BoundOp {
   // `plan`: a Plan, the file of one, or None; `prepared`: the weights as `prepare` left them for that variant, or None.
   nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
                   nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared) const {
-    Question question = ask(fields, variant, dtype, plan);
-    nb::object like;  // whose framework makes what is not given: the first output that is, else the first input
-    const std::vector<Tensor> inputs = read_inputs(tensors, false, question, like);
-    const Device device = inputs.front().device;
-    std::vector<nb::object> outs = outputs_given(out);
-    std::vector<std::optional<Tensor>> written;
-    for (const nb::object& one : outs)
-      if (!one.is_none()) {
-        like = one;
-        break;
-      }
-    for (std::size_t i = 0; i < outs.size(); ++i) {
-      written.emplace_back();
-      const std::string number = std::to_string(i);
-      if (!outs[i].is_none()) written.back() = read_tensor(outs[i], {op_->name, number, ": output ", ""}, true);
-      question.out_types.emplace_back(outs[i].is_none() ? "" : to_string(written.back()->dtype));
-    }
-    const std::shared_ptr<const Decision> decision = find(question, device);
-    const nb::object queue = queue_of(device, like, stream);
-    std::optional<Tensor> laid_out;
-    if (!prepared.is_none()) laid_out = read_prepared(prepared, question, *decision, device, queue);
-    return run(*decision, inputs, question, outs, written, device, like, queue, laid_out);
+    return call_or_time(tensors, fields, out, variant, stream, dtype, plan, prepared, nullptr);
   }
 
+  // What one launch of that call costs the host, of `count` in a row.
+  double seconds_of_launch(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
+                           nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, int count) const {
+    if (count < 1) throw InvalidInput(named("count") + " must be at least 1");
+    Timed timed{count};
+    call_or_time(tensors, fields, out, variant, stream, dtype, plan, prepared, &timed);
+    return timed.seconds;
+  }
   // Lays the weights out for the calls of a variant: (the variant's name, the dtype, what it wrote or None). A shape, a
   // tuple or list of extents, stands for a tensor that each call brings.
   nb::tuple prepare(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle stream,
@@ -142,6 +129,38 @@ class BoundOp {
   }
 
  private:
+  struct Timed {
+    int count;
+    double seconds = 0;
+  };
+
+  nb::object call_or_time(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
+                          nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared,
+                          Timed* timed) const {
+    Question question = ask(fields, variant, dtype, plan);
+    nb::object like;  // whose framework makes what is not given: the first output that is, else the first input
+    const std::vector<Tensor> inputs = read_inputs(tensors, false, question, like);
+    const Device device = inputs.front().device;
+    std::vector<nb::object> outs = outputs_given(out);
+    std::vector<std::optional<Tensor>> written;
+    for (const nb::object& one : outs)
+      if (!one.is_none()) {
+        like = one;
+        break;
+      }
+    for (std::size_t i = 0; i < outs.size(); ++i) {
+      written.emplace_back();
+      const std::string number = std::to_string(i);
+      if (!outs[i].is_none()) written.back() = read_tensor(outs[i], {op_->name, number, ": output ", ""}, true);
+      question.out_types.emplace_back(outs[i].is_none() ? "" : to_string(written.back()->dtype));
+    }
+    const std::shared_ptr<const Decision> decision = find(question, device);
+    const nb::object queue = queue_of(device, like, stream);
+    std::optional<Tensor> laid_out;
+    if (!prepared.is_none()) laid_out = read_prepared(prepared, question, *decision, device, queue);
+    return run(*decision, inputs, question, outs, written, device, like, queue, laid_out, timed);
+  }
+
   // With `shapes`, some may be no tensors but a shape; these have no data.
   std::vector<Tensor> read_inputs(const nb::tuple& tensors, bool shapes, Question& question, nb::object& like) const {
     std::vector<Tensor> inputs;
@@ -297,7 +316,8 @@ class BoundOp {
 
   nb::object run(const Decision& decision, const std::vector<Tensor>& inputs, const Question& question,
                  std::vector<nb::object>& outs, std::vector<std::optional<Tensor>>& written, const Device& device,
-                 const nb::object& like, const nb::object& queue, const std::optional<Tensor>& prepared) const {
+                 const nb::object& like, const nb::object& queue, const std::optional<Tensor>& prepared,
+                 Timed* timed) const {
     const auto count = static_cast<std::size_t>(
         std::ranges::count_if(decision.specs, [](const TensorSpec& spec) { return spec.role == Role::out; }));
     if (!outs.empty() && outs.size() != count)
@@ -323,7 +343,7 @@ class BoundOp {
       }
       pointers[k] = written[output++]->data;
     }
-    launch_with_scratch(decision, pointers, device, like, queue, prepared ? prepared->data : nullptr);
+    launch_with_scratch(decision, pointers, device, like, queue, prepared ? prepared->data : nullptr, timed);
     if (count == 1) return outs.front();
     nb::list all;
     for (const nb::object& one : outs) all.append(one);
@@ -333,12 +353,16 @@ class BoundOp {
   // On a GPU scratch memory, too, is the framework's: a CUDA graph may capture the call, and the memory is used again
   // only behind the launch, on its stream.
   void launch_with_scratch(const Decision& decision, const std::vector<void*>& pointers, const Device& device,
-                           const nb::object& like, const nb::object& queue, void* prepared) const {
+                           const nb::object& like, const nb::object& queue, void* prepared, Timed* timed) const {
     const Stream stream = stream_of(queue);
     const std::size_t prepared_bytes = prepared == nullptr ? decision.prepared_bytes : 0;
     const auto work = [&](void* workspace, void* memory) {
       if (prepared == nullptr) python::prepare(decision, pointers, memory, device, stream);
-      launch(decision, pointers, {workspace, prepared == nullptr ? memory : prepared}, device, stream);
+      const Scratch scratch{workspace, prepared == nullptr ? memory : prepared};
+      if (timed == nullptr)
+        launch(decision, pointers, scratch, device, stream);
+      else
+        timed->seconds = python::seconds_of_launch(decision, pointers, scratch, device, stream, timed->count);
     };
     if (device.gpu) {
       const auto scratch = [&](std::size_t bytes, nb::object& owner) -> void* {
@@ -370,6 +394,9 @@ void define_op(nb::module_& m) {
       .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
            nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
            nb::arg("plan").none() = nb::none(), nb::arg("prepared").none() = nb::none())
+      .def("seconds_of_launch", &BoundOp::seconds_of_launch, nb::arg("tensors"), nb::arg("fields"),
+           nb::arg("out").none(), nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
+           nb::arg("plan").none(), nb::arg("prepared").none(), nb::arg("count"))
       .def("prepare", &BoundOp::prepare, nb::arg("tensors"), nb::arg("fields"), nb::arg("variant").none(),
            nb::arg("stream").none(), nb::arg("dtype").none(), nb::arg("plan").none())
       .def("chosen_on", &BoundOp::chosen_on, nb::arg("capability"), nb::arg("tensors"), nb::arg("fields"),

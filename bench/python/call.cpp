@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <unordered_map>
 
@@ -212,6 +213,21 @@ void launch(const Decision& decision, const std::vector<void*>& pointers, const 
   run_on(device, stream, decision, [&](const LaunchContext& context) {
     return variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
   });
+}
+
+double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,
+                         const Device& device, Stream stream, int count) {
+  const AnyVariant& variant = *decision.variant;
+  double seconds = 0;
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    const auto start = std::chrono::steady_clock::now();
+    Status status = success();
+    for (int i = 0; i < count && status.ok(); ++i)
+      status = variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / count;
+    return status;
+  });
+  return seconds;
 }
 
 }  // namespace noisefloor::python

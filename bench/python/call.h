@@ -72,6 +72,9 @@ void prepare(const Decision& decision, const std::vector<void*>& pointers, void*
              Stream stream);
 void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
             Stream stream);
+// The host's seconds for one of `count` launches in a row: what a call from Python is held against.
+double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,
+                         const Device& device, Stream stream, int count);
 
 // Small problems of an op, at most `count`, drawn at random and the same for a seed: those whose fields have their
 // defaults first. They show which tensors the op has, and which fields their shapes follow.

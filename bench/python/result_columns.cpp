@@ -40,6 +40,7 @@ nb::dict column_of(const char* name, const char* type, const char* unit, ShownCo
   data["place"] = shown.place;
   data["label"] = shown.label;
   data["needed"] = (flags & kNeeded) != 0;
+  data["above_zero"] = (flags & kAboveZero) != 0;
   data["description"] = description;
   return data;
 }

@@ -35,7 +35,18 @@ nb::object asked_often(nb::handle object) {
   PyErr_Clear();
   return nb::none();
 }
-constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__";
+constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__",
+               kCurrentLevel[] = "_current_level";
+
+// PyTorch's forward_ad, while it has a level open; each call asks.
+nb::object forward_gradients() {
+  static PyObject* const name = PyUnicode_InternFromString("torch.autograd.forward_ad");
+  nb::object found = nb::steal(PyImport_GetModule(name));
+  PyErr_Clear();
+  if (!found) return nb::none();
+  const nb::object level = asked_often<kCurrentLevel>(found);
+  return nb::isinstance<nb::int_>(level) && nb::cast<int>(level) >= 0 ? found : nb::none();
+}
 
 std::string python_type(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
@@ -207,6 +218,10 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written) {
       throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
     source = source.attr("detach")();
   }
+  if (const nb::object forward = forward_gradients();
+      !forward.is_none() && nb::isinstance(object, nb::module_::import_("torch").attr("Tensor")) &&
+      !forward.attr("unpack_dual")(object).attr("tangent").is_none())
+    throw InvalidInput(name.text() + " has a forward-mode gradient, and the ops have none");
   bool done = exchange(source, tensor, problem, written);
   if (!done) done = read(nb::object(source), false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")

@@ -65,14 +65,13 @@ __global__ void __launch_bounds__(kThreads)
   float s[kKeys / 2], o[kDim / 2];
   std::uint32_t p[kKeys / 16][4];
   RowState state;
-  float rescale[2];
   ptx::mbarrier_wait(keys_barrier, 0);
   ptx::wgmma_fence();
   issue_logits<T, kDim, kKeys>(s, queries, kQueryBox, keys);
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   pin(s);
-  softmax<true>(s, args.seq_kv, args.scale_log2, state, rescale);
+  first_softmax(s, args.seq_kv, args.scale_log2, state);
   pack_weights<T>(s, p);
   ptx::mbarrier_wait(values_barrier, 0);
   ptx::wgmma_fence();
@@ -127,8 +126,9 @@ Status launch_broadcast(const Problem& problem, const Tensors& t, const LaunchCo
 
 template <class T, int kDim>
 Status launch_dim(const Problem& problem, DType dtype, const Tensors& t, const LaunchContext& context) {
+  const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + 63) / 64);
   return launch_mapped("attention_ptx_short_sm90a", attention_ptx_short_sm90a<T, kDim>, 64, kKeys, kThreads,
-                       kSharedBytes<kDim>, problem, dtype, t, context);
+                       kSharedBytes<kDim>, problem, dtype, t, context, blocks);
 }
 
 }  // namespace

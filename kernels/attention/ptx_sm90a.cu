@@ -1,52 +1,55 @@
-// attention with Hopper's own instructions: a block takes 128 queries of one head past all keys. A producer thread
-// keeps two tiles of keys and two of values in flight (TMA, mbarriers). Two consumer warpgroups of 64 queries each
-// issue, per tile, the next logits and then the product of the present weights with their values, and compute the next
-// softmax while the latter runs. They take turns at issuing (named barriers), so that the tensor cores have one's
-// products while the other computes exponentials. Weights go from accumulators to the A operand in registers.
+// attention with Hopper's own instructions: a block takes 128 to 256 queries of one head past all keys. A producer
+// thread keeps tiles of keys and of values in flight (TMA, mbarriers). Consumer warpgroups of 64 queries each issue,
+// per tile, the next logits and then the product of the present weights with their values, and compute the next softmax
+// while the latter runs. They may take turns at issuing (named barriers), so that the tensor cores have one's products
+// while another computes exponentials. Weights go from accumulators to the A operand in registers. schedule.h has what
+// differs from problem to problem: how many consumers, keys in a tile and blocks on an SM, and whether the blocks of a
+// cluster share a tile's keys: of all tiles, where they are few, or of those behind the last full wave.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync, no thread computes an address or waits for a
-// copy, and exponentials overlap with products, within a warpgroup and between the two.
+// copy, and exponentials overlap with products, within a warpgroup and between them.
 //
 // Requires: bf16 or fp16, head size a multiple of 8, contiguous heads, fewer than 2^31 blocks.
 // Bound: at head size 64, products and exponentials alike; expected limiter: what of the softmax does not overlap.
-// Numerics: fp32 sums in wgmma, exponentials by ex2.approx, weights rounded to 16 bits for the second product (their
-// sum is of the unrounded ones).
-// Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; PTX ISA.
+// Numerics: fp32 sums in wgmma, exponentials by ex2.approx, weights of up to 2^8 rounded to 16 bits for the second
+// product (their sum is of the unrounded ones). A NaN among a row's logits, or all of them -inf, makes the row NaN.
+// Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; sums rescaled only where the maximum
+// rises enough, after FlashAttention-4; PTX ISA.
+#include <utility>
+
 #include "kernels/attention/launchers.h"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
+#include "kernels/attention/ptx_sm90a_split.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
+#include "kernels/attention/schedule.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
-#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 
 namespace noisefloor::attention {
 namespace {
 
-constexpr int kConsumers = 2;
-constexpr int kThreads = (kConsumers + 1) * 128;
-constexpr int kStages = 2;
-constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
-static_assert(128 * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536, "an SM's registers");
-
-template <int kHeadDim, int kKeyBlock>
+template <int kTile>
 struct Block {
-  static constexpr int kDim = kHeadDim, kKeys = kKeyBlock;
-  static constexpr int kQueryBox = kConsumers * 64 * kBoxRowBytes;
+  static constexpr Tile kShape = kTiles[kTile];
+  static constexpr int kDim = kShape.dim, kKeys = kShape.keys, kConsumers = kShape.consumers;
+  static constexpr int kStages = kShape.stages();
+  static constexpr int kQueryBox = kShape.rows() * kBoxRowBytes;
   static constexpr int kQueryBytes = kQueryBox * boxes_of(kDim);
   static constexpr int kTileBytes = kKeys * kBoxRowBytes * boxes_of(kDim);
   static constexpr int kBarriers = 1 + 4 * kStages;
   static constexpr int kBytes = kSwizzleAtom + kQueryBytes + 2 * kStages * kTileBytes + kBarriers * 8;
-  static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024, "a block's shared memory");
-  // A consumer's registers: logits, packed weights and sums (64, 32 and 32 at head size 64; 32, 16 and 128 at 256).
-  static_assert(kKeys / 2 + kKeys / 4 + kDim / 2 < kConsumerRegisters);
+  static_assert(kTileBytes % kSwizzleAtom == 0 && kBytes <= 228 * 1024 / kShape.blocks - 1024, "an SM's shared memory");
+  // A consumer's registers: logits, packed weights and sums.
+  static_assert(kKeys / 2 + kKeys / 4 + kDim / 2 < kShape.consumer_registers());
 };
 
-template <class T, class B>
-__global__ void __launch_bounds__(kThreads, 1)
+template <class T, int kTile, bool kSplit>
+__global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     attention_ptx_sm90a(const __grid_constant__ Maps maps, const __grid_constant__ Arguments args) {
-  constexpr int kDim = B::kDim, kKeys = B::kKeys;
+  using B = Block<kTile>;
+  constexpr int kDim = B::kDim, kKeys = B::kKeys, kConsumers = B::kConsumers, kStages = B::kStages;
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t queries = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   const std::uint32_t keys = queries + B::kQueryBytes;
@@ -56,11 +59,23 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::uint32_t values_full = keys_empty + kStages * 8, values_empty = values_full + kStages * 8;
 
   const int blocks = (args.seq_q + kConsumers * 64 - 1) / (kConsumers * 64);
-  const int first = static_cast<int>(blockIdx.x) % blocks * (kConsumers * 64);
-  const int head = static_cast<int>(blockIdx.x) / blocks % args.heads;
-  const int batch = static_cast<int>(blockIdx.x) / blocks / args.heads;
-  const int tiles = (args.seq_kv + kKeys - 1) / kKeys;
-  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+  int block = static_cast<int>(blockIdx.x);  // of a tile
+  bool shared = false;                       // with the cluster's other blocks
+  if constexpr (kSplit) {
+    const int cluster = static_cast<int>(ptx::cluster_index());
+    shared = cluster >= args.sharing.whole;
+    if (shared) block = cluster + args.sharing.whole * (args.sharing.splits - 1);
+  }
+  const int first = block % blocks * (kConsumers * 64);
+  const int head = block / blocks % args.heads;
+  const int batch = block / blocks / args.heads;
+  int first_tile = 0, tiles = (args.seq_kv + kKeys - 1) / kKeys;  // this block's
+  if (kSplit && shared) {
+    const int rank = static_cast<int>(ptx::cluster_rank()), all = tiles;
+    first_tile = all * rank / args.sharing.splits;
+    tiles = all * (rank + 1) / args.sharing.splits - first_tile;
+  }
+  const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
 
   if (threadIdx.x == 0) {
     ptx::prefetch_tensor_map(&maps.q);
@@ -79,109 +94,187 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
 
-  if (warpgroup == 0) {
-    ptx::setmaxnreg_dec<kProducerRegisters>();
-    if (threadIdx.x == 0) {
-      const auto load = [&](const CUtensorMap* map, std::uint32_t to, std::uint32_t full, int tile) {
-        ptx::mbarrier_arrive_expect_tx(full, B::kTileBytes);
+  const auto load = [&](const CUtensorMap* map, std::uint32_t to, std::uint32_t full, int i) {
+    const int tile = first_tile + (i == 0 ? tiles - 1 : i - 1);  // the last one first: it alone may be ragged
+    const int stage = i % kStages;
+    ptx::mbarrier_arrive_expect_tx(full + stage * 8, B::kTileBytes);
 #pragma unroll
-        for (int box = 0; box < boxes_of(kDim); ++box)
-          ptx::tma_load_4d(to + box * (kKeys * kBoxRowBytes), map, full, box * kBoxColumns, head, tile * kKeys, batch);
-      };
-      ptx::mbarrier_arrive_expect_tx(query_barrier, B::kQueryBytes);
+    for (int box = 0; box < boxes_of(kDim); ++box)
+      ptx::tma_load_4d(to + stage * B::kTileBytes + box * (kKeys * kBoxRowBytes), map, full + stage * 8,
+                       box * kBoxColumns, head, tile * kKeys, batch);
+  };
+  const auto load_queries = [&] {
+    ptx::mbarrier_arrive_expect_tx(query_barrier, B::kQueryBytes);
 #pragma unroll
-      for (int box = 0; box < boxes_of(kDim); ++box)
-        ptx::tma_load_4d(queries + box * B::kQueryBox, &maps.q, query_barrier, box * kBoxColumns, head, first, batch);
-      ptx::Ring ring;
-      for (int tile = 0; tile < tiles; ++tile, ring.advance(kStages)) {
-        ptx::mbarrier_wait(keys_empty + ring.stage * 8, ring.parity ^ 1);
-        load(&maps.k, keys + ring.stage * B::kTileBytes, keys_full + ring.stage * 8, tile);
-        ptx::mbarrier_wait(values_empty + ring.stage * 8, ring.parity ^ 1);
-        load(&maps.v, values + ring.stage * B::kTileBytes, values_full + ring.stage * 8, tile);
+    for (int box = 0; box < boxes_of(kDim); ++box)
+      ptx::tma_load_4d(queries + box * B::kQueryBox, &maps.q, query_barrier, box * kBoxColumns, head, first, batch);
+  };
+  // Keys and values of the i-th tile, when their stages are free.
+  const auto load_keys = [&](int i) {
+    ptx::mbarrier_wait(keys_empty + i % kStages * 8, (i / kStages + 1) % 2);
+    load(&maps.k, keys, keys_full, i);
+  };
+  const auto load_values = [&](int i) {
+    ptx::mbarrier_wait(values_empty + i % kStages * 8, (i / kStages + 1) % 2);
+    load(&maps.v, values, values_full, i);
+  };
+  if (B::kShape.has_producer() && warpgroup == kConsumers) {
+    ptx::setmaxnreg_dec<B::kShape.producer_registers()>();
+    if (threadIdx.x == kConsumers * 128) {
+      load_queries();
+      for (int i = 0; i < tiles; ++i) {
+        load_keys(i);
+        load_values(i);
       }
     }
+    if (kSplit && shared) {
+      __syncwarp();
+      ptx::cluster_sync();
+      ptx::cluster_meet();
+    }
   } else {
-    ptx::setmaxnreg_inc<kConsumerRegisters>();
-    const int consumer = warpgroup - 1;
+    if constexpr (B::kShape.has_producer())
+      ptx::setmaxnreg_inc<B::kShape.consumer_registers()>();
+    else if (threadIdx.x == 0) {
+      load_queries();
+      for (int i = 0; i < min(tiles, kStages); ++i) {
+        load(&maps.k, keys, keys_full, i);
+        load(&maps.v, values, values_full, i);
+      }
+    }
+    const int consumer = warpgroup;
     const std::uint32_t mine = queries + static_cast<std::uint32_t>(consumer * 64 * kBoxRowBytes);
     const auto release = [&](std::uint32_t empty) {
       if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
     };
-    constexpr std::uint32_t kTurn = 1;  // hardware barriers 1 and 2: whose turn it is to issue; 3 and 4: own
-    const auto take_turn = [&] { ptx::named_barrier_sync(kTurn + consumer, kConsumers * 128); };
-    const auto give_turn = [&] { ptx::named_barrier_arrive(kTurn + 1 - consumer, kConsumers * 128); };
+    constexpr std::uint32_t kTurn = 1;  // hardware barriers: whose turn it is to issue; behind them, each one's own
+    const auto take_turn = [&] {
+      if (args.sharing.turns) ptx::named_barrier_sync(kTurn + consumer, 256);
+    };
+    const auto give_turn = [&] {
+      if (args.sharing.turns) ptx::named_barrier_arrive(kTurn + (consumer + 1 == kConsumers ? 0 : consumer + 1), 256);
+    };
+    const bool last_of_turn = consumer + 1 == kConsumers;
 
     float o[kDim / 2], s[kKeys / 2];
     std::uint32_t p[kKeys / 16][4];
     RowState state;
     float rescale[2];
-    ptx::Ring key, value;
+    const auto stage_of = [](int i) { return static_cast<unsigned>(i) % kStages; };  // of the i-th tile
+    const auto parity_of = [](int i) { return static_cast<unsigned>(i) / kStages % 2; };
 
     ptx::mbarrier_wait(query_barrier, 0);
     ptx::mbarrier_wait(keys_full, 0);
     ptx::wgmma_fence();
     issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys);
     ptx::wgmma_commit();
-    if (consumer == 1) give_turn();
+    if (last_of_turn && tiles > 1) give_turn();
     ptx::wgmma_wait<0>();
     pin(s);
     release(keys_empty);
-    key.advance(kStages);
-    softmax<true>(s, min(args.seq_kv, kKeys), args.scale_log2, state, rescale);
+    first_softmax(s, args.seq_kv - (first_tile + tiles - 1) * kKeys, args.scale_log2, state);
     pack_weights<T>(s, p);
 
     for (int tile = 1; tile < tiles; ++tile) {
-      ptx::mbarrier_wait(keys_full + key.stage * 8, key.parity);
-      ptx::mbarrier_wait(values_full + value.stage * 8, value.parity);  // came before those keys
+      const unsigned key = stage_of(tile), value = stage_of(tile - 1);
+      if constexpr (!B::kShape.has_producer())
+        if (threadIdx.x == 0) {  // stages that this warpgroup released an iteration ago, the others by now
+          if (tile >= 2 && tile - 2 + kStages < tiles) load_keys(tile - 2 + kStages);
+          if (tile >= 3 && tile - 3 + kStages < tiles) load_values(tile - 3 + kStages);
+        }
+      ptx::mbarrier_wait(keys_full + key * 8, parity_of(tile));
+      ptx::mbarrier_wait(values_full + value * 8, parity_of(tile - 1));  // came before those keys
       take_turn();
       ptx::wgmma_fence();
-      issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys + key.stage * B::kTileBytes);
+      issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys + key * B::kTileBytes);
       ptx::wgmma_commit();
-      issue_values<T, kDim, kKeys>(o, p, values + value.stage * B::kTileBytes, tile > 1);
+      issue_values<T, kDim, kKeys>(o, p, values + value * B::kTileBytes, tile > 1);
       ptx::wgmma_commit();
-      if (consumer == 0 || tile + 1 < tiles) give_turn();
+      if (!last_of_turn || tile + 1 < tiles) give_turn();
       ptx::wgmma_wait<1>();
       pin(s);
-      release(keys_empty + key.stage * 8);
-      softmax<false>(s, args.seq_kv - tile * kKeys, args.scale_log2, state, rescale);
+      release(keys_empty + key * 8);
+      rescale[0] = take_maximum<false>(s, 0, args.scale_log2, state);
+      take_weights<false>(s, 0, args.scale_log2, rescale[0], state);
+      rescale[1] = take_maximum<false>(s, 1, args.scale_log2, state);
+      // A branch, so that the compiler does not put the wait before the first row's exponentials, where it would
+      // leave nothing to run under the product.
+      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
+        ptx::wgmma_wait<0>();
+        pin(o);
+        scale_rows(o, rescale);
+      }
       ptx::wgmma_wait<0>();
       pin(o);
-      release(values_empty + value.stage * 8);
-      scale_rows(o, rescale);
-      pack_weights<T>(s, p);
-      key.advance(kStages);
-      value.advance(kStages);
+      release(values_empty + value * 8);
+      pack_weights<T>(s, 0, p);
+      take_weights<false>(s, 1, args.scale_log2, rescale[1], state);
+      pack_weights<T>(s, 1, p);
     }
-    ptx::mbarrier_wait(values_full + value.stage * 8, value.parity);
+    const unsigned value = stage_of(tiles - 1);
+    ptx::mbarrier_wait(values_full + value * 8, parity_of(tiles - 1));
     ptx::wgmma_fence();
-    issue_values<T, kDim, kKeys>(o, p, values + value.stage * B::kTileBytes, tiles > 1);
+    issue_values<T, kDim, kKeys>(o, p, values + value * B::kTileBytes, tiles > 1);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin(o);
+    if constexpr (kSplit)
+      if (shared) {
+        static_assert(Partial<kDim, kConsumers * 64>::kBytes <= B::kQueryBytes + 2 * kStages * B::kTileBytes);
+        ptx::named_barrier_sync(kTurn + kConsumers, kConsumers * 128);  // nothing there is read any more
+        leave_partial<kDim, kConsumers * 64>(o, state, queries, consumer * 64);
+        ptx::cluster_sync();
+        merge_partials<T, kDim, kConsumers * 64, kConsumers * 128>(queries, args, first, head, batch);
+        __syncwarp();
+        ptx::cluster_meet();  // other blocks have read this one's
+        return;
+      }
     finish<T, kDim>(o, state, args, &maps.out, mine, B::kQueryBox, first + consumer * 64, head, batch,
-                    static_cast<std::uint32_t>(3 + consumer));
+                    static_cast<std::uint32_t>(kTurn + kConsumers + consumer));
   }
 }
 
-template <class T, class B>
-Status launch_block(const Problem& problem, DType dtype, const Tensors& t, const LaunchContext& context) {
-  return launch_mapped("attention_ptx_sm90a", attention_ptx_sm90a<T, B>, kConsumers * 64, B::kKeys, kThreads, B::kBytes,
-                       problem, dtype, t, context);
+template <class T, int kTile>
+Status launch_tile(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
+                   const LaunchContext& context) {
+  constexpr Tile kShape = kTiles[kTile];
+  auto* kernel = attention_ptx_sm90a<T, kTile, false>;
+  if constexpr (kShape.splits)
+    if (schedule.splits > 1) kernel = attention_ptx_sm90a<T, kTile, true>;
+  const Grid grid = grid_of(problem, schedule, context.device->sm_count);
+  return launch_mapped("attention_ptx_sm90a", kernel, kShape.rows(), kShape.keys, kShape.threads(),
+                       Block<kTile>::kBytes, problem, dtype, t, context, grid.blocks,
+                       {.turns = schedule.turns, .splits = schedule.splits, .whole = static_cast<int>(grid.whole)});
+}
+
+template <class T, int... kTile>
+Status launch_any(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
+                  const LaunchContext& context, std::integer_sequence<int, kTile...>) {
+  Status status;
+  static_cast<void>((
+      (schedule.tile == kTile && (status = launch_tile<T, kTile>(problem, dtype, t, schedule, context), true)) || ...));
+  return status;
+}
+
+Status launch_scheduled(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
+                        const LaunchContext& context) {
+  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
+  constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
+  return with_half_type(dtype, [&]<class T>(T) { return launch_any<T>(problem, dtype, t, schedule, context, all); });
 }
 
 }  // namespace
 
 Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                         const LaunchContext& context) {
-  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  return with_half_type(dtype, [&]<class T>(T) {
-    if (problem.dim <= 40) return launch_block<T, Block<40, 128>>(problem, dtype, t, context);
-    if (problem.dim <= 64) return launch_block<T, Block<64, 128>>(problem, dtype, t, context);
-    if (problem.dim <= 80) return launch_block<T, Block<80, 128>>(problem, dtype, t, context);
-    if (problem.dim <= 128) return launch_block<T, Block<128, 128>>(problem, dtype, t, context);
-    if (problem.dim <= 160) return launch_block<T, Block<160, 80>>(problem, dtype, t, context);
-    return launch_block<T, Block<256, 64>>(problem, dtype, t, context);
-  });
+  return launch_scheduled(problem, dtype, t, choose(problem, context.device->sm_count), context);
+}
+
+Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
+                              const LaunchContext& context, std::string_view choice) {
+  const auto schedule = parse_schedule(problem, choice, context.device->sm_count);
+  if (!schedule) return failure(StatusCode::invalid_argument, "attention: no such schedule");
+  return launch_scheduled(problem, dtype, t, *schedule, context);
 }
 
 }  // namespace noisefloor::attention

@@ -33,30 +33,32 @@ inline Status encode_maps(Maps& maps, DType dtype, const Shape& shape, const Ten
   return encode_view(maps.out, dtype, t.out, shape, shape.out, shape.seq_q, 64);
 }
 
-inline Arguments make_arguments(const Problem& problem, const Tensors& t) {
-  constexpr float kLog2E = 1.44269504f;
-  const float scale = problem.shape().scale;
-  return {static_cast<int>(problem.heads),
-          static_cast<int>(problem.seq_q),
-          static_cast<int>(problem.seq_kv),
-          scale,
-          scale * kLog2E,
-          t.lse};
-}
-
-// Launches a block of `threads` for every `query_rows` queries of a head, which takes keys `key_rows` at a time.
+// Launches `blocks` blocks of `threads`, in clusters as `sharing` says; a tile is of `query_rows` queries of a head,
+// which takes keys `key_rows` at a time.
 inline Status launch_mapped(const char* name, void (*kernel)(Maps, Arguments), int query_rows, int key_rows,
                             int threads, std::size_t shared_bytes, const Problem& problem, DType dtype,
-                            const Tensors& t, const LaunchContext& context) {
+                            const Tensors& t, const LaunchContext& context, std::int64_t blocks,
+                            const Sharing& sharing = {}) {
   Maps maps;
   if (const Status s = encode_maps(maps, dtype, problem.shape(), t, query_rows, key_rows); !s.ok()) return s;
-  const std::int64_t blocks = problem.batch * problem.heads * ((problem.seq_q + query_rows - 1) / query_rows);
   const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
                            .block = static_cast<unsigned>(threads),
                            .shared_bytes = shared_bytes,
                            .shared_limit = shared_bytes,
+                           .cluster = sharing.splits > 1 ? static_cast<unsigned>(sharing.splits) : 0,
                            .programmatic = context.programmatic_launch};
-  return launch_kernel(name, kernel, launch, context.stream, maps, make_arguments(problem, t));
+  constexpr float kLog2E = 1.44269504f;
+  const float scale = problem.shape().scale;
+  const Arguments arguments{.heads = static_cast<int>(problem.heads),
+                            .seq_q = static_cast<int>(problem.seq_q),
+                            .seq_kv = static_cast<int>(problem.seq_kv),
+                            .scale = scale,
+                            .scale_log2 = scale * kLog2E,
+                            .lse = t.lse,
+                            .out = t.out,
+                            .dim = static_cast<int>(problem.dim),
+                            .sharing = sharing};
+  return launch_kernel(name, kernel, launch, context.stream, maps, arguments);
 }
 
 }  // namespace noisefloor::attention

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cfloat>
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/device/vector.cuh"
@@ -26,12 +27,22 @@ constexpr int boxes_of(int dim) {
   return (dim + kBoxColumns - 1) / kBoxColumns;
 }
 
+// Of a schedule, see schedule.h.
+struct Sharing {
+  bool turns = false;
+  int splits = 1;  // blocks of a cluster that share a tile's keys
+  int whole = 0;   // first clusters that do not
+};
+
 // What a kernel is told besides its tensor maps.
 struct Arguments {
   int heads, seq_q, seq_kv;
   float scale;       // of the logits
   float scale_log2;  // times log2(e)
   float* lse;        // null: not wanted
+  void* out;         // for what is not stored by TMA
+  int dim;           // of a head
+  Sharing sharing;
 };
 
 // s[64, kKeys] = Q K^T: issued, not waited for. `queries` is the address of this warpgroup's rows in box 0, whose boxes
@@ -71,47 +82,76 @@ struct RowState {
   float sum[2] = {0, 0};                    // of this thread's columns
 };
 
-// Turns the logits of `keys` keys (zeros behind them) into exp(scale * (s - highest)). Returns in `rescale` what sums
-// under the former maximum are to be multiplied with; `kFirst`: there are none.
-template <bool kFirst, int kCount>
-__device__ __forceinline__ void softmax(float (&s)[kCount], int keys, float scale_log2, RowState& state,
-                                        float (&rescale)[2]) {
-  if (keys < 2 * kCount) {
-    const int first = static_cast<int>(threadIdx.x) % 4 * 2;
+// Logits past the last of `keys` keys (zeros) weigh nothing, even where all others are -inf.
+template <int kCount>
+__device__ __forceinline__ void mask_keys(float (&s)[kCount], int keys) {
+  if (keys >= 2 * kCount) return;
+  const int first = static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (i / 4 * 8 + first + i % 2 >= keys) s[i] = -FLT_MAX;
+  for (int i = 0; i < kCount; ++i)
+    if (i / 4 * 8 + first + i % 2 >= keys) s[i] = -INFINITY;
+}
+
+// The largest logit of a thread's row so far; what sums under the former one are to be multiplied with. Where the
+// exponent (to base 2) rises by 8 at most, the former one stays and the factor is exactly 1: weights may exceed 1.
+template <bool kFirst, int kCount>
+__device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row, float scale_log2, RowState& state) {
+  constexpr float kSlack = 8;
+  float next = kFirst ? -FLT_MAX : state.highest[row];
+#pragma unroll
+  for (int i = 2 * row; i < kCount; i += 4) next = fmaxf(next, fmaxf(s[i], s[i + 1]));
+  next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
+  next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
+  float rescale = 0;
+  if (!kFirst) {
+    const float rise = (next - state.highest[row]) * scale_log2;
+    if (rise <= kSlack) next = state.highest[row];
+    rescale = rise <= kSlack ? 1.0f : ptx::exp2_approx(-rise);
   }
+  state.highest[row] = next;
+  return rescale;
+}
+
+// Turns a row's logits into exp(scale * (s - highest)) and adds them up.
+template <bool kFirst, int kCount>
+__device__ __forceinline__ void take_weights(float (&s)[kCount], int row, float scale_log2, float rescale,
+                                             RowState& state) {
+  const float shift = state.highest[row] * scale_log2;
+  float sums[2] = {0, 0};
+#pragma unroll
+  for (int i = 2 * row; i < kCount; i += 4)
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      s[i + j] = ptx::exp2_approx(fmaf(s[i + j], scale_log2, -shift));
+      sums[j] += s[i + j];
+    }
+  const float fresh = sums[0] + sums[1];
+  state.sum[row] = kFirst ? fresh : fmaf(state.sum[row], rescale, fresh);
+}
+
+// The first softmax of rows, of `keys` keys.
+template <int kCount>
+__device__ __forceinline__ void first_softmax(float (&s)[kCount], int keys, float scale_log2, RowState& state) {
+  mask_keys(s, keys);
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    float next = kFirst ? -FLT_MAX : state.highest[row];
-#pragma unroll
-    for (int i = 2 * row; i < kCount; i += 4) next = fmaxf(next, fmaxf(s[i], s[i + 1]));
-    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
-    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
-    rescale[row] = kFirst ? 0.0f : ptx::exp2_approx((state.highest[row] - next) * scale_log2);
-    state.highest[row] = next;
-    const float shift = next * scale_log2;
-    float sums[2] = {0, 0};
-#pragma unroll
-    for (int i = 2 * row; i < kCount; i += 4)
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        s[i + j] = ptx::exp2_approx(fmaf(s[i + j], scale_log2, -shift));
-        sums[j] += s[i + j];
-      }
-    const float fresh = sums[0] + sums[1];
-    state.sum[row] = kFirst ? fresh : fmaf(state.sum[row], rescale[row], fresh);
+    take_maximum<true>(s, row, scale_log2, state);
+    take_weights<true>(s, row, scale_log2, 0, state);
   }
 }
 
 // The weights as A operands of the second product: an accumulator already has their shape.
 template <class T, int kCount>
-__device__ __forceinline__ void pack_weights(const float (&s)[kCount], std::uint32_t (&p)[kCount / 8][4]) {
+__device__ __forceinline__ void pack_weights(const float (&s)[kCount], int row, std::uint32_t (&p)[kCount / 8][4]) {
 #pragma unroll
   for (int step = 0; step < kCount / 8; ++step)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) p[step][i] = pack_pair<T>(s[8 * step + 2 * i], s[8 * step + 2 * i + 1]);
+    for (int i = row; i < 4; i += 2) p[step][i] = pack_pair<T>(s[8 * step + 2 * i], s[8 * step + 2 * i + 1]);
+}
+template <class T, int kCount>
+__device__ __forceinline__ void pack_weights(const float (&s)[kCount], std::uint32_t (&p)[kCount / 8][4]) {
+  pack_weights<T>(s, 0, p);
+  pack_weights<T>(s, 1, p);
 }
 
 template <int kCount>

@@ -1,5 +1,6 @@
 // The ladder of attention. What each rung does better than the one below is in README.md.
 #include "kernels/attention/launchers.h"
+#include "kernels/attention/schedule.h"
 
 namespace noisefloor::attention {
 namespace {
@@ -26,12 +27,14 @@ Support can_run_short_sm90a(const Problem& p, DType dtype) {
   return can_run_sm80(p, dtype);
 }
 
+constexpr Definition::Choices kSchedules{schedule_choices, NOISEFLOOR_IF_SM90A(launch_schedule_choice)};
+
 constexpr Definition::Variant kVariants[] = {
     {kHost, launch_host},
     {kNaive, {NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive}},
     {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled}},
     {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm80}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm80}, &kSchedules},
     {{"ptx_sm90a_short", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_ptx_short_sm90a), can_run_short_sm90a}},
 };
 

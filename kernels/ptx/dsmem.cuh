@@ -1,4 +1,4 @@
-// Writing into the shared memory of other blocks of a cluster (distributed shared memory). PTX ISA, "st.async".
+// The shared memory of other blocks of a cluster (distributed shared memory). PTX ISA, "st.async", "ld".
 // Addresses are shared::cluster ones (map_to_rank). sm_90.
 #pragma once
 
@@ -13,6 +13,21 @@ __device__ __forceinline__ void store_async(std::uint32_t address, float2 value,
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
                "f"(value.x), "f"(value.y), "r"(barrier)
                : "memory");
+}
+
+// ld.shared::cluster: 16-byte aligned, and 4 bytes.
+__device__ __forceinline__ float4 load_cluster_16(std::uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ float load_cluster(std::uint32_t address) {
+  float v;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+  return v;
 }
 
 }  // namespace noisefloor::ptx

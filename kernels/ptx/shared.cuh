@@ -24,4 +24,8 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, const uint4&
                : "memory");
 }
 
+__device__ __forceinline__ void store_shared_pair(std::uint32_t address, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
+}
+
 }  // namespace noisefloor::ptx

@@ -94,8 +94,13 @@ def test_numbers_are_printed_and_written(tmp_path, capsys, judged, monkeypatch):
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("shape", [(4, 1, 8, 9), (4, 16, 16, 16), (3, 1, 8, 8), (4, 15, 1, 16, 16)])
-def test_other_tensors_are_refused(tmp_path, capsys, shape):
-    save_file({"images": np.zeros(shape, np.float32), "labels": np.zeros(4, np.int64)}, tmp_path / "samples.safetensors")
+MANY = judge.FEATURES + 1 if judge else 33  # of fewer a covariance is singular
+
+
+@pytest.mark.parametrize("shape, label", [((MANY, 1, 8, 9), 0), ((MANY, 16, 16, 16), 0), ((MANY - 1, 1, 8, 8), 0), ((MANY, 15, 1, 16, 16), 0),
+                                          ((MANY, 1, 8, 8), 77), ((MANY, 1, 8, 8), -1), ((2, 1, 8, 8), 0)])  # fmt: skip
+def test_other_tensors_are_refused(tmp_path, capsys, shape, label):
+    labels = np.full(2 if shape[0] == 2 else MANY, label)
+    save_file({"images": np.zeros(shape, np.float32), "labels": labels}, tmp_path / "samples.safetensors")
     assert judge.main([str(tmp_path / "samples.safetensors")]) == 2
     assert "needs finite images [n, 1, 8, 8] or videos [n, 16, 1, 16, 16]" in capsys.readouterr().err

@@ -134,6 +134,26 @@ int elsewhere(void*, const noisefloor_launch* call) {
   return 0;
 }
 
+// From the second launch on another thread's work, which it does when somebody changed what the launch left.
+int behind(void*, const noisefloor_launch* call) {
+  static std::thread* worker = nullptr;
+  float* const d = data(call, "d");
+  if (worker == nullptr) {
+    worker = new std::thread([] {});
+    return multiply(call, data(call, "b"));
+  }
+  worker->detach();
+  constexpr float mark = 42;
+  const noisefloor_launch copy = *call;
+  d[0] = mark;
+  delete worker;
+  worker = new std::thread([copy, d] {
+    while (*static_cast<volatile float*>(d) == mark) std::this_thread::yield();
+    multiply(&copy, data(&copy, "b"));
+  });
+  return 0;
+}
+
 std::size_t little(void*, const noisefloor_problem*) {
   return 64;
 }
@@ -210,6 +230,7 @@ std::vector<noisefloor_plugin> rows() {
                                         row("changes_an_input", changes_an_input),
                                         row("leaves_one_out", leaves_one_out),
                                         row("elsewhere", elsewhere),
+                                        row("behind", behind),
                                         row("crashes", crashes),
                                         row("leaves", leaves),
                                         row("throws", throws),
@@ -240,6 +261,8 @@ std::vector<noisefloor_plugin> rows() {
   if (wrong == "name") all[0].name = "host";
   if (wrong == "no name") all[0].name = "";
   if (wrong == "torch") all[0].name = "torch_mine";
+  if (wrong == "plan") all[0].name = "plan_own";
+  if (wrong == "networks") all[0].name = "networks";
   if (wrong == "twice") all[0].name = "stale";
   if (wrong == "kind") all[0].kind = "fast";
   if (wrong == "architecture") all[0].arch = "sm_42";

@@ -16,19 +16,39 @@ NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").gl
 
 
 @needs_libpython
-def test_numpy_of_every_op_is_right(tmp_path):
-    pytest.importorskip("numpy")
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_python_of_every_op_is_right(tmp_path, kind):
+    pytest.importorskip(kind)
     plugins = []
     for op in OPS:
         made = run("new-kernel", op, "--out", tmp_path / "mine")
-        assert made.returncode == 0 and f"{op}_numpy.py" in made.stdout, made.stderr
-        plugins += ["--plugin", tmp_path / "mine" / f"{op}_numpy.py"]
+        assert made.returncode == 0 and f"{op}_{kind}.py" in made.stdout, made.stderr
+        plugins += ["--plugin", tmp_path / "mine" / f"{op}_{kind}.py"]
     result = run("sweep", "--device", "host", "--problems", ROOT / "tests/problems", "--out", tmp_path / "run", "--networks", "tiny", "--dtypes", "fp32",
-                 "--variants", "my_numpy", *plugins, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable})  # fmt: skip
+                 "--variants", f"my_{kind}", *plugins, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable})  # fmt: skip
     assert result.returncode == 0, result.stderr
     table = rows(tmp_path / "run")
     assert {row["op"] for row in table if row["status"] in ("ok", "throttled")} == set(OPS)
     assert {row["status"] for row in table} <= {"ok", "throttled", "unsupported_problem"}
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
+def test_the_kernel_of_every_op_is_right_without_a_gpu(tmp_path):
+    """What a thread of a GPU does there; in bf16, beside which some tensors are fp32."""
+    plugins, ops = [], [op for op in OPS if op != "groupnorm"]  # whose example is a block's
+    for op in ops:
+        assert run("new-kernel", op, "--out", tmp_path).returncode == 0
+        line = next(line for line in (tmp_path / f"{op}.cu").read_text().splitlines() if line.startswith("// g++"))
+        subprocess.run([*line.removeprefix("// ").replace("-O2", "-O1").split(), "-Wall", "-Wextra", "-Werror"], cwd=tmp_path, check=True)
+        plugins += ["--plugin", tmp_path / f"{op}.so"]
+    result = run("sweep", "--device", "host", "--problems", ROOT / "tests/problems", "--out", tmp_path / "run", "--networks", "tiny", "--dtypes", "bf16",
+                 "--variants", "my_host", *plugins)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    table = rows(tmp_path / "run")
+    assert {row["op"] for row in table if row["status"] in ("ok", "throttled")} == set(ops)
+    assert {row["status"] for row in table} <= {"ok", "throttled", "unsupported_problem"}
+    half = run("run", "gemm", "--plugin", tmp_path / "gemm.so", "--variant", "my_host", "--problem", "m=4,n=4,k=4", "--dtype", "fp16", "--device", "host")
+    assert half.returncode == 2 and "needs nvcc for fp16" in half.stdout, half.stdout + half.stderr
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc")

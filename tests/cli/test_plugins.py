@@ -82,7 +82,8 @@ def test_a_right_plugin_is_a_row_as_any_other(one, tmp_path, plugin):
 
 WRONG = {
     "stale": ("incorrect", "after the warm launches: d["),
-    "second_wrong": ("incorrect", "after a second launch: d[0] is"),
+    "behind": ("incorrect", "wrote tensor 'd' when its launch had returned"),
+    "second_wrong": ("incorrect", "after a later launch: d[0] is"),
     "tenth_wrong": ("incorrect", "after the cold launches: d[0] is"),
     "past_the_end": ("incorrect", "wrote outside tensor 'd'"),
     "before_the_start": ("incorrect", "wrote outside tensor 'bias'"),
@@ -130,6 +131,9 @@ def test_run_list_and_duel_take_plugins(plugin):
     assert listed.returncode == 0 and "past_the_workspace" in listed.stdout
     fought = run("duel", "gemm", "right", "host", *problem)
     assert "rounds" in fought.stdout or "waited" in fought.stdout, fought.stdout + fought.stderr
+    for sides, whose in ((("stale", "host"), "ours after a "), (("host", "behind"), "theirs before the first block: wrote tensor 'd'")):
+        wrong = run("duel", "gemm", *sides, *problem)
+        assert wrong.returncode == 1 and whose in wrong.stdout or "waited" in wrong.stdout, wrong.stdout + wrong.stderr
     both = run("duel", "gemm", "right", "stale", *problem)
     assert both.returncode == 2 and "both are of one process" in both.stdout, both.stdout + both.stderr
     unknown = run("run", "gemm", *problem, "--variant", "rihgt")
@@ -147,6 +151,8 @@ def test_run_list_and_duel_take_plugins(plugin):
         ("name", ["gemm already has a variant 'host'"]),
         ("no name", ["1 to 48 letters, digits and underscores"]),
         ("torch", ["'torch_mine' is taken"]),
+        ("plan", ["'plan_own' is taken"]),
+        ("networks", ["'networks' is taken"]),
         ("twice", ["two rows are stale of gemm"]),
         ("kind", ["kind 'fast'", "host, naive, tiled"]),
         ("architecture", ["architecture 'sm_42'", "sm_90a"]),

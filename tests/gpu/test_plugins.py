@@ -8,6 +8,7 @@ import csv
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,32 @@ def test_a_cuda_kernel_is_a_row(nvcc, tmp_path):
         folder = tmp_path / dtype
         folder.mkdir()
         hold_to_ours(*measured(folder, "groupnorm.csv", GROUPNORM, tmp_path / "mine.so", "naive,my_cuda", dtype), "my_cuda")
+
+
+def test_the_cuda_kernel_of_every_op_is_right(nvcc, tmp_path):
+    ops = sorted(path.stem for path in (ROOT / "tests/problems").glob("*.csv"))
+    for op in ops:
+        assert run(PROGRAM, "new-kernel", op, "--out", tmp_path).returncode == 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda op: nvcc(tmp_path / f"{op}.cu", tmp_path / f"{op}.so"), ops))
+    plugins = [word for op in ops for word in ("--plugin", tmp_path / f"{op}.so")]
+    result = run(PROGRAM, "sweep", "--device", 0, "--problems", ROOT / "tests/problems", "--networks", "tiny", "--dtypes", "bf16,fp16,fp32", "--pytorch",
+                 "off", "--counters", "off", "--variants", "my_cuda", "--out", tmp_path / "run", *plugins)  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    with open(tmp_path / "run" / "sweep.csv", newline="") as file:
+        table = [*csv.DictReader(file)]
+    assert {row["op"] for row in table if row["status"] == "ok"} == set(ops)
+    assert {row["status"] for row in table} <= {"ok", "unsupported_problem"}
+
+
+def test_a_duel_judges_as_a_row(nvcc, tmp_path):
+    nvcc(ROOT / "tests/gpu/plugins/rows.cu", tmp_path / "rows.so")
+    one = ("--plugin", tmp_path / "rows.so", "--problem", "op=relu,n=2,hw=4096,channels=64", "--dtype", "fp32", "--device", 0)
+    assert run(PROGRAM, "duel", "elementwise", "right", "naive", *one).returncode == 0
+    for name, words in (("stale", "ours after a "), ("other_stream", "ours before the first block: after a replay")):
+        fought = run(PROGRAM, "duel", "elementwise", name, "naive", *one)
+        assert fought.returncode == 1 and words in fought.stdout, (name, fought.stdout + fought.stderr)
+    assert run(PROGRAM, "duel", "elementwise", "sets_aside", "naive", *one).returncode != 0, "CUDA may record no such launch either"
 
 
 @pytest.mark.parametrize("name", ["my_triton", "my_torch"])

@@ -1,6 +1,8 @@
 """noisefloor.torch.patch: small networks of diffusers on the CPU, with the host variants, against themselves as they were."""
 
 import collections
+import copy
+import pickle
 
 import built  # noqa: F401 - first
 import pytest
@@ -336,6 +338,26 @@ def test_norms_of_another_element_type_are_left():
     with noisefloor.torch.patch(net) as report:
         assert off(net(*given).sample, wanted) < 0.05
         assert {report.left[name] for name in norms} == {"its weights are torch.float32, most of the network's torch.bfloat16"}
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["deepcopy", "pickle"])
+def test_a_copy_is_patched_and_has_its_own_weights(copied):
+    net, inputs = made("sd")
+    given = inputs(torch.float32)
+    wanted = net(*given).sample
+    with noisefloor.torch.patch(net):
+        patched = net(*given).sample
+        other = copied(net)
+        assert torch.equal(other(*given).sample, patched) and "Noisefloor" in type(other.conv_in).__name__
+        other.conv_in.weight.mul_(2)
+        with pytest.raises(ValueError, match="the weights of 'conv_in' changed after patch laid them out"):
+            other(*given)
+        with pytest.raises(ValueError, match="the weights of 'conv_in' changed"):
+            copied(other)
+        assert torch.equal(net(*given).sample, patched)
+    assert torch.equal(net(*given).sample, wanted)
+    other = copied(net)
+    assert torch.equal(other(*given).sample, wanted) and "Noisefloor" not in type(other.conv_in).__name__
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")

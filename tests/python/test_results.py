@@ -100,7 +100,7 @@ ROW = 'gemm,ptx,ptx,bf16,"m=1,n=2",ok,GPU,1.5,32,7,x\n'
 
 
 def test_what_a_run_lacks_or_has_beside(tmp_path):
-    frame = noisefloor.load(write(tmp_path / "r", HEADER + ROW + ROW.replace(",32,7,", ",,8,") + "gemm,ptx,cut"))
+    frame = noisefloor.load(write(tmp_path / "r", HEADER + ROW + ROW.replace(",32,7,", ",,8,").replace("n=2", "n=3") + "gemm,ptx,cut"))
     assert len(frame) == 2 and frame.ceilings == {}
     assert frame["problem"][0] == "m=1,n=2" and frame["registers"][0] == 32 and frame["registers"].isna()[1]
     assert list(frame["mine"]) == [7, 8] and list(frame["note"]) == ["x", "x"], "unknown columns are kept"
@@ -119,6 +119,18 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
         (HEADER + ROW.replace("1.5", "fast"), None, "column time_cold_us: 'fast' is not a number"),
         (HEADER + ROW.replace("1.5", "inf"), None, "'inf' is not a number"),
         (HEADER + ROW.replace("32", "3.5"), None, "column registers: a count is not a whole number"),
+        (HEADER + ROW.replace("32", "1e300"), None, "column registers: a count is not a whole number up to 2^53"),
+        (HEADER + ROW.replace("1.5", "1_000"), None, "'1_000' is not a number"),
+        (HEADER + ROW.replace("1.5", "-5"), None, "column time_cold_us: '-5' is not above 0"),
+        (HEADER + ROW.replace("1.5", "0"), None, "column time_cold_us: '0' is not above 0"),
+        (HEADER + ROW.replace("32", "-32"), None, "column registers: '-32' is negative"),
+        (HEADER + ROW.replace(",ok,", ",fast,"), None, "column status: 'fast' is not a status"),
+        (HEADER + ROW.replace("x", "\0"), None, "sweep.csv: has a zero byte"),
+        (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: field larger than field limit"),
+        (HEADER + ROW + ROW, None, "the row gemm m=1,n=2 bf16 ptx GPU is there twice"),
+        (HEADER + ROW, "name,value,unit\nl2,1,GB/s\nl2,2,GB/s\n", "the ceiling l2 is there twice"),
+        (HEADER + ROW, "name,value,unit\nl2,-1,GB/s\n", "column value: '-1' is not above 0"),
+        (HEADER + ROW, "name,value,unit\nl2,,GB/s\n", "column value: '0' is not above 0"),
         (HEADER + ROW, "name,value\n", "ceilings.csv: has no column unit"),
         (HEADER + ROW, "name,value,unit\nl2,much,GB/s\n", "column value: 'much' is not a number"),
     ],
@@ -126,6 +138,13 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
 def test_damaged_files_are_named(tmp_path, text, ceilings, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         noisefloor.load(write(tmp_path / "r", text, ceilings))
+
+
+def test_statuses_are_those_of_the_program():
+    from noisefloor import _results
+
+    text = (Path(__file__).resolve().parents[2] / "reports/run/sweep_csv.h").read_text()
+    assert _results.STATUSES == tuple(re.search(r"enum class Outcome \{(.*?)\}", text, re.S)[1].replace(",", " ").split())
 
 
 def test_what_is_no_run(tmp_path):

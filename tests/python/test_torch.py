@@ -231,3 +231,17 @@ def test_autograd_sees_that_out_was_written():
         y.backward()
     with torch.inference_mode():
         noisefloor.ops.gemm(a, b, out=torch.empty(8, 8))
+
+
+def test_forward_mode_gradients_are_refused():
+    x, ones = torch.randn(2, 6, 32), torch.ones(32)
+    for package in (noisefloor.torch, noisefloor.ops):
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, x)
+            with pytest.raises(ValueError, match="groupnorm: 'x' has a forward-mode gradient, and the ops have none"):
+                package.groupnorm(dual, ones, ones, groups=4)
+            with torch.no_grad(), pytest.raises(ValueError, match="'gamma' has a forward-mode gradient"):
+                package.groupnorm(x, torch.autograd.forward_ad.make_dual(ones, ones), ones, groups=4)
+            assert package.groupnorm(x, ones, ones, groups=4).shape == x.shape, "of what has none nothing is asked"
+    with pytest.raises(ValueError, match="'x' has a forward-mode gradient"):
+        torch.func.jvp(lambda x: noisefloor.torch.groupnorm(x, ones, ones, groups=4), (x,), (x,))

@@ -145,8 +145,12 @@ def test_the_action_lets_the_gate_judge_a_wrong_row(runner, code):
     program = runner.folder / "program"
     program.write_text(f'#!/bin/sh\n[ "$1" != sweep ] || {{ cp -r "{RECORDED}" "$4"; exit {code}; }}\nexec "{PROGRAM}" "$@"\n')
     program.chmod(0o755)
+    old = runner.folder / "noisefloor-gate" / "gate.md"
+    old.parent.mkdir()
+    old.write_text("of an earlier job\n")
     ended, outputs, said = runner.run(baseline=RECORDED, program=program)
     assert (ended, outputs["exit-code"]) == ((0, "0") if code == 1 else (2, "")), said
+    assert old.exists() == (code == 1) and (code == 2 or "earlier" not in old.read_text())
 
 
 def test_the_action_sweeps(runner):

@@ -31,6 +31,7 @@ class WrappedHost : public Platform {
     return host_->compare(dtype, a, b, count, rms);
   }
   void synchronize() override { host_->synchronize(); }
+  void wait_for_threads() override { host_->wait_for_threads(); }
   bool try_launch(const Launch& launch) override { return host_->try_launch(launch); }
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>> resident) override {

@@ -164,8 +164,8 @@ def main(argv):
         print(f"judge-digits: {arguments.samples}: {error}", file=sys.stderr)
         return 2
     picture, video = (1, data.SIDE, data.SIDE), (data.FRAMES, 1, data.FRAME_SIDE, data.FRAME_SIDE)
-    if labels.ndim != 1 or len(labels) < 2 or images.shape not in ((len(labels), *picture), (len(labels), *video)) or not np.isfinite(images).all():
-        print(f"judge-digits: {arguments.samples}: needs finite images [n, 1, 8, 8] or videos [n, 16, 1, 16, 16], and labels [n], of n from 2 on; "
+    if labels.ndim != 1 or len(labels) <= FEATURES or not set(labels) <= set(range(10)) or images.shape not in ((len(labels), *picture), (len(labels), *video)) or not np.isfinite(images).all():
+        print(f"judge-digits: {arguments.samples}: needs finite images [n, 1, 8, 8] or videos [n, 16, 1, 16, 16], and labels [n] of 0 to 9, of n above {FEATURES}; "
               f"has {images.shape} and {labels.shape}", file=sys.stderr)
         return 2
     moves = images.ndim == 5

@@ -17,7 +17,18 @@ from noisefloor._replacements import Unfit, need
 
 @functools.cache
 def derived(replacement, base):
-    return type(f"Noisefloor{base.__name__}", (replacement, base), {"__module__": replacements.__name__})
+    def reduced(module, _):  # pickle would look for the class by its name
+        if issubclass(replacement, replacements.Conv2d):
+            replacements.require_unchanged(module)
+        return again, (replacement, base), base.__getstate__(module) if hasattr(base, "__getstate__") else module.__dict__
+
+    return type(f"Noisefloor{base.__name__}", (replacement, base), {"__module__": replacements.__name__, "__reduce_ex__": reduced})
+
+
+def again(replacement, base):
+    """A module as copy and pickle begin it; its state follows."""
+    made = derived(replacement, base)
+    return made.__new__(made)
 
 
 class Report:

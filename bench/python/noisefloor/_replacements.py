@@ -94,6 +94,10 @@ class Conv2d:
         made = op("prepare")("conv2d", (1, NOMINAL, NOMINAL, w.shape[3]), w, stride=module.stride[0], pad=module.padding[0], upsample=upsample)
         return {} if made.memory is None else {"variant": made.variant, "prepared": made.memory}
 
+    def __setstate__(self, given):
+        super().__setstate__(given)
+        self._noisefloor["of"] = (self._noisefloor["of"][0], *state(self.weight))  # a copy has its own
+
     def forward(self, x):
         return convolve(self, x)
 
@@ -103,12 +107,16 @@ def state(weight):
     return weight.data_ptr(), None if weight.is_inference() else weight._version
 
 
+def require_unchanged(conv):
+    name, *before = conv._noisefloor["of"]
+    if before != list(state(conv.weight)):
+        raise ValueError(f"the weights of '{name}' changed after patch laid them out: undo, change them, and patch again")
+
+
 def convolve(conv, x, residual=None, upsample=False, **more):
     laid_out, weight = conv._noisefloor[upsample], conv.weight
     if laid_out and not torch.compiler.is_compiling():
-        name, *before = conv._noisefloor["of"]
-        if before != list(state(weight)):
-            raise ValueError(f"the weights of '{name}' changed after patch laid them out: undo, change them, and patch again")
+        require_unchanged(conv)
     if residual is not None:
         more["residual"] = channels_last(residual)
     y = op("conv2d")(channels_last(x), weight.permute(0, 2, 3, 1), conv.bias, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample,

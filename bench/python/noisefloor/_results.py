@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import math
+import re
 from pathlib import Path
 
 import pandas
@@ -13,6 +14,8 @@ from noisefloor import _core
 COLUMNS = {column["name"]: column for column in _core.result_columns()}
 MOST_LINES = 25  # of a table in a notebook
 CEILINGS = ("name", "value", "unit")
+STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
+NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Results(pandas.DataFrame):
@@ -95,10 +98,15 @@ def cell(value):
 def read(file, needed):
     """Header and lines of a CSV file of ours; a last line that was cut short (the sweep was killed) is left out."""
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: cannot be read: {error}") from None
-    lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline="")))
+    if "\0" in text:
+        raise ValueError(f"{file}: has a zero byte")
+    try:
+        lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{file}: {error}") from None
     header = lines[0] if lines else []
     lacking = [name for name in needed if name not in header]
     if lacking or len(set(header)) != len(header):
@@ -110,13 +118,26 @@ def read(file, needed):
 
 
 def number(file, name, text):
-    try:
-        value = float(text) if text else math.nan
-    except ValueError:
-        value = math.inf
-    if math.isinf(value) or (text and math.isnan(value)):
+    value = math.nan if not text else float(text) if NUMBER.fullmatch(text) else math.inf
+    if math.isinf(value):
         raise ValueError(f"{file}: column {name}: '{text}' is not a number")
     return value
+
+
+def measured(file, name, text, above_zero):
+    """Of the columns that are known, where nothing is negative."""
+    value = number(file, name, text)
+    if value < 0 or (above_zero and value == 0):
+        raise ValueError(f"{file}: column {name}: '{text}' is {'not above 0' if above_zero else 'negative'}")
+    return value
+
+
+def require_once(file, what, keys):
+    seen = set()
+    for key in keys:
+        if key in seen:
+            raise ValueError(f"{file}: the {what} {' '.join(key)} is there twice")
+        seen.add(key)
 
 
 def series(file, name, texts):
@@ -128,12 +149,15 @@ def series(file, name, texts):
         except ValueError:
             return pandas.Series(texts, dtype="object")
     if known["type"] == "text":
+        for text in texts if name == "status" else ():
+            if text not in STATUSES:
+                raise ValueError(f"{file}: column status: '{text}' is not a status")
         return pandas.Series(texts, dtype="object")
-    values = pandas.Series([number(file, name, text) for text in texts], dtype="float64")
+    values = pandas.Series([measured(file, name, text, known["above_zero"]) for text in texts], dtype="float64")
     if known["type"] == "number":
         return values
-    if (values.dropna() % 1 != 0).any():
-        raise ValueError(f"{file}: column {name}: a count is not a whole number")
+    if (values.dropna() % 1 != 0).any() or (values.dropna() > 2**53).any():
+        raise ValueError(f"{file}: column {name}: a count is not a whole number up to 2^53")
     return values.astype("Int64")
 
 
@@ -147,6 +171,7 @@ def load(run):
     for name in COLUMNS.keys() - columns.keys():  # an older run; every frame has every column
         columns[name] = series(file, name, [""] * len(lines))
     frame = Results({name: columns[name] for name in [*COLUMNS, *(name for name in header if name not in COLUMNS)]})
+    require_once(file, "row", zip(*(frame[name] for name in ("op", "problem", "dtype", "variant", "device"))))
     frame.attrs = {"folder": str(folder), "rows": len(frame), "device": frame["device"].iloc[0] if len(frame) else "", "ceilings": ceilings(folder)}
     return frame
 
@@ -157,4 +182,7 @@ def ceilings(folder):
         return {}
     header, lines = read(file, CEILINGS)
     rows = [dict(zip(header, line)) for line in lines]
-    return {row["name"]: (number(file, "value", row["value"]), row["unit"], number(file, "datasheet", row.get("datasheet", ""))) for row in rows}
+    require_once(file, "ceiling", ((row["name"],) for row in rows))
+    for row in rows:
+        measured(file, "value", row["value"] or "0", True)
+    return {row["name"]: (float(row["value"]), row["unit"], number(file, "datasheet", row.get("datasheet", ""))) for row in rows}

@@ -5,6 +5,7 @@ gradients: a tensor that requires one is refused where they are recorded.
 """
 
 import torch
+from torch.autograd import forward_ad
 
 from noisefloor import _frameworks, _prepared, _signatures
 from noisefloor._patch import patch  # noqa: F401
@@ -65,6 +66,13 @@ def _refuse_gradients(op, **tensors):
             raise ValueError(f"{op}: '{name}' requires a gradient, and the ops have none: call them under torch.no_grad()")
 
 
+def _refuse_tangents(op, **tensors):
+    """The operator itself would see none of torch.func.jvp's, which takes them off before."""
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise ValueError(f"{op}: '{name}' has a forward-mode gradient, and the ops have none")
+
+
 def _make_function(op):
     made, order, reasons = _define(op)
     parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
@@ -73,10 +81,13 @@ def _make_function(op):
     lines = [f"    if {name} is not {absent.get(name, 'None')}{f' and {name} is not False' * (name in made.shared)}: given['{name}'] = {name}\n"
              for name in [*order, *made.keywords, "variant", "dtype", "prepared"] if name not in made.first]
     lines += [f"    if isinstance({name}, str): given['{name}_is'] = given.pop('{name}')\n" for name in reasons]
-    source = (f"def {op}({parameters}):\n    if _recording():\n        _refuse_gradients('{op}', {', '.join(f'{name}={name}' for name in order)})\n"
+    named = ", ".join(f"{name}={name}" for name in order)
+    source = (f"def {op}({parameters}):\n    if _recording(): _refuse_gradients('{op}', {named})\n"
+              f"    if _forward._current_level >= 0: _refuse_tangents('{op}', {named})\n"
               f"    given = {{}}\n{''.join(lines)}    outputs = _operator({', '.join([*made.first, '**given'])})\n"
               f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
-    scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients}
+    scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients,
+             "_forward": forward_ad, "_refuse_tangents": _refuse_tangents}
     scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.torch.{op}>", "exec"), scope)
     function = scope[op]

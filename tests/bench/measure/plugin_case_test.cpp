@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "bench/measure/case_runner.h"
+#include "bench/measure/case_server.h"
 #include "bench/measure/worker.h"
 #include "bench/sweep/suite.h"
 #include "reports/run/columns.h"
@@ -16,6 +20,7 @@ namespace noisefloor {
 namespace {
 
 constexpr const char* kProblem = "m=4,n=4,k=4";
+constexpr const char* kLate = "wrote tensor 'd' when its launch had returned: work of a thread is in no time";
 
 struct PluginStub final : Implementation {
   PluginStub(AnyVariant done_by, const std::string& file) : variant_(std::move(done_by)) {
@@ -33,12 +38,26 @@ struct PluginStub final : Implementation {
   AnyVariant variant_;
 };
 
-// A GPU's side of it: a recording holds what was put on the stream, and L2 can be set aside.
+// A GPU's side of it: a recording holds what was put on the stream, and L2 can be set aside. And a host's: what a
+// launch left to a thread, which is done when somebody looks at the inputs, or waits.
 class PluginsPlatform final : public ScriptedPlatform {
  public:
   bool on_other_stream = false;
   std::vector<std::size_t> set_aside;  // by call
-  int asked = 0;
+  int asked = 0, waited = 0;
+  std::function<void()> left;
+
+  void work() {
+    if (const auto now = std::exchange(left, nullptr)) now();
+  }
+  std::uint64_t checksum(const void* data, std::size_t bytes) override {
+    work();
+    return ScriptedPlatform::checksum(data, bytes);
+  }
+  void wait_for_threads() override {
+    ++waited;
+    work();
+  }
 
   std::unique_ptr<Recording> record(const Launch& launch) override {
     if (!on_other_stream) return ScriptedPlatform::record(launch);
@@ -58,9 +77,25 @@ class PluginCase : public testing::Test {
  protected:
   PluginsPlatform platform;
 
-  SweepRow run(const std::string& file = "mine.so") {
+  // Of gemm's host variant, whose launches from this one on leave their work to a thread.
+  AnyVariant leaving(int from) {
+    AnyVariant variant = platform.taking(5, host_gemm());
+    variant.launch = [this, from, calls = 0, launch = variant.launch](
+                         const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                         const Scratch& scratch, const LaunchContext& context) mutable {
+      if (++calls < from) return launch(problem, dtype, pointers, scratch, context);
+      platform.clock_us += 1;
+      platform.left = [=, given = std::vector<void*>(pointers.begin(), pointers.end())] {
+        throw_if_failed(launch(problem, dtype, given, scratch, context));
+      };
+      return success();
+    };
+    return variant;
+  }
+
+  SweepRow run(const std::string& file = "mine.so", std::optional<AnyVariant> variant = std::nullopt) {
     const SuiteEntry& gemm = *suite().find("gemm");
-    const auto mine = std::make_shared<PluginStub>(platform.taking(5, host_gemm()), file);
+    const auto mine = std::make_shared<PluginStub>(variant.value_or(platform.taking(5, host_gemm())), file);
     return CaseRunner(platform, nullptr, {})
         .run({&gemm, mine, gemm.workload->parse(kProblem), DType::fp32, kProblem})
         .row;
@@ -73,6 +108,28 @@ TEST_F(PluginCase, ARightOneIsTimed) {
   EXPECT_EQ(row.reason, "");
   EXPECT_EQ(row.plugin, "mine.so");
   EXPECT_EQ(row.time_cold_us, 5);
+  EXPECT_EQ(platform.waited, 2) << "before its times and behind them";
+}
+
+TEST_F(PluginCase, WorkOfAThreadIsSeenWhenItsLaunchHasReturned) {
+  for (const int from : {1, 2, 3}) {
+    const SweepRow row = run("mine.so", leaving(from));
+    EXPECT_EQ(row.status, Outcome::incorrect);
+    EXPECT_EQ(row.reason, kLate);
+    EXPECT_FALSE(row.time_cold_us.has_value());
+  }
+}
+
+TEST_F(PluginCase, WorkOfAThreadIsSeenWhereItBeganWithItWhileItWasTimed) {
+  platform.waited = 0;
+  int launches = 0;
+  AnyVariant counted = platform.taking(5, host_gemm());
+  counted.launch = [&launches, launch = counted.launch](const auto&... given) { return ++launches, launch(given...); };
+  ASSERT_EQ(run("mine.so", counted).status, Outcome::ok);
+  const SweepRow row = run("mine.so", leaving(launches - 1));  // of the last two, which are not timed, the first
+  EXPECT_EQ(row.status, Outcome::incorrect);
+  EXPECT_EQ(row.reason, kLate);
+  EXPECT_FALSE(row.time_cold_us.has_value());
 }
 
 TEST_F(PluginCase, WorkOnAnotherStreamIsNotInTheReplay) {
@@ -105,6 +162,72 @@ TEST_F(PluginCase, L2ThatTimedLaunchesSetAsideIsNoTime) {
 }
 
 using Json = nlohmann::json;
+
+// The other side of a duel: what the plugin's own process answers.
+class PluginInADuel : public PluginCase {
+ protected:
+  Json ready(const AnyVariant& variant) {
+    auto offered = std::make_unique<Suite>(suite());
+    offered->add("gemm", std::make_shared<PluginStub>(variant, "mine.so"));
+    suite_.swap(offered);
+    server_.emplace(platform, *suite_);
+    return ask({{"ask", "ready"},
+                {"variant", "mine"},
+                {"dtype", "fp32"},
+                {"problem", {{"op", "gemm"}, {"problem", kProblem}}}});
+  }
+  Json ask(const Json& question) { return server_->answer(question); }
+  // What is wrong after a cold and a warm block.
+  std::string block() {
+    for (const Json& times :
+         {Json{{"ask", "cold"}, {"samples", 2}}, Json{{"ask", "warm"}, {"samples", 2}, {"repeats", 3}}}) {
+      ask({{"ask", "poison"}});
+      if (const Json answer = ask(times); !answer.contains("us")) return answer.dump();
+      if (const Json answer = ask({{"ask", "judge"}}); answer.contains("wrong")) return answer["wrong"];
+    }
+    return "";
+  }
+
+ private:
+  std::unique_ptr<Suite> suite_;
+  std::optional<CaseServer> server_;
+};
+
+TEST_F(PluginInADuel, ARightOneIsRightInEveryBlock) {
+  EXPECT_FALSE(ready(platform.taking(5, host_gemm())).contains("wrong"));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(block(), "");
+}
+
+TEST_F(PluginInADuel, AResultThatItKeptIsWrongInTheNextBlock) {
+  AnyVariant stale = platform.taking(5, host_gemm());
+  stale.launch = [this, kept = std::vector<float>(), launch = stale.launch](
+                     const AnyProblem& problem, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
+                     const LaunchContext& context) mutable {
+    auto* const d = static_cast<float*>(pointers.back());
+    if (kept.empty()) {
+      throw_if_failed(launch(problem, dtype, pointers, scratch, context));
+      kept.assign(d, d + 16);
+    }
+    platform.clock_us += 1;
+    std::ranges::copy(kept, d);
+    return success();
+  };
+  EXPECT_FALSE(ready(stale).contains("wrong")) << "of one set of inputs it is right";
+  EXPECT_TRUE(block().starts_with("d[")) << block();
+}
+
+TEST_F(PluginInADuel, WorkOfAThreadOrOfAnotherStreamIsNotFought) {
+  EXPECT_EQ(ready(leaving(2))["wrong"], kLate);
+  EXPECT_TRUE(ask({{"ask", "cold"}, {"samples", 2}}).contains("failed"));
+  platform.on_other_stream = true;
+  EXPECT_TRUE(ready(platform.taking(5, host_gemm())).contains("wrong"));
+}
+
+TEST_F(PluginInADuel, L2ThatABlockSetAsideIsWrong) {
+  platform.set_aside = {4096, 0, 4096};
+  EXPECT_FALSE(ready(platform.taking(5, host_gemm())).contains("wrong")) << "taken back before anything is timed";
+  EXPECT_EQ(block(), "its launches set L2 aside for persisting accesses");
+}
 
 // A process that answers every question with the same, but its number.
 class PluginProcess : public testing::Test {

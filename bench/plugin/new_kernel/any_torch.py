@@ -1,0 +1,29 @@
+"""@OP@ in PyTorch: a function to start from, as a row of noisefloor's.
+
+noisefloor sweep --plugin @OP@_torch.py --ops @OP@ --networks all
+
+@TABLE@
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+op, name, kind = "@OP@", "my_torch", "baseline"
+
+
+@FORMULA@
+
+
+def can_run(problem):
+    if problem.fields.get("noise") == "drawn":
+        return "needs noise that is given"
+    if problem.fields.get("stats") == 1 or problem.fields.get("lse") == 1 or problem.fields.get("slab_stats", "none") != "none":
+        return "needs no statistics (stats=0, lse=0, slab_stats=none)"
+
+
+@torch.no_grad()
+def launch(problem, t):
+    for output, result in zip(t.outputs.values(), @OP@(problem, t)):
+        output.copy_(result)

@@ -1,0 +1,75 @@
+// How ptx_sm90a cuts a problem into tiles, and how its consumers take turns. Host code, pure functions: testable
+// without a GPU.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/measured_schedules.h"
+#include "kernels/core/choice.h"
+
+namespace noisefloor::attention {
+
+// A kernel that is compiled in: for heads of up to `dim`, with `consumers` warpgroups of 64 queries past `keys` keys at
+// a time, `blocks` of it on an SM.
+struct Tile {
+  int dim, keys, consumers, blocks;
+  bool splits;    // pairs of blocks may share the keys
+  double key_ns;  // of a full SM per key, fitted to an H200's times (docs/log/attention); guessed for heads of 128, 256
+
+  constexpr int rows() const { return 64 * consumers; }
+  // Where two blocks share an SM, a consumer's thread loads; else a warpgroup of its own, whose registers they get.
+  constexpr bool has_producer() const { return blocks == 1; }
+  constexpr int threads() const { return 128 * (consumers + (has_producer() ? 1 : 0)); }
+  constexpr int stages() const { return keys < 128 && dim <= 64 ? 4 : 2; }
+  // What setmaxnreg deals out is what the block was launched with.
+  constexpr int producer_registers() const { return dim > 128 ? 40 : 32; }
+  constexpr int consumer_registers() const {
+    const int at_launch = 65536 / (threads() * blocks) / 8 * 8;
+    return has_producer() ? (at_launch * (consumers + 1) - producer_registers()) / consumers / 8 * 8 : at_launch;
+  }
+};
+
+// By head size.
+inline constexpr std::array<Tile, 10> kTiles = {{
+    {40, 128, 2, 1, true, 8.7},
+    {40, 80, 4, 1, false, 13.4},
+    {64, 128, 2, 1, true, 9.4},
+    {64, 128, 3, 1, true, 11.3},
+    {64, 64, 2, 2, false, 19.4},
+    {64, 80, 2, 2, false, 18.1},
+    {80, 128, 2, 1, true, 10.7},
+    {128, 128, 2, 1, true, 14.0},
+    {160, 80, 2, 1, true, 14.7},
+    {256, 64, 2, 1, true, 24.0},
+}};
+
+struct Schedule {
+  int tile;
+  bool turns;      // consumers take turns at issuing products
+  int splits = 1;  // 2: pairs of blocks share the keys of tiles behind the last full wave (of all, where none is full)
+};
+
+// Blocks of a launch in clusters of `splits`: in the first `whole` ones a block has a tile of its own.
+struct Grid {
+  std::int64_t whole, blocks;
+};
+Grid grid_of(const Problem& problem, const Schedule& schedule, int sm_count);
+
+// What was measured, where it was, else the least estimate of those whose parts were: only a measured row splits behind
+// full waves.
+Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
+
+// Of a schedule, from waves of tiles and keys.
+double estimated_us(const Problem& problem, const Schedule& schedule, int sm_count);
+
+// The schedules as the tuner's choices, and the one of such a text.
+std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
+std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count);
+Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                              const LaunchContext& context, std::string_view choice);
+
+}  // namespace noisefloor::attention

@@ -1,0 +1,370 @@
+#!/usr/bin/env python3
+"""What a call from Python costs over its launch, and what `patch` makes of diffusers' U-Net. Run by hand, under two minutes on an H200; no test.
+
+usage: measure_python.py [--program NOISEFLOOR] [--plan PLAN.CSV] [--parts overhead,patch,compile] [--compile-mode MODE] [--seconds S] [--out FILE.json]
+
+Needs PyTorch and diffusers, the package noisefloor (installed, or in the folder that NOISEFLOOR_PYTHON_PACKAGE names: build/cuda/python) and the
+program (default: NOISEFLOOR_BINARY, else the one on PATH), all of one build. Prints, each with what issue 17 asks:
+
+  overhead  noisefloor.ops with out=, and the torch operator, less the launch of the same variant from C++: medians over rounds of 100 calls
+            each, launch and calls in turns, nothing waiting on the GPU (asked: at most 5 and 12 us)
+  patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network as a CUDA graph. Its kernels of ours against our own
+            network's over the same ops (`noisefloor forward sd15 --breakdown-csv`, of the same weights and inputs; asked: at most 1.05), and
+            both as a whole. Times are of one kernel after the other: what overlaps is not counted twice, gaps stand beside it
+            With --plan (default: the one recorded of this GPU) patched a second time under that plan; the better one counts
+  compile   the whole against torch.compile of the same network, also one CUDA graph, replayed in turns (asked: faster)
+
+Every output is held to the network in fp32 before it is timed: off by at most 1.25 times as much as PyTorch's own in bf16. `--device cpu --size 8`
+rehearses it without a GPU, where its figures say nothing. Exit codes: 0 all that was asked holds, 1 something does not, 2 it could not be done.
+"""
+
+import argparse
+import copy
+import csv
+import gc
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+REPLACED = {"conv2d", "gemm", "groupnorm", "layernorm", "attention"}  # what patch replaces, as ops
+CALLS, REPLAYS = 100, 9
+RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded"
+begun = time.perf_counter()
+missed, figures = [], {}
+
+
+def say(text):
+    print(f"[{time.perf_counter() - begun:5.1f} s] {text}", flush=True)
+
+
+def die(text):
+    print(f"measure_python: error: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+def ask(name, value, limit, unit):
+    """A figure that issue 17 asks for."""
+    figures[name] = value
+    held = value <= limit
+    if not held:
+        missed.append(name)
+    say(f"{name}: {value:.3g}{unit}, asked at most {limit:g}{unit}: {'holds' if held else 'MISSED'}")
+
+
+def wrong(name, error, limit):
+    figures[f"error of {name}"] = error
+    good = error <= limit  # not where it is NaN
+    if not good:
+        missed.append(f"output of {name}")
+    say(f"  output of {name}: off by {error:.2e} of fp32, at most {limit:.2e}: {'right' if good else 'WRONG'}")
+    return not good
+
+
+def off(got, wanted):
+    return ((got.double() - wanted.double()).norm() / wanted.double().norm()).item()
+
+
+def in_turns(blocks, rounds, wait):
+    """Blocks are functions that give us each; every round calls all, in an order that turns around."""
+    times = {name: [] for name in blocks}
+    for i in range(rounds):
+        for name in list(blocks)[:: 1 if i % 2 == 0 else -1]:
+            wait()
+            times[name].append(blocks[name]())
+    return times
+
+
+def timed_calls(call):
+    def block():
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        return (time.perf_counter() - start) / CALLS * 1e6
+
+    return block
+
+
+def measure_overhead(options):
+    """The queue stays short of what CUDA holds, so that no call waits for the GPU."""
+    import noisefloor
+    import torch
+    from noisefloor import _signatures
+
+    F, dtype = torch.nn.functional, options.dtype
+    rand = lambda *shape: torch.randn(shape, device=options.device).to(dtype)  # noqa: E731
+    x, ones, bias = rand(2, 64, 320), rand(320) * 0.1 + 1, rand(320)
+    a, w, image, taps = rand(64, 320), rand(320, 320) * 0.05, rand(2, 8, 8, 320), rand(320, 3, 3, 320) * 0.02
+    cases = {
+        "groupnorm": ((x, ones, bias), {"groups": 32, "fusion": "silu"},
+                      lambda x, g, b: F.silu(F.group_norm(x.transpose(1, 2), 32, g, b).transpose(1, 2))),
+        "layernorm": ((a,), {"gamma": ones, "beta": bias}, lambda a, gamma, beta: F.layer_norm(a, (320,), gamma, beta)),
+        "gemm": ((a, w), {"bias": bias}, lambda a, w, bias: F.linear(a, w, bias)),
+        "conv2d": ((image, taps, bias), {}, lambda x, w, b: F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, padding=1).permute(0, 2, 3, 1)),
+    }
+    for op, (tensors, given, exact) in cases.items():
+        function, operator = getattr(noisefloor.ops, op), getattr(torch.ops.noisefloor, op).default
+        handle = noisefloor.prepare(op, tuple(image.shape), *tensors[1:]) if op == "conv2d" else None
+        more = {"variant": handle.variant, "prepared": handle.memory} if handle and handle.memory is not None else {}
+        out = torch.empty_like(exact(*tensors, **{k: v for k, v in given.items() if torch.is_tensor(v)}))
+        out = out.contiguous(memory_format=torch.contiguous_format)
+        timer = _signatures.make_function(op, lambda *args: _signatures.bound(op).seconds_of_launch(*args, more.get("prepared"), CALLS))
+        launch_given = {**given, **({"variant": more["variant"]} if more else {})}
+        with_out = (lambda: handle(tensors[0], out=out)) if handle else (lambda: function(*tensors, **given, out=out))
+        wanted = exact(*(one.double() for one in tensors), **{k: v.double() for k, v in given.items() if torch.is_tensor(v)})
+        for name, got in (("ops", with_out()), ("operator", operator(*tensors, **given, **more)[0])):
+            wrong(f"{op} by {name}", off(got, wanted), 2e-2 if dtype != torch.float32 else 1e-5)
+        blocks = {"launch": lambda: timer(*tensors, **launch_given, out=out) * 1e6, "out=": timed_calls(with_out),
+                  "operator": timed_calls(lambda: operator(*tensors, **given, **more)),
+                  "noisefloor.torch": timed_calls(lambda: getattr(noisefloor.torch, op)(*tensors, **given, **more))}
+        in_turns(blocks, 3, options.wait)
+        times = in_turns(blocks, options.rounds, options.wait)
+        middle = {name: statistics.median(values) for name, values in times.items()}
+        say(f"{op}: " + ", ".join(f"{name} {value:.2f} us" for name, value in middle.items()))
+        over = {name: statistics.median(b - a for a, b in zip(times["launch"], times[name])) for name in times}
+        ask(f"{op}: noisefloor.ops with {'a handle and ' if handle else ''}out= over the launch", over["out="], 5, " us")
+        ask(f"{op}: torch operator over the launch", over["operator"], 12, " us")
+        figures[f"{op}: noisefloor.torch's function over the launch"] = over["noisefloor.torch"]
+
+
+def graphed(call, options):
+    """Once around, as one CUDA graph where there is a GPU: (replay, its output)."""
+    import torch
+
+    if options.device == "cpu":
+        return call, call()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = call()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph.replay, out
+
+
+def timed_replays(replay, options):
+    import torch
+
+    def block():
+        if options.device == "cpu":
+            start = time.perf_counter()
+            replay()
+            return (time.perf_counter() - start) * 1e6
+        replay()  # what another left in L2 is its own again
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(5):
+            replay()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 5 * 1e3
+
+    return block
+
+
+def one_after_the_other(activities):
+    """Of (name, start, end): by whose they are, time and the gaps before it. What overlaps one before is not counted again."""
+    sums, last = {True: [0.0, 0.0], False: [0.0, 0.0]}, None
+    for name, start, end in sorted(activities, key=lambda one: one[1]):
+        last = start if last is None else last
+        ours = sums["noisefloor" in name]
+        ours[0] += max(0.0, end - max(start, last))
+        ours[1] += max(0.0, start - last)
+        last = max(last, end)
+    return sums
+
+
+def kernel_times(replay, folder):
+    """Medians over replays of ((ours, gaps), (PyTorch's, gaps)) in us."""
+    import torch
+
+    replay()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        for _ in range(REPLAYS):
+            replay()
+            torch.cuda.synchronize()
+    profiler.export_chrome_trace(str(folder / "trace.json"))
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    found = sorted((float(event["ts"]), event["name"], float(event["ts"]) + float(event["dur"]))
+                   for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+    if not found or len(found) % REPLAYS:
+        raise RuntimeError(f"the profiler saw {len(found)} kernels of {REPLAYS} equal replays")
+    each = len(found) // REPLAYS
+    sums = [one_after_the_other([(name, start, end) for start, name, end in found[i * each : (i + 1) * each]]) for i in range(REPLAYS)]
+    counts = sum("noisefloor" in name for _, name, _ in found[:each]), each
+    return *(tuple(statistics.median(one[ours][part] for one in sums) for part in (0, 1)) for ours in (True, False)), counts
+
+
+def own_network(options, net, given, exact, limit, folder):
+    """Our network on the same weights and inputs: (over the ops that patch replaces, gaps before them, whole), in us."""
+    from safetensors.torch import load_file, save_file
+
+    x, t, text = given
+    save_file({name: value.contiguous() for name, value in net.state_dict().items()}, folder / "weights.safetensors")
+    save_file({"x": x.float().contiguous(), "timesteps": t.float(), "encoder_hidden_states": text.float()}, folder / "in.safetensors")
+    command = [options.program, "forward", "sd15", "--weights", folder / "weights.safetensors", "--input", folder / "in.safetensors", "--output",
+               folder / "out.safetensors", "--dtype", {2: "bf16", 4: "fp32"}[x.element_size()], "--breakdown", "--breakdown-csv", folder / "nodes.csv"]
+    command += ["--device", "host"] if options.device == "cpu" else []
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        die(f"{options.program} forward sd15: {(done.stderr or done.stdout).strip()[-2000:]}")
+    say("our own network:\n" + "\n".join(f"    {line}" for line in done.stdout.splitlines()[:16]))
+    wrong("our own network", off(load_file(folder / "out.safetensors")["output"], exact.cpu()), limit)
+    with open(folder / "nodes.csv", newline="") as lines:
+        rows = [(row["op"], float(row["time_us"] or 0), max(0.0, float(row["gap_before_us"] or 0))) for row in csv.DictReader(lines)]
+    ours = [row for row in rows if row[0] in REPLACED]
+    return sum(row[1] for row in ours), sum(row[2] for row in ours), sum(row[1] + row[2] for row in rows)
+
+
+def recorded_plan():
+    """That of this GPU, where the repository has one."""
+    import torch
+
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    folders = (file.parent for file in RECORDED.glob("*/env.json") if json.loads(file.read_text())["device"] == name)
+    return next((folder / "plan.csv" for folder in folders if (folder / "plan.csv").exists()), None)
+
+
+def measure_networks(options, parts):
+    import diffusers
+    import noisefloor
+    import noisefloor.torch
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True  # PyTorch's best
+    with torch.device(options.device):
+        net = diffusers.UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8).eval().to(options.dtype)
+        for weight in net.parameters():  # of norms and biases too, so that none is forgotten unseen
+            if weight.ndim == 1:
+                weight.add_(torch.randn_like(weight), alpha=0.1)
+        x, text = torch.randn(2, 4, options.size, options.size), torch.randn(2, 77, 768)
+        given = x.to(options.dtype).to(memory_format=torch.channels_last), torch.tensor([700.0, 20.0]), text.to(options.dtype)
+    as_float = [one.float() for one in given]
+    exact = copy.deepcopy(net).float()(*as_float).sample
+    plain = copy.deepcopy(net).to(memory_format=torch.channels_last)
+    eager = off(plain(*given).sample, exact)
+    limit = 1.25 * eager + 1e-6
+    say(f"sd15, {sum(one.numel() for one in net.parameters()) / 1e6:.0f} M parameters in {options.dtype}; PyTorch's own output is off by {eager:.2e} of fp32")
+    replays = {}
+    with tempfile.TemporaryDirectory() as folder:
+        if "patch" in parts:
+            own_ops, own_gaps, own_whole = own_network(options, net, given, exact, limit, Path(folder))
+        report = noisefloor.torch.patch(net)
+        say(f"patch replaced {len(report.replaced)} modules and left {len(report.left)} {sorted(set(report.left.values()))}")
+        plans = {"patched": None} | ({"patched, planned": plan} if (plan := options.plan or recorded_plan()) else {})
+        for name, plan in plans.items():
+            with noisefloor.use_plan(plan):
+                replays[name], out = graphed(lambda: net(*given).sample, options)
+            wrong(name, off(out, exact), limit)
+        replays["eager"], out = graphed(lambda: plain(*given).sample, options)
+        if "patch" in parts:
+            times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
+            whole = {name: statistics.median(values) for name, values in times.items()}
+            say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()) + f"; our own network {own_whole:,.0f} us")
+            best = []
+            for name in plans if options.device != "cpu" else ():
+                try:
+                    ours, others, counts = kernel_times(replays[name], Path(folder))
+                except RuntimeError as error:
+                    missed.append(f"{name}: {error}")
+                    continue
+                say(f"{name}: {counts[0]} of {counts[1]} kernels are ours, {ours[0]:,.0f} us (and gaps {ours[1]:,.0f}); others {others[0]:,.0f} us (gaps "
+                    f"{others[1]:,.0f}); our own network's ops {own_ops:,.0f} us (gaps {own_gaps:,.0f})")
+                figures[f"{name}, over the ops replaced"] = ours[0] / own_ops
+                figures[f"{name}, over the ops replaced, with gaps"] = sum(ours) / (own_ops + own_gaps)
+                say(f"  over the ops replaced, against our own network: {ours[0] / own_ops:.3f}; with gaps {sum(ours) / (own_ops + own_gaps):.3f}; "
+                    f"as a whole {whole[name] / own_whole:.3f}")
+                best.append(ours[0] / own_ops)
+            if best:
+                ask("patch over the ops it replaces, against our own network", min(best), 1.05, "x")
+    if "compile" in parts:
+        compiled = torch.compile(plain, mode=options.compile_mode)
+        replays["torch.compile"], out = graphed(lambda: compiled(*given).sample, options)
+        say(f"torch.compile (mode {options.compile_mode or 'default'}) is ready")
+        wrong("torch.compile", off(out, exact), limit)
+        times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
+        whole = {name: statistics.median(values) for name, values in times.items()}
+        figures.update({f"whole: {name}": value for name, value in whole.items()})
+        say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()))
+        name = min((one for one in whole if one.startswith("patched")), key=whole.get)
+        ask(f"{name}, the whole against torch.compile", whole[name] / whole["torch.compile"], 1, "x")
+
+
+class Late(Exception):
+    pass
+
+
+def late(*_):
+    raise Late
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
+    parser.add_argument("--program", default=os.environ.get("NOISEFLOOR_BINARY", "noisefloor"))
+    parser.add_argument("--plan")
+    parser.add_argument("--parts", default="overhead,patch,compile")
+    parser.add_argument("--compile-mode")
+    parser.add_argument("--seconds", type=int, default=105)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--size", type=int, default=64)
+    options = parser.parse_args()
+    parts = options.parts.split(",")
+    if set(parts) - {"overhead", "patch", "compile"}:
+        parser.error("--parts takes overhead, patch and compile")
+    if os.environ.get("NOISEFLOOR_PYTHON_PACKAGE"):
+        sys.path.insert(0, os.environ["NOISEFLOOR_PYTHON_PACKAGE"])
+    try:
+        import noisefloor.torch  # noqa: F401
+        import torch
+        if set(parts) != {"overhead"}:
+            import diffusers
+    except ImportError as error:
+        die(f"{error}")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        die("PyTorch sees no GPU")
+    options.dtype = torch.float32 if options.device == "cpu" else torch.bfloat16
+    options.wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
+    torch.manual_seed(1)
+    say(f"{torch.cuda.get_device_name() if options.device == 'cuda' else 'the CPU'}, PyTorch {torch.__version__}"
+        + (f", diffusers {diffusers.__version__}" if set(parts) != {"overhead"} else ""))
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(options.seconds)
+    gc.disable()
+    with torch.no_grad():
+        try:
+            if "overhead" in parts:
+                measure_overhead(options)
+            gc.collect()
+            if set(parts) & {"patch", "compile"}:
+                measure_networks(options, parts)
+        except Late:
+            say(f"not finished after --seconds {options.seconds}")
+            missed.append("the rest")
+        except Exception as error:  # what was measured before stands
+            traceback.print_exc()
+            missed.append(f"the rest: {type(error).__name__}")
+    signal.alarm(0)
+    if options.out:
+        options.out.write_text(json.dumps({"figures": figures, "missed": missed}, indent=1) + "\n")
+    say("all that was asked holds" if not missed else "missed: " + "; ".join(missed))
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()
