@@ -188,6 +188,8 @@ Support can_run_conv2d(const AnyProblem& any, DType) {
   // address", which costs the process its device, and which ones differs between problems.
   if (any.as<conv2d::Problem>().image_shift)
     return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
+  if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
+    return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().stats)
     return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
   return supported();

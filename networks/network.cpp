@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/core/fields.h"
+#include "networks/fuse_norms.h"
 #include "networks/merge_products.h"
 
 namespace noisefloor::networks {
@@ -171,6 +172,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.sampling = options.sampling;
   builder(options, network);
   merge_products_of_a_row(network);
+  if (options.fuse_norms) fuse_norms(network);
   return network;
 }
 

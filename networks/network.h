@@ -92,7 +92,8 @@ struct BuildOptions {
   // Sampling with classifier-free guidance: x of `batch` images goes in twice, and sigma, labels and output are of
   // 2 batch, without condition first.
   bool guided = false;
-  bool old_names = false;  // of modules, as the network's older checkpoints have them
+  bool old_names = false;   // of modules, as the network's older checkpoints have them
+  bool fuse_norms = false;  // into the convolutions behind them (fuse_norms.h)
   Sizes sizes = {};
 };
 

@@ -121,7 +121,7 @@ class Counter {
 
   void norm(Fields& f) {
     const std::string fusion = f["fusion"];
-    for (const char* flag : {"stats", "packed"}) f.set(flag, "0");
+    for (const char* flag : {"stats", "packed", "coefficients"}) f.set(flag, "0");
     for (const char* choice : {"fusion", "slab_stats"}) f.set(choice, "none");
     count("groupnorm", f.text());
     if (fusion == "silu") pointwise("silu", f.number("n") * f.number("hw"), f["channels"]);

@@ -112,6 +112,13 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
                   "on: our kernels start while the one before ends, where the device can (sm_90 and newer); or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  command
+      .add_option(
+          "--fused-norm", arguments.fused_norm,
+          "on: convolutions norm their input themselves, where plan and device let them (own or fastest, sm_90); or "
+          "off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
 }
 
 std::size_t bytes_for_networks(Platform& platform) {
@@ -132,6 +139,8 @@ OpenNetwork build_network(const NetworkInfo& info, const NetworkArguments& argum
   options.dtype = require_dtype(*require_op("conv2d").workload, dtype);
   options.conditional = open.checkpoint->has(info.label_weight);
   options.old_names = open.checkpoint->has(info.old_weight);
+  options.fuse_norms =
+      arguments.fused_norm == "on" && pipeline::fuses_norms(suite(), *open.platform, arguments.plan, options.dtype);
   open.options = options;
   open.network = std::make_unique<Network>(build_or_say_limit(info, options));
   return open;

@@ -52,8 +52,9 @@ struct Definition {
     }
   }
 
-  static Network build(const Problem& problem, DType dtype) {
-    return info(problem).build({.batch = problem.batch, .dtype = dtype, .sizes = problem.sizes});
+  static Network build(const Problem& problem, DType dtype, bool fuse_norms = false) {
+    return info(problem).build(
+        {.batch = problem.batch, .dtype = dtype, .fuse_norms = fuse_norms, .sizes = problem.sizes});
   }
 
   static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype) {
@@ -100,8 +101,8 @@ const Workload& network_workload() {
   return workload;
 }
 
-Network build_network(const AnyProblem& problem, DType dtype) {
-  return Definition::build(problem.as<Definition::Problem>(), dtype);
+Network build_network(const AnyProblem& problem, DType dtype, bool fuse_norms) {
+  return Definition::build(problem.as<Definition::Problem>(), dtype, fuse_norms);
 }
 
 }  // namespace noisefloor::pipeline

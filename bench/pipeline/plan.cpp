@@ -140,6 +140,13 @@ ProblemId problem_id(const CountedProblem& problem) {
   return {problem.op->name, problem.text, to_string(problem.dtype)};
 }
 
+bool fuses_norms(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype) {
+  const auto pool = pool_named(source);
+  if (dtype == DType::fp32 || (pool != Pool::own && pool != Pool::fastest)) return false;
+  const ImplementationPtr halo = entry_of(nodes, "conv2d").find("ptx_sm90a_halo");
+  return halo && halo->built && runs_on(halo->arch, platform.description().info.compute_capability);
+}
+
 Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options)
     : nodes_(&nodes) {
   const std::optional<Pool> asked = options.pool ? options.pool : pool_named(options.source);

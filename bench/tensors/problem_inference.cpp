@@ -223,13 +223,30 @@ class Search {
     if (!open.empty()) refuse_open(open);
   }
 
+  // Whether the tensors fit a near value as well: an extent may follow a quotient (slabs of rows) of what may have to
+  // be a multiple of up to four.
+  bool has_neighbour(const FieldInfo& field, const FieldValues& fit) {
+    const std::int64_t value = std::stoll(fit.at(field.name));
+    for (const std::int64_t step : {1, -1, 2, -2, 3, -3, 4, -4}) {
+      FieldValues trial = fit;
+      trial[field.name] = std::to_string(value + step);
+      if (value + step >= field.low && value + step <= field.high && fit_.distance(trial) == 0) return true;
+    }
+    return false;
+  }
+
   // A field that has another value with which the tensors fit as well, when the others follow, is open; but one that
   // keeps its default.
   void require_one_integer(const FieldValues& fit) {
     std::vector<std::string> open;
     for (const FieldInfo* field : fit_.integers()) {
       const auto set = fit.find(field->name);
-      if (set == fit.end() || fit_.pinned(*field, fit)) continue;
+      if (set == fit.end()) continue;
+      if (has_neighbour(*field, fit)) {
+        open.push_back(field->name);
+        continue;
+      }
+      if (fit_.pinned(*field, fit)) continue;
       std::vector<const FieldInfo*> others;
       std::copy_if(fit_.integers().begin(), fit_.integers().end(), std::back_inserter(others),
                    [&](const FieldInfo* other) { return other != field; });

@@ -1,9 +1,13 @@
 // conv2d: a convolution of channels-last images, with what diffusion networks put behind it, in one launch.
 //
+//   u[i, y, x, ci] = x[i, y, x, ci]                                                norm none
+//   u = round(x * norm[i, 0, ci] + norm[i, 1, ci])                                 norm affine
+//   u = round(silu(x * norm[i, 0, ci] + norm[i, 1, ci]))                           norm affine+silu
 //   sum[i, y, x, co] = over ky, kx, ci of  u[i, y * stride + ky - pad, x * stride + kx - pad, ci] * w[co, ky, kx, ci]
 //   y   = gain * (act((sum + bias[co]) * scale[co] + shift[co] + image_shift[i, co]) + residual[i, y, x, co])
 //
-// u is x, or with `upsample` x with every pixel repeated 2x2 (nearest); outside of u it is 0. bias; scale and shift (a
+// With `upsample` every pixel of u is repeated 2x2 (nearest); outside of u it is 0. norm is a GroupNorm in front, whose
+// statistics groupnorm has turned into coefficients; round() is to the problem's dtype. bias; scale and shift (a
 // folded BatchNorm); image_shift (a timestep embedding) and residual are each there or not.
 #pragma once
 
@@ -15,6 +19,7 @@
 namespace noisefloor::conv2d {
 
 using convolution::Activation;  // none, silu, relu
+using convolution::Norm;        // none, affine, affine_silu
 
 struct Problem {
   std::int64_t n = 1;    // images
@@ -26,13 +31,15 @@ struct Problem {
   std::int64_t stride = 1;  // 1 or 2
   std::int64_t pad = 1;     // zeros on each side
   bool upsample = false;    // 3x3, stride 1, pad 1 only
+  Norm norm = Norm::none;
   Activation act = Activation::none;
   bool bias = true;
   bool affine = false;       // scale and shift per channel
   bool image_shift = false;  // shift per image and channel
   bool residual = false;
   double gain = 1;
-  bool stats = false;  // also write the statistics of y that groupnorm takes
+  bool stats = false;    // also write the statistics of y that groupnorm takes
+  bool patches = false;  // slabs of the statistics are 8 x 8 pixels each; out_h and out_w multiples of 8, no upsample
 
   std::int64_t out_h() const { return out_extent(h); }
   std::int64_t out_w() const { return out_extent(w); }
@@ -52,6 +59,7 @@ struct Tensors {
   const void* shift = nullptr;        // [cout]
   const void* image_shift = nullptr;  // [n, cout]
   const void* residual = nullptr;     // [n, out_h, out_w, cout]
+  const float* norm = nullptr;        // fp32 [n, 2, cin], with a norm only
   void* y = nullptr;                  // [n, out_h, out_w, cout]
   float* mean = nullptr;              // fp32 [n, slabs, cout]: of y, as stored, over a slab; stats only, as is m2
   float* m2 = nullptr;                // fp32 [n, slabs, cout]: sum of squared deviations from that mean

@@ -23,8 +23,15 @@ double activate(Activation act, double x) {
   return x;
 }
 
-// The inputs under the kernel at one output pixel, zeros outside the image; floats hold every dtype exactly.
-std::vector<float> patch_at(const Problem& p, const HostTensor& x, std::int64_t pixel) {
+// A number as `dtype` stores it.
+double rounded(DType dtype, double value) {
+  double storage = 0;
+  store_element(dtype, &storage, 0, value);
+  return load_element(dtype, &storage, 0);
+}
+
+// The inputs under the kernel at one output pixel, normed, zeros outside the image; floats hold every dtype exactly.
+std::vector<float> patch_at(const Problem& p, const HostTensor& x, const float* norm, std::int64_t pixel) {
   const std::int64_t image = pixel / (p.out_h() * p.out_w());
   const std::int64_t oy = pixel / p.out_w() % p.out_h();
   const std::int64_t ox = pixel % p.out_w();
@@ -36,7 +43,14 @@ std::vector<float> patch_at(const Problem& p, const HostTensor& x, std::int64_t 
       const std::int64_t x_at = ox * p.stride + kx - p.pad;
       if (y < 0 || x_at < 0 || y >= p.h * times || x_at >= p.w * times) continue;
       const std::int64_t from = ((image * p.h + y / times) * p.w + x_at / times) * p.cin;
-      load_floats(x.dtype, x.data, from, p.cin, patch.data() + (ky * p.kernel + kx) * p.cin);
+      float* const to = patch.data() + (ky * p.kernel + kx) * p.cin;
+      load_floats(x.dtype, x.data, from, p.cin, to);
+      if (p.norm == Norm::none) continue;
+      const float* scale = norm + image * 2 * p.cin;
+      for (std::int64_t c = 0; c < p.cin; ++c) {
+        const double value = static_cast<double>(to[c]) * scale[c] + scale[p.cin + c];
+        to[c] = static_cast<float>(rounded(x.dtype, p.norm == Norm::affine_silu ? exact::silu(value) : value));
+      }
     }
   return patch;
 }
@@ -62,19 +76,19 @@ std::vector<std::int64_t> slab_pixels(const Problem& p, std::int64_t image, std:
   const std::int64_t phase = slab / per_phase;
   const std::int64_t first = slab % per_phase * convolution::kSlabRows;
   std::vector<std::int64_t> pixels;
+  if (p.patches) {
+    constexpr std::int64_t kSide = convolution::kPatch;
+    const std::int64_t top = slab / (width / kSide) * kSide, left = slab % (width / kSide) * kSide;
+    for (std::int64_t y = top; y < top + kSide; ++y)
+      for (std::int64_t x = left; x < left + kSide; ++x) pixels.push_back((image * p.out_h() + y) * p.out_w() + x);
+    return pixels;
+  }
   for (std::int64_t i = first; i < std::min(first + convolution::kSlabRows, count); ++i) {
     const std::int64_t y = i / width * times + phase / times;
     const std::int64_t x = i % width * times + phase % times;
     pixels.push_back((image * p.out_h() + y) * p.out_w() + x);
   }
   return pixels;
-}
-
-// y is stored in `dtype`, and its statistics are those of what was stored.
-double rounded(DType dtype, double value) {
-  double storage = 0;
-  store_element(dtype, &storage, 0, value);
-  return load_element(dtype, &storage, 0);
 }
 
 double statistic(const std::vector<double>& values, bool m2) {
@@ -107,7 +121,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
         held = place;
         pixels = output == "y" ? std::vector{place} : slab_pixels(p, place / p.slabs(), place % p.slabs());
         patches.clear();
-        for (const std::int64_t pixel : pixels) patches.push_back(patch_at(p, x, pixel));
+        for (const std::int64_t pixel : pixels) patches.push_back(patch_at(p, x, t.norm, pixel));
       }
       load_floats(w.dtype, w.data, channel * k, k, weights.data());
       std::vector<double> outputs;
@@ -117,7 +131,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
       if (output == "y") {
         value = outputs[0];
       } else {
-        for (double& y : outputs) y = rounded(dtype, y);
+        for (double& y : outputs) y = rounded(dtype, y);  // the statistics are those of what was stored
         value = statistic(outputs, output == "m2");
       }
     }

@@ -66,15 +66,19 @@ Status check_operands(const Convolution& c, const Operands& o) {
     return present && (pointer == nullptr || reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0);
   };
   if (bad(o.x, true) || bad(o.w, true) || bad(o.bias, c.bias) || bad(o.scale, c.affine) || bad(o.shift, c.affine) ||
-      bad(o.image_shift, c.image_shift) || bad(o.residual, c.residual) || bad(o.y, true) || bad(o.mean, c.stats) ||
-      bad(o.m2, c.stats))
+      bad(o.image_shift, c.image_shift) || bad(o.norm, c.norm != Norm::none) || bad(o.residual, c.residual) ||
+      bad(o.y, true) || bad(o.mean, c.stats) || bad(o.m2, c.stats))
     return failure(StatusCode::invalid_argument, "convolution: a tensor is null or not 16-byte aligned");
   return success();
 }
 
+Support takes_plain_input(const Convolution& c) {
+  return c.norm == Norm::none ? supported() : unsupported("has no norm of the input");
+}
+
 Support can_run_tiled(const Convolution& c, DType) {
   if (tile_count(c, kTiledTile, kTiledTile) > kMaxBlocks) return unsupported("needs at most 2^31 - 1 tiles of 128x128");
-  return supported();
+  return takes_plain_input(c);
 }
 
 Support can_run_naive(const Convolution& c, DType) {
@@ -112,7 +116,8 @@ Support can_run_ptx_sm90a(const Convolution& c, DType dtype) {
   if (c.y.taps > kFarthestCorner || c.x.taps > kFarthestCorner) return unsupported("needs a smaller kernel");
   if (c.rows() + 256 > kMaxBlocks) return unsupported("needs fewer than 2^31 output pixels");
   if (tile_count(c, 64, 32) > kMaxBlocks / 8) return unsupported("needs at most 2^28 tiles of 64x32");
-  return supported();
+  if (c.stats && c.patches) return unsupported("has statistics of pixels that follow each other, not of patches");
+  return takes_plain_input(c);
 }
 
 }  // namespace noisefloor::convolution

@@ -25,6 +25,10 @@ namespace noisefloor::convolution {
 
 enum class Activation { none, silu, relu };
 inline constexpr const char* kActivationNames[] = {"none", "silu", "relu"};
+// What is done to the input first: x * scale + shift per image and channel, and SiLU behind it: the second half of a
+// GroupNorm. Outside of the image zeros stay zeros.
+enum class Norm { none, affine, affine_silu };
+inline constexpr const char* kNormNames[] = {"none", "affine", "affine+silu"};
 
 // Height or width. Output o of phase p lies at o * phases + p and takes, for tap t, the input at
 // (o * stride + origin + p * phase_shift + t) / repeat (outside of the input: 0) times the kernel's tap
@@ -49,6 +53,7 @@ struct Axis {
 // The statistics of the output are per slab: this many consecutive pixels (rows of the product, in row-major order) of
 // one phase of one image; the last slab of a phase is shorter where they do not divide it.
 inline constexpr int kSlabRows = 64;
+inline constexpr int kPatch = 8;  // pixels along an axis, of what `patches` makes slabs of
 
 struct Convolution {
   int images = 1;
@@ -56,12 +61,14 @@ struct Convolution {
   int cout = 1;
   Axis y, x;
   bool phase_weights = false;  // each phase has cout rows of weights of its own, one phase after the other
+  Norm norm = Norm::none;
   Activation act = Activation::none;
   bool bias = false;
   bool affine = false;
   bool image_shift = false;
   bool residual = false;
   bool stats = false;
+  bool patches = false;  // of 8 x 8 pixels, which the slabs of the statistics are: of one phase, whole ones only
   float gain = 1;
 
   constexpr int phases() const { return y.phases * x.phases; }
@@ -90,6 +97,7 @@ struct Operands {
   const void* shift = nullptr;        // [cout]
   const void* image_shift = nullptr;  // [images, cout]
   const void* residual = nullptr;     // as y
+  const float* norm = nullptr;        // fp32 [images, 2, cin]: what x is multiplied by, then what is added
   void* y = nullptr;                  // [images, y.out_extent(), x.out_extent(), cout]
   float* mean = nullptr;              // fp32 [images, slabs, cout]: of y as stored, over a slab
   float* m2 = nullptr;                // fp32 [images, slabs, cout]: sum of squared deviations from mean
@@ -132,6 +140,12 @@ constexpr std::int64_t slab_count(const Convolution& c, std::int64_t slab) {
   const std::int64_t left = c.phase_pixels() - slab_first(c, slab);
   return left < kSlabRows ? left : kSlabRows;
 }
+// Row `i` of it.
+constexpr std::int64_t slab_row(const Convolution& c, std::int64_t slab, std::int64_t i) {
+  if (!c.patches) return slab_first(c, slab) + i;
+  const std::int64_t across = c.x.out / kPatch;
+  return (slab / across * kPatch + i / kPatch) * c.x.out + slab % across * kPatch + i % kPatch;
+}
 
 // An ordinary convolution, kernel x kernel, of images [h, w].
 Convolution plain(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout, int kernel,
@@ -166,6 +180,9 @@ using Launcher = Status(const Convolution&, DType, const Operands&, const Scratc
 Launcher launch_host;
 std::size_t host_prepared_bytes(const Convolution& convolution);
 Status prepare_host(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared);
+
+// Whether x is taken as it is: of the rungs that do nothing to it.
+Support takes_plain_input(const Convolution& convolution);
 
 // The rungs on GPUs, each in the file of its name; `can_run_*` say what they need.
 Launcher launch_naive;

@@ -98,18 +98,22 @@ std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_vi
 }
 
 Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
-  const Support support = can_run_ptx_sm90a(c, dtype);
+  Convolution plain = c;
+  plain.norm = Norm::none;
+  plain.stats = false;
+  const Support support = can_run_ptx_sm90a(plain, dtype);
   if (!support) return support;
   if (gathers_rows(c)) return unsupported("needs cin to be a multiple of 8: TMA moves 16 bytes");
   const auto taps = [](const Axis& axis) { return axis.taps <= kHaloTaps; };
   if (!taps(c.y) || !taps(c.x)) return unsupported("needs a kernel of at most 3 taps along each axis");
+  if (c.norm != Norm::none && c.y.taps * c.x.taps == 1) return unsupported("norms the input of several taps only");
   if (c.y.stride != 1 || c.x.stride != 1 || c.y.repeat != 1 || c.x.repeat != 1)
     return unsupported("needs stride 1: a halo is shared by neighbours");
   if (c.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
   // Tiles of one patch and 32 channels: a patch may hold few pixels.
   if (grid_of(c, kOnePatch).tiles() * c.phases() * ((c.cout + 31) / 32) > kMaxBlocks / 8)
     return unsupported("needs at most 2^28 tiles of 8x8 pixels and 32 channels");
-  if (c.stats) return unsupported("has no statistics of the output yet");
+  if (c.stats && !c.patches) return unsupported("has statistics of patches, not of pixels that follow each other");
   return supported();
 }
 

@@ -12,7 +12,8 @@
 
 namespace noisefloor::convolution {
 
-inline constexpr int kPatch = 8;  // pixels along an axis: a product's 64 rows are 8 groups of 8 that follow each other
+// A product's 64 rows are kPatch groups of kPatch that follow each other.
+static_assert(kPatch == 8);
 inline constexpr int kHaloTaps = 3;  // at most, along an axis
 inline constexpr int kMostPhases = 4;
 inline constexpr int kMostStages = 16;

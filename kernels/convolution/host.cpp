@@ -47,8 +47,19 @@ struct Row {
   bool inside;
 };
 
+// `count` inputs as the norm leaves them in `dtype`, in place; their multipliers at `scale`, cin before the addends.
+void normalise(const Convolution& c, DType dtype, const float* scale, std::int64_t count, float* v) {
+  for (std::int64_t i = 0; i < count; ++i) v[i] = v[i] * scale[i] + scale[c.cin + i];
+  if (c.norm == Norm::affine_silu)
+    for (std::int64_t i = 0; i < count; ++i) v[i] = vector_silu(v[i]);
+  if (dtype == DType::fp32) return;
+  std::uint16_t rounded[kChunk];
+  store_floats(dtype, rounded, 0, count, v);
+  load_floats(dtype, rounded, 0, count, v);
+}
+
 // Gathers [k0, k0 + depth) of the inputs of `rows` (a multiple of kMicroM of them) into panels at `packed`.
-void pack_inputs(const Convolution& c, DType dtype, const void* x, int phase, const Row* rows, std::int64_t count,
+void pack_inputs(const Convolution& c, DType dtype, const Operands& o, int phase, const Row* rows, std::int64_t count,
                  std::int64_t k0, std::int64_t depth, float* packed) {
   float chunk[kMicroM][kChunk];
   for (std::int64_t panel = 0; panel < count; panel += kMicroM) {
@@ -65,7 +76,9 @@ void pack_inputs(const Convolution& c, DType dtype, const void* x, int phase, co
                        continue;
                      }
                      const std::int64_t pixel = (row.image * c.y.in + iy) * c.x.in + ix;
-                     load_floats(dtype, x, pixel * c.cin + channel, piece, chunk[r] + offset);
+                     load_floats(dtype, o.x, pixel * c.cin + channel, piece, chunk[r] + offset);
+                     if (c.norm != Norm::none)
+                       normalise(c, dtype, o.norm + row.image * 2 * c.cin + channel, piece, chunk[r] + offset);
                    }
                  });
       float* out = packed + panel * depth + done * kMicroM;
@@ -147,7 +160,7 @@ void make_tile(const Convolution& c, DType dtype, const Operands& o, const float
   std::fill_n(sums, height * kTileN, 0.0f);
   for (std::int64_t k0 = 0; k0 < c.k(); k0 += kBlockK) {
     const std::int64_t depth = std::min(kBlockK, c.k() - k0);
-    pack_inputs(c, dtype, o.x, tile.phase, rows, height, k0, depth, inputs);
+    pack_inputs(c, dtype, o, tile.phase, rows, height, k0, depth, inputs);
     const float* b = weights + (tile.phase * c.k() + k0) * packed_columns(c) + tile.column0 * depth;
     for (std::int64_t j = 0; j < width; j += kMicroN)
       for (std::int64_t i = 0; i < height; i += kMicroM)
@@ -168,7 +181,7 @@ void make_tile(const Convolution& c, DType dtype, const Operands& o, const float
 // Mean and M2 of every channel of one slab, from y as stored; two passes over at most kSlabRows rows.
 void slab_statistics(const Convolution& c, DType dtype, const Operands& o, std::int64_t image, std::int64_t slab) {
   const auto phase = static_cast<int>(slab / c.phase_slabs());
-  const std::int64_t first = image * c.phase_pixels() + slab_first(c, slab);
+  const std::int64_t first = image * c.phase_pixels();
   const std::int64_t count = slab_count(c, slab);
   float row[kTileN];
   for (std::int64_t c0 = 0; c0 < c.cout; c0 += kTileN) {
@@ -177,7 +190,7 @@ void slab_statistics(const Convolution& c, DType dtype, const Operands& o, std::
     float* m2 = o.m2 + (image * c.slabs() + slab) * c.cout + c0;
     const auto each_row = [&](const auto& body) {
       for (std::int64_t i = 0; i < count; ++i) {
-        load_floats(dtype, o.y, output_pixel(c, phase, first + i) * c.cout + c0, width, row);
+        load_floats(dtype, o.y, output_pixel(c, phase, first + slab_row(c, slab, i)) * c.cout + c0, width, row);
         body();
       }
     };

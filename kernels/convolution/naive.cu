@@ -20,10 +20,11 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
+// `norm` as in Operands; not read without kNorm.
+template <class T, bool kNorm>
 __global__ void __launch_bounds__(kThreads)
-    convolution_naive(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
-                      const __grid_constant__ Epilogue<T> epilogue) {
+    convolution_naive(const T* __restrict__ x, const T* __restrict__ w, const float* __restrict__ norm,
+                      const __grid_constant__ Convolution c, const __grid_constant__ Epilogue<T> epilogue) {
   const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= c.rows() * c.cout) return;
   const auto column = static_cast<int>(item % c.cout);
@@ -40,8 +41,15 @@ __global__ void __launch_bounds__(kThreads)
       if (ix < 0) continue;
       const T* from = x + ((at.image * c.y.in + iy) * c.x.in + ix) * c.cin;
       const T* tap = weights + std::int64_t{kernel_tap(c, phase, ty, tx)} * c.cin;
-      for (int channel = 0; channel < c.cin; ++channel)
-        sum = fmaf(to_float(from[channel]), to_float(tap[channel]), sum);
+      for (int channel = 0; channel < c.cin; ++channel) {
+        float in = to_float(from[channel]);
+        if constexpr (kNorm) {
+          const float* scale = norm + at.image * 2 * c.cin + channel;
+          in = fmaf(in, scale[0], scale[c.cin]);
+          in = to_float(from_float<T>(c.norm == Norm::affine_silu ? silu<T>(in) : in));
+        }
+        sum = fmaf(in, to_float(tap[channel]), sum);
+      }
     }
   }
   epilogue.store(sum, at.image, output_pixel(c, phase, row), column);
@@ -59,13 +67,14 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t image = item / c.cout / c.slabs();
   const auto phase = static_cast<int>(slab / c.phase_slabs());
   const auto count = static_cast<int>(slab_count(c, slab));
-  const std::int64_t first = image * c.phase_pixels() + slab_first(c, slab);
+  const std::int64_t first = image * c.phase_pixels();
   float sum = 0;
-  for (int i = 0; i < count; ++i) sum += to_float(y[output_pixel(c, phase, first + i) * c.cout + column]);
+  for (int i = 0; i < count; ++i)
+    sum += to_float(y[output_pixel(c, phase, first + slab_row(c, slab, i)) * c.cout + column]);
   const float centre = sum / static_cast<float>(count);
   float squares = 0;
   for (int i = 0; i < count; ++i) {
-    const float d = to_float(y[output_pixel(c, phase, first + i) * c.cout + column]) - centre;
+    const float d = to_float(y[output_pixel(c, phase, first + slab_row(c, slab, i)) * c.cout + column]) - centre;
     squares = fmaf(d, d, squares);
   }
   mean[item] = centre;
@@ -90,8 +99,9 @@ Status launch_naive(const Convolution& c, DType dtype, const Operands& o, const 
                     const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
   const Status status = with_type(dtype, [&]<class T>(T) {
-    convolution_naive<T><<<blocks_for(c.rows() * c.cout), kThreads, 0, context.stream>>>(
-        static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, Epilogue<T>(c, o));
+    const auto kernel = c.norm == Norm::none ? convolution_naive<T, false> : convolution_naive<T, true>;
+    kernel<<<blocks_for(c.rows() * c.cout), kThreads, 0, context.stream>>>(
+        static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, c, Epilogue<T>(c, o));
     return launch_status("convolution_naive");
   });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;

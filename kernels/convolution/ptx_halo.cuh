@@ -7,8 +7,8 @@
 // Better than ptx_sm90a where L2 limits it: of 3x3 taps a tile of 16 x 8 pixels loads 18 x 10 in place of 9 x 128
 // (0.16).
 //
-// Requires: as ptx_sm90a, and stride 1, at most three taps an axis, channels a multiple of 8, no statistics (can_run).
-// Bound: products at 32x64x64x192 -> 192. At batch 1: the weights from L2, and partly filled waves.
+// Requires: as ptx_sm90a, and stride 1, at most three taps an axis, channels a multiple of 8, statistics of patches
+// (can_run). Bound: products at 32x64x64x192 -> 192. At batch 1: the weights from L2, and partly filled waves.
 // Numerics: as ptx_sm90a, but for the order of the sum: 64 channels, then taps.
 // Source: PTX ISA, "wgmma", "Matrix descriptor format", "cp.async.bulk.tensor".
 #pragma once
@@ -19,6 +19,8 @@
 
 #include "kernels/convolution/ptx_halo_epilogue.cuh"
 #include "kernels/convolution/ptx_halo_layout.cuh"
+#include "kernels/convolution/ptx_halo_norm.cuh"
+#include "kernels/convolution/ptx_halo_statistics.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
@@ -35,13 +37,13 @@ struct Held {
 
 // A consumer's sums over `steps` k-steps from `step` on, whose halos lie at `halos` and whose weights behind them.
 // Products of the last step may still run (finish_products); its stages are held.
-template <class T, int kTile, int kConsumers>
+template <class T, int kTile, bool kFused, int kConsumers>
 __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, const Barriers& barriers,
-                                              const HaloBarriers<kConsumers>& halo_barriers,
+                                              const HaloBarriers<kConsumers, kFused>& halo_barriers,
                                               const HaloArguments<T>& args, std::uint32_t halos, ptx::Ring& halo_ring,
                                               ptx::Ring& ring, TapStep step, int steps,
-                                              float (&acc)[1][HaloLayout<kTile>::kShape.block_n / 2]) {
-  using L = HaloLayout<kTile>;
+                                              float (&acc)[1][HaloLayout<kTile, kFused>::kShape.block_n / 2]) {
+  using L = HaloLayout<kTile, kFused>;
   const std::uint32_t weights = halos + args.halo_stages * args.halo_bytes;
   const int row_bytes = args.tiling.halo.width * kRowBytes;
   const int patch_bytes = first_line(args.tiling.patches, args.tiling.halo, part.consumer) * kRowBytes;
@@ -50,7 +52,7 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(args.c)) {
     int left = -1;
     if (i == 0 || step.enters_halo()) {
-      ptx::mbarrier_wait(halo_barriers.full + halo_ring.stage * 8, halo_ring.parity);
+      ptx::mbarrier_wait(halo_barriers.ready + halo_ring.stage * 8, halo_ring.parity);
       a = halos + halo_ring.stage * args.halo_bytes + patch_bytes;
       left = held.halo;
       held.halo = halo_ring.stage;
@@ -73,13 +75,13 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   return held;
 }
 
-template <class T, int kTile>
-__global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile].blocks_per_sm)
+template <class T, int kTile, bool kFused>
+__global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTiles[kTile].blocks_per_sm)
     convolution_ptx_sm90a_halo(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
                                const __grid_constant__ PhaseMaps maps_y,
                                const __grid_constant__ PhaseMaps maps_residual,
                                const __grid_constant__ HaloArguments<T> args) {
-  using L = HaloLayout<kTile>;
+  using L = HaloLayout<kTile, kFused>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
@@ -91,7 +93,8 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
   const int store_bytes = args.splits > 1 ? kSplitStaging : L::kStoreBytes;
   const int channels_offset = args.region_bytes + kShape.consumers * store_bytes;
   const Barriers barriers(base + channels_offset + kShape.consumers * kBlockN * 8, args.stages);
-  const HaloBarriers<kShape.consumers> halo_barriers(barriers.full + Barriers::bytes(args.stages), args.halo_stages);
+  const HaloBarriers<kShape.consumers, kFused> halo_barriers(barriers.full + Barriers::bytes(args.stages),
+                                                             args.halo_stages, args.norm != nullptr);
   const Part<kShape.consumers> part(args.multicast, args.splits);
   const Convolution& c = args.c;
   const auto share_bytes = [&](int s) {
@@ -133,7 +136,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
         TapStep step(args.tiling, first_step);
         for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c)) {
           const int channel = step.part * kBlockK;
-          if (i == 0 || step.enters_halo()) {
+          if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
             const std::uint32_t full = halo_barriers.full + halo_ring.stage * 8;
             ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
             ptx::mbarrier_arrive_expect_tx(full, box_bytes);
@@ -158,6 +161,16 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
         }
       }
     }
+    if constexpr (kFused) {
+      if (args.norm && part.warp > kShape.consumers * 4) {
+        const NormPart<T, kShape.consumers> norm{args, halo_barriers, base,
+                                                 static_cast<int>(threadIdx.x) - (kShape.consumers * 4 + 1) * 32};
+        for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+          const TileIndex index = args.order.locate(tile);
+          norm.run(&map_x, args.tiling.place(index.m_cluster, part.m_rank), halo_ring, first_step, steps);
+        }
+      }
+    }
     product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
@@ -174,8 +187,8 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
       const ChannelPair<kBlockN> channels(args, drain.column0, image_shift);
 
       float acc[1][kBlockN / 2];
-      const Held held = multiply_taps<T, kTile>(part, barriers, halo_barriers, args, base, halo_ring, ring,
-                                                TapStep(args.tiling, first_step), steps, acc);
+      const Held held = multiply_taps<T, kTile, kFused>(part, barriers, halo_barriers, args, base, halo_ring, ring,
+                                                        TapStep(args.tiling, first_step), steps, acc);
       product::finish_products(acc);
       barriers.release(part, held.weights);
       halo_barriers.release(part.lane, held.halo);
@@ -203,12 +216,12 @@ __global__ void __launch_bounds__(HaloLayout<kTile>::kThreads, kHaloTiles[kTile]
           const Partials partials{partial,    partial + kPartialBytes / 4,
                                   part.split, args.splits,
                                   first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
-          store_partials<T, kBlockM>(drain, partials, part.consumer);
+          store_partials<T, kBlockM, kFused>(drain, partials, part.consumer);
         }
       } else {
         const bool add = residual_stage >= 0;
-        store_patch<T, kTile>(drain, &maps_y.phase[patch.phase], acc[0],
-                              add ? weights + residual_stage * L::kWeightBytes : 0, buffer);
+        store_patch<T, kTile, kFused>(drain, &maps_y.phase[patch.phase], acc[0],
+                                      add ? weights + residual_stage * L::kWeightBytes : 0, buffer);
         if (add) barriers.release(part, residual_stage);
       }
     }
@@ -235,10 +248,10 @@ Status encode_phases(PhaseMaps& maps, const Convolution& c, DType dtype, const v
   return success();
 }
 
-template <class T, int kTile>
+template <class T, int kTile, bool kFused>
 Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                         const LaunchContext& context) {
-  using L = HaloLayout<kTile>;
+  using L = HaloLayout<kTile, kFused>;
   const HaloTiling tiling = tiling_of(c, schedule);
   const Halo& halo = tiling.halo;
   const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps);
@@ -271,6 +284,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                                    c.y.taps * c.x.taps * cin_steps,
                                    rings.halos,
                                    halo_bytes,
+                                   c.norm == Norm::none ? nullptr : o.norm,
                                    region,
                                    schedule.stages,
                                    schedule.multicast,
@@ -281,15 +295,15 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                           .shared_limit = static_cast<std::size_t>(shared_budget(1)),
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};
-  return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile>, shape, context.stream, map_x,
-                       map_w, maps_y, maps_residual, arguments);
+  return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile, kFused>, shape,
+                       context.stream, map_x, map_w, maps_y, maps_residual, arguments);
 }
 
-template <class T, int... kTile>
+template <class T, bool kFused, int... kTile>
 Status launch_any_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                             const LaunchContext& context, std::integer_sequence<int, kTile...>) {
   Status status = failure(StatusCode::invalid_argument, "no such tile");
-  (void)((schedule.tile == kTile ? (status = launch_halo_tile<T, kTile>(c, dtype, o, schedule, context), true)
+  (void)((schedule.tile == kTile ? (status = launch_halo_tile<T, kTile, kFused>(c, dtype, o, schedule, context), true)
                                  : false) ||
          ...);
   return status;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/convolution/ptx_halo_layout.cuh"
+#include "kernels/convolution/ptx_halo_statistics.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/product/sm90a_pieces.h"
 #include "kernels/ptx/fence.cuh"
@@ -19,11 +20,11 @@ namespace noisefloor::convolution {
 
 // Stores a consumer's accumulators (Wgmma's layout). `residual` is where the patch's residual lies, one piece after the
 // other, or 0; `buffer` the staging buffer whose turn it is.
-template <class T, int kTile>
+template <class T, int kTile, bool kFused>
 __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUtensorMap* map,
-                                            const float (&acc)[HaloLayout<kTile>::kShape.block_n / 2],
+                                            const float (&acc)[HaloLayout<kTile, kFused>::kShape.block_n / 2],
                                             std::uint32_t residual, int& buffer) {
-  using L = HaloLayout<kTile>;
+  using L = HaloLayout<kTile, kFused>;
   constexpr int kColumns = L::kPieceColumns;
   constexpr int kPieceRow = kColumns * 2;  // bytes
   const Epilogue<T>& epilogue = to.args.epilogue;
@@ -83,6 +84,9 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
       ptx::tma_store_4d(map, target, to.column0 + piece * kColumns, to.place.x0, to.place.y0, to.place.at_image);
       ptx::tma_store_commit();
     }
+    if constexpr (kFused)
+      if (to.args.c.stats)
+        patch_statistics<kColumns>(to, to.piece + buffer * L::kPieceBytes, to.column0 + piece * kColumns, kColumns);
     buffer = (buffer + 1) % L::kBuffers;
   }
 }

@@ -6,7 +6,7 @@ namespace noisefloor::convolution {
 Status launch_halo_fp16(const Convolution& c, const Operands& o, const Schedule& schedule,
                         const LaunchContext& context) {
   constexpr std::make_integer_sequence<int, static_cast<int>(kHaloTiles.size())> all{};
-  return launch_any_halo_tile<__half>(c, DType::fp16, o, schedule, context, all);
+  return launch_any_halo_tile<__half, false>(c, DType::fp16, o, schedule, context, all);
 }
 
 }  // namespace noisefloor::convolution

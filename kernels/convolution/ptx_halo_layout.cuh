@@ -17,6 +17,7 @@ struct HaloArguments : Output<T> {
   product::TileOrder order;
   int k_steps;                  // a step: a tap of 64 channels
   int halo_stages, halo_bytes;  // bytes of a stage
+  const float* norm;            // as in Operands; null without a norm
   int region_bytes;             // of the rings, or of the partial sums in their place
   int stages, multicast;
   product::Divisor splits;
@@ -29,8 +30,9 @@ struct PhaseMaps {
 };
 
 // Shared memory of a block: stages of halos, then of weight rows; per consumer the buffers of stores, and a multiplier
-// and addend per channel; then the barriers.
-template <int kTile>
+// and addend per channel; then the barriers. kFused: there may be a norm in front and statistics behind. Three more
+// warps of the producer's warpgroup norm the halos, and it gives registers to the consumers (setmaxnreg).
+template <int kTile, bool kFused>
 struct HaloLayout {
   static constexpr Tile kShape = kHaloTiles[kTile];
   static constexpr int kWeightBytes = kShape.block_n * kRowBytes;
@@ -39,9 +41,15 @@ struct HaloLayout {
   static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
   static constexpr int kBuffers = product::store_buffers(kShape.consumers, kShape.block_n);
   static constexpr int kStoreBytes = staging_bytes(kShape.consumers, kShape.block_n, /*split=*/false);
-  static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;  // as in Layout
-  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+  static constexpr bool kMoveRegisters = kFused || (kShape.consumers == 2 && kShape.block_n > 192);  // as in Layout
+  static constexpr int kProducerRegisters = kFused ? 72 : 40;
+  static constexpr int kConsumerRegisters = !kFused ? 232 : kShape.consumers == 2 ? 216 : 184;
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
+  // What a block has at its start, in whole eights a thread, is what there is to move.
+  static constexpr int kStartRegisters = 65536 / (kThreads * kShape.blocks_per_sm) / 8 * 8;
+  static_assert(!kMoveRegisters ||
+                    kProducerRegisters + kShape.consumers * kConsumerRegisters <= kThreads / 128 * kStartRegisters,
+                "an SM's registers");
   static constexpr bool kCanSplit = can_split_halo(kShape, 2);
   static_assert(kStoreBytes % kSwizzleAtom == 0 && kSplitStaging % kSwizzleAtom == 0, "TMA swizzles by the address");
   static_assert(kPieces * kPieceBytes == kWeightBytes, "a consumer's residual fills a stage");
@@ -57,17 +65,22 @@ struct HaloLayout {
   static_assert(has_room(), "room for a residual in the ring");
 };
 
-// The mbarriers of the halos, which each block loads for itself.
-template <int kConsumers>
+// The mbarriers of the halos, which each block loads for itself. `ready`: consumers may read it; that is `full`, or
+// with a norm, when it has been normed.
+template <int kConsumers, bool kFused>
 struct HaloBarriers {
-  std::uint32_t full, empty;
+  static constexpr int kNormWarps = 3;
+  std::uint32_t full, empty, ready;
 
-  __device__ __forceinline__ HaloBarriers(std::uint32_t first, int stages) : full(first), empty(first + stages * 8) {}
+  __device__ __forceinline__ HaloBarriers(std::uint32_t first, int stages, bool norm)
+      : full(first), empty(first + stages * 8), ready(kFused && norm ? empty + stages * 8 : full) {}
   __device__ __forceinline__ void init(int stages) const {  // by one thread, before those of the weights
 #pragma unroll 1
     for (int stage = 0; stage < stages; ++stage) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, kConsumers * 4);
+      if constexpr (kFused)
+        if (ready != full) ptx::mbarrier_init(ready + stage * 8, kNormWarps);
     }
   }
   __device__ __forceinline__ void release(int lane, int stage) const {  // a warp's part

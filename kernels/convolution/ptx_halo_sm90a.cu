@@ -5,15 +5,18 @@
 
 namespace noisefloor::convolution {
 
-Status launch_halo_bf16(const Convolution&, const Operands&, const Schedule&, const LaunchContext&);
-Status launch_halo_fp16(const Convolution&, const Operands&, const Schedule&, const LaunchContext&);
+using HaloLauncher = Status(const Convolution&, const Operands&, const Schedule&, const LaunchContext&);
+HaloLauncher launch_halo_bf16, launch_halo_fp16, launch_halo_fused_bf16, launch_halo_fused_fp16;
 
 Status launch_ptx_sm90a_halo_scheduled(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                                        const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
   if (!can_split_halo(kHaloTiles[static_cast<std::size_t>(schedule.tile)], schedule.splits))
     return failure(StatusCode::invalid_argument, "convolution: this tile cannot be split so");
-  return dtype == DType::bf16 ? launch_halo_bf16(c, o, schedule, context) : launch_halo_fp16(c, o, schedule, context);
+  const bool fused = c.norm != Norm::none || c.stats;
+  HaloLauncher* const launch = dtype == DType::bf16 ? (fused ? launch_halo_fused_bf16 : launch_halo_bf16)
+                                                    : (fused ? launch_halo_fused_fp16 : launch_halo_fp16);
+  return launch(c, o, schedule, context);
 }
 
 Status launch_ptx_sm90a_halo(const Convolution& c, DType dtype, const Operands& o, const Scratch&,

@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const Partials partials{partial,    partial + kPartialBytes / 4,
                                   part.split, args.splits,
                                   first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
-          store_partials<T, kBlockM>(drain, partials, part.consumer);
+          store_partials<T, kBlockM, false>(drain, partials, part.consumer);
         }
       } else {
         store_accumulator<T, kBlockN>(drain, acc[0]);

@@ -182,8 +182,13 @@ __device__ __forceinline__ void piece_statistics(const Drain<T, RowRun>& from, i
   from.args.m2[slab * c.cout + column + thread] = m2;
 }
 
+// Of a halo's patch: ptx_halo_statistics.cuh.
+template <int kColumns, class T, class Place>
+__device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, const std::uint8_t* piece, int column,
+                                                 int columns);
+
 // Hands a filled piece on: channels [column, column + columns) of the output.
-template <class T, class Place>
+template <class T, bool kPatchStatistics, class Place>
 __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -208,6 +213,8 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
   }
   if constexpr (std::is_same_v<Place, RowRun>)
     if (from.args.c.stats) piece_statistics(from, column, columns);
+  if constexpr (kPatchStatistics)
+    if (from.args.c.stats) patch_statistics<kPieceColumns>(from, from.piece, column, columns);
 }
 
 // A whole tile from a warpgroup's accumulators.
@@ -224,7 +231,7 @@ __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, con
     for (int block = 0; block < kPieceColumns / 8; block += 4)
       if (done + block * 8 < kBlockN) fill_blocks<T, kBlockN, 4>(to, acc, done / 8 + block, block, pixel);
     to.sync();
-    drain_piece(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+    drain_piece<T, false>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
   }
 }
 
@@ -266,7 +273,7 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int block
 }
 
 // Finishes this block's share of a split tile; `consumer` is the warpgroup's place in the tile.
-template <class T, int kBlockM, class Place>
+template <class T, int kBlockM, bool kPatchStatistics, class Place>
 __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -306,7 +313,7 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
       *reinterpret_cast<uint4*>(to.piece + row * 128 + (block ^ (row % 8)) * 16) = pack_vector<T>(v);
     }
     to.sync();
-    drain_piece(to, to.column0 + (partials.first + done) * 8, blocks * 8);
+    drain_piece<T, kPatchStatistics>(to, to.column0 + (partials.first + done) * 8, blocks * 8);
   }
 }
 

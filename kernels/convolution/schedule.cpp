@@ -46,7 +46,8 @@ double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_co
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
   using Shape = std::array<std::int64_t, 9>;
   const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
-  if (!square || c.stats || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d, or one cut by images
+  if (!square || (c.stats && !c.patches) || (c.phases() > 1 && !c.phase_weights))
+    return nullptr;  // no conv2d, or one cut by images
   Shape shape{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0};
   if (c.phase_weights) shape = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1};
   const auto shape_of = [](const MeasuredSchedule& row) {

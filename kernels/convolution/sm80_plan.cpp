@@ -31,7 +31,7 @@ Support can_run_tensor_core_sm80(const Convolution& c, DType dtype) {
   if (c.y.taps * c.x.taps > kMaxTaps) return unsupported("needs a kernel of at most 5x5 (32 taps)");
   if (c.rows() + 256 > kMaxBlocks) return unsupported("needs fewer than 2^31 output pixels");
   if (tile_count(c, 16, 32) > kMaxBlocks / 8) return unsupported("needs at most 2^28 tiles of 16x32");
-  return supported();
+  return takes_plain_input(c);
 }
 
 }  // namespace noisefloor::convolution

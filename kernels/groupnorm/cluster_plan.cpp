@@ -149,6 +149,7 @@ std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& d
   constexpr int kLeastThreads = 64, kMostThreads = 512, kThreadStep = 32;
   std::vector<Choice> choices;
   std::set<std::string> seen;
+  if (p.coefficients) return choices;
   const auto add = [&](const std::optional<ClusterPlan>& plan) {
     if (!plan) return;
     const int numbers[] = {plan->bundle, plan->blocks, plan->columns * plan->tile_rows, plan->held};
@@ -170,6 +171,7 @@ std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& d
 }
 
 std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
+  if (p.coefficients) return std::nullopt;
   int numbers[4] = {};
   for (int i = 0; i < 4; ++i) {
     if (!choice.starts_with(kChoiceFields[i])) return std::nullopt;

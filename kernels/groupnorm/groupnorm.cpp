@@ -27,6 +27,7 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.flag("stats", p.stats, false);
   visit.enumeration("slab_stats", p.slab_stats, kSlabStats, SlabStats::none);
   visit.flag("packed", p.packed, false);
+  visit.flag("coefficients", p.coefficients, false);
 }
 
 void check(const Problem& p) {
@@ -45,7 +46,7 @@ void check(const Problem& p) {
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents activations{p.n, p.hw, p.channels}, slabs{p.n, p.given_slabs(), p.channels};
-  visit.in("x", t.x, activations, normal_fill(kFillMean, 1));
+  if (p.reads_x()) visit.in("x", t.x, activations, normal_fill(kFillMean, 1));
   visit.in("gamma", t.gamma, {p.channels}, normal_fill(1, 0.25));
   visit.in("beta", t.beta, {p.channels}, normal_fill(0, 0.25));
   if (p.packed) {
@@ -58,7 +59,10 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("slab_mean", t.slab_mean, slabs, normal_fill(kFillMean, 0.125));
     visit.in("slab_m2", t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
   }
-  visit.out("y", t.y, activations);
+  if (p.coefficients)
+    visit.out("coefficients", t.y, {p.n, 2, p.channels}, DType::fp32);
+  else
+    visit.out("y", t.y, activations);
   if (p.stats) {
     visit.out("mean", t.mean, {p.n, p.groups});
     visit.out("rstd", t.rstd, {p.n, p.groups});
@@ -68,10 +72,12 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
 // Per element: the mean 1 (add), the variance 3 (subtract, multiply-add), the affine map 2 (multiply-add, mean, rstd,
 // gamma, beta, scale and shift folded into one pair of coefficients per image and channel), SiLU 4 (exponential, add,
 // divide, multiply). Per image and channel: 3 for the pair, 3 more for scale and shift. Given statistics leave out mean
-// and variance; merging them is not counted (1/64 of that).
+// and variance; merging them is not counted (1/64 of that), unless there is nothing else: with coefficients, which
+// leave out the affine map and SiLU, 6 per channel of a slab (subtract, multiply, add; multiply-add, add).
 Cost cost(const Problem& p, DType, double bytes) {
-  const double per_element = (p.given() ? 2 : 6) + (p.fusion == Fusion::none ? 0 : 4);
-  const double per_channel = 3 + (p.scale_shift() ? 3 : 0);
+  const double per_element = (p.given() ? 0 : 4) + (p.coefficients ? 0 : p.fusion == Fusion::none ? 2 : 6);
+  const double per_channel =
+      3 + (p.scale_shift() ? 3 : 0) + (p.reads_x() ? 0.0 : 6 * static_cast<double>(p.given_slabs()));
   return {per_element * static_cast<double>(p.elements()) + per_channel * static_cast<double>(p.n * p.channels), bytes,
           Pipe::fma};
 }
@@ -79,12 +85,15 @@ Cost cost(const Problem& p, DType, double bytes) {
 // The output's rounding, u; and fp32 arithmetic, whose error the normalisation multiplies by |mean| / stddev: a sum of
 // L terms is off by about sqrt(L) roundings, the affine map and SiLU by some 16. From 32 elements on, the stddev of a
 // group of normal numbers is near 1 (above 1/2); in smaller groups it may come out as small as eps lets it, sqrt(eps).
+// Coefficients are fp32, and not rounded to u; but a rung may round the deviations that it squares (tensor_core_sm80),
+// which leaves 1.2 u / sqrt(L) in rstd as a rule, and four times that at worst.
 Tolerance tolerance(const Problem& p, DType dtype) {
-  const double u = unit_roundoff(dtype);
   const double u32 = unit_roundoff(DType::fp32);
   const double size = static_cast<double>(p.group_size());
   const double condition = size >= 32 ? kFillMean / 0.5 : kFillMean / std::sqrt(p.eps);
   const double arithmetic = u32 * (16 + std::sqrt(size)) * condition;
+  const double rounded = !p.coefficients ? 1 : p.given() ? 0 : 5 / std::sqrt(size);
+  const double u = rounded * unit_roundoff(dtype);
   return {u + arithmetic, u + arithmetic};
 }
 

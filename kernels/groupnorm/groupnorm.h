@@ -6,6 +6,8 @@
 //   y = silu(norm * (1 + scale[i, c]) + shift[i, c])  fusion silu+ss
 // `packed`: scale and shift are the halves of one tensor's rows, scale_shift[i, c] and scale_shift[i, channels + c], as
 // the product that projects an embedding to both leaves them.
+// `coefficients`: not y, but a and b of y = fusion(x * a + b) for each image and channel, for a kernel that applies
+// them to x as it reads it (kernels/conv2d, `norm`). Of given statistics that needs no x.
 //
 // mean and variance (biased) are over the hw * channels / groups elements of a group; rstd = 1 / sqrt(variance + eps);
 // silu(v) = v / (1 + exp(-v)). Sources: Wu and He, "Group Normalization" (ECCV 2018); the scale-shift norm is that of
@@ -38,11 +40,13 @@ struct Problem {
   bool stats = false;                      // also write mean and rstd, as a backward pass needs them
   SlabStats slab_stats = SlabStats::none;  // whether statistics of x are given
   bool packed = false;                     // fusion silu+ss: scale and shift are one tensor
+  bool coefficients = false;               // write a and b in the place of y
 
   std::int64_t channels_per_group() const { return channels / groups; }
   std::int64_t elements() const { return n * hw * channels; }
   std::int64_t group_size() const { return hw * channels_per_group(); }
   constexpr bool given() const { return slab_stats != SlabStats::none; }
+  constexpr bool reads_x() const { return !(coefficients && given()); }
   constexpr std::int64_t quarters() const { return slab_stats == SlabStats::quarters ? 4 : 1; }
   // Of given statistics: slabs of an image, and rows of slab `slab`.
   constexpr std::int64_t given_slabs() const {
@@ -60,14 +64,14 @@ struct Problem {
 // Device pointers (host pointers for the host variant); T is the row's dtype. Null where the problem has no such
 // tensor.
 struct Tensors {
-  const void* x = nullptr;           // T [n, hw, channels]
+  const void* x = nullptr;           // T [n, hw, channels]; not with coefficients of given statistics
   const void* gamma = nullptr;       // T [channels]
   const void* beta = nullptr;        // T [channels]
   const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: scale_shift, T [n, 2 channels]
   const void* shift = nullptr;       // T [n, channels], fusion silu+ss only; packed: not read
   const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
-  void* y = nullptr;                 // T [n, hw, channels]
+  void* y = nullptr;                 // T [n, hw, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
   float* mean = nullptr;             // fp32 [n, groups], stats only
   float* rstd = nullptr;             // fp32 [n, groups], stats only
 };

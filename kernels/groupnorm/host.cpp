@@ -108,6 +108,11 @@ void finish_group(const Problem& p, DType dtype, const Tensors& t, const Partial
     coefficients[c] = static_cast<float>(a);
     coefficients[p.channels + c] = static_cast<float>(b);
     coefficients[2 * p.channels + c] = static_cast<float>(mean);
+    if (p.coefficients) {
+      float* out = static_cast<float*>(t.y) + image * 2 * p.channels + c;
+      out[0] = static_cast<float>(a);
+      out[p.channels] = static_cast<float>(b - mean * a);
+    }
   }
 }
 
@@ -164,9 +169,10 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& tensors, const 
       finish_group(p, dtype, t, Partials(p, t, partials), i / p.groups, i % p.groups,
                    coefficients + i / p.groups * 3 * p.channels);
   });
-  each_slab([&](std::int64_t, std::int64_t image, std::int64_t first_row, std::int64_t rows) {
-    normalise_slab(p, dtype, t, coefficients + image * 3 * p.channels, first_row, rows);
-  });
+  if (!p.coefficients)
+    each_slab([&](std::int64_t, std::int64_t image, std::int64_t first_row, std::int64_t rows) {
+      normalise_slab(p, dtype, t, coefficients + image * 3 * p.channels, first_row, rows);
+    });
   return success();
 }
 

@@ -22,6 +22,9 @@ Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core
 Definition::Variant::WorkspaceBytes host_workspace_bytes, tiled_workspace_bytes, tensor_core_sm80_workspace_bytes,
     ptx_sm90a_grid_workspace_bytes;
 
+// ptx_sm90a where statistics are given and coefficients wanted (ptx_finish_sm90a.cu).
+Status launch_finish_sm90a(const Problem&, DType, const Tensors&, const LaunchContext&);
+
 // ptx_sm90a by one of cluster_choices (cluster_plan.h), for the tuner.
 Status launch_cluster_choice(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&,
                              std::string_view choice);

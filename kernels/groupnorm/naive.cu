@@ -43,18 +43,14 @@ __device__ void merge_given(const Problem& p, const Tensors& t, std::int64_t ima
   variance = block_sum<kThreads>(squares, shared) / size;
 }
 
+// Mean and variance of a group.
 template <class T>
-__global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, std::int64_t scale_shift_stride) {
-  __shared__ float shared[kThreads];
-  const std::int64_t image = blockIdx.x / p.groups;
-  const std::int64_t group = blockIdx.x % p.groups;
+__device__ __forceinline__ void group_statistics(const Problem& p, const Tensors& t, std::int64_t image,
+                                                 std::int64_t group, float* shared, float& mean, float& variance) {
   const std::int64_t width = p.channels / p.groups;
   const std::int64_t size = p.hw * width;
   const std::int64_t first = image * p.hw * p.channels + group * width;
   const T* x = static_cast<const T*>(t.x);
-  T* y = static_cast<T*>(t.y);
-
-  float mean = 0, variance = 0;
   if (p.given()) {
     merge_given(p, t, image, group * width, shared, mean, variance);
   } else {
@@ -70,6 +66,21 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, s
     }
     variance = block_sum<kThreads>(squares, shared) / static_cast<float>(size);
   }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, std::int64_t scale_shift_stride) {
+  __shared__ float shared[kThreads];
+  const std::int64_t image = blockIdx.x / p.groups;
+  const std::int64_t group = blockIdx.x % p.groups;
+  const std::int64_t width = p.channels / p.groups;
+  const std::int64_t size = p.hw * width;
+  const std::int64_t first = image * p.hw * p.channels + group * width;
+  const T* x = static_cast<const T*>(t.x);
+  T* y = static_cast<T*>(t.y);
+
+  float mean = 0, variance = 0;
+  group_statistics<T>(p, t, image, group, shared, mean, variance);
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
 
   for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
@@ -90,23 +101,51 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, s
   }
 }
 
+// Two passes over the group, and its channels' coefficients in the place of the third.
+template <class T>
+__global__ void __launch_bounds__(kThreads) naive_coefficients_kernel(Problem p, Tensors t) {
+  __shared__ float shared[kThreads];
+  const std::int64_t image = blockIdx.x / p.groups;
+  const std::int64_t group = blockIdx.x % p.groups;
+  const std::int64_t width = p.channels / p.groups;
+  float mean = 0, variance = 0;
+  group_statistics<T>(p, t, image, group, shared, mean, variance);
+  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
+  auto* coefficients = static_cast<float*>(t.y);
+  for (std::int64_t c = group * width + threadIdx.x; c < (group + 1) * width; c += kThreads) {
+    const float2 ab = channel_coefficients<T>(p, t, mean, rstd, c, image * p.scale_shift_stride() + c);
+    coefficients[image * 2 * p.channels + c] = ab.x;
+    coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
+  }
+  if (p.stats && threadIdx.x == 0) {
+    t.mean[blockIdx.x] = mean;
+    t.rstd[blockIdx.x] = rstd;
+  }
+}
+
+template <class T>
+Status launch(const Problem& p, const Tensors& t, const LaunchContext& context) {
+  const auto blocks = static_cast<unsigned>(p.n * p.groups);
+  if (p.coefficients)
+    naive_coefficients_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t);
+  else
+    naive_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
+  return launch_status("groupnorm naive");
+}
+
 }  // namespace
 
 Status launch_naive(const Problem& p, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
   const Tensors t = unpacked(p, dtype, tensors);
-  const auto blocks = static_cast<unsigned>(p.n * p.groups);
   switch (dtype) {
     case DType::bf16:
-      naive_kernel<__nv_bfloat16><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
-      break;
+      return launch<__nv_bfloat16>(p, t, context);
     case DType::fp16:
-      naive_kernel<__half><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
-      break;
+      return launch<__half>(p, t, context);
     default:
-      naive_kernel<float><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
+      return launch<float>(p, t, context);
   }
-  return launch_status("groupnorm naive");
 }
 
 }  // namespace noisefloor::groupnorm

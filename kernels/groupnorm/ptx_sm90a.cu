@@ -70,6 +70,7 @@ Status launch_plan(const Problem& p, DType dtype, const Tensors& t, const std::o
 }  // namespace
 
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  if (!p.reads_x()) return launch_finish_sm90a(p, dtype, t, context);
   return launch_plan(p, dtype, t, choose_cluster_plan(p, context.device->sm_count), context);
 }
 

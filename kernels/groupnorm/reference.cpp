@@ -60,11 +60,13 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
   const HostTensor x{dtype, t.x}, gamma{dtype, t.gamma}, beta{dtype, t.beta}, scale{dtype, t.scale},
       shift{dtype, t.shift};
 
-  // Image and group (as image * groups + group) of an element of the wanted output.
+  // Image, and image and group (as image * groups + group), of an element of the wanted output.
+  const bool by_group = output == "mean" || output == "rstd";
+  const auto image_of = [&](std::int64_t element) {
+    return element / ((output == "coefficients" ? 2 : p.hw) * p.channels);
+  };
   const auto group_of = [&](std::int64_t element) {
-    if (output != "y") return element;
-    const std::int64_t image = element / (p.hw * p.channels);
-    return image * p.groups + element % p.channels / p.channels_per_group();
+    return by_group ? element : image_of(element) * p.groups + element % p.channels / p.channels_per_group();
   };
   std::vector<std::int64_t> wanted;
   for (const std::int64_t element : elements) wanted.push_back(group_of(element));
@@ -87,13 +89,18 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
       values[i] = group.rstd;
     } else {
       const std::int64_t channel = element % p.channels;
-      double value = (x[element] - group.mean) * group.rstd * gamma[channel] + beta[channel];
-      if (p.scale_shift()) {
-        const std::int64_t image = element / (p.hw * p.channels);
-        const std::int64_t at = image * p.scale_shift_stride() + channel;
-        value = value * (1 + scale[at]) + (p.packed ? scale[at + p.channels] : shift[at]);
+      const auto affine = [&](double value) {
+        value = (value - group.mean) * group.rstd * gamma[channel] + beta[channel];
+        if (!p.scale_shift()) return value;
+        const std::int64_t at = image_of(element) * p.scale_shift_stride() + channel;
+        return value * (1 + scale[at]) + (p.packed ? scale[at + p.channels] : shift[at]);
+      };
+      if (output == "coefficients") {
+        values[i] = element / p.channels % 2 == 0 ? affine(1) - affine(0) : affine(0);
+      } else {
+        const double value = affine(x[element]);
+        values[i] = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
       }
-      values[i] = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
     }
   }
 }

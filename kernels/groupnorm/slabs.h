@@ -36,13 +36,16 @@ inline SlabPlan plan_slabs(const Problem& p, int lanes, int sm_count, int max_co
   return plan;
 }
 
-// fp32: partials [n, slabs, 2, channels] (mean, M2), then coefficients [n, 2, channels] (a, b of y = fusion(x * a +
-// b)).
-inline std::size_t slab_workspace_bytes(const Problem& p, const SlabPlan& plan) {
-  return static_cast<std::size_t>(p.n * (plan.slabs + 1) * 2 * p.channels) * sizeof(float);
+// fp32: partials [n, slabs, 2, channels] (mean, M2) unless they are given, then coefficients [n, 2, channels] (a, b of
+// y = fusion(x * a + b)) unless they are the output.
+inline std::int64_t slab_partials(const Problem& p, const SlabPlan& plan) {
+  return p.given() ? 0 : p.n * plan.slabs * 2 * p.channels;
 }
-inline float* slab_coefficients(const Problem& p, const SlabPlan& plan, void* workspace) {
-  return static_cast<float*>(workspace) + p.n * plan.slabs * 2 * p.channels;
+inline std::size_t slab_workspace_bytes(const Problem& p, const SlabPlan& plan) {
+  return static_cast<std::size_t>(slab_partials(p, plan) + (p.coefficients ? 0 : p.n * 2 * p.channels)) * sizeof(float);
+}
+inline float* slab_coefficients(const Problem& p, const Tensors& t, const SlabPlan& plan, void* workspace) {
+  return p.coefficients ? static_cast<float*>(t.y) : static_cast<float*>(workspace) + slab_partials(p, plan);
 }
 
 }  // namespace noisefloor::groupnorm

@@ -5,7 +5,8 @@
 // 16 conversions, 16 subtractions, 16 additions and 16 multiply-adds; and its tiles, 64 channels wide, share a problem
 // out more finely. It stays bound by memory like tiled: the README says what that leaves to win.
 //
-// Requires: bf16 or fp16; channels a multiple of 8; an even number of channels per group.
+// Requires: bf16 or fp16; channels a multiple of 8; an even number of channels per group; given statistics only for
+// `coefficients`, where tiled's second kernel is all that is left.
 // Bound: memory, two reads and one write.
 // Numerics: d = x - shift is rounded to the row's dtype before it is squared (shift: the channel's value in the slab's
 // first row), an unbiased error of half a unit in d's last place; products exact, fp32 sums; Chan's formula above the
@@ -128,14 +129,19 @@ template <class T>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   const SlabPlan plan = mma_plan(p, context.device->sm_count);
   auto* partials = static_cast<float*>(scratch.workspace);
-  if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
-  float* coefficients = slab_coefficients(p, plan, scratch.workspace);
+  if (partials == nullptr && slab_workspace_bytes(p, plan) > 0)
+    return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
+  float* coefficients = slab_coefficients(p, t, plan, scratch.workspace);
   const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
   const auto groups = static_cast<unsigned>(p.n * p.groups);
-  mma_statistics_kernel<T><<<grid, kSlabThreads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
-  if (const Status status = launch_status("groupnorm tensor_core_sm80 statistics"); !status.ok()) return status;
-  finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(p, t, own_partials(p, plan, partials), coefficients);
-  if (const Status status = launch_status("groupnorm tensor_core_sm80 finish"); !status.ok()) return status;
+  if (!p.given()) {
+    mma_statistics_kernel<T><<<grid, kSlabThreads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
+    if (const Status status = launch_status("groupnorm tensor_core_sm80 statistics"); !status.ok()) return status;
+  }
+  finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(
+      p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
+  const Status status = launch_status("groupnorm tensor_core_sm80 finish");
+  if (!status.ok() || p.coefficients) return status;
   normalise_kernel<T, 8><<<grid, static_cast<unsigned>(plan.threads()), 0, context.stream>>>(p, t, plan, coefficients);
   return launch_status("groupnorm tensor_core_sm80 normalise");
 }

@@ -1,6 +1,6 @@
 // groupnorm, tiled: two passes that read whole rows: moments of slabs of rows, merged in fixed order, then one
 // multiply-add per element. Kernels: statistics, finish, normalise (slabs.cuh). With given statistics (slab_stats) the
-// first kernel is left out, and x is read once.
+// first kernel is left out, and x is read once; with `coefficients` the last.
 //
 // Better than naive: a block reads its slab's rows from end to end with 16-byte accesses, so every sector fetched is
 // used; the slabs fill the GPU whatever n * groups is; x is read twice instead of three times; no division stands in
@@ -71,8 +71,9 @@ template <class T, int kLanes>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   const SlabPlan plan = plan_slabs(p, kLanes, context.device->sm_count);
   auto* partials = static_cast<float*>(scratch.workspace);
-  if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
-  float* coefficients = slab_coefficients(p, plan, scratch.workspace);
+  if (partials == nullptr && slab_workspace_bytes(p, plan) > 0)
+    return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
+  float* coefficients = slab_coefficients(p, t, plan, scratch.workspace);
   const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
   const auto threads = static_cast<unsigned>(plan.threads());
   const auto groups = static_cast<unsigned>(p.n * p.groups);
@@ -82,7 +83,7 @@ Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const 
   }
   finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(
       p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
-  if (const Status status = launch_status("groupnorm tiled finish"); !status.ok()) return status;
+  if (const Status status = launch_status("groupnorm tiled finish"); !status.ok() || p.coefficients) return status;
   normalise_kernel<T, kLanes><<<grid, threads, 0, context.stream>>>(p, t, plan, coefficients);
   return launch_status("groupnorm tiled normalise");
 }

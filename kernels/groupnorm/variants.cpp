@@ -1,5 +1,6 @@
 // The ladder, best last.
 #include "kernels/groupnorm/cluster_plan.h"
+#include "kernels/groupnorm/finish_plan.h"
 #include "kernels/groupnorm/grid_plan.h"
 #include "kernels/groupnorm/launchers.h"
 
@@ -9,24 +10,39 @@ namespace {
 constexpr const char* kGivenReason = "needs slab_stats=none: with given statistics nothing is left to sum; see tiled";
 
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
-  if (p.given()) return unsupported(kGivenReason);
+  if (p.given() && !p.coefficients) return unsupported(kGivenReason);
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (p.channels % 8 != 0) return unsupported("needs channels divisible by 8");
   if (p.channels_per_group() % 2 != 0) return unsupported("needs an even number of channels per group");
   return supported();
 }
 
-// What both kernels that hold an image's bundle on chip ask for.
-Support for_one_read(const Problem& p, DType dtype) {
-  if (p.given()) return unsupported(kGivenReason);
-  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (p.channels % kClusterLanes != 0) return unsupported("needs channels divisible by 8");
+// Their offsets are 32 bits wide.
+Support few_parameters(const Problem& p) {
   if (p.n * p.scale_shift_stride() > INT32_MAX)
     return unsupported(p.packed ? "needs 2 * n * channels < 2^31" : "needs n * channels < 2^31");
   return supported();
 }
 
+// What both kernels that hold an image's bundle on chip ask for.
+Support for_one_read(const Problem& p, DType dtype) {
+  if (p.given()) return unsupported(kGivenReason);
+  if (p.coefficients) return unsupported("needs coefficients=0: it holds x on chip to write y; see tensor_core_sm80");
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.channels % kClusterLanes != 0) return unsupported("needs channels divisible by 8");
+  return few_parameters(p);
+}
+
+Support for_finish(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (!plan_finish(p, 1))
+    return unsupported(
+        "needs channels divisible by 4, and some groups of 2 or more channels, 128 at most, in 16 bytes");
+  return few_parameters(p);
+}
+
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (!p.reads_x()) return for_finish(p, dtype);
   if (const Support support = for_one_read(p, dtype); !support) return support;
   if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
   if (!choose_cluster_plan(p, 1))

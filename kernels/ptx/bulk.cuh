@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/ptx/shared.cuh"
+
 namespace noisefloor::ptx {
 
 // Global to shared memory, its bytes counted by `barrier`. All but the barrier multiples of 16 bytes. No L2 cache
@@ -13,12 +15,6 @@ __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, st
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
                : "memory");
-}
-
-__device__ __forceinline__ uint4 load_shared_16(std::uint32_t address) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
-  return v;
 }
 
 }  // namespace noisefloor::ptx

@@ -149,6 +149,7 @@ PROBLEMS = [
     ("conv3d_temporal", {"residual": 1}),
     *(("groupnorm", {"fusion": fusion, "stats": stats}) for fusion in ("none", "silu", "silu+ss") for stats in (0, 1)),
     ("groupnorm", {"fusion": "silu+ss", "packed": 1}),
+    *(("groupnorm", {"fusion": fusion, "coefficients": 1, "stats": 1, "hw": 48}) for fusion in ("silu", "silu+ss")),
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
     ("attention", {"seq_q": 1, "seq_kv": 1}),
@@ -234,6 +235,7 @@ class Ops(unittest.TestCase):
             ("conv_transpose2d", {"act": "silu"}, {"act": "none"}),
             ("groupnorm", {"fusion": "silu"}, {"fusion": "none"}),
             ("groupnorm", {"groups": 4}, {"groups": 2}),
+            ("groupnorm", {"coefficients": 1}, {"groups": 2}),
             ("attention", {"scale": 0}, {"scale": 0.5}),
             ("temporal_attention", {"scale": 2}, {"scale": 1}),
             ("layernorm", {"eps": 1e-5}, {"eps": 0.3}),

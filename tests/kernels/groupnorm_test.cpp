@@ -97,6 +97,54 @@ TEST(groupnorm, HostAgreesWithTheOracleOnRandomProblems) {
   }));
 }
 
+// The problem with coefficients in the place of y, of the same inputs.
+HostData coefficients_of(const HostData& data, const std::string& text) {
+  HostData other(op(), text + ",coefficients=1", data.dtype, 0);
+  for (std::size_t i = 0; i < other.specs.size() && other.specs[i].role == Role::in; ++i)
+    other.storage[i] = data.storage[data.index(other.specs[i].name)];
+  return other;
+}
+
+TEST(groupnorm, CoefficientsAppliedToXGiveY) {
+  EXPECT_TRUE(rc::check([] {
+    std::string text = *problem_texts();
+    const auto given = *rc::gen::element<std::string>("none", "given", "quarters");
+    if (op().parse(text).as<Problem>().hw % 4 == 0 || given != "quarters") text += ",slab_stats=" + given;
+    const HostData data(op(), text, *rc::gen::element(DType::bf16, DType::fp16, DType::fp32),
+                        *rc::gen::arbitrary<unsigned>());
+    HostData other = coefficients_of(data, text);
+    RC_ASSERT(other.run_host().ok());
+    RC_ASSERT(other.difference() == "");
+    RC_ASSERT(other.reference("mean") == data.reference("mean"));
+    RC_ASSERT(other.reference("rstd") == data.reference("rstd"));
+
+    const Problem& p = data.problem.as<Problem>();
+    const std::vector<double> y = data.reference("y"), ab = other.reference("coefficients");
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const auto element = static_cast<std::int64_t>(i);
+      const auto at = static_cast<std::size_t>(element / (p.hw * p.channels) * 2 * p.channels + element % p.channels);
+      const double value = data.get("x", element) * ab[at] + ab[at + static_cast<std::size_t>(p.channels)];
+      const double wanted = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
+      RC_ASSERT(std::abs(y[i] - wanted) <= 1e-9 * (1 + std::abs(wanted)));
+    }
+  }));
+}
+
+TEST(groupnorm, CoefficientsOfGivenStatisticsNeedNoX) {
+  const char* text = "n=2,hw=100,channels=12,groups=4,fusion=silu,slab_stats=given";
+  const HostData data(op(), text, DType::bf16, 7);
+  const HostData other = coefficients_of(data, text);
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : other.specs) names.emplace_back(spec.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"gamma", "beta", "slab_mean", "slab_m2", "coefficients"}));
+  EXPECT_EQ(other.specs.back().dtype, DType::fp32);
+  const Cost cost = op().cost(other.problem, DType::bf16);
+  EXPECT_EQ(cost.bytes, 2 * 2 * 12 + 2 * 4.0 * 2 * 2 * 12 + 4 * 2 * 2 * 12);
+  EXPECT_EQ(cost.flops, (3 + 6 * 2) * 2 * 12);
+  const Cost whole = op().cost(op().parse("n=2,hw=100,channels=12,groups=4,fusion=silu,coefficients=1"), DType::bf16);
+  EXPECT_EQ(whole.flops, 4.0 * 2 * 100 * 12 + 3 * 2 * 12);
+}
+
 TEST(groupnorm, HostKeepsItsBitsWhenTheMeanIsFarOffZero) {
   // E[x^2] - E[x]^2 in float would be off by 1e6 * 2^-24 * 1000, six percent of the variance.
   const AnyProblem problem = op().parse("n=1,hw=1000,channels=32,groups=4,stats=1");
@@ -170,6 +218,21 @@ TEST(groupnorm, VariantsRefuseWhatTheyCannotRun) {
   EXPECT_NE(reason("ptx_sm90a_grid", "n=1,hw=4000000,channels=320,groups=32", DType::bf16), "");
   EXPECT_EQ(reason("ptx_sm90a_grid", "n=2049,hw=4,channels=320,groups=32", DType::bf16), "needs n * groups <= 2^16");
   EXPECT_EQ(reason("ptx_sm90a_grid", plain, DType::fp32), "needs bf16 or fp16");
+  // Coefficients alone: of given statistics everywhere but in the grid's kernel, else where a second pass is left out.
+  const std::string alone = std::string(plain) + ",coefficients=1", given = alone + ",slab_stats=given";
+  for (const char* variant : {"host", "naive", "tiled", "tensor_core_sm80"})
+    EXPECT_EQ(reason(variant, alone.c_str(), DType::bf16), "") << variant;
+  for (const char* variant : {"host", "naive", "tiled", "tensor_core_sm80", "ptx_sm90a"})
+    EXPECT_EQ(reason(variant, given.c_str(), DType::bf16), "") << variant;
+  for (const char* variant : {"ptx_sm90a", "ptx_sm90a_grid"})
+    EXPECT_NE(reason(variant, alone.c_str(), DType::bf16), "") << variant;
+  EXPECT_EQ(reason("ptx_sm90a", given.c_str(), DType::fp32), "needs bf16 or fp16");
+  for (const char* shape :
+       {"channels=13,groups=13", "channels=32,groups=32", "channels=30,groups=5", "channels=320,groups=2"})
+    EXPECT_NE(
+        reason("ptx_sm90a", ("n=1,hw=64,slab_stats=given,coefficients=1," + std::string(shape)).c_str(), DType::bf16),
+        "")
+        << shape;
   // Offsets of scale and shift are 32 bits wide there.
   const std::string wide = "n=32767,hw=1,channels=65536,groups=64,fusion=silu+ss";
   EXPECT_EQ(reason("ptx_sm90a", wide.c_str(), DType::bf16), "");

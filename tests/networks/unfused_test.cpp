@@ -56,6 +56,8 @@ TEST(Unfused, Convolutions) {
 TEST(Unfused, NormsAndAttention) {
   EXPECT_EQ(unfused("groupnorm", "n=2,hw=20,channels=8,groups=4,fusion=silu"),
             (Counts{{"groupnorm n=2,hw=20,channels=8,groups=4", 1}, {"elementwise op=silu,hw=40,channels=8", 1}}));
+  EXPECT_EQ(unfused("groupnorm", "n=2,hw=20,channels=8,groups=4,slab_stats=given,coefficients=1"),
+            (Counts{{"groupnorm n=2,hw=20,channels=8,groups=4", 1}}));
   EXPECT_EQ(unfused("groupnorm", "n=2,hw=20,channels=8,groups=4,fusion=silu+ss,packed=1,stats=1"),
             (Counts{{"groupnorm n=2,hw=20,channels=8,groups=4", 1},
                     {"elementwise op=silu_fma,n=2,hw=20,channels=8,broadcast=1", 1}}));

@@ -42,6 +42,7 @@ def call_of(op, seed, dtype, which=0):
     made = signature(op)
     convert = {"integer": int, "real": float, "flag": lambda text: text == "1", "choice": str}
     fields = {name: convert[made.fields[name]["type"]](values[name]) for name in made.keywords}
+    fields |= {name: None for name in made.first if name not in inputs}
     if "noise" in made.shared and "noise" not in inputs:
         fields["noise"] = values["noise"]
     return values, inputs, fields

@@ -31,8 +31,7 @@ def operator_call(op, seed, dtype):
     given = tensors(inputs) | {name: value for name, value in fields.items() if name in made.keywords}
     if "noise" in made.shared and "noise" not in inputs:
         given["noise_is"] = values["noise"]
-    first = [tensor.name for tensor in made.inputs if tensor.always]
-    return values, inputs, [given.pop(name) for name in first], given | {"dtype": dtype}
+    return values, inputs, [given.pop(name, None) for name in made.first], given | {"dtype": dtype}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -21,9 +21,10 @@ def activation(problem):
 # Eager: the sums, then every function behind them; affine is a product and a sum. Compiled: a library's convolution, and all that follows
 # in one kernel.
 def roundings(problem, compiled):
+    before = 0 if problem.choice("norm") == "none" else 1 if compiled else 1 + (problem.choice("norm") == "affine+silu")
     behind = [problem.flag("bias"), 2 * problem.flag("affine"), problem.flag("image_shift"), problem.choice("act") != "none",
               problem.flag("residual"), problem.real("gain") != 1]
-    return 1 + any(behind) if compiled else 1 + sum(behind)
+    return before + (1 + any(behind) if compiled else 1 + sum(behind))
 
 
 def channels_last(shape, dtype, device, generator, deviation=1.0, mean=0.0):
@@ -48,6 +49,8 @@ def make_inputs(problem, dtype, device, generator):
         "x": channels_last((n, cin, h, w), dtype, device, generator),
         "w": channels_last((cout, cin, kernel, kernel), dtype, device, generator, deviation=(kernel * kernel * cin) ** -0.5),
     }
+    if problem.choice("norm") != "none":
+        inputs["norm"] = torch.randn(n, 2, cin, device=device, generator=generator) * 0.5 + 0.5
     if problem.flag("bias"):
         inputs["bias"] = normal(cout)
     if problem.flag("affine"):
@@ -58,6 +61,13 @@ def make_inputs(problem, dtype, device, generator):
         out_h, out_w = ((extent * times + 2 * pad - kernel) // stride + 1 for extent in (h, w))
         inputs["residual"] = channels_last((n, cout, out_h, out_w), dtype, device, generator)
     return inputs
+
+
+def _normed(problem, inputs, act):
+    if "norm" not in inputs:
+        return inputs["x"]
+    x = inputs["x"] * inputs["norm"][:, 0, :, None, None] + inputs["norm"][:, 1, :, None, None]
+    return (act(x) if problem.choice("norm") == "affine+silu" else x).to(inputs["x"].dtype)
 
 
 def _epilogue(problem, inputs, y, act):
@@ -75,7 +85,9 @@ def build(problem):
     stride, pad, upsample, act = problem.integer("stride"), problem.integer("pad"), problem.flag("upsample"), activation(problem)
 
     def run(inputs):
-        x = F.interpolate(inputs["x"], scale_factor=2, mode="nearest") if upsample else inputs["x"]
+        x = _normed(problem, inputs, F.silu)
+        if upsample:
+            x = F.interpolate(x, scale_factor=2, mode="nearest")
         return (_epilogue(problem, inputs, F.conv2d(x, inputs["w"], inputs.get("bias"), stride=stride, padding=pad), act),)
 
     return run
@@ -102,7 +114,7 @@ def sums(x, w, stride, pad):
 
 def reference(problem, inputs):
     wide = {name: tensor.double() for name, tensor in inputs.items()}
-    x = wide["x"]
+    x = _normed(problem, wide, lambda value: value / (1 + torch.exp(-value))).to(inputs["x"].dtype).double()  # rounded, as the oracle has it
     if problem.flag("upsample"):
         x = x.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
     pad = problem.integer("pad")

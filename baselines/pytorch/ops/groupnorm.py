@@ -14,7 +14,9 @@ from baselines.pytorch.errors import Unsupported
 
 def roundings(problem, compiled):
     """PyTorch's kernel keeps mean and rstd in the input's dtype, so they are rounded too. Inductor's statistics are fp32; it may store the
-    normalised tensor before what follows."""
+    normalised tensor before what follows. Coefficients are fp32 all the way."""
+    if problem.flag("coefficients"):
+        return 1
     if compiled:
         return 1 if problem.choice("fusion") == "none" else 2
     return {"none": 3, "silu": 4, "silu+ss": 7}[problem.choice("fusion")]
@@ -48,9 +50,27 @@ def scale_and_shift(inputs):
     return (inputs["scale"][:, :, None, None], inputs["shift"][:, :, None, None]) if "scale" in inputs else ()
 
 
+def coefficients(problem, wide):
+    """a and b, [n, 2, channels], of y = fusion(x * a + b), then mean and rstd; in the dtype of `wide`'s tensors."""
+    x, groups = wide["x"], problem.integer("groups")
+    n, channels = x.shape[:2]
+    variance, mean = torch.var_mean(x.reshape(n, groups, -1), dim=2, correction=0)
+    rstd = torch.rsqrt(variance + problem.real("eps"))
+    each_mean, each_rstd = (part.repeat_interleave(channels // groups, 1) for part in (mean, rstd))
+    a = each_rstd * wide["gamma"]
+    b = wide["beta"] - each_mean * a
+    if pair := scale_and_shift(wide):
+        scale, shift = (part[:, :, 0, 0] for part in pair)
+        a, b = a * (1 + scale), b * (1 + scale) + shift
+    return torch.stack((a, b), dim=1), mean, rstd
+
+
 def build(problem):
     groups, eps, stats = problem.integer("groups"), problem.real("eps"), problem.flag("stats")
     silu = problem.choice("fusion") != "none"
+    if problem.flag("coefficients"):
+        wanted = 3 if stats else 1
+        return lambda inputs: coefficients(problem, {name: tensor.float() for name, tensor in inputs.items()})[:wanted]
 
     def run(inputs):
         x, gamma, beta, statistics = inputs["x"], inputs["gamma"], inputs["beta"], ()
@@ -73,11 +93,15 @@ def reference(problem, inputs):
     grouped = wide["x"].reshape(n, groups, channels // groups, height, width)
     variance, mean = torch.var_mean(grouped, dim=(2, 3, 4), correction=0, keepdim=True)
     rstd = torch.rsqrt(variance + problem.real("eps"))
-    y = ((grouped - mean) * rstd).reshape(n, channels, height, width)
+    if problem.flag("coefficients"):  # of what the op makes of 1 and of 0
+        grouped = grouped.new_tensor((1, 0)).expand(n, groups, channels // groups, 1, 2)
+    y = ((grouped - mean) * rstd).reshape(n, channels, *grouped.shape[3:])
     y = y * wide["gamma"][:, None, None] + wide["beta"][:, None, None]
     if pair := scale_and_shift(wide):
         y = y * (1 + pair[0]) + pair[1]
-    if problem.choice("fusion") != "none":
+    if problem.flag("coefficients"):
+        y = torch.stack((y[:, :, 0, 0] - y[:, :, 0, 1], y[:, :, 0, 1]), dim=1)
+    elif problem.choice("fusion") != "none":
         y = y / (1 + torch.exp(-y))
     statistics = (mean.reshape(n, groups), rstd.reshape(n, groups)) if problem.flag("stats") else ()
     return (y, *statistics)

@@ -117,8 +117,7 @@ def conv3d_temporal(values, inputs):
 
 def group_statistics(values, inputs):
     """Mean and variance of [n, groups], of x or of its slabs' statistics."""
-    n, hw, channels = inputs["x"].shape
-    groups = int(values["groups"])
+    n, hw, channels, groups = (int(values[name]) for name in ("n", "hw", "channels", "groups"))
     if "slab_mean" not in inputs:
         grouped = inputs["x"].reshape(n, hw, groups, -1)
         return grouped.mean((1, 3)), grouped.var((1, 3))
@@ -132,15 +131,19 @@ def group_statistics(values, inputs):
 
 
 def groupnorm(values, inputs):
-    x, channels = inputs["x"], inputs["x"].shape[2]
     mean, variance = group_statistics(values, inputs)
     rstd = 1 / np.sqrt(variance + float(values["eps"]))
-    wide = [np.repeat(part, channels // mean.shape[1], 1)[:, None] for part in (mean, rstd)]
-    y = (x - wide[0]) * wide[1] * inputs["gamma"] + inputs["beta"]
+    wide = [np.repeat(part, int(values["channels"]) // mean.shape[1], 1)[:, None] for part in (mean, rstd)]
+    a = wide[1] * inputs["gamma"]
+    b = inputs["beta"] - wide[0] * a
     if values["fusion"] == "silu+ss":
         pair = np.split(inputs["scale_shift"], 2, 1) if "scale_shift" in inputs else (inputs["scale"], inputs["shift"])
-        y = y * (1 + pair[0][:, None]) + pair[1][:, None]
-    y = y if values["fusion"] == "none" else silu(y)
+        a, b = a * (1 + pair[0][:, None]), b * (1 + pair[0][:, None]) + pair[1][:, None]
+    if values["coefficients"] == "1":
+        y = np.concatenate((a, b), 1)
+    else:
+        y = inputs["x"] * a + b
+        y = y if values["fusion"] == "none" else silu(y)
     return (y, mean, rstd) if values["stats"] == "1" else (y,)
 
 

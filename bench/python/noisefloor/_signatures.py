@@ -60,6 +60,11 @@ class Signature:
         self.samples, moving = _core.samples(op, 1, 240)
         self.inputs, self.outputs = self.tensors("in"), self.tensors("out")
         self.names = names = tuple(tensor.name for tensor in self.inputs)
+        # Those without a default: of every problem, and what the usual problem has before them, which may be None.
+        usual = [tensor[0] for tensor in self.samples[0][1]]
+        leading = list(itertools.takewhile(lambda tensor: not tensor.always and tensor.name in usual, self.inputs))
+        always = [tensor for tensor in self.inputs if tensor.always]
+        self.first = [tensor.name for tensor in (leading if always else []) + always]
         # Names of both: a tensor that may be absent, and what says so.
         self.shared = [tensor.name for tensor in self.inputs if tensor.name in self.fields and not tensor.always]
         self.keywords = tuple(name for name in self.fields if name not in names)
@@ -117,12 +122,17 @@ class Signature:
         kind = PYTHON_TYPE.get(field["type"]) or f"Literal[{', '.join(map(repr, field['choices']))}]"
         return kind if name in self.free else f"{kind} | None"
 
+    def ordered(self):
+        """The inputs as a call has them."""
+        return sorted(self.inputs, key=lambda tensor: tensor.name not in self.first)
+
     def parameters(self, typed):
         """The source text of the parameters; tensors that every problem has come first, and have no default."""
         texts = []
-        for tensor in sorted(self.inputs, key=lambda tensor: not tensor.always):
+        for tensor in self.ordered():
             other = f" | {self.annotation(tensor.name)}" if tensor.name in self.shared else "" if tensor.always else " | None"
-            texts.append(tensor.name + (f": Array{other}" if typed else "") + ("" if tensor.always else " = None" if typed else "=None"))
+            default = "" if tensor.name in self.first else " = None" if typed else "=None"
+            texts.append(tensor.name + (f": Array{other}" if typed else "") + default)
         texts.append("*")
         for name in self.keywords:
             text = f"{name}: {self.annotation(name)} = " if typed else f"{name}="

@@ -23,8 +23,7 @@ def _define(op):
     # A tensor may be absent for more than one reason: an operator has one more argument for it.
     reasons = [name for name in made.shared if made.fields[name]["type"] == "choice"]
     bound = _signatures.bound(op)
-    schema = [f"Tensor {tensor.name}" if tensor.always else f"Tensor? {tensor.name}=None"
-              for tensor in sorted(made.inputs, key=lambda tensor: not tensor.always)]
+    schema = [f"Tensor{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered()]
     order = [text.split()[1].partition("=")[0] for text in schema]
     schema += ["*"] + [f"{_SCHEMA_TYPE[made.fields[name]['type']]} {name}=None" for name in made.keywords]
     schema += [f"str? {name}_is=None" for name in reasons] + ["str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
@@ -32,7 +31,7 @@ def _define(op):
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
     # Written out, as a dictionary of arguments takes time in each call.
-    parameters = [f"{tensor}=None" if "?" in text else tensor for tensor, text in zip(order, schema)]
+    parameters = [name if name in made.first else f"{name}=None" for name in order]
     keywords = [*made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"]
     tensors = [f"{name}_is if {name} is None else {name}" if name in reasons else name for name in names]
     source = (f"def real({', '.join(parameters)}, *, {', '.join(f'{name}=None' for name in keywords)}):\n"
@@ -78,15 +77,14 @@ def _make_function(op):
     made, order, reasons = _define(op)
     parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
     # What has its default is not passed: each argument costs PyTorch more than this looks at it.
-    first = [tensor.name for tensor in made.inputs if tensor.always]
     absent = dict.fromkeys(order, "None") | {name: f"_default_{name}" for name in made.keywords}
     lines = [f"    if {name} is not {absent.get(name, 'None')}{f' and {name} is not False' * (name in made.shared)}: given['{name}'] = {name}\n"
-             for name in [*order, *made.keywords, "variant", "dtype", "prepared"] if name not in first]
+             for name in [*order, *made.keywords, "variant", "dtype", "prepared"] if name not in made.first]
     lines += [f"    if isinstance({name}, str): given['{name}_is'] = given.pop('{name}')\n" for name in reasons]
     named = ", ".join(f"{name}={name}" for name in order)
     source = (f"def {op}({parameters}):\n    if _recording(): _refuse_gradients('{op}', {named})\n"
               f"    if _forward._current_level >= 0: _refuse_tangents('{op}', {named})\n"
-              f"    given = {{}}\n{''.join(lines)}    outputs = _operator({', '.join([*first, '**given'])})\n"
+              f"    given = {{}}\n{''.join(lines)}    outputs = _operator({', '.join([*made.first, '**given'])})\n"
               f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
     scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients,
              "_forward": forward_ad, "_refuse_tangents": _refuse_tangents}
@@ -111,7 +109,7 @@ def _prepared_call(op):
     def call(tensors, fields, out, variant, stream, dtype, plan, memory):
         if out is not None or stream is not None:
             raise TypeError(f"{op}: a handle of noisefloor.torch takes no 'out' and no 'stream'")
-        given = {name: value for name, value in zip(made.names + made.keywords, tensors + fields) if value is not None}
+        given = {name: value for name, value in zip(made.names + made.keywords, tensors + fields) if value is not None or name in made.first}
         return function(**given, variant=variant, dtype=dtype, prepared=memory)
 
     return call

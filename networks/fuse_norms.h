@@ -1,0 +1,17 @@
+// GroupNorm in front of a convolution, done by the convolution itself while its input lies in shared memory: the node
+// of the norm then makes coefficients per image and channel alone, where it can from statistics that the convolution
+// before it leaves, and the normed tensor is never written.
+#pragma once
+
+#include "networks/network.h"
+
+namespace noisefloor::networks {
+
+// Of every groupnorm whose output only convolutions read that ptx_sm90a_halo takes: other rungs would norm an input
+// once a tap, so it is for GPUs that have that one. The same numbers but for one rounding less, of nothing else.
+// Of tensors of least_bytes and more: below, two short launches are no faster than one, and a convolution of a single
+// wave waits for its first halo to be normed (docs/log/convolution, "the norm in front").
+inline constexpr std::int64_t kLeastFusedBytes = std::int64_t{16} << 20;
+void fuse_norms(Network& network, std::int64_t least_bytes = kLeastFusedBytes);
+
+}  // namespace noisefloor::networks
