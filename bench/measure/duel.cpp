@@ -22,7 +22,9 @@ class Fight {
   Fight(Contender& ours, Contender& theirs, const DuelOptions& options) : sides_{&ours, &theirs}, options_(options) {}
 
   DuelResult run() {
-    for (std::size_t side : {0u, 1u}) repeats_[side] = warm_repeats(median(sides_[side]->warm(1, 1)));
+    for (std::size_t side : {0u, 1u})
+      repeats_[side] =
+          probe_warm_launches([&](int samples, int repeats) { return sides_[side]->warm(samples, repeats); }).repeats;
     std::vector<double> cold, warm;
     DuelResult times;
     for (int round = 0; round < options_.most_rounds; ++round) {
