@@ -63,7 +63,7 @@ std::optional<double> adjusted_spin(const char* what, double percent, int repeat
 // a lower clock than the same in a build without.
 void rest(Platform& platform) {
   platform.synchronize();
-  if (!platform.description().is_host) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (!platform.description().is_host) std::this_thread::sleep_for(std::chrono::milliseconds(150));
 }
 
 // About 30 ms for a median: six batches of the case runner for a small kernel.
