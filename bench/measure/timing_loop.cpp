@@ -288,6 +288,7 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   } while (!stop);
   taken.stop = *stop;
   timing_.discarded_seconds += discarded_seconds;
+  add(timing_.throttle, source_->clock_event_reasons());
   return taken;
 }
 
@@ -295,20 +296,15 @@ void TimingLoop::warm() {
   if (timing_.others.in_the_way) return;
   if (warm_probe_.launch_us == 0) probe_warm();
   Warm taken = sample_warm(TimingSource::Edges::pipeline);
-  timing_.warm_us = std::move(taken.us);
-  timing_.warm_batches = std::move(taken.batches);
-  timing_.warm_mhz = std::move(taken.mhz);
-  timing_.warm_stop = std::move(taken.stop);
-  add(timing_.throttle, source_->clock_event_reasons());
+  std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_stop) =
+      std::tie(taken.us, taken.batches, taken.mhz, taken.stop);
 }
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
   Warm taken = sample_warm(TimingSource::Edges::ordinary);
-  timing_.warm_serial_us = std::move(taken.us);
-  timing_.warm_serial_batches = std::move(taken.batches);
-  timing_.warm_serial_mhz = std::move(taken.mhz);
-  add(timing_.throttle, source_->clock_event_reasons());
+  std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz) =
+      std::tie(taken.us, taken.batches, taken.mhz);
 }
 
 }  // namespace noisefloor
