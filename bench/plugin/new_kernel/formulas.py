@@ -131,6 +131,8 @@ def group_statistics(values, inputs):
 
 
 def groupnorm(values, inputs):
+    if "skip" in inputs:
+        inputs = {**inputs, "x": np.concatenate((inputs["x"], inputs["skip"]), 2)}
     mean, variance = group_statistics(values, inputs)
     rstd = 1 / np.sqrt(variance + float(values["eps"]))
     wide = [np.repeat(part, int(values["channels"]) // mean.shape[1], 1)[:, None] for part in (mean, rstd)]

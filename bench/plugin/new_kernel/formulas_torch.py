@@ -58,7 +58,8 @@ def conv3d_temporal(problem, t):
 
 
 def groupnorm(problem, t):
-    y = torch.group_norm(t.x.transpose(1, 2), problem.groups, t.gamma, t.beta, problem.eps).transpose(1, 2)
+    x = torch.cat((t.x, t.skip), 2) if "skip" in t.inputs else t.x
+    y = torch.group_norm(x.transpose(1, 2), problem.groups, t.gamma, t.beta, problem.eps).transpose(1, 2)
     if problem.fusion == "silu+ss":
         scale, shift = t.scale_shift.chunk(2, 1) if "scale_shift" in t.inputs else (t.scale, t.shift)
         y = y * (1 + scale[:, None]) + shift[:, None]
