@@ -67,13 +67,15 @@ Status check_operands(const Convolution& c, const Operands& o) {
   };
   if (bad(o.x, true) || bad(o.w, true) || bad(o.bias, c.bias) || bad(o.scale, c.affine) || bad(o.shift, c.affine) ||
       bad(o.image_shift, c.image_shift) || bad(o.norm, c.norm != Norm::none) || bad(o.residual, c.residual) ||
-      bad(o.y, true) || bad(o.mean, c.stats) || bad(o.m2, c.stats))
+      bad(o.side, c.side > 0) || bad(o.side_skip, c.side_skip > 0) || bad(o.w_side, c.side > 0) || bad(o.y, true) ||
+      bad(o.mean, c.stats) || bad(o.m2, c.stats))
     return failure(StatusCode::invalid_argument, "convolution: a tensor is null or not 16-byte aligned");
   return success();
 }
 
 Support takes_plain_input(const Convolution& c) {
-  return c.norm == Norm::none ? supported() : unsupported("has no norm of the input");
+  if (c.norm != Norm::none) return unsupported("has no norm of the input");
+  return c.side == 0 ? supported() : unsupported("has no second source of its sums");
 }
 
 Support can_run_tiled(const Convolution& c, DType) {

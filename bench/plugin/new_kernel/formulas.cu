@@ -164,8 +164,8 @@ struct gemm {
 
 // A thread has an element of y.
 struct conv2d {
-  Numbers x, w, bias, scale, shift, image_shift, residual, y;
-  int64_t n, high, wide, cin, cout, kernel, stride, pad, up, rows, columns;
+  Numbers x, w, bias, scale, shift, image_shift, residual, beside, skip, w_beside, y;
+  int64_t n, high, wide, cin, cout, kernel, stride, pad, up, rows, columns, sides, skips;
   float gain;
   Act act;
 
@@ -177,6 +177,9 @@ struct conv2d {
         shift(c("shift")),
         image_shift(c("image_shift")),
         residual(c("residual")),
+        beside(c("side")),
+        skip(c("side_skip")),
+        w_beside(c("w_side")),
         y(c("y")),
         n(c.integer("n")),
         high(c.integer("h")),
@@ -189,6 +192,8 @@ struct conv2d {
         up(c.integer("upsample") + 1),
         rows(c.tensor("y")->shape[1]),
         columns(c.tensor("y")->shape[2]),
+        sides(c.integer("side")),
+        skips(c.integer("side_skip")),
         gain(c.real("gain")),
         act(act_of(c)) {}
   static const char* why_not(const Case& c) { return c.integer("stats") == 0 ? nullptr : "needs stats=0"; }
@@ -203,6 +208,9 @@ struct conv2d {
       const int64_t pixel = (image * high + from_row / up) * wide + from_column / up;
       for (int64_t l = 0; l < cin; ++l) sum += x[pixel * cin + l] * w[(channel * kernel * kernel + tap) * cin + l];
     }
+    const int64_t at = i / cout;  // the pixel, over all images
+    for (int64_t l = 0; l < sides; ++l) sum += beside[at * sides + l] * w_beside[channel * (sides + skips) + l];
+    for (int64_t l = 0; l < skips; ++l) sum += skip[at * skips + l] * w_beside[channel * (sides + skips) + sides + l];
     if (bias) sum += bias[channel];
     if (scale) sum = sum * scale[channel] + shift[channel];
     if (image_shift) sum += image_shift[image * cout + channel];

@@ -83,6 +83,8 @@ def conv2d(values, inputs):
     if values["upsample"] == "1":
         x = x.repeat(2, 1).repeat(2, 2)
     y = taps(x, inputs["w"], int(values["stride"]), int(values["pad"])) + inputs.get("bias", 0)
+    if "side" in inputs:
+        y = y + np.concatenate([inputs[name] for name in ("side", "side_skip") if name in inputs], 3) @ inputs["w_side"].T
     y = y * inputs.get("scale", 1) + inputs.get("shift", 0)
     if "image_shift" in inputs:
         y = y + inputs["image_shift"][:, None, None]

@@ -42,6 +42,8 @@ def conv2d(problem, t):
     x = t.x.permute(0, 3, 1, 2)  # channels-last in memory, as PyTorch has it
     x = F.interpolate(x, scale_factor=2) if problem.upsample else x
     y = F.conv2d(x, t.w.permute(0, 3, 1, 2), t.get("bias"), problem.stride, problem.pad).permute(0, 2, 3, 1)
+    if "side" in t.inputs:
+        y = y + F.linear(torch.cat([t.inputs[name] for name in ("side", "side_skip") if name in t.inputs], 3), t.w_side)
     y = y * t.scale + t.shift if "scale" in t.inputs else y
     y = y + t.image_shift[:, None, None] if "image_shift" in t.inputs else y
     return (problem.gain * (activated(problem.act, y) + t.inputs.get("residual", 0)),)
