@@ -1,0 +1,42 @@
+// The second source of a convolution's sums, for the ptx kernels of sm_90a: its k-steps stand behind those of the taps,
+// each of 64 channels of `side`, then of `side_skip`, so that their concatenation is never written. TMA fills a
+// source's channels past its last with zeros, whatever weights stand there.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/convolution/schedule.h"
+#include "kernels/device/tensor_map.h"
+
+namespace noisefloor::convolution {
+
+// Not encoded, and not read, where a convolution has no such source.
+struct SideMaps {
+  CUtensorMap side, skip, w;
+};
+
+// Encodes them: map_pixels(map, data, channels) that of one tensor's pixels; boxes of weights have block_n / 2 rows.
+template <class MapPixels>
+Status encode_side_maps(SideMaps& maps, const Convolution& c, DType dtype, const Operands& o, int block_n,
+                        const MapPixels& map_pixels) {
+  if (c.side == 0) return success();
+  if (const Status status = map_pixels(maps.side, o.side, c.side); !status.ok()) return status;
+  if (c.side_skip > 0)
+    if (const Status status = map_pixels(maps.skip, o.side_skip, c.side_skip); !status.ok()) return status;
+  return encode_tensor_map(maps.w, {dtype, o.w_side, c.cout, c.side_channels(), block_n / 2, kBlockK});
+}
+
+// Step `step` of the second source: where its channels are, and the column of their weights.
+struct SideStep {
+  const CUtensorMap* map;
+  int channel, column;
+
+  __device__ __forceinline__ SideStep(const SideMaps& maps, const Convolution& c, int step) {
+    const int behind = step - steps_of(c.side);
+    map = behind < 0 ? &maps.side : &maps.skip;
+    channel = (behind < 0 ? step : behind) * kBlockK;
+    column = channel + (behind < 0 ? 0 : c.side);
+  }
+};
+
+}  // namespace noisefloor::convolution
