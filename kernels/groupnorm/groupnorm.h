@@ -69,6 +69,7 @@ struct Problem {
 // tensor.
 struct Tensors {
   const void* x = nullptr;           // T [n, hw, channels - skip_channels]; not with coefficients of given statistics
+  const void* skip = nullptr;        // T [n, hw, skip_channels], with skip_channels only
   const void* gamma = nullptr;       // T [channels]
   const void* beta = nullptr;        // T [channels]
   const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: scale_shift, T [n, 2 channels]
@@ -78,7 +79,6 @@ struct Tensors {
   void* y = nullptr;                 // T [n, hw, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
   float* mean = nullptr;             // fp32 [n, groups], stats only
   float* rstd = nullptr;             // fp32 [n, groups], stats only
-  const void* skip = nullptr;        // T [n, hw, skip_channels], behind x's channels; with skip_channels only
 };
 
 using Definition = OpDefinition<Problem, Tensors>;
