@@ -7,12 +7,15 @@
 
 #include "kernels/convolution/schedule.h"
 #include "kernels/device/tensor_map.h"
+#include "kernels/ptx/tma.cuh"
 
 namespace noisefloor::convolution {
 
 // Not encoded, and not read, where a convolution has no such source.
 struct SideMaps {
   CUtensorMap side, skip, w;
+
+  __device__ __forceinline__ const CUtensorMap* of(const SidePlace& place) const { return place.skip ? &skip : &side; }
 };
 
 // Encodes them: map_pixels(map, data, channels) that of one tensor's pixels; boxes of weights have block_n / 2 rows.
@@ -26,17 +29,11 @@ Status encode_side_maps(SideMaps& maps, const Convolution& c, DType dtype, const
   return encode_tensor_map(maps.w, {dtype, o.w_side, c.cout, c.side_channels(), block_n / 2, kBlockK});
 }
 
-// Step `step` of the second source: where its channels are, and the column of their weights.
-struct SideStep {
-  const CUtensorMap* map;
-  int channel, column;
-
-  __device__ __forceinline__ SideStep(const SideMaps& maps, const Convolution& c, int step) {
-    const int behind = step - steps_of(c.side);
-    map = behind < 0 ? &maps.side : &maps.skip;
-    channel = (behind < 0 ? step : behind) * kBlockK;
-    column = channel + (behind < 0 ? 0 : c.side);
-  }
-};
+__device__ __forceinline__ void prefetch(const SideMaps& maps, const Convolution& c) {
+  if (c.side == 0) return;
+  ptx::prefetch_tensor_map(&maps.side);
+  if (c.side_skip > 0) ptx::prefetch_tensor_map(&maps.skip);
+  ptx::prefetch_tensor_map(&maps.w);
+}
 
 }  // namespace noisefloor::convolution

@@ -71,11 +71,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
-    if (c.side > 0) {
-      ptx::prefetch_tensor_map(&maps_side.side);
-      if (c.side_skip > 0) ptx::prefetch_tensor_map(&maps_side.skip);
-      ptx::prefetch_tensor_map(&maps_side.w);
-    }
+    prefetch(maps_side, c);
     barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
   product::meet(part);
@@ -114,12 +110,12 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
-          const SideStep from(maps_side, c, first_step + i - args.tap_steps);
+          const SidePlace from = side_place(c, first_step + i - args.tap_steps);
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          ptx::tma_load_2d(a, from.map, barrier, from.channel, at.row0);
+          ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, at.row0);
           product::load_b<kHalf>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w, kHalf);
         }
       }

@@ -61,6 +61,16 @@ constexpr int tap_steps(const Convolution& c) {
 constexpr int side_steps(const Convolution& c) {
   return steps_of(c.side) + steps_of(c.side_skip);
 }
+// What step `step` of a second source reads: a channel of which tensor, and the column of its weights.
+struct SidePlace {
+  bool skip;
+  int channel, column;
+};
+constexpr SidePlace side_place(const Convolution& c, int step) {
+  const int behind = step - steps_of(c.side);
+  if (behind < 0) return {false, step * kBlockK, step * kBlockK};
+  return {true, behind * kBlockK, c.side + behind * kBlockK};
+}
 
 // The product: a unit is a phase, or a phase of one image where slabs of the statistics would cross images; every tap
 // and every source has whole steps of 64 input channels.

@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -176,10 +177,27 @@ TEST(conv2d, ASecondSourceIsRefusedByNameWhereARungHasNone) {
   for (const Definition::Variant& variant : variants()) {
     const Support support = variant.can_run(problem.as<Problem>(), DType::bf16);
     const std::string name = variant.name;
-    EXPECT_EQ(static_cast<bool>(support), name == "host" || name == "naive") << name;
+    EXPECT_EQ(static_cast<bool>(support),
+              std::set<std::string>({"host", "naive", "ptx_sm90a", "ptx_sm90a_halo"}).contains(name))
+        << name;
     if (support || name == "ptx_sm90a_pointwise") continue;
     EXPECT_NE(std::string(support.reason).find("second source"), std::string::npos) << name;
   }
+  const auto why_not = [](const char* rung, const std::string& more) -> std::string {
+    const auto any = op().parse("n=1,h=8,w=8,cout=64," + more);
+    for (const Definition::Variant& variant : variants())
+      if (std::string_view(variant.name) == rung) {
+        const Support support = variant.can_run(any.as<Problem>(), DType::bf16);
+        return support ? "" : support.reason;
+      }
+    return "no such rung";
+  };
+  EXPECT_EQ(why_not("ptx_sm90a", "cin=64,side=64,stride=2,stats=1"), "");
+  EXPECT_EQ(why_not("ptx_sm90a_halo", "cin=64,side=64,stats=1,patches=1"), "");
+  EXPECT_NE(why_not("ptx_sm90a", "cin=64,side=12").find("side and side_skip to be multiples of 8"), std::string::npos);
+  EXPECT_NE(why_not("ptx_sm90a", "cin=64,side=8,side_skip=4").find("multiples of 8"), std::string::npos);
+  EXPECT_NE(why_not("ptx_sm90a", "cin=3,side=8").find("cin to be a multiple of 8"), std::string::npos);
+  EXPECT_NE(why_not("ptx_sm90a_halo", "cin=64,side=8,norm=affine").find("norms no input"), std::string::npos);
 }
 
 // At least four channels: errors are held against the root mean square of an output, and the mean over an image of a

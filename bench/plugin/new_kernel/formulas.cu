@@ -196,7 +196,9 @@ struct conv2d {
         skips(c.integer("side_skip")),
         gain(c.real("gain")),
         act(act_of(c)) {}
-  static const char* why_not(const Case& c) { return c.integer("stats") == 0 ? nullptr : "needs stats=0"; }
+  static const char* why_not(const Case& c) {
+    return c.integer("stats") != 0 ? "needs stats=0" : c.is("norm", "none") ? nullptr : "needs norm=none";
+  }
   int64_t count() const { return n * rows * columns * cout; }
   __host__ __device__ void operator()(int64_t i) const {
     const int64_t channel = i % cout, column = i / cout % columns, row = i / (cout * columns) % rows,
