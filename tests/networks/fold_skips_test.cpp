@@ -209,6 +209,7 @@ TEST(FoldSkips, OfNetworksThatHaveThem) {
   for (const NetworkInfo& info : all_networks())
     EXPECT_EQ(folded(info.name, anything), wanted.at(info.name)) << info.name;
   EXPECT_EQ(folded("adm64", anything, 32), (Folded{19, 16, 287}));
+  for (const auto& [name, all] : wanted) EXPECT_EQ(folded(name.c_str(), runs_on_sm90a), all) << name;
 }
 
 TEST(FoldSkips, ReadTheSameTensorsOfACheckpoint) {
