@@ -54,7 +54,6 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents activations{p.n, p.hw, p.channels}, slabs{p.n, p.given_slabs(), p.channels};
   if (p.reads_x()) visit.in("x", t.x, {p.n, p.hw, p.x_channels()}, normal_fill(kFillMean, 1));
-  if (p.skip_channels > 0) visit.in("skip", t.skip, {p.n, p.hw, p.skip_channels}, normal_fill(kFillMean, 1));
   visit.in("gamma", t.gamma, {p.channels}, normal_fill(1, 0.25));
   visit.in("beta", t.beta, {p.channels}, normal_fill(0, 0.25));
   if (p.packed) {
@@ -67,6 +66,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("slab_mean", t.slab_mean, slabs, normal_fill(kFillMean, 0.125));
     visit.in("slab_m2", t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
   }
+  if (p.skip_channels > 0) visit.in("skip", t.skip, {p.n, p.hw, p.skip_channels}, normal_fill(kFillMean, 1));
   if (p.coefficients)
     visit.out("coefficients", t.y, {p.n, 2, p.channels}, DType::fp32);
   else

@@ -69,13 +69,13 @@ struct Problem {
 // tensor.
 struct Tensors {
   const void* x = nullptr;           // T [n, hw, channels - skip_channels]; not with coefficients of given statistics
-  const void* skip = nullptr;        // T [n, hw, skip_channels], with skip_channels only
   const void* gamma = nullptr;       // T [channels]
   const void* beta = nullptr;        // T [channels]
   const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: scale_shift, T [n, 2 channels]
   const void* shift = nullptr;       // T [n, channels], fusion silu+ss only; packed: not read
   const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
+  const void* skip = nullptr;        // T [n, hw, skip_channels], with skip_channels only
   void* y = nullptr;                 // T [n, hw, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
   float* mean = nullptr;             // fp32 [n, groups], stats only
   float* rstd = nullptr;             // fp32 [n, groups], stats only
