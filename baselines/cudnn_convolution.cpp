@@ -190,6 +190,8 @@ Support can_run_conv2d(const AnyProblem& any, DType) {
     return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
   if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
+  if (any.as<conv2d::Problem>().side > 0)
+    return unsupported("cuDNN's graphs add no second convolution's sums to those of the first");
   if (any.as<conv2d::Problem>().stats)
     return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
   return supported();

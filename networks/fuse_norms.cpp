@@ -53,7 +53,9 @@ class Fuse {
       }
     }
     for (const Node& node : from().nodes()) {
-      if (node.op != find_op("groupnorm") || node.problem.as<groupnorm::Problem>().stats) continue;
+      if (node.op != find_op("groupnorm")) continue;
+      // What two tensors are the input of stays written: a convolution reads one.
+      if (const auto& norm = node.problem.as<groupnorm::Problem>(); norm.stats || norm.skip_channels > 0) continue;
       const ValueId y = node.values.back();
       if (kept.contains(y) || static_cast<std::int64_t>(from()[y].bytes()) < least_bytes) continue;
       fused_.insert(&node);

@@ -45,9 +45,13 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
   const std::string share = source.share ? fmt::format("{}{}", source.share->rest ? "1-" : "", source.share->of) : "";
   std::string names;
   for (const WeightSource::Below& tensor : source.tensors()) names += tensor.name + "|";
-  const std::string key = fmt::format("{}{}|{}|{}|{}|{}|{}", names, static_cast<int>(source.layout), source.first_row,
-                                      source.rows, to_string(dtype), share, source.times);
+  if (!source.plus.empty() && (!source.below.empty() || source.share || source.times != 1))
+    throw std::logic_error(fmt::format("weight {}: {} is added to a tensor as it is", source.name, source.plus));
+  const std::string key =
+      fmt::format("{}{}|{}|{}|{}|{}|{}|{}", names, static_cast<int>(source.layout), source.first_row, source.rows,
+                  to_string(dtype), share, source.times, source.plus);
   if (source.share) leave_unread(source.share->of, {1});  // by nodes: it is in the weights
+  if (!source.plus.empty()) leave_unread(source.plus, source.file, dtype);
   const auto [place, added] = weights_.emplace(key, values_.size());
   if (added) {
     std::string name = source.name;
@@ -56,9 +60,9 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
   return place->second;
 }
 
-void Graph::leave_unread(std::string name, std::vector<std::int64_t> shape) {
+void Graph::leave_unread(std::string name, std::vector<std::int64_t> shape, DType dtype) {
   if (weights_.emplace(name + "|unread", values_.size()).second)
-    values_.push_back({name, shape, DType::fp32, Value::Kind::unread, WeightSource{name, shape}, 0, {}});
+    values_.push_back({name, shape, dtype, Value::Kind::unread, WeightSource{name, shape}, 0, {}});
 }
 
 ValueId Graph::constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period) {

@@ -42,6 +42,8 @@ struct WeightSource {
   };
   std::optional<Share> share = {};
   double times = 1;  // all numbers
+  // Another tensor of the same shape, whose numbers are added: the biases of two products of one sum.
+  std::string plus = {};
 
   // All rows of the tensors, those of a part that is not wanted included.
   std::int64_t all_rows() const;
@@ -90,7 +92,7 @@ class Graph {
   // One value per distinct (source, dtype), however often it is asked for.
   ValueId weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype);
   // Tensors that the checkpoint has and nothing here reads: known, so that they are neither missing nor too many.
-  void leave_unread(std::string name, std::vector<std::int64_t> shape);
+  void leave_unread(std::string name, std::vector<std::int64_t> shape, DType dtype = DType::fp32);
   ValueId constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period);
   // Elements of an activation that is none's part, from `first` on.
   ValueId part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape);

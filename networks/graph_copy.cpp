@@ -6,7 +6,7 @@ GraphCopy::GraphCopy(const Graph& from) : from_(from), moved_(from.values().size
   for (ValueId id = 0; id < moved_.size(); ++id) {
     const Value& value = from_[id];
     if (value.kind == Value::Kind::input) moved_[id] = to_.input(value.name, value.shape, value.dtype);
-    if (value.kind == Value::Kind::unread) to_.leave_unread(value.name, value.shape);
+    if (value.kind == Value::Kind::unread) to_.leave_unread(value.name, value.shape, value.dtype);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/core/fields.h"
+#include "networks/fold_skips.h"
 #include "networks/fuse_norms.h"
 #include "networks/merge_products.h"
 
@@ -172,6 +173,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.sampling = options.sampling;
   builder(options, network);
   merge_products_of_a_row(network);
+  if (options.fold_skips) fold_skips(network);
   if (options.fuse_norms) fuse_norms(network);
   return network;
 }

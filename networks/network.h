@@ -93,6 +93,7 @@ struct BuildOptions {
   // 2 batch, without condition first.
   bool guided = false;
   bool old_names = false;   // of modules, as the network's older checkpoints have them
+  bool fold_skips = false;  // and their 1x1 into the convolutions that add them (fold_skips.h)
   bool fuse_norms = false;  // into the convolutions behind them (fuse_norms.h)
   Sizes sizes = {};
 };

@@ -119,6 +119,12 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
           "off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  command
+      .add_option("--folded-skips", arguments.folded_skips,
+                  "on: convolutions sum a block's skip and its 1x1 themselves, and no concatenation is written, where "
+                  "plan and device let them (own, sm_90); or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
 }
 
 std::size_t bytes_for_networks(Platform& platform) {
@@ -141,6 +147,8 @@ OpenNetwork build_network(const NetworkInfo& info, const NetworkArguments& argum
   options.old_names = open.checkpoint->has(info.old_weight);
   options.fuse_norms =
       arguments.fused_norm == "on" && pipeline::fuses_norms(suite(), *open.platform, arguments.plan, options.dtype);
+  options.fold_skips =
+      arguments.folded_skips == "on" && pipeline::folds_skips(suite(), *open.platform, arguments.plan, options.dtype);
   open.options = options;
   open.network = std::make_unique<Network>(build_or_say_limit(info, options));
   return open;

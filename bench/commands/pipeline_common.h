@@ -15,11 +15,11 @@ namespace noisefloor {
 struct NetworkArguments {
   std::string network, weights, device, dtype, plan = "own";
   bool strict = false;
-  std::string programmatic = "on", fused_norm = "on";
+  std::string programmatic = "on", fused_norm = "on", folded_skips = "on";
 };
 std::string known_networks();                              // "a, b or c", for help
 std::string images_in_words(std::int64_t n, bool videos);  // "1 image", "2 videos"
-// Adds NETWORK, --weights, --device, --dtype, --plan, --strict, --programmatic and --fused-norm.
+// Adds NETWORK, --weights, --device, --dtype, --plan, --strict, --programmatic, --fused-norm and --folded-skips.
 void add_network_options(CLI::App& command, NetworkArguments& arguments);
 
 // A network and its weights, and when started, on a platform. The checkpoint decides whether the network is

@@ -160,6 +160,8 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
   const WeightSource& source = *weight.source;
   std::vector<Numbers> tensors;
   for (const WeightSource::Below& tensor : source.tensors()) tensors.emplace_back(files_, *files_.find(tensor.name));
+  std::vector<Numbers> added;
+  if (!source.plus.empty()) added.emplace_back(files_, *files_.find(source.plus));
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
@@ -167,9 +169,13 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
   std::vector<char> bytes(weight.bytes());
   parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<float> row(static_cast<std::size_t>(length));
+                 std::vector<float> row(static_cast<std::size_t>(length)), more(row.size());
                  for (std::int64_t i = begin; i < end; ++i) {
                    take_row(source, tensors, i, row);
+                   if (!added.empty()) {
+                     take_row(source, added, i, more);
+                     for (std::size_t k = 0; k < row.size(); ++k) row[k] += more[k];
+                   }
                    if (factor != 1)
                      for (float& number : row) number *= factor;
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());

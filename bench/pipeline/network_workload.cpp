@@ -52,9 +52,12 @@ struct Definition {
     }
   }
 
-  static Network build(const Problem& problem, DType dtype, bool fuse_norms = false) {
-    return info(problem).build(
-        {.batch = problem.batch, .dtype = dtype, .fuse_norms = fuse_norms, .sizes = problem.sizes});
+  static Network build(const Problem& problem, DType dtype, bool fuse_norms = false, bool fold_skips = false) {
+    return info(problem).build({.batch = problem.batch,
+                                .dtype = dtype,
+                                .fold_skips = fold_skips,
+                                .fuse_norms = fuse_norms,
+                                .sizes = problem.sizes});
   }
 
   static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype) {
@@ -101,8 +104,8 @@ const Workload& network_workload() {
   return workload;
 }
 
-Network build_network(const AnyProblem& problem, DType dtype, bool fuse_norms) {
-  return Definition::build(problem.as<Definition::Problem>(), dtype, fuse_norms);
+Network build_network(const AnyProblem& problem, DType dtype, bool fuse_norms, bool fold_skips) {
+  return Definition::build(problem.as<Definition::Problem>(), dtype, fuse_norms, fold_skips);
 }
 
 }  // namespace noisefloor::pipeline

@@ -130,6 +130,13 @@ class Chooser {
   bool out_of_memory_ = false;
 };
 
+// And with them all others of ours in PTX for sm_90a.
+bool runs_halos(const Suite& nodes, const Platform& platform, DType dtype) {
+  const ImplementationPtr halo = entry_of(nodes, "conv2d").find("ptx_sm90a_halo");
+  return dtype != DType::fp32 && halo && halo->built &&
+         runs_on(halo->arch, platform.description().info.compute_capability);
+}
+
 }  // namespace
 
 ProblemId problem_id(const Node& node) {
@@ -142,9 +149,11 @@ ProblemId problem_id(const CountedProblem& problem) {
 
 bool fuses_norms(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype) {
   const auto pool = pool_named(source);
-  if (dtype == DType::fp32 || (pool != Pool::own && pool != Pool::fastest)) return false;
-  const ImplementationPtr halo = entry_of(nodes, "conv2d").find("ptx_sm90a_halo");
-  return halo && halo->built && runs_on(halo->arch, platform.description().info.compute_capability);
+  return (pool == Pool::own || pool == Pool::fastest) && runs_halos(nodes, platform, dtype);
+}
+
+bool folds_skips(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype) {
+  return pool_named(source) == Pool::own && runs_halos(nodes, platform, dtype);
 }
 
 Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options)

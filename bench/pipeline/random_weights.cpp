@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include "bench/pipeline/weights.h"
 
@@ -15,8 +16,28 @@ std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce48422
 
 }  // namespace
 
+// The sum of what two tensors would be filled with, in fp32, as one weight.
+void RandomWeights::fill_sum(Platform& platform, const Value& weight, void* data) const {
+  std::vector<float> sum(static_cast<std::size_t>(weight.elements())), part(sum.size());
+  const std::size_t bytes = sum.size() * sizeof(float);
+  const Buffer buffer(platform, bytes);
+  for (const std::string& name : {weight.source->name, weight.source->plus}) {
+    Value one = weight;
+    one.dtype = DType::fp32;
+    one.source->name = name;
+    one.source->plus.clear();
+    fill(platform, one, buffer.data());
+    platform.download(part.data(), buffer.data(), bytes);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  std::vector<char> rounded(weight.bytes());
+  store_floats(weight.dtype, rounded.data(), 0, weight.elements(), sum.data());
+  platform.upload(data, rounded.data(), rounded.size());
+}
+
 void RandomWeights::fill(Platform& platform, const Value& weight, void* data) const {
   const WeightSource& source = *weight.source;
+  if (!source.plus.empty()) return fill_sum(platform, weight, data);
   double mean = 0, deviation = kSpread;
   if (source.layout == WeightSource::Layout::transposed) {
     deviation = 1;  // an embedding table: one of its rows is the result

@@ -25,6 +25,9 @@ class RandomWeights final : public Weights {
  public:
   void check(const Network&) const override {}
   void fill(Platform& platform, const Value& weight, void* data) const override;
+
+ private:
+  void fill_sum(Platform& platform, const Value& weight, void* data) const;
 };
 
 }  // namespace noisefloor::pipeline

@@ -136,6 +136,13 @@ class Search {
     std::vector<const Departure*> partners = {nullptr};
     for (const Departure& departure : all)
       if (departure.field->type != FieldInfo::Type::integer) partners.push_back(&departure);
+    for (const FieldInfo* field : fit_.integers()) {  // one that brings a tensor may be what another's needs
+      const auto brings = std::find_if(all.begin(), all.end(), [&](const Departure& departure) {
+        return departure.field == field && fit_.inputs(with(base, departure));
+      });
+      if (brings != all.end() && signature(with(base, *brings), false) != signature(base, false))
+        partners.push_back(&*brings);
+    }
     if (!fit_.inputs(base)) {
       const auto way = std::find_if(all.begin(), all.end(), [&](const Departure& departure) {
         return departure.field->type == FieldInfo::Type::integer && fit_.inputs(with(base, departure));

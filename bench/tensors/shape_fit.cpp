@@ -78,10 +78,11 @@ int ShapeFit::distance(const FieldValues& values) {
       sum += kOtherRank;
       continue;
     }
+    if (alone_ != nullptr && *alone_ != spec.name) continue;
     for (std::size_t i = 0; i < spec.shape.size(); ++i) sum += spec.shape[i] != (*found->second)[i];
   }
   sum += kOtherTensors * static_cast<int>(shapes_.size() - met);
-  if (sum < nearest_distance_) {
+  if (alone_ == nullptr && sum < nearest_distance_) {
     nearest_distance_ = sum;
     nearest_ = values;
   }
@@ -195,9 +196,8 @@ void ShapeFit::set_open(FieldValues& values, std::int64_t start) const {
 }
 
 int ShapeFit::solve(FieldValues& values) {
-  std::vector<const FieldInfo*> open;
-  for (const FieldInfo* field : integers_)
-    if (!field->fallback) open.push_back(field);
+  std::vector<const FieldInfo*> open, others;
+  for (const FieldInfo* field : integers_) (field->fallback ? others : open).push_back(field);
   int best = kNoProblem;
   FieldValues best_values = values;
   const auto try_from = [&](FieldValues trial) {
@@ -217,6 +217,17 @@ int ShapeFit::solve(FieldValues& values) {
       set_open(trial, start);
       try_from(std::move(trial));
     }
+  // Tensors that share extents outvote the one from which these follow (those of an output, an input): then from what
+  // fits one of them, by fields with a default (a padding) first.
+  for (const auto& [name, shape] : shapes_) {
+    if (best == 0 || best >= kOtherRank) break;
+    FieldValues trial = best_values;
+    alone_ = &name;
+    descend(trial, open);
+    alone_ = nullptr;
+    descend(trial, others);
+    try_from(std::move(trial));
+  }
   values = std::move(best_values);
   return best;
 }

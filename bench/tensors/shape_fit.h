@@ -77,6 +77,7 @@ class ShapeFit {
   const Followers& followers(const FieldInfo& field, const FieldValues& fit);
   bool move_two(FieldValues& values, int& best, const std::vector<const FieldInfo*>& fields);
 
+  const std::string* alone_ = nullptr;  // the tensor whose extents alone count; null: all do
   const Workload& op_;
   const KnownShapes& shapes_;
   const FieldValues given_;

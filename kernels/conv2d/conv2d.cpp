@@ -1,5 +1,6 @@
 #include "kernels/conv2d/conv2d.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -51,6 +52,8 @@ void fields(Problem& p, FieldVisitor& visitor) {
   visitor.flag("affine", p.affine, false);
   visitor.flag("image_shift", p.image_shift, false);
   visitor.flag("residual", p.residual, false);
+  visitor.integer("side", p.side, 0, 65536, 0);
+  visitor.integer("side_skip", p.side_skip, 0, 65536, 0);
   visitor.real("gain", p.gain, -1e3, 1e3, 1.0);
   visitor.flag("stats", p.stats, false);
   visitor.flag("patches", p.patches, false);
@@ -62,6 +65,11 @@ void check(const Problem& p) {
                        text(kMaxKernel));
   if (p.upsample && (p.kernel != 3 || p.stride != 1 || p.pad != 1))
     throw InvalidInput("problem: 'upsample' needs kernel=3, stride=1 and pad=1");
+  if (p.upsample && p.side > 0)
+    throw InvalidInput(
+        "problem: 'side' needs upsample=0: its pixels are those of the output, not of an upsampled input");
+  if (p.side_skip > 0 && p.side == 0)
+    throw InvalidInput("problem: 'side_skip' stands behind 'side' in a concatenation; it needs side of at least 1");
   const auto whole = [](std::int64_t extent) { return extent % convolution::kPatch == 0; };
   if (p.patches && (!p.stats || p.upsample || !whole(p.out_h()) || !whole(p.out_w())))
     throw InvalidInput(
@@ -72,15 +80,17 @@ void check(const Problem& p) {
     throw InvalidInput("problem: field 'kernel' is " + text(p.kernel) + ", larger than the padded image, " +
                        text(shortest));
   check_tensor("an input", p.n * p.h * p.w, p.cin);
-  check_tensor("an output", p.n * p.out_h() * p.out_w(), p.cout);
+  check_tensor("an output", p.n * p.out_h() * p.out_w(), std::max({p.cout, p.side, p.side_skip}));
 }
 
-// The sums have a standard deviation of 1 away from the borders, whatever cin; so has everything added to them, about.
+// The sums have a standard deviation of 1 away from the borders, whatever cin, as each of their products has the same
+// share; so has everything added to them, about.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents output{p.n, p.out_h(), p.out_w(), p.cout}, slabs{p.n, p.slabs(), p.cout};
+  const auto pixels = [&](std::int64_t channels) { return Extents{p.n, p.out_h(), p.out_w(), channels}; };
+  const Extents output = pixels(p.cout), slabs{p.n, p.slabs(), p.cout};
+  const auto weights = normal_fill(0, 1 / std::sqrt(static_cast<double>(p.terms())));
   visit.in("x", t.x, {p.n, p.h, p.w, p.cin});
-  visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin},
-           normal_fill(0, 1 / std::sqrt(static_cast<double>(p.kernel * p.kernel * p.cin))));
+  visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin}, weights);
   if (p.norm != Norm::none) visit.in("norm", t.norm, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
   if (p.bias) visit.in("bias", t.bias, {p.cout});
   if (p.affine) {
@@ -89,6 +99,11 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   }
   if (p.image_shift) visit.in("image_shift", t.image_shift, {p.n, p.cout});
   if (p.residual) visit.in("residual", t.residual, output);
+  if (p.side > 0) {
+    visit.in("side", t.side, pixels(p.side));
+    if (p.side_skip > 0) visit.in("side_skip", t.side_skip, pixels(p.side_skip));
+    visit.in("w_side", t.w_side, {p.cout, p.side + p.side_skip}, weights);
+  }
   visit.out("y", t.y, output);
   if (p.stats) {
     visit.out("mean", t.mean, slabs);
@@ -98,9 +113,9 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
 
 // Zeros of the padding included; with `upsample` the 4 taps of the four-phase form, not 9. The epilogue is not counted.
 Cost cost(const Problem& p, DType dtype, double bytes) {
-  const std::int64_t taps = p.upsample ? 4 : p.kernel * p.kernel;
   const double outputs = static_cast<double>(p.n * p.out_h() * p.out_w()) * static_cast<double>(p.cout);
-  return {2 * outputs * static_cast<double>(taps * p.cin), bytes, product_pipe(dtype),
+  const std::int64_t saved = p.upsample ? 5 * p.cin : 0;
+  return {2 * outputs * static_cast<double>(p.terms() - saved), bytes, product_pipe(dtype),
           p.upsample ? Shortcut::four_phases : Shortcut::none};
 }
 
@@ -118,7 +133,7 @@ Cost cost(const Problem& p, DType dtype, double bytes) {
 Tolerance tolerance(const Problem& p, DType dtype) {
   const double u = unit_roundoff(dtype);
   const double relu = p.act == convolution::Activation::relu ? 4 : 1;
-  const double sums = relu * product_sums_error(p.kernel * p.kernel * p.cin);
+  const double sums = relu * product_sums_error(p.terms());
   const double norm = p.norm == Norm::none ? 0 : 0.2 * u;
   if (p.upsample) return {6 * u + sums + norm, 2 * u + sums + norm};
   return {u + sums + norm, u + sums + norm};
@@ -140,6 +155,8 @@ convolution::Convolution describe(const Problem& p, Form form) {
   c.affine = p.affine;
   c.image_shift = p.image_shift;
   c.residual = p.residual;
+  c.side = static_cast<int>(p.side);
+  c.side_skip = static_cast<int>(p.side_skip);
   c.stats = p.stats;
   c.patches = p.patches;
   c.gain = static_cast<float>(p.gain);
@@ -147,7 +164,8 @@ convolution::Convolution describe(const Problem& p, Form form) {
 }
 
 convolution::Operands operands(const Tensors& t) {
-  return {t.x, t.w, t.bias, t.scale, t.shift, t.image_shift, t.residual, t.norm, t.y, t.mean, t.m2};
+  return {t.x,    t.w,    t.bias,      t.scale,  t.shift, t.image_shift, t.residual,
+          t.norm, t.side, t.side_skip, t.w_side, t.y,     t.mean,        t.m2};
 }
 
 }  // namespace noisefloor::conv2d

@@ -4,11 +4,14 @@
 //   u = round(x * norm[i, 0, ci] + norm[i, 1, ci])                                 norm affine
 //   u = round(silu(x * norm[i, 0, ci] + norm[i, 1, ci]))                           norm affine+silu
 //   sum[i, y, x, co] = over ky, kx, ci of  u[i, y * stride + ky - pad, x * stride + kx - pad, ci] * w[co, ky, kx, ci]
+//                  + over cs of  concat(side, side_skip)[i, y, x, cs] * w_side[co, cs]
 //   y   = gain * (act((sum + bias[co]) * scale[co] + shift[co] + image_shift[i, co]) + residual[i, y, x, co])
 //
 // With `upsample` every pixel of u is repeated 2x2 (nearest); outside of u it is 0. norm is a GroupNorm in front, whose
 // statistics groupnorm has turned into coefficients; round() is to the problem's dtype. bias; scale and shift (a
-// folded BatchNorm); image_shift (a timestep embedding) and residual are each there or not.
+// folded BatchNorm); image_shift (a timestep embedding) and residual are each there or not. side is a block's skip
+// connection with its 1x1, which may read a concatenation of two tensors without its being written; no norm is in front
+// of it, and not with `upsample`.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +40,8 @@ struct Problem {
   bool affine = false;       // scale and shift per channel
   bool image_shift = false;  // shift per image and channel
   bool residual = false;
+  std::int64_t side = 0;       // channels of the second source, which a 1x1 adds to the sums; 0: none
+  std::int64_t side_skip = 0;  // channels of the tensor behind it in its concatenation; 0: none
   double gain = 1;
   bool stats = false;    // also write the statistics of y that groupnorm takes
   bool patches = false;  // slabs of the statistics are 8 x 8 pixels each; out_h and out_w multiples of 8, no upsample
@@ -48,18 +53,22 @@ struct Problem {
   // and odd row and column (four phases, row parity first) each count by themselves.
   std::int64_t phases() const { return upsample ? 4 : 1; }
   std::int64_t slabs() const;
+  std::int64_t terms() const { return kernel * kernel * cin + side + side_skip; }  // of a sum
 };
 
 // All of the problem's dtype, dense, 16-byte aligned, not overlapping y; null where the problem has no such tensor.
 struct Tensors {
   const void* x = nullptr;            // [n, h, w, cin]
   const void* w = nullptr;            // [cout, kernel, kernel, cin]
+  const float* norm = nullptr;        // fp32 [n, 2, cin], with a norm only
   const void* bias = nullptr;         // [cout]
   const void* scale = nullptr;        // [cout], affine only, as is shift
   const void* shift = nullptr;        // [cout]
   const void* image_shift = nullptr;  // [n, cout]
   const void* residual = nullptr;     // [n, out_h, out_w, cout]
-  const float* norm = nullptr;        // fp32 [n, 2, cin], with a norm only
+  const void* side = nullptr;         // [n, out_h, out_w, side]
+  const void* side_skip = nullptr;    // [n, out_h, out_w, side_skip]
+  const void* w_side = nullptr;       // [cout, side + side_skip]
   void* y = nullptr;                  // [n, out_h, out_w, cout]
   float* mean = nullptr;              // fp32 [n, slabs, cout]: of y, as stored, over a slab; stats only, as is m2
   float* m2 = nullptr;                // fp32 [n, slabs, cout]: sum of squared deviations from that mean

@@ -28,6 +28,7 @@ gemm::Problem product(const Problem& p) {
 Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
   if (p.norm != Norm::none) return unsupported("has no norm of the input");
+  if (p.side > 0) return unsupported("has no second source of its sums");
   if (p.act == Activation::relu || p.affine || p.image_shift || p.gain != 1)
     return unsupported("needs gemm's epilogue: bias, silu or nothing, residual");
   if (p.stats) return unsupported("has no statistics of the output");

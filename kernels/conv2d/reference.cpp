@@ -55,6 +55,15 @@ std::vector<float> patch_at(const Problem& p, const HostTensor& x, const float* 
   return patch;
 }
 
+// What the kernel meets at an output pixel: that, and the channels of the second source behind it.
+std::vector<float> inputs_at(const Problem& p, DType dtype, const Tensors& t, std::int64_t pixel) {
+  std::vector<float> inputs = patch_at(p, {dtype, t.x}, t.norm, pixel);
+  for (const auto& [side, channels] : {std::pair(t.side, p.side), std::pair(t.side_skip, p.side_skip)})
+    for (std::int64_t c = 0; c < channels; ++c)
+      inputs.push_back(static_cast<float>(load_element(dtype, side, pixel * channels + c)));
+  return inputs;
+}
+
 double output_at(const Problem& p, DType dtype, const Tensors& t, double value, std::int64_t pixel,
                  std::int64_t channel) {
   const HostTensor bias{dtype, t.bias}, scale{dtype, t.scale}, shift{dtype, t.shift};
@@ -105,11 +114,10 @@ double statistic(const std::vector<double>& values, bool m2) {
 
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor x{dtype, t.x}, w{dtype, t.w};
-  const std::int64_t k = p.kernel * p.kernel * p.cin;
+  const std::int64_t k = p.kernel * p.kernel * p.cin, sides = p.side + p.side_skip;
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> weights(static_cast<std::size_t>(k));
+    std::vector<float> weights(static_cast<std::size_t>(k + sides));
     std::vector<std::int64_t> pixels;         // of the element: one, or those of its slab
     std::vector<std::vector<float>> patches;  // at these pixels
     std::int64_t held = -1;
@@ -121,9 +129,10 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
         held = place;
         pixels = output == "y" ? std::vector{place} : slab_pixels(p, place / p.slabs(), place % p.slabs());
         patches.clear();
-        for (const std::int64_t pixel : pixels) patches.push_back(patch_at(p, x, t.norm, pixel));
+        for (const std::int64_t pixel : pixels) patches.push_back(inputs_at(p, dtype, t, pixel));
       }
-      load_floats(w.dtype, w.data, channel * k, k, weights.data());
+      load_floats(dtype, t.w, channel * k, k, weights.data());
+      if (sides > 0) load_floats(dtype, t.w_side, channel * sides, sides, weights.data() + k);
       std::vector<double> outputs;
       for (std::size_t i = 0; i < pixels.size(); ++i)
         outputs.push_back(output_at(p, dtype, t, exact::dot(patches[i], weights), pixels[i], channel));

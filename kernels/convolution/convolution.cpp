@@ -67,13 +67,15 @@ Status check_operands(const Convolution& c, const Operands& o) {
   };
   if (bad(o.x, true) || bad(o.w, true) || bad(o.bias, c.bias) || bad(o.scale, c.affine) || bad(o.shift, c.affine) ||
       bad(o.image_shift, c.image_shift) || bad(o.norm, c.norm != Norm::none) || bad(o.residual, c.residual) ||
-      bad(o.y, true) || bad(o.mean, c.stats) || bad(o.m2, c.stats))
+      bad(o.side, c.side > 0) || bad(o.side_skip, c.side_skip > 0) || bad(o.w_side, c.side > 0) || bad(o.y, true) ||
+      bad(o.mean, c.stats) || bad(o.m2, c.stats))
     return failure(StatusCode::invalid_argument, "convolution: a tensor is null or not 16-byte aligned");
   return success();
 }
 
 Support takes_plain_input(const Convolution& c) {
-  return c.norm == Norm::none ? supported() : unsupported("has no norm of the input");
+  if (c.norm != Norm::none) return unsupported("has no norm of the input");
+  return c.side == 0 ? supported() : unsupported("has no second source of its sums");
 }
 
 Support can_run_tiled(const Convolution& c, DType) {
@@ -117,7 +119,11 @@ Support can_run_ptx_sm90a(const Convolution& c, DType dtype) {
   if (c.rows() + 256 > kMaxBlocks) return unsupported("needs fewer than 2^31 output pixels");
   if (tile_count(c, 64, 32) > kMaxBlocks / 8) return unsupported("needs at most 2^28 tiles of 64x32");
   if (c.stats && c.patches) return unsupported("has statistics of pixels that follow each other, not of patches");
-  return takes_plain_input(c);
+  if (c.side > 0 && gathers_rows(c)) return unsupported("needs cin to be a multiple of 8 beside a second source");
+  if (c.side % 8 != 0 || c.side_skip % 8 != 0)
+    return unsupported("needs side and side_skip to be multiples of 8: TMA moves 16 bytes");
+  if (c.norm != Norm::none) return unsupported("has no norm of the input");
+  return supported();
 }
 
 }  // namespace noisefloor::convolution

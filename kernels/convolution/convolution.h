@@ -67,6 +67,7 @@ struct Convolution {
   bool affine = false;
   bool image_shift = false;
   bool residual = false;
+  int side = 0, side_skip = 0;  // channels of the two tensors of a second source; 0: not there
   bool stats = false;
   bool patches = false;  // of 8 x 8 pixels, which the slabs of the statistics are: of one phase, whole ones only
   float gain = 1;
@@ -80,14 +81,17 @@ struct Convolution {
   constexpr std::int64_t pixels() const { return phase_pixels() * phases(); }          // of one image
   constexpr std::int64_t rows() const { return phase_rows() * phases(); }              // of all phases
   constexpr std::int64_t input_elements() const { return std::int64_t{images} * y.in * x.in * cin; }
-  constexpr std::int64_t k() const { return std::int64_t{y.taps} * x.taps * cin; }  // of one phase
+  constexpr std::int64_t k() const { return std::int64_t{y.taps} * x.taps * cin; }  // of one phase's taps
+  constexpr int side_channels() const { return side + side_skip; }
   constexpr std::int64_t weight_row() const { return std::int64_t{y.kernel_taps} * x.kernel_taps * cin; }
   constexpr std::int64_t weight_rows() const { return phase_weights ? std::int64_t{phases()} * cout : cout; }
   constexpr std::int64_t phase_slabs() const { return (phase_pixels() + kSlabRows - 1) / kSlabRows; }
   constexpr std::int64_t slabs() const { return phase_slabs() * phases(); }  // of one image
 };
 
-// Pointers in the dtype of the launch unless said otherwise; null where the convolution has no such tensor.
+// Pointers in the dtype of the launch unless said otherwise; null where the convolution has no such tensor. The sum of
+// an output is over its taps, and over the channels of a second source at its own pixel, which are no phase's:
+//   sum += over c of  concat(side, side_skip)[i, p, c] * w_side[column, c]
 //   y[i, p, c] = gain * (act((sum + bias[c]) * scale[c] + shift[c] + image_shift[i, c]) + residual[i, p, c])
 struct Operands {
   const void* x = nullptr;            // [images, y.in, x.in, cin]
@@ -98,6 +102,9 @@ struct Operands {
   const void* image_shift = nullptr;  // [images, cout]
   const void* residual = nullptr;     // as y
   const float* norm = nullptr;        // fp32 [images, 2, cin]: what x is multiplied by, then what is added
+  const void* side = nullptr;         // [images, y.out, x.out, side]
+  const void* side_skip = nullptr;    // [images, y.out, x.out, side_skip]
+  const void* w_side = nullptr;       // [cout, side + side_skip]
   void* y = nullptr;                  // [images, y.out_extent(), x.out_extent(), cout]
   float* mean = nullptr;              // fp32 [images, slabs, cout]: of y as stored, over a slab
   float* m2 = nullptr;                // fp32 [images, slabs, cout]: sum of squared deviations from mean
@@ -175,13 +182,14 @@ Status check_operands(const Convolution& convolution, const Operands& operands);
 
 using Launcher = Status(const Convolution&, DType, const Operands&, const Scratch&, const LaunchContext&);
 
-// All cores of the host. `prepared` are the weights as prepare_host packs them, from the stored weights `w`
+// All cores of the host. `prepared` are the weights as prepare_host packs them, from the stored weights `w` and
+// `w_side`
 // (`summed`: w is [cout][3][3][cin], and the convolution one of upsampled_phases).
 Launcher launch_host;
 std::size_t host_prepared_bytes(const Convolution& convolution);
-Status prepare_host(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared);
+Status prepare_host(const Convolution& convolution, DType dtype, const Operands& weights, bool summed, void* prepared);
 
-// Whether x is taken as it is: of the rungs that do nothing to it.
+// Whether x is taken as it is, and nothing else: of the rungs that do nothing to it.
 Support takes_plain_input(const Convolution& convolution);
 
 // The rungs on GPUs, each in the file of its name; `can_run_*` say what they need.

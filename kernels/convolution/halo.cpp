@@ -20,15 +20,17 @@ constexpr product::Sm90aKernel kKernel{.tiles = kHaloTiles,
                                                  .multicast = 280},
                                        .can_split = can_split_halo};
 
-// A step is a tap of 64 channels; its part of the halo is what one load gives all taps.
+// A step is a tap of 64 channels; its part of the halo is what one load gives all taps. One of a second source loads
+// the rows of its tile.
 product::Sm90aProduct cut_for(const Convolution& c, const Tile& tile) {
   const Patches patches = arrange(c, tile.consumers);
-  const int taps = c.y.taps * c.x.taps;
+  const auto rows = static_cast<double>(tile.block_m());
+  const int loads = steps_of(c.cin), beside = side_steps(c), steps = tap_steps(c) + beside;
   return {.units = c.phases(),
           .unit_rows = grid_of(c, patches).tiles() * tile.block_m(),
           .columns = c.cout,
-          .k_steps = std::int64_t{taps} * ((c.cin + kBlockK - 1) / kBlockK),
-          .a_share = static_cast<double>(halo_of(c, patches).lines()) / (tile.block_m() * taps)};
+          .k_steps = steps,
+          .a_share = (loads * halo_of(c, patches).lines() + beside * rows) / (steps * rows)};
 }
 
 product::ProductFor cut_by(const Convolution& c) {
@@ -71,7 +73,7 @@ static Schedule with_rings(const Convolution& c, Schedule schedule) {
   const bool alone = schedule.stages > tile.stages;
   const int halo = padded_halo(halo_of(c, arrange(c, tile.consumers)).lines());
   const int budget = ring_budget(tile.consumers, tile.block_n, alone ? 1 : tile.blocks_per_sm, schedule.splits > 1);
-  schedule.stages = rings_for(budget, tile.block_n, halo, c.y.taps * c.x.taps).weights;
+  schedule.stages = rings_for(budget, tile.block_n, halo, c.y.taps * c.x.taps, c.side > 0).weights;
   return schedule;
 }
 
@@ -107,6 +109,7 @@ Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
   const auto taps = [](const Axis& axis) { return axis.taps <= kHaloTaps; };
   if (!taps(c.y) || !taps(c.x)) return unsupported("needs a kernel of at most 3 taps along each axis");
   if (c.norm != Norm::none && c.y.taps * c.x.taps == 1) return unsupported("norms the input of several taps only");
+  if (c.norm != Norm::none && c.side > 0) return unsupported("norms no input beside a second source");
   if (c.y.stride != 1 || c.x.stride != 1 || c.y.repeat != 1 || c.x.repeat != 1)
     return unsupported("needs stride 1: a halo is shared by neighbours");
   if (c.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");

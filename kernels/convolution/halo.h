@@ -40,15 +40,19 @@ struct Rings {
   int halos = 0, weights = 0;
   constexpr int bytes(int halo_bytes, int block_n) const { return halos * halo_bytes + weights * block_n * kRowBytes; }
 };
-// Halos for all steps that the weights are ahead: of W stages W - 1, and the producer asks for both in turn.
-constexpr Rings rings_with(int weights, int taps) {
+// Halos for all steps that the weights are ahead: of W stages W - 1, and the producer asks for both in turn. A step of
+// a second source takes a halo's stage, of which all but one are in flight: where at least six stages of weights stay,
+// there are four (64 x 64: 9 and 2 become 6 and 4), where five do, three (128 x 192: 6 and 2 become 5 and 3). At 0.25
+// us a step, three in flight cover 0.75 us of a load's way, two half a microsecond.
+constexpr Rings rings_with(int weights, int taps, bool beside = false) {
   const int halos = (weights - 1 + taps - 1) / taps + 1;
-  return {halos < 2 ? 2 : halos, weights};
+  const int least = !beside ? 2 : weights > 5 ? 4 : weights > 4 ? 3 : 2;
+  return {halos < least ? least : halos, weights};
 }
 // As many steps as fit.
-constexpr Rings rings_for(int budget, int block_n, int halo_bytes, int taps) {
+constexpr Rings rings_for(int budget, int block_n, int halo_bytes, int taps, bool beside = false) {
   for (int steps = kMostStages; steps > 1; --steps) {
-    const Rings rings = rings_with(steps, taps);
+    const Rings rings = rings_with(steps, taps, beside);
     if (rings.bytes(halo_bytes, block_n) <= budget) return rings;
   }
   return {};
@@ -143,6 +147,9 @@ struct HaloTiling {
   int multicast;
   product::Divisor taps, taps_x;  // of a phase
 
+  // Of 64 channels at a second source's pixels, which are the tile's own: less than a halo by 0.29 (two patches side by
+  // side) to 0.36 (one), so that a step loads 16 KB of them in place of 23, or 8 in place of 13.
+  constexpr Halo side_box() const { return halo_of(1, 1, patches); }
   constexpr HaloPlace place(int m_cluster, int m_rank) const {
     const int phase = m_cluster / unit_clusters;
     const int within = (m_cluster - phase * unit_clusters) * multicast + m_rank;

@@ -28,15 +28,38 @@ std::int64_t packed_columns(const Convolution& c) {
   return round_up(c.cout, kMicroN);
 }
 
-// Calls body(tap_y, tap_x, channel, offset, count) on the pieces of [begin, begin + count) of k that lie in one tap.
+// The taps, and behind them the channels of the second source.
+std::int64_t sum_length(const Convolution& c) {
+  return c.k() + c.side_channels();
+}
+
+// `count` channels of a sum, from `offset` of what is asked for on: of x under a tap, or of a second source's tensor.
+enum class Source { x, side, side_skip };
+struct Piece {
+  Source source;
+  int ty, tx;
+  std::int64_t channel, offset, count;
+};
+
+// Calls body(piece) on the pieces of [begin, begin + count) of a sum that lie in one tap or tensor.
 template <class Body>
 void each_piece(const Convolution& c, std::int64_t begin, std::int64_t count, const Body& body) {
   for (std::int64_t done = 0; done < count;) {
-    const std::int64_t tap = (begin + done) / c.cin;
-    const std::int64_t channel = (begin + done) % c.cin;
-    const std::int64_t length = std::min(count - done, c.cin - channel);
-    body(static_cast<int>(tap / c.x.taps), static_cast<int>(tap % c.x.taps), channel, done, length);
-    done += length;
+    Piece piece{Source::x, 0, 0, 0, done, 0};
+    std::int64_t left = 0;
+    if (const std::int64_t beside = begin + done - c.k(); beside >= 0) {
+      piece.source = beside < c.side ? Source::side : Source::side_skip;
+      piece.channel = beside < c.side ? beside : beside - c.side;
+      left = (beside < c.side ? c.side : c.side_skip) - piece.channel;
+    } else {
+      const auto tap = static_cast<int>((begin + done) / c.cin);
+      piece.ty = tap / c.x.taps, piece.tx = tap % c.x.taps;
+      piece.channel = (begin + done) % c.cin;
+      left = c.cin - piece.channel;
+    }
+    piece.count = std::min(count - done, left);
+    body(piece);
+    done += piece.count;
   }
 }
 
@@ -58,6 +81,26 @@ void normalise(const Convolution& c, DType dtype, const float* scale, std::int64
   load_floats(dtype, rounded, 0, count, v);
 }
 
+// A piece of a row's inputs.
+void load_inputs(const Convolution& c, DType dtype, const Operands& o, int phase, const Row& row, const Piece& piece,
+                 float* to) {
+  if (piece.source != Source::x && row.inside) {  // one phase, whose rows are the pixels of the output
+    const bool skip = piece.source == Source::side_skip;
+    const std::int64_t pixel = row.image * c.phase_pixels() + std::int64_t{row.y} * c.x.out + row.x;
+    return load_floats(dtype, skip ? o.side_skip : o.side, pixel * (skip ? c.side_skip : c.side) + piece.channel,
+                       piece.count, to);
+  }
+  const int iy = row.inside ? input_coordinate(c.y, row.y, phase / c.x.phases, piece.ty) : -1;
+  const int ix = row.inside ? input_coordinate(c.x, row.x, phase % c.x.phases, piece.tx) : -1;
+  if (iy < 0 || ix < 0) {
+    std::fill_n(to, piece.count, 0.0f);
+    return;
+  }
+  const std::int64_t pixel = (row.image * c.y.in + iy) * c.x.in + ix;
+  load_floats(dtype, o.x, pixel * c.cin + piece.channel, piece.count, to);
+  if (c.norm != Norm::none) normalise(c, dtype, o.norm + row.image * 2 * c.cin + piece.channel, piece.count, to);
+}
+
 // Gathers [k0, k0 + depth) of the inputs of `rows` (a multiple of kMicroM of them) into panels at `packed`.
 void pack_inputs(const Convolution& c, DType dtype, const Operands& o, int phase, const Row* rows, std::int64_t count,
                  std::int64_t k0, std::int64_t depth, float* packed) {
@@ -65,22 +108,10 @@ void pack_inputs(const Convolution& c, DType dtype, const Operands& o, int phase
   for (std::int64_t panel = 0; panel < count; panel += kMicroM) {
     for (std::int64_t done = 0; done < depth; done += kChunk) {
       const std::int64_t length = std::min(kChunk, depth - done);
-      each_piece(c, k0 + done, length,
-                 [&](int ty, int tx, std::int64_t channel, std::int64_t offset, std::int64_t piece) {
-                   for (int r = 0; r < kMicroM; ++r) {
-                     const Row& row = rows[panel + r];
-                     const int iy = row.inside ? input_coordinate(c.y, row.y, phase / c.x.phases, ty) : -1;
-                     const int ix = row.inside ? input_coordinate(c.x, row.x, phase % c.x.phases, tx) : -1;
-                     if (iy < 0 || ix < 0) {
-                       std::fill_n(chunk[r] + offset, piece, 0.0f);
-                       continue;
-                     }
-                     const std::int64_t pixel = (row.image * c.y.in + iy) * c.x.in + ix;
-                     load_floats(dtype, o.x, pixel * c.cin + channel, piece, chunk[r] + offset);
-                     if (c.norm != Norm::none)
-                       normalise(c, dtype, o.norm + row.image * 2 * c.cin + channel, piece, chunk[r] + offset);
-                   }
-                 });
+      each_piece(c, k0 + done, length, [&](const Piece& piece) {
+        for (int r = 0; r < kMicroM; ++r)
+          load_inputs(c, dtype, o, phase, rows[panel + r], piece, chunk[r] + piece.offset);
+      });
       float* out = packed + panel * depth + done * kMicroM;
       for (std::int64_t i = 0; i < length; ++i)
         for (int r = 0; r < kMicroM; ++r) out[i * kMicroM + r] = chunk[r][i];
@@ -88,12 +119,17 @@ void pack_inputs(const Convolution& c, DType dtype, const Operands& o, int phase
   }
 }
 
-// `count` weights of output channel `channel_out` of a phase, from input channel `channel` of tap (ty, tx) on.
-void load_weights(const Convolution& c, DType dtype, const void* w, bool summed, int phase, std::int64_t channel_out,
-                  int ty, int tx, std::int64_t channel, std::int64_t count, float* out) {
+// The weights of output channel `channel_out` of a phase for a piece of its sum.
+void load_weights(const Convolution& c, DType dtype, const Operands& o, bool summed, int phase,
+                  std::int64_t channel_out, const Piece& piece, float* out) {
+  const auto [source, ty, tx, channel, offset, count] = piece;
+  if (source != Source::x) {
+    const std::int64_t column = (source == Source::side ? 0 : c.side) + channel;
+    return load_floats(dtype, o.w_side, channel_out * c.side_channels() + column, count, out);
+  }
   if (!summed) {
     const std::int64_t row = (c.phase_weights ? std::int64_t{phase} * c.cout : 0) + channel_out;
-    load_floats(dtype, w, row * c.weight_row() + kernel_tap(c, phase, ty, tx) * std::int64_t{c.cin} + channel, count,
+    load_floats(dtype, o.w, row * c.weight_row() + kernel_tap(c, phase, ty, tx) * std::int64_t{c.cin} + channel, count,
                 out);
     return;
   }
@@ -103,7 +139,7 @@ void load_weights(const Convolution& c, DType dtype, const void* w, bool summed,
   std::fill_n(out, count, 0.0f);
   for (int ky = ys.first; ky <= ys.last; ++ky)
     for (int kx = xs.first; kx <= xs.last; ++kx) {
-      load_floats(dtype, w, ((channel_out * 3 + ky) * 3 + kx) * c.cin + channel, count, more);
+      load_floats(dtype, o.w, ((channel_out * 3 + ky) * 3 + kx) * c.cin + channel, count, more);
       for (std::int64_t i = 0; i < count; ++i) out[i] += more[i];
     }
 }
@@ -158,10 +194,11 @@ void make_tile(const Convolution& c, DType dtype, const Operands& o, const float
   }
   const std::int64_t width = round_up(tile.columns, kMicroN);
   std::fill_n(sums, height * kTileN, 0.0f);
-  for (std::int64_t k0 = 0; k0 < c.k(); k0 += kBlockK) {
-    const std::int64_t depth = std::min(kBlockK, c.k() - k0);
+  const std::int64_t length = sum_length(c);
+  for (std::int64_t k0 = 0; k0 < length; k0 += kBlockK) {
+    const std::int64_t depth = std::min(kBlockK, length - k0);
     pack_inputs(c, dtype, o, tile.phase, rows, height, k0, depth, inputs);
-    const float* b = weights + (tile.phase * c.k() + k0) * packed_columns(c) + tile.column0 * depth;
+    const float* b = weights + (tile.phase * length + k0) * packed_columns(c) + tile.column0 * depth;
     for (std::int64_t j = 0; j < width; j += kMicroN)
       for (std::int64_t i = 0; i < height; i += kMicroM)
         micro_kernel(depth, inputs + i * depth, b + j * depth, sums + i * kTileN + j, kTileN);
@@ -209,10 +246,11 @@ void slab_statistics(const Convolution& c, DType dtype, const Operands& o, std::
 }  // namespace
 
 std::size_t host_prepared_bytes(const Convolution& c) {
-  return static_cast<std::size_t>(c.phases() * c.k() * packed_columns(c)) * sizeof(float);
+  return static_cast<std::size_t>(c.phases() * sum_length(c) * packed_columns(c)) * sizeof(float);
 }
 
-Status prepare_host(const Convolution& c, DType dtype, const void* w, bool summed, void* prepared) {
+Status prepare_host(const Convolution& c, DType dtype, const Operands& o, bool summed, void* prepared) {
+  const std::int64_t whole = sum_length(c);
   auto* packed = static_cast<float*>(prepared);
   const std::int64_t panels = packed_columns(c) / kMicroN;
   parallel_for(c.phases() * panels, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -220,21 +258,21 @@ Status prepare_host(const Convolution& c, DType dtype, const void* w, bool summe
     for (std::int64_t task = begin; task < end; ++task) {
       const auto phase = static_cast<int>(task / panels);
       const std::int64_t panel = task % panels;
-      for (std::int64_t k0 = 0; k0 < c.k(); k0 += kChunk) {
-        const std::int64_t length = std::min(kChunk, c.k() - k0);
-        each_piece(c, k0, length, [&](int ty, int tx, std::int64_t channel, std::int64_t offset, std::int64_t piece) {
+      for (std::int64_t k0 = 0; k0 < whole; k0 += kChunk) {
+        const std::int64_t length = std::min(kChunk, whole - k0);
+        each_piece(c, k0, length, [&](const Piece& piece) {
           for (int r = 0; r < kMicroN; ++r) {
             const std::int64_t out = panel * kMicroN + r;
             if (out < c.cout)
-              load_weights(c, dtype, w, summed, phase, out, ty, tx, channel, piece, chunk[r] + offset);
+              load_weights(c, dtype, o, summed, phase, out, piece, chunk[r] + piece.offset);
             else
-              std::fill_n(chunk[r] + offset, piece, 0.0f);
+              std::fill_n(chunk[r] + piece.offset, piece.count, 0.0f);
           }
         });
         const std::int64_t block = k0 / kBlockK * kBlockK;
-        const std::int64_t depth = std::min(kBlockK, c.k() - block);
+        const std::int64_t depth = std::min(kBlockK, whole - block);
         float* out =
-            packed + (phase * c.k() + block) * packed_columns(c) + panel * kMicroN * depth + (k0 - block) * kMicroN;
+            packed + (phase * whole + block) * packed_columns(c) + panel * kMicroN * depth + (k0 - block) * kMicroN;
         for (std::int64_t i = 0; i < length; ++i)
           for (int r = 0; r < kMicroN; ++r) out[i * kMicroN + r] = chunk[r][i];
       }

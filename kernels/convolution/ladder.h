@@ -23,7 +23,7 @@ struct Ladder {
   }
   static Status prepare_host(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
                              const LaunchContext&) {
-    return convolution::prepare_host(Rules::phased(problem), dtype, Rules::operands(tensors).w,
+    return convolution::prepare_host(Rules::phased(problem), dtype, Rules::operands(tensors),
                                      Rules::sums_weights(problem), prepared);
   }
 

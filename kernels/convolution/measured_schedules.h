@@ -11,7 +11,7 @@
 namespace noisefloor::convolution {
 
 struct MeasuredSchedule {
-  std::int64_t n, h, w, cin, cout, kernel, stride, pad, upsample;
+  std::int64_t n, h, w, cin, cout, kernel, stride, pad, upsample, side, side_skip;
   product::MeasuredCut cut;
 };
 

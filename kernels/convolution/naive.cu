@@ -8,7 +8,7 @@
 //
 // Requires: nothing beyond grid limits.
 //
-// Numerics: one fp32 FMA chain over taps and channels.
+// Numerics: one fp32 FMA chain over taps and channels, then over those of a second source.
 //
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
@@ -20,11 +20,29 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// A second source of the sums, as in Operands.
+template <class T>
+struct Sides {
+  const T *side, *side_skip, *w_side;
+
+  // Onto `sum`, of an output.
+  __device__ float add(const Convolution& c, std::int64_t pixel, int column, float sum) const {
+    const T* weights = w_side + std::int64_t{column} * c.side_channels();
+    for (int channel = 0; channel < c.side_channels(); ++channel) {
+      const bool first = channel < c.side;
+      const T in = first ? side[pixel * c.side + channel] : side_skip[pixel * c.side_skip + channel - c.side];
+      sum = fmaf(to_float(in), to_float(weights[channel]), sum);
+    }
+    return sum;
+  }
+};
+
 // `norm` as in Operands; not read without kNorm.
 template <class T, bool kNorm>
 __global__ void __launch_bounds__(kThreads)
     convolution_naive(const T* __restrict__ x, const T* __restrict__ w, const float* __restrict__ norm,
-                      const __grid_constant__ Convolution c, const __grid_constant__ Epilogue<T> epilogue) {
+                      const __grid_constant__ Sides<T> sides, const __grid_constant__ Convolution c,
+                      const __grid_constant__ Epilogue<T> epilogue) {
   const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= c.rows() * c.cout) return;
   const auto column = static_cast<int>(item % c.cout);
@@ -52,7 +70,9 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  epilogue.store(sum, at.image, output_pixel(c, phase, row), column);
+  const std::int64_t pixel = output_pixel(c, phase, row);
+  if (c.side > 0) sum = sides.add(c, pixel, column, sum);
+  epilogue.store(sum, at.image, pixel, column);
 }
 
 // One thread per slab and channel: two passes over the slab's rows.
@@ -99,9 +119,11 @@ Status launch_naive(const Convolution& c, DType dtype, const Operands& o, const 
                     const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
   const Status status = with_type(dtype, [&]<class T>(T) {
+    const auto* w_side = static_cast<const T*>(o.w_side);
+    const Sides<T> sides{static_cast<const T*>(o.side), static_cast<const T*>(o.side_skip), w_side};
     const auto kernel = c.norm == Norm::none ? convolution_naive<T, false> : convolution_naive<T, true>;
     kernel<<<blocks_for(c.rows() * c.cout), kThreads, 0, context.stream>>>(
-        static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, c, Epilogue<T>(c, o));
+        static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, sides, c, Epilogue<T>(c, o));
     return launch_status("convolution_naive");
   });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;

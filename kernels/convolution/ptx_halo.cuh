@@ -2,6 +2,7 @@
 // pixels, and 64 channels of their pixels and neighbours (the halo) are loaded once by plain tiled TMA, which writes
 // zeros outside of the image. wgmma reads each tap's 64 rows out of that halo: its descriptor starts at the tap's first
 // pixel and strides by a row of the halo from one group of 8 pixels to the next. The weights stream as they do there.
+// A second source's k-steps follow: each takes a halo's stage for the tile's own pixels, and is one product (halo.h).
 // halo.cpp picks arrangement, tile, multicast and split.
 //
 // Better than ptx_sm90a where L2 limits it: of 3x3 taps a tile of 16 x 8 pixels loads 18 x 10 in place of 9 x 128
@@ -21,6 +22,7 @@
 #include "kernels/convolution/ptx_halo_layout.cuh"
 #include "kernels/convolution/ptx_halo_norm.cuh"
 #include "kernels/convolution/ptx_halo_statistics.cuh"
+#include "kernels/convolution/ptx_side.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
@@ -35,13 +37,13 @@ struct Held {
   int weights, halo;
 };
 
-// A consumer's sums over `steps` k-steps from `step` on, whose halos lie at `halos` and whose weights behind them.
+// A consumer's sums over the k-steps [first, first + steps), whose halos lie at `halos` and whose weights behind them.
 // Products of the last step may still run (finish_products); its stages are held.
 template <class T, int kTile, bool kFused, int kConsumers>
 __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, const Barriers& barriers,
                                               const HaloBarriers<kConsumers, kFused>& halo_barriers,
                                               const HaloArguments<T>& args, std::uint32_t halos, ptx::Ring& halo_ring,
-                                              ptx::Ring& ring, TapStep step, int steps,
+                                              ptx::Ring& ring, int first, int steps,
                                               float (&acc)[1][HaloLayout<kTile, kFused>::kShape.block_n / 2]) {
   using L = HaloLayout<kTile, kFused>;
   const std::uint32_t weights = halos + args.halo_stages * args.halo_bytes;
@@ -49,28 +51,42 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   const int patch_bytes = first_line(args.tiling.patches, args.tiling.halo, part.consumer) * kRowBytes;
   Held held{-1, -1};
   std::uint32_t a = 0;
-  for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(args.c)) {
-    int left = -1;
-    if (i == 0 || step.enters_halo()) {
-      ptx::mbarrier_wait(halo_barriers.ready + halo_ring.stage * 8, halo_ring.parity);
-      a = halos + halo_ring.stage * args.halo_bytes + patch_bytes;
-      left = held.halo;
-      held.halo = halo_ring.stage;
-      halo_ring.advance(args.halo_stages);
-    }
-    const std::uint64_t descriptor_a =
-        ptx::wgmma_descriptor_128b(a + step.ty * row_bytes + step.tx * kRowBytes, row_bytes);
+  // Waits for the next halo, from whose `offset` on the next products read; returns the stage that they leave, or -1.
+  const auto enter_halo = [&](int offset) {
+    ptx::mbarrier_wait(halo_barriers.ready + halo_ring.stage * 8, halo_ring.parity);
+    a = halos + halo_ring.stage * args.halo_bytes + offset;
+    const int left = held.halo;
+    held.halo = halo_ring.stage;
+    halo_ring.advance(args.halo_stages);
+    return left;
+  };
+  const auto multiply = [&](std::uint64_t descriptor_a, bool add, int left) {
     const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(weights + ring.stage * L::kWeightBytes);
     ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k)
-      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], descriptor_a + 2 * k, descriptor_b + 2 * k, i + k > 0);
+      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], descriptor_a + 2 * k, descriptor_b + 2 * k, add || k > 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
     if (held.weights >= 0) barriers.release(part, held.weights);
     if (left >= 0) halo_barriers.release(part.lane, left);
     held.weights = ring.stage;
+    ring.advance(args.stages);
+  };
+  const int of_taps = max(min(args.tap_steps - first, steps), 0);
+  TapStep step(args.tiling, first);
+#pragma unroll 2
+  for (int i = 0; i < of_taps; ++i, step.advance(args.c)) {
+    int left = -1;
+    if (i == 0 || step.enters_halo()) left = enter_halo(patch_bytes);
+    multiply(ptx::wgmma_descriptor_128b(a + step.ty * row_bytes + step.tx * kRowBytes, row_bytes), i > 0, left);
+  }
+#pragma unroll 1
+  for (int i = of_taps; i < steps; ++i) {
+    const Halo box = args.tiling.side_box();
+    const int left = enter_halo(first_line(args.tiling.patches, box, part.consumer) * kRowBytes);
+    multiply(ptx::wgmma_descriptor_128b(a, box.width * kRowBytes), i > 0, left);
   }
   return held;
 }
@@ -80,6 +96,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     convolution_ptx_sm90a_halo(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
                                const __grid_constant__ PhaseMaps maps_y,
                                const __grid_constant__ PhaseMaps maps_residual,
+                               const __grid_constant__ SideMaps maps_side,
                                const __grid_constant__ HaloArguments<T> args) {
   using L = HaloLayout<kTile, kFused>;
   constexpr Tile kShape = L::kShape;
@@ -109,6 +126,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
       ptx::prefetch_tensor_map(&maps_y.phase[phase]);
       if (args.epilogue.residual) ptx::prefetch_tensor_map(&maps_residual.phase[phase]);
     }
+    prefetch(maps_side, c);
     halo_barriers.init(args.halo_stages);
     barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
@@ -128,13 +146,14 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (part.tma_thread) {
       const auto box_bytes = static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes);
+      const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TileIndex index = args.order.locate(tile);
         const HaloPlace at = args.tiling.place(index.m_cluster, part.m_rank);
         const int y = at.input_y(c), x = at.input_x(c);
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + index.n_tile * kBlockN;
         TapStep step(args.tiling, first_step);
-        for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c)) {
+        for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c)) {
           const int channel = step.part * kBlockK;
           if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
             const std::uint32_t full = halo_barriers.full + halo_ring.stage * 8;
@@ -148,6 +167,21 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
           product::load_b<kHalf>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
                                  kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + channel, row_w, kHalf);
+        }
+#pragma unroll 1
+        for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
+          const SidePlace from = side_place(c, first_step + i - args.tap_steps);
+          const std::uint32_t box = halo_barriers.full + halo_ring.stage * 8;
+          ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(box, kBlockM * kRowBytes);
+          ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, maps_side.of(from), box, from.channel, at.x0,
+                           at.y0, at.image);
+          halo_ring.advance(args.halo_stages);
+          const std::uint32_t full = barriers.full + ring.stage * 8;
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+          product::load_b<kHalf>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column, row_w,
+                                 kHalf);
         }
         for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
           const Patch patch = args.tiling.patch(c, at, consumer);
@@ -188,7 +222,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
 
       float acc[1][kBlockN / 2];
       const Held held = multiply_taps<T, kTile, kFused>(part, barriers, halo_barriers, args, base, halo_ring, ring,
-                                                        TapStep(args.tiling, first_step), steps, acc);
+                                                        first_step, steps, acc);
       product::finish_products(acc);
       barriers.release(part, held.weights);
       halo_barriers.release(part.lane, held.halo);
@@ -254,7 +288,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   using L = HaloLayout<kTile, kFused>;
   const HaloTiling tiling = tiling_of(c, schedule);
   const Halo& halo = tiling.halo;
-  const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps);
+  const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps, c.side > 0);
   const int halo_bytes = padded_halo(halo.lines());
   const int exchange = schedule.splits > 1 ? exchange_bytes(L::kShape, schedule.splits) : 0;
   const int region = std::max(rings.bytes(halo_bytes, L::kShape.block_n), exchange);
@@ -277,11 +311,24 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   if (c.residual)
     if (const Status status = encode_phases<L::kPieceColumns>(maps_residual, c, dtype, o.residual); !status.ok())
       return status;
-  const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
+  SideMaps maps_side{};
+  const auto pixels = [&](CUtensorMap& map, const void* data, int channels) {
+    const Halo box = tiling.side_box();
+    const std::int64_t line = std::int64_t{c.x.out} * channels;
+    return encode_strided_map(map, {dtype,
+                                    data,
+                                    4,
+                                    {channels, c.x.out, c.y.out, c.images},
+                                    {channels, line, line * c.y.out},
+                                    {kBlockK, box.width, box.height, box.images}});
+  };
+  const Status sides = encode_side_maps(maps_side, c, dtype, o, L::kShape.block_n, pixels);
+  if (!sides.ok()) return sides;
   const HaloArguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
                                    tiling,
                                    {schedule.m_clusters, schedule.n_tiles},
-                                   c.y.taps * c.x.taps * cin_steps,
+                                   tap_steps(c),
+                                   tap_steps(c) + side_steps(c),
                                    rings.halos,
                                    halo_bytes,
                                    c.norm == Norm::none ? nullptr : o.norm,
@@ -296,7 +343,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};
   return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile, kFused>, shape,
-                       context.stream, map_x, map_w, maps_y, maps_residual, arguments);
+                       context.stream, map_x, map_w, maps_y, maps_residual, maps_side, arguments);
 }
 
 template <class T, bool kFused, int... kTile>

@@ -15,7 +15,7 @@ template <class T>
 struct HaloArguments : Output<T> {
   HaloTiling tiling;
   product::TileOrder order;
-  int k_steps;                  // a step: a tap of 64 channels
+  int tap_steps, k_steps;       // a step: a tap of 64 channels; behind them those of a second source
   int halo_stages, halo_bytes;  // bytes of a stage
   const float* norm;            // as in Operands; null without a norm
   int region_bytes;             // of the rings, or of the partial sums in their place

@@ -2,7 +2,8 @@
 // A producer thread walks the taps, then 64 input channels at a time: the pixels of a tile under one tap are one load,
 // which writes zeros outside of the image, whatever stride and padding; the weights are a plain 2D load. An upsample by
 // 2 and a transposed convolution run as four phases, one after the other, each with its taps and its scattered output
-// pixels. Statistics of the output leave with it. schedule.cpp picks tile, multicast and split.
+// pixels. A second source follows the taps: its pixels are the tile's rows, a plain 2D load (ptx_side.cuh). Statistics
+// of the output leave with it. schedule.cpp picks tile, multicast and split.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load, computes an address or tests a border.
@@ -16,6 +17,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/convolution/ptx_side.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/convolution/schedule.h"
@@ -49,7 +51,7 @@ struct Step {
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     convolution_ptx_sm90a(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
-                          const __grid_constant__ Arguments<T> args) {
+                          const __grid_constant__ SideMaps maps_side, const __grid_constant__ Arguments<T> args) {
   using L = Layout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
@@ -69,6 +71,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
+    prefetch(maps_side, c);
     barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
   product::meet(part);
@@ -83,6 +86,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (part.tma_thread) {
+      const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
         const int image = at.row0 / args.pixels, pixel = at.row0 - image * args.pixels;
@@ -93,7 +97,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int shift_y = c.phase_y(at.phase) * c.y.phase_shift;
         const int shift_x = c.phase_x(at.phase) * c.x.phase_shift;
         Step step(c, args.cin_steps, first_step);
-        for (int i = 0; i < steps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
+        for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           const int channel = step.part * kBlockK;
@@ -103,6 +107,16 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           ptx::tma_load_im2col(a, &map_x, barrier, channel, w, h, image, static_cast<std::uint16_t>(step.tx + shift_x),
                                static_cast<std::uint16_t>(step.ty + shift_y));
           product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w, kHalf);
+        }
+#pragma unroll 1
+        for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
+          const SidePlace from = side_place(c, first_step + i - args.tap_steps);
+          const std::uint32_t a = base + ring.stage * L::kStageBytes;
+          const std::uint32_t barrier = barriers.full + ring.stage * 8;
+          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+          ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, at.row0);
+          product::load_b<kHalf>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w, kHalf);
         }
       }
     }
@@ -182,7 +196,12 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   if (const Status status = encode_im2col_map(map_x, images); !status.ok()) return status;
   const MatrixMap weights{dtype, o.w, c.weight_rows(), c.weight_row(), L::kShape.block_n / 2, kBlockK};
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
-  const int cin_steps = (c.cin + kBlockK - 1) / kBlockK;
+  SideMaps maps_side{};
+  const auto rows = [&](CUtensorMap& map, const void* data, int channels) {
+    return encode_tensor_map(map, {dtype, data, c.rows(), channels, L::kShape.block_m(), kBlockK});
+  };
+  const Status sides = encode_side_maps(maps_side, c, dtype, o, L::kShape.block_n, rows);
+  if (!sides.ok()) return sides;
   const product::Sm90aProduct product = cut(c);
   const Arguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
                                static_cast<int>(product.unit_rows),
@@ -191,7 +210,8 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                c.y.out * c.x.out,
                                c.x.out,
                                {schedule.m_clusters, schedule.n_tiles},
-                               cin_steps,
+                               steps_of(c.cin),
+                               tap_steps(c),
                                static_cast<int>(product.k_steps),
                                schedule.stages,
                                schedule.multicast,
@@ -204,7 +224,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};
   return launch_kernel("convolution_ptx_sm90a", convolution_ptx_sm90a<T, kTile>, shape, context.stream, map_x, map_w,
-                       arguments);
+                       maps_side, arguments);
 }
 
 template <class T, int... kTile>

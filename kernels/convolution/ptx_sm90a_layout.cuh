@@ -30,7 +30,7 @@ struct Arguments : Output<T> {
   int unit_rows;                                             // see cut
   product::Divisor unit_clusters, phase_units, pixels, row;  // pixels of an image's phase, and of a row of it
   product::TileOrder order;
-  int cin_steps, k_steps;
+  int cin_steps, tap_steps, k_steps;  // of a tap, of all taps, and with the second source's
   int stages, multicast;
   product::Divisor splits;
 };

@@ -28,7 +28,7 @@ product::Sm90aProduct cut(const Convolution& c) {
   return {.units = c.phases() * (by_image ? c.images : 1),
           .unit_rows = by_image ? c.phase_pixels() : c.phase_rows(),
           .columns = c.cout,
-          .k_steps = std::int64_t{c.y.taps} * c.x.taps * ((c.cin + kBlockK - 1) / kBlockK)};
+          .k_steps = tap_steps(c) + side_steps(c)};
 }
 
 static product::ProductFor cut_by(const Convolution& c) {
@@ -44,16 +44,21 @@ double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_co
 }
 
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
-  using Shape = std::array<std::int64_t, 9>;
+  using Shape = std::array<std::int64_t, 11>;
   const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
   if (!square || (c.stats && !c.patches) || (c.phases() > 1 && !c.phase_weights))
     return nullptr;  // no conv2d, or one cut by images
-  Shape shape{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0};
-  if (c.phase_weights) shape = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1};
+  Shape shape{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0, c.side, c.side_skip};
+  if (c.phase_weights) shape = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1, 0, 0};
   const auto shape_of = [](const MeasuredSchedule& row) {
-    return Shape{row.n, row.h, row.w, row.cin, row.cout, row.kernel, row.stride, row.pad, row.upsample};
+    return Shape{row.n,      row.h,   row.w,        row.cin,  row.cout,     row.kernel,
+                 row.stride, row.pad, row.upsample, row.side, row.side_skip};
   };
   const MeasuredSchedule* row = find_measured(rows, shape, shape_of);
+  if (row == nullptr && c.side > 0) {
+    shape[9] = shape[10] = 0;
+    row = find_measured(rows, shape, shape_of);
+  }
   return row == nullptr ? nullptr : &row->cut;
 }
 

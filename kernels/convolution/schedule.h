@@ -51,8 +51,29 @@ constexpr bool can_split(const Tile& tile, int splits) {
                          exchange_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
 }
 
+// k-steps of so many channels, of those of x under the taps, and of those of a second source, which stand behind them.
+constexpr int steps_of(int channels) {
+  return (channels + kBlockK - 1) / kBlockK;
+}
+constexpr int tap_steps(const Convolution& c) {
+  return c.y.taps * c.x.taps * steps_of(c.cin);
+}
+constexpr int side_steps(const Convolution& c) {
+  return steps_of(c.side) + steps_of(c.side_skip);
+}
+// What step `step` of a second source reads: a channel of which tensor, and the column of its weights.
+struct SidePlace {
+  bool skip;
+  int channel, column;
+};
+constexpr SidePlace side_place(const Convolution& c, int step) {
+  const int behind = step - steps_of(c.side);
+  if (behind < 0) return {false, step * kBlockK, step * kBlockK};
+  return {true, behind * kBlockK, c.side + behind * kBlockK};
+}
+
 // The product: a unit is a phase, or a phase of one image where slabs of the statistics would cross images; every tap
-// has whole steps of 64 input channels.
+// and every source has whole steps of 64 input channels.
 product::Sm90aProduct cut(const Convolution& convolution);
 
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
@@ -60,7 +81,8 @@ Schedule make_schedule(const Convolution& convolution, int tile, int multicast, 
 double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
 // What was measured, where it was, else the schedule of least modelled time.
 Schedule choose(const Convolution& convolution, int sm_count, const MeasuredSchedules& measured = measured_schedules());
-// The row of such a conv2d; null where there is none. It must outlive what is returned.
+// The row of such a conv2d, else of the same without its second source; null where there is none. It must outlive what
+// is returned.
 const product::MeasuredCut* measured_cut(const Convolution& convolution, std::span<const MeasuredSchedule> rows);
 
 // The schedule of one of schedule_choices (there is none where rows are gathered before).

@@ -17,6 +17,7 @@ struct ClusterArguments : StripeArguments {
   bool early;            // the next launch may start once this one's rows have arrived; else before it writes
   int staggered;         // the first so many clusters start one after another
   float stagger_cycles;  // between them
+  int x_channels;        // of x; the others are skip's
 };
 
 // Chan's formula over the blocks of the cluster, about the first one's mean; mean and rstd, to all lanes of a team.
@@ -46,7 +47,9 @@ __device__ __forceinline__ float2 merge_blocks(const StripeArguments& a, const f
 // to write: a launch that starts beside a full GPU fills the SMs unevenly.
 //
 // Registers: 16 sums, 8 shifts, 8 values, then 16 coefficients and 8 values: cluster_registers.
-template <class T, bool kActivate, int kHeld>
+//
+// kSkip: a thread's eight channels lie in x or in skip, whose rows are of other lengths than y's.
+template <class T, bool kActivate, int kHeld, bool kSkip>
 __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     cluster_kernel(const __grid_constant__ ClusterArguments a) {
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
@@ -105,11 +108,20 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   uint4 held[kHeld + 1];
   {
     const T* source = static_cast<const T*>(a.t.x) + offset;
+    std::int64_t source_step = step;
+    if constexpr (kSkip) {
+      const bool in_skip = channel >= a.x_channels;
+      const int length = in_skip ? a.channels - a.x_channels : a.x_channels;
+      source = static_cast<const T*>(in_skip ? a.t.skip : a.t.x) +
+               (static_cast<std::int64_t>(image) * a.hw + rank * plan.rows + first) * length + channel -
+               (in_skip ? a.x_channels : 0);
+      source_step = static_cast<std::int64_t>(plan.tile_rows) * length;
+    }
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
-      if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes(source + k * step);
+      if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes(source + k * source_step);
     }
-    fetch_stages(a, source + kHeld * step, step, ptx::shared_address(tile) + tile_offset, tile_step,
+    fetch_stages(a, source + kHeld * source_step, source_step, ptx::shared_address(tile) + tile_offset, tile_step,
                  first + kHeld * plan.tile_rows, rows);
   }
   ChannelSums seen{};

@@ -28,6 +28,7 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.enumeration("slab_stats", p.slab_stats, kSlabStats, SlabStats::none);
   visit.flag("packed", p.packed, false);
   visit.flag("coefficients", p.coefficients, false);
+  visit.integer("skip_channels", p.skip_channels, 0, 65535, 0);
 }
 
 void check(const Problem& p) {
@@ -36,6 +37,12 @@ void check(const Problem& p) {
                        " does not divide channels=" + std::to_string(p.channels));
   if (p.packed && !p.scale_shift())
     throw InvalidInput("packed=1 needs fusion=silu+ss: no other fusion has a scale and a shift to pack");
+  if (p.skip_channels >= p.channels)
+    throw InvalidInput("skip_channels=" + std::to_string(p.skip_channels) +
+                       " leaves x nothing; its range with channels=" + std::to_string(p.channels) + " is 0 to " +
+                       std::to_string(p.channels - 1));
+  if (p.skip_channels > 0 && (p.given() || p.coefficients))
+    throw InvalidInput("skip_channels needs slab_stats=none and coefficients=0: those are of one tensor");
   if (p.given() && p.given_slabs() * p.channels_per_group() > INT32_MAX)
     throw InvalidInput("hw and channels make more than 2^31 given statistics per image and group");
   if (p.hw % p.quarters() != 0)
@@ -46,7 +53,7 @@ void check(const Problem& p) {
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents activations{p.n, p.hw, p.channels}, slabs{p.n, p.given_slabs(), p.channels};
-  if (p.reads_x()) visit.in("x", t.x, activations, normal_fill(kFillMean, 1));
+  if (p.reads_x()) visit.in("x", t.x, {p.n, p.hw, p.x_channels()}, normal_fill(kFillMean, 1));
   visit.in("gamma", t.gamma, {p.channels}, normal_fill(1, 0.25));
   visit.in("beta", t.beta, {p.channels}, normal_fill(0, 0.25));
   if (p.packed) {
@@ -59,6 +66,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("slab_mean", t.slab_mean, slabs, normal_fill(kFillMean, 0.125));
     visit.in("slab_m2", t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
   }
+  if (p.skip_channels > 0) visit.in("skip", t.skip, {p.n, p.hw, p.skip_channels}, normal_fill(kFillMean, 1));
   if (p.coefficients)
     visit.out("coefficients", t.y, {p.n, 2, p.channels}, DType::fp32);
   else

@@ -8,6 +8,8 @@
 // the product that projects an embedding to both leaves them.
 // `coefficients`: not y, but a and b of y = fusion(x * a + b) for each image and channel, for a kernel that applies
 // them to x as it reads it (kernels/conv2d, `norm`). Of given statistics that needs no x.
+// `skip_channels`: the last of the channels lie in a tensor of their own, `skip`: what is normalised is the
+// concatenation that kernels/resample would write of x and skip. A group may have channels of both.
 //
 // mean and variance (biased) are over the hw * channels / groups elements of a group; rstd = 1 / sqrt(variance + eps);
 // silu(v) = v / (1 + exp(-v)). Sources: Wu and He, "Group Normalization" (ECCV 2018); the scale-shift norm is that of
@@ -41,10 +43,12 @@ struct Problem {
   SlabStats slab_stats = SlabStats::none;  // whether statistics of x are given
   bool packed = false;                     // fusion silu+ss: scale and shift are one tensor
   bool coefficients = false;               // write a and b in the place of y
+  std::int64_t skip_channels = 0;          // of the channels, the last so many: they are in skip
 
   std::int64_t channels_per_group() const { return channels / groups; }
   std::int64_t elements() const { return n * hw * channels; }
   std::int64_t group_size() const { return hw * channels_per_group(); }
+  constexpr std::int64_t x_channels() const { return channels - skip_channels; }
   constexpr bool given() const { return slab_stats != SlabStats::none; }
   constexpr bool reads_x() const { return !(coefficients && given()); }
   constexpr std::int64_t quarters() const { return slab_stats == SlabStats::quarters ? 4 : 1; }
@@ -64,13 +68,14 @@ struct Problem {
 // Device pointers (host pointers for the host variant); T is the row's dtype. Null where the problem has no such
 // tensor.
 struct Tensors {
-  const void* x = nullptr;           // T [n, hw, channels]; not with coefficients of given statistics
+  const void* x = nullptr;           // T [n, hw, channels - skip_channels]; not with coefficients of given statistics
   const void* gamma = nullptr;       // T [channels]
   const void* beta = nullptr;        // T [channels]
   const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: scale_shift, T [n, 2 channels]
   const void* shift = nullptr;       // T [n, channels], fusion silu+ss only; packed: not read
   const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
+  const void* skip = nullptr;        // T [n, hw, skip_channels], with skip_channels only
   void* y = nullptr;                 // T [n, hw, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
   float* mean = nullptr;             // fp32 [n, groups], stats only
   float* rstd = nullptr;             // fp32 [n, groups], stats only

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "kernels/core/parallel.h"
+#include "kernels/groupnorm/host_rows.h"
 #include "kernels/groupnorm/launchers.h"
 
 namespace noisefloor::groupnorm {
@@ -37,16 +38,16 @@ inline float exp_float(float v) {
   return std::bit_cast<float>(std::bit_cast<std::int32_t>(poly) + exponent);
 }
 
-void slab_statistics(const Problem& p, DType dtype, const void* x, std::int64_t first_row, std::int64_t rows,
+void slab_statistics(const Problem& p, DType dtype, const Tensors& t, std::int64_t first_row, std::int64_t rows,
                      float* partial) {
   float row[kChunk], shift[kChunk], sum[kChunk], squares[kChunk];
   for (std::int64_t c = 0; c < p.channels; c += kChunk) {
     const std::int64_t width = std::min(kChunk, p.channels - c);
-    load_floats(dtype, x, first_row * p.channels + c, width, shift);
+    load_channels(p, dtype, t, first_row, c, width, shift);
     std::fill_n(sum, width, 0.0f);
     std::fill_n(squares, width, 0.0f);
     for (std::int64_t s = 1; s < rows; ++s) {
-      load_floats(dtype, x, (first_row + s) * p.channels + c, width, row);
+      load_channels(p, dtype, t, first_row + s, c, width, row);
       for (std::int64_t i = 0; i < width; ++i) {
         const float d = row[i] - shift[i];
         sum[i] += d;
@@ -125,7 +126,7 @@ void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float
       const float* a = coefficients + c;
       const float* b = coefficients + p.channels + c;
       const float* mean = coefficients + 2 * p.channels + c;
-      load_floats(dtype, t.x, s * p.channels + c, width, row);
+      load_channels(p, dtype, t, s, c, width, row);
       if (p.fusion == Fusion::none) {
         for (std::int64_t i = 0; i < width; ++i) row[i] = (row[i] - mean[i]) * a[i] + b[i];
       } else {
@@ -162,7 +163,7 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& tensors, const 
   };
   if (!p.given())
     each_slab([&](std::int64_t index, std::int64_t, std::int64_t first_row, std::int64_t rows) {
-      slab_statistics(p, dtype, t.x, first_row, rows, partials + index * 2 * p.channels);
+      slab_statistics(p, dtype, t, first_row, rows, partials + index * 2 * p.channels);
     });
   parallel_for(p.n * p.groups, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)

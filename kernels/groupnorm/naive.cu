@@ -43,32 +43,45 @@ __device__ void merge_given(const Problem& p, const Tensors& t, std::int64_t ima
   variance = block_sum<kThreads>(squares, shared) / size;
 }
 
+// Element `offset` of what is normalised.
+template <class T, bool kSkip>
+__device__ __forceinline__ float element(const Problem& p, const Tensors& t, std::int64_t offset) {
+  const T* x = static_cast<const T*>(t.x);
+  if constexpr (kSkip) {
+    const std::int64_t own = p.channels - p.skip_channels;
+    const std::int64_t pixel = offset / p.channels, channel = offset % p.channels;
+    return to_float(channel < own ? x[pixel * own + channel]
+                                  : static_cast<const T*>(t.skip)[pixel * p.skip_channels + channel - own]);
+  } else {
+    return to_float(x[offset]);
+  }
+}
+
 // Mean and variance of a group.
-template <class T>
+template <class T, bool kSkip>
 __device__ __forceinline__ void group_statistics(const Problem& p, const Tensors& t, std::int64_t image,
                                                  std::int64_t group, float* shared, float& mean, float& variance) {
   const std::int64_t width = p.channels / p.groups;
   const std::int64_t size = p.hw * width;
   const std::int64_t first = image * p.hw * p.channels + group * width;
-  const T* x = static_cast<const T*>(t.x);
   if (p.given()) {
     merge_given(p, t, image, group * width, shared, mean, variance);
   } else {
     float sum = 0;
     for (std::int64_t i = threadIdx.x; i < size; i += kThreads)
-      sum += to_float(x[first + i / width * p.channels + i % width]);
+      sum += element<T, kSkip>(p, t, first + i / width * p.channels + i % width);
     mean = block_sum<kThreads>(sum, shared) / static_cast<float>(size);
 
     float squares = 0;
     for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
-      const float deviation = to_float(x[first + i / width * p.channels + i % width]) - mean;
+      const float deviation = element<T, kSkip>(p, t, first + i / width * p.channels + i % width) - mean;
       squares += deviation * deviation;
     }
     variance = block_sum<kThreads>(squares, shared) / static_cast<float>(size);
   }
 }
 
-template <class T>
+template <class T, bool kSkip>
 __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, std::int64_t scale_shift_stride) {
   __shared__ float shared[kThreads];
   const std::int64_t image = blockIdx.x / p.groups;
@@ -76,17 +89,16 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, s
   const std::int64_t width = p.channels / p.groups;
   const std::int64_t size = p.hw * width;
   const std::int64_t first = image * p.hw * p.channels + group * width;
-  const T* x = static_cast<const T*>(t.x);
   T* y = static_cast<T*>(t.y);
 
   float mean = 0, variance = 0;
-  group_statistics<T>(p, t, image, group, shared, mean, variance);
+  group_statistics<T, kSkip>(p, t, image, group, shared, mean, variance);
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
 
   for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
     const std::int64_t channel = group * width + i % width;
     const std::int64_t offset = first + i / width * p.channels + i % width;
-    float value = (to_float(x[offset]) - mean) * rstd * to_float(static_cast<const T*>(t.gamma)[channel]) +
+    float value = (element<T, kSkip>(p, t, offset) - mean) * rstd * to_float(static_cast<const T*>(t.gamma)[channel]) +
                   to_float(static_cast<const T*>(t.beta)[channel]);
     if (p.fusion == Fusion::silu_scale_shift) {
       const std::int64_t row = image * scale_shift_stride + channel;
@@ -109,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) naive_coefficients_kernel(Problem p,
   const std::int64_t group = blockIdx.x % p.groups;
   const std::int64_t width = p.channels / p.groups;
   float mean = 0, variance = 0;
-  group_statistics<T>(p, t, image, group, shared, mean, variance);
+  group_statistics<T, false>(p, t, image, group, shared, mean, variance);
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
   auto* coefficients = static_cast<float*>(t.y);
   for (std::int64_t c = group * width + threadIdx.x; c < (group + 1) * width; c += kThreads) {
@@ -128,8 +140,10 @@ Status launch(const Problem& p, const Tensors& t, const LaunchContext& context) 
   const auto blocks = static_cast<unsigned>(p.n * p.groups);
   if (p.coefficients)
     naive_coefficients_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t);
+  else if (p.skip_channels > 0)
+    naive_kernel<T, true><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
   else
-    naive_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
+    naive_kernel<T, false><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
   return launch_status("groupnorm naive");
 }
 

@@ -3,11 +3,11 @@
 // distributed shared memory, and writes y from the same copy. cluster_plan.cpp chooses bundle, cluster and threads.
 //
 // Better than tiled and tensor_core_sm80: x is read once instead of twice, all of it in flight at once, and one launch
-// takes the place of three.
+// takes the place of three. A skip is read where it lies, each thread reading one of the two tensors.
 //
 // Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows fit the shared memory and
-// registers of 16 blocks; n * groups <= 2^21; n * channels < 2^31, half that with packed scale and shift. Honours
-// programmatic dependent launch.
+// registers of 16 blocks; skip_channels a multiple of 8; n * groups <= 2^21; n * channels < 2^31, half that with packed
+// scale and shift. Honours programmatic dependent launch.
 // Bound: memory, one read and one write. Expected limiter at n=32, hw=4096, channels=576: the start, when all blocks
 // load, and the end, when all write.
 // Numerics: fp32; moments about a value of the group in the thread's first row, merged by Chan's formula; silu by
@@ -26,6 +26,7 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   const int resident = resident_clusters(plan, sm_count);
   a.early = 2 * units <= resident;  // where the next launch fits beside this one, it need not wait for its blocks
   a.staggered = units > resident ? resident : 0;
+  a.x_channels = static_cast<int>(p.x_channels());
   a.stagger_cycles = static_cast<float>(p.hw * plan.columns * 16) / kBytesPerCycle;
   return a;
 }
@@ -38,7 +39,9 @@ Status launch_held(const ClusterArguments& a, int images, const LaunchContext& c
                           .shared_limit = kSharedBytesPerBlock,
                           .cluster = a.plan.blocks > 1 ? static_cast<unsigned>(a.plan.blocks) : 0,
                           .programmatic = context.programmatic_launch};
-  return launch_kernel("groupnorm ptx_sm90a", cluster_kernel<T, kActivate, kHeld>, shape, context.stream, a);
+  const auto kernel =
+      a.t.skip != nullptr ? cluster_kernel<T, kActivate, kHeld, true> : cluster_kernel<T, kActivate, kHeld, false>;
+  return launch_kernel("groupnorm ptx_sm90a", kernel, shape, context.stream, a);
 }
 
 template <class T, bool kActivate>

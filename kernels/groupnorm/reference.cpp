@@ -5,7 +5,7 @@
 
 #include "kernels/core/parallel.h"
 #include "kernels/core/tensor.h"
-#include "kernels/groupnorm/groupnorm.h"
+#include "kernels/groupnorm/host_rows.h"
 
 namespace noisefloor::groupnorm {
 namespace {
@@ -15,19 +15,18 @@ struct Stats {
   double rstd = 0;
 };
 
-Stats group_stats(const Problem& p, const HostTensor& x, std::int64_t image, std::int64_t group) {
+Stats group_stats(const Problem& p, DType dtype, const Tensors& t, std::int64_t image, std::int64_t group) {
   const std::int64_t width = p.channels_per_group();
-  const std::int64_t first = image * p.hw * p.channels + group * width;
   std::vector<float> row(static_cast<std::size_t>(width));
   double sum = 0;
   for (std::int64_t s = 0; s < p.hw; ++s) {
-    load_floats(x.dtype, x.data, first + s * p.channels, width, row.data());
+    load_channels(p, dtype, t, image * p.hw + s, group * width, width, row.data());
     for (const float value : row) sum += value;
   }
   const double mean = sum / static_cast<double>(p.group_size());
   double squares = 0;
   for (std::int64_t s = 0; s < p.hw; ++s) {
-    load_floats(x.dtype, x.data, first + s * p.channels, width, row.data());
+    load_channels(p, dtype, t, image * p.hw + s, group * width, width, row.data());
     for (const float value : row) squares += (value - mean) * (value - mean);
   }
   return {mean, 1 / std::sqrt(squares / static_cast<double>(p.group_size()) + p.eps)};
@@ -57,8 +56,8 @@ Stats given_stats(const Problem& p, const float* means, const float* m2s, std::i
 
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor x{dtype, t.x}, gamma{dtype, t.gamma}, beta{dtype, t.beta}, scale{dtype, t.scale},
-      shift{dtype, t.shift};
+  const HostTensor x{dtype, t.x}, skip{dtype, t.skip}, gamma{dtype, t.gamma}, beta{dtype, t.beta},
+      scale{dtype, t.scale}, shift{dtype, t.shift};
 
   // Image, and image and group (as image * groups + group), of an element of the wanted output.
   const bool by_group = output == "mean" || output == "rstd";
@@ -76,7 +75,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
   parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
       stats[i] = p.given() ? given_stats(p, t.slab_mean, t.slab_m2, wanted[i] / p.groups, wanted[i] % p.groups)
-                           : group_stats(p, x, wanted[i] / p.groups, wanted[i] % p.groups);
+                           : group_stats(p, dtype, t, wanted[i] / p.groups, wanted[i] % p.groups);
   });
 
   for (std::size_t i = 0; i < elements.size(); ++i) {
@@ -98,7 +97,9 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
       if (output == "coefficients") {
         values[i] = element / p.channels % 2 == 0 ? affine(1) - affine(0) : affine(0);
       } else {
-        const double value = affine(x[element]);
+        const std::int64_t row = element / p.channels, in_skip = channel - p.x_channels();
+        const double value =
+            affine(in_skip < 0 ? x[row * p.x_channels() + channel] : skip[row * p.skip_channels + in_skip]);
         values[i] = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
       }
     }

@@ -9,7 +9,14 @@ namespace {
 
 constexpr const char* kGivenReason = "needs slab_stats=none: with given statistics nothing is left to sum; see tiled";
 
+constexpr const char* kSkipReason = "needs skip_channels=0: it reads one tensor; see naive and ptx_sm90a";
+
+Support for_tiled(const Problem& p, DType) {
+  return p.skip_channels > 0 ? unsupported(kSkipReason) : supported();
+}
+
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (p.skip_channels > 0) return unsupported(kSkipReason);
   if (p.given() && !p.coefficients) return unsupported(kGivenReason);
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (p.channels % 8 != 0) return unsupported("needs channels divisible by 8");
@@ -44,6 +51,7 @@ Support for_finish(const Problem& p, DType dtype) {
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (!p.reads_x()) return for_finish(p, dtype);
   if (const Support support = for_one_read(p, dtype); !support) return support;
+  if (p.skip_channels % kClusterLanes != 0) return unsupported("needs skip_channels divisible by 8");
   if (p.n * p.groups > kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
   if (!choose_cluster_plan(p, 1))
     return unsupported(
@@ -52,6 +60,7 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
 }
 
 Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
+  if (p.skip_channels > 0) return unsupported(kSkipReason);
   if (const Support support = for_one_read(p, dtype); !support) return support;
   if (p.n * p.groups > kMaxGridUnits) return unsupported("needs n * groups <= 2^16");
   if (!choose_grid_plan(p, kFewestGridSms))
@@ -65,7 +74,7 @@ constexpr Definition::Choices kClusterChoices{cluster_choices, NOISEFLOOR_IF_SM9
 constexpr Definition::Variant kVariants[] = {
     {kHost, {launch_host, any_problem, host_workspace_bytes}},
     {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), any_problem, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)}},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)}},
     {kTensorCoreSm80,
      {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80,
       NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)}},

@@ -107,9 +107,9 @@ const std::filesystem::path kDigits = "bench/pipeline/weights/digits.safetensors
 
 TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
-  for (const std::int64_t batch : {1, 8, 64}) {
-    SCOPED_TRACE("batch " + std::to_string(batch));
-    const Network network = require_network("digits").build({.batch = batch});
+  for (const auto& [batch, folded] : {std::pair{1, false}, {1, true}, {8, false}, {8, true}, {64, true}}) {
+    SCOPED_TRACE("batch " + std::to_string(batch) + (folded ? ", folded" : ""));
+    const Network network = require_network("digits").build({.batch = batch, .fold_skips = folded});
     const Checkpoint checkpoint(kDigits);
     const Plan plan(device(), suite(), count_problems(network.graph), {});
     Executor executor(device(), network, checkpoint, plan);

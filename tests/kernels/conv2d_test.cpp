@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,14 @@ TEST(conv2d, ProblemTextIsCanonicalAndChecked) {
   EXPECT_EQ(op().print(op().parse("n=1,h=4,w=5,cin=6,cout=7,kernel=5")), "n=1,h=4,w=5,cin=6,cout=7,kernel=5");
   EXPECT_EQ(op().print(op().parse("n=1,h=5,w=5,cin=6,cout=7,kernel=5,pad=0,gain=0.5,stats=1")),
             "n=1,h=5,w=5,cin=6,cout=7,kernel=5,pad=0,gain=0.5,stats=1");
+  EXPECT_EQ(op().print(op().parse("n=1,h=4,w=5,cin=6,cout=7,side=3,side_skip=0")), "n=1,h=4,w=5,cin=6,cout=7,side=3");
   for (const char* bad : {"n=1,h=4,w=4,cin=1,cout=1,kernel=2", "n=1,h=4,w=4,cin=1,cout=1,stride=3",
                           "n=1,h=2,w=4,cin=1,cout=1,kernel=3,pad=0", "n=1,h=4,w=4,cin=1,cout=1,kernel=1,upsample=1",
                           "n=1,h=4,w=4,cin=1,cout=1,stride=2,upsample=1", "n=1,h=4,w=4,cin=1,cout=1,pad=0,upsample=1",
                           "n=0,h=4,w=4,cin=1,cout=1", "n=1,h=4,w=4,cin=1", "n=1,h=4,w=4,cin=1,cout=1,act=gelu",
-                          "n=32767,h=1024,w=1024,cin=1,cout=1"})
+                          "n=32767,h=1024,w=1024,cin=1,cout=1", "n=1,h=4,w=4,cin=1,cout=1,upsample=1,side=1",
+                          "n=1,h=4,w=4,cin=1,cout=1,side_skip=1", "n=1,h=4,w=4,cin=1,cout=1,side=-1",
+                          "n=32767,h=256,w=256,cin=1,cout=1,side=513"})
     EXPECT_THROW(op().parse(bad), InvalidInput) << bad;
 }
 
@@ -44,11 +48,11 @@ TEST(conv2d, PointwiseRungTakesWhatIsAProduct) {
   EXPECT_TRUE(runs("kernel=1,act=silu,residual=1,bias=0", DType::fp16));
   EXPECT_FALSE(runs("kernel=1", DType::fp32));
   for (const char* more : {"kernel=3", "kernel=1,stride=2", "kernel=1,pad=1", "kernel=1,act=relu", "kernel=1,affine=1",
-                           "kernel=1,image_shift=1", "kernel=1,gain=0.5", "kernel=1,stats=1"})
+                           "kernel=1,image_shift=1", "kernel=1,gain=0.5", "kernel=1,stats=1", "kernel=1,side=8"})
     EXPECT_FALSE(runs(more)) << more;
   const auto channels = [&](const char* both) {
-    return static_cast<bool>(last.can_run(op().parse("n=1,h=2,w=2,kernel=1," + std::string(both)).as<Problem>(),
-                                          DType::bf16));
+    return static_cast<bool>(
+        last.can_run(op().parse("n=1,h=2,w=2,kernel=1," + std::string(both)).as<Problem>(), DType::bf16));
   };
   EXPECT_TRUE(channels("cin=8,cout=8"));
   EXPECT_FALSE(channels("cin=12,cout=8"));
@@ -65,6 +69,9 @@ TEST(conv2d, CostCountsFourPhasesAndEachTensorOnce) {
   EXPECT_EQ(up.pipe, Pipe::fma);
   EXPECT_EQ(up.shortcut, Shortcut::four_phases);
   EXPECT_EQ(plain.shortcut, Shortcut::none);
+  const Cost side = op().cost(op().parse("n=2,h=8,w=6,cin=10,cout=20,stride=2,side=7,side_skip=4"), DType::bf16);
+  EXPECT_EQ(side.flops, 2.0 * (2 * 4 * 3) * 20 * (9 * 10 + 11));
+  EXPECT_EQ(side.bytes, 2.0 * (2 * 8 * 6 * 10 + 20 * 90 + 20 + 2 * 4 * 3 * 11 + 20 * 11 + 2 * 4 * 3 * 20));
 }
 
 // Taps 1..9 over a 2x2 image [1 10; 100 1000]: which tap meets which pixel can be read off the digits.
@@ -121,6 +128,78 @@ TEST(conv2d, OracleOfASubsetIsThatPartOfTheWhole) {
   }
 }
 
+// What a block of a network adds by a launch of its own: a 1x1 convolution of the concatenation, at the output's
+// pixels.
+TEST(conv2d, ASecondSourceIsA1x1OfItsConcatenation) {
+  for (const char* stride : {"1", "2"}) {
+    const std::string shape = "n=2,h=5,w=4,cin=3,cout=6,bias=0,stride=" + std::string(stride);
+    HostData both(op(), op().parse(shape + ",side=2,side_skip=3"), DType::fp32, 7);
+    HostData taps(op(), op().parse(shape), DType::fp32, 1);
+    const auto p = both.problem.as<Problem>();
+    HostData beside(op(),
+                    op().parse("n=2,cin=5,cout=6,bias=0,kernel=1,h=" + std::to_string(p.out_h()) +
+                               ",w=" + std::to_string(p.out_w())),
+                    DType::fp32, 2);
+    const auto copy = [&](HostData& to, const char* name, const char* from) {
+      to.storage[to.index(name)] = both.storage[both.index(from)];
+    };
+    copy(taps, "x", "x"), copy(taps, "w", "w"), copy(beside, "w", "w_side");
+    const std::int64_t pixels = 2 * p.out_h() * p.out_w();
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel)
+      for (std::int64_t c = 0; c < 5; ++c)
+        beside.set(beside.index("x"), pixel * 5 + c,
+                   c < 2 ? both.get("side", pixel * 2 + c) : both.get("side_skip", pixel * 3 + c - 2));
+    const auto sums = taps.reference("y"), more = beside.reference("y"), wanted = both.reference("y");
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(wanted[i], sums[i] + more[i], 1e-12);
+  }
+}
+
+TEST(conv2d, ASecondSourceStandsInFrontOfAllElse) {
+  HostData data(op(),
+                op().parse("n=1,h=1,w=2,cin=1,cout=1,kernel=1,side=1,side_skip=1,act=relu,affine=1,residual=1,gain=2"),
+                DType::fp32, 1);
+  for (const auto& [name, numbers] : std::vector<std::pair<const char*, std::vector<double>>>{{"x", {1, 2}},
+                                                                                              {"w", {3}},
+                                                                                              {"side", {4, 5}},
+                                                                                              {"side_skip", {6, -70}},
+                                                                                              {"w_side", {7, 8}},
+                                                                                              {"bias", {9}},
+                                                                                              {"scale", {0.5}},
+                                                                                              {"shift", {1}},
+                                                                                              {"residual", {10, 20}}})
+    data.set(name, numbers);
+  EXPECT_EQ(data.reference("y"), (std::vector<double>{2 * ((3 + 28 + 48 + 9) * 0.5 + 1 + 10), 2 * 20}));
+}
+
+// Which rungs have one, and what of the others' refusals says so.
+TEST(conv2d, ASecondSourceIsRefusedByNameWhereARungHasNone) {
+  const auto problem = op().parse("n=1,h=8,w=8,cin=64,cout=64,side=64,side_skip=8");
+  for (const Definition::Variant& variant : variants()) {
+    const Support support = variant.can_run(problem.as<Problem>(), DType::bf16);
+    const std::string name = variant.name;
+    EXPECT_EQ(static_cast<bool>(support),
+              std::set<std::string>({"host", "naive", "ptx_sm90a", "ptx_sm90a_halo"}).contains(name))
+        << name;
+    if (support || name == "ptx_sm90a_pointwise") continue;
+    EXPECT_NE(std::string(support.reason).find("second source"), std::string::npos) << name;
+  }
+  const auto why_not = [](const char* rung, const std::string& more) -> std::string {
+    const auto any = op().parse("n=1,h=8,w=8,cout=64," + more);
+    for (const Definition::Variant& variant : variants())
+      if (std::string_view(variant.name) == rung) {
+        const Support support = variant.can_run(any.as<Problem>(), DType::bf16);
+        return support ? "" : support.reason;
+      }
+    return "no such rung";
+  };
+  EXPECT_EQ(why_not("ptx_sm90a", "cin=64,side=64,stride=2,stats=1"), "");
+  EXPECT_EQ(why_not("ptx_sm90a_halo", "cin=64,side=64,stats=1,patches=1"), "");
+  EXPECT_NE(why_not("ptx_sm90a", "cin=64,side=12").find("side and side_skip to be multiples of 8"), std::string::npos);
+  EXPECT_NE(why_not("ptx_sm90a", "cin=64,side=8,side_skip=4").find("multiples of 8"), std::string::npos);
+  EXPECT_NE(why_not("ptx_sm90a", "cin=3,side=8").find("cin to be a multiple of 8"), std::string::npos);
+  EXPECT_NE(why_not("ptx_sm90a_halo", "cin=64,side=8,norm=affine").find("norms no input"), std::string::npos);
+}
+
 // At least four channels: errors are held against the root mean square of an output, and the mean over an image of a
 // single channel may be next to nothing.
 RC_GTEST_PROP(conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
@@ -135,6 +214,7 @@ RC_GTEST_PROP(conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
     text += ",upsample=1";
   else
     text += ",stride=" + number(1, 3) + ",pad=" + number(0, kernel);
+  if (!upsample && *rc::gen::arbitrary<bool>()) text += ",side=" + number(1, 140) + ",side_skip=" + number(0, 70);
   text += ",act=" + *rc::gen::element<std::string>("none", "silu", "relu") +
           ",gain=" + *rc::gen::element<std::string>("1", "0.5");
   for (const char* flag : {"bias", "affine", "image_shift", "residual", "stats"})

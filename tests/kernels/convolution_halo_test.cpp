@@ -26,7 +26,11 @@ Convolution any_convolution() {
   if (*rc::gen::arbitrary<bool>()) return upsampled_phases(images, h, w, cin, cout);
   const int kernel = *rc::gen::inRange(1, 4);
   const int pad = *rc::gen::inRange(0, 3);
-  return plain(images, h + kernel, w + kernel, cin, cout, kernel, 1, pad);
+  Convolution c = plain(images, h + kernel, w + kernel, cin, cout, kernel, 1, pad);
+  if (*rc::gen::arbitrary<bool>()) return c;
+  c.side = 8 * *rc::gen::inRange(1, 30);
+  c.side_skip = 8 * *rc::gen::inRange(0, 30);
+  return c;
 }
 
 Schedule any_schedule(const Convolution& c) {
@@ -64,7 +68,8 @@ RC_GTEST_PROP(convolution_halo, ARowUnderATapIsItsInputPixel, ()) {
   const HaloTiling tiling = tiling_of(c, schedule);
   const Halo& halo = tiling.halo;
   const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
-  const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps);
+  const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps, c.side > 0);
+  RC_ASSERT(tiling.side_box().lines() == 64 * tile.consumers && tiling.side_box().lines() <= halo.lines());
   RC_ASSERT(schedule.stages >= 2 && schedule.stages > tile.consumers);
   RC_ASSERT(outside_rings(tile.consumers, tile.block_n, /*split=*/false) +
                 rings.bytes(padded_halo(halo.lines()), tile.block_n) <=
@@ -87,6 +92,23 @@ RC_GTEST_PROP(convolution_halo, ARowUnderATapIsItsInputPixel, ()) {
           RC_ASSERT(inside(at_y, c.y.in) == input_coordinate(c.y, y, patch.phase / c.x.phases, ty));
           RC_ASSERT(inside(at_x, c.x.in) == input_coordinate(c.x, x, patch.phase % c.x.phases, tx));
         }
+    }
+  });
+}
+
+// A second source's pixels are the tile's own: a row is the line of its output pixel.
+RC_GTEST_PROP(convolution_halo, ARowBesideTheTapsIsItsOutputPixel, ()) {
+  const Convolution c = any_convolution();
+  const Schedule schedule = any_schedule(c);
+  const HaloTiling tiling = tiling_of(c, schedule);
+  const Halo box = tiling.side_box();
+  walk(c, schedule, tiling, [&](const HaloPlace& place, const Patch& patch, int consumer) {
+    for (int row = 0; row < kPatch * kPatch; ++row) {
+      if (!patch.has(row)) continue;
+      const int line = first_line(tiling.patches, box, consumer) + row / kPatch * box.width + row % kPatch;
+      RC_ASSERT(place.image + line / box.width / box.height == patch.at_image);
+      RC_ASSERT(place.y0 + line / box.width % box.height == patch.y0 + row / kPatch);
+      RC_ASSERT(place.x0 + line % box.width == patch.x0 + row % kPatch);
     }
   });
 }

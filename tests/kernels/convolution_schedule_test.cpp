@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <set>
+#include <vector>
 
 #include "kernels/conv2d/conv2d.h"
 
@@ -23,12 +24,16 @@ RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   p.cout = *rc::gen::inRange<std::int64_t>(1, 1400);
   p.upsample = *rc::gen::arbitrary<bool>();
   p.stats = *rc::gen::arbitrary<bool>();
+  if (!p.upsample) p.side = 8 * *rc::gen::inRange<std::int64_t>(0, 40);
+  if (p.side > 0) p.side_skip = 8 * *rc::gen::inRange<std::int64_t>(0, 40);
   const int sms = *rc::gen::element(1, 60, kSms);
   const Convolution c = conv2d::describe(p, conv2d::Form::phased);
   const Schedule s = choose(c, sms);
   const product::Sm90aProduct whole = cut(c);
   const Tile& shape = kTiles[static_cast<std::size_t>(s.tile)];
   RC_ASSERT(whole.units * whole.unit_rows == c.rows());
+  RC_ASSERT(whole.k_steps * kBlockK >= c.k() + c.side_channels());
+  RC_ASSERT(whole.k_steps == tap_steps(c) + (p.side + 63) / 64 + (p.side_skip + 63) / 64);
   RC_ASSERT(s.m_clusters == whole.units * s.unit_clusters);
   RC_ASSERT(s.unit_clusters * s.multicast * shape.block_m() >= whole.unit_rows);
   RC_ASSERT((s.unit_clusters - 1) * s.multicast * shape.block_m() < whole.unit_rows);
@@ -39,6 +44,22 @@ RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   if (s.splits > 1) RC_ASSERT(s.grid == s.blocks());
   // A slab of the statistics lies in one warpgroup's 64 rows.
   if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(whole.unit_rows == c.phase_pixels());
+}
+
+// Every channel of both tensors once, each beside the weights that stand at its place in the concatenation.
+RC_GTEST_PROP(convolution_schedule, StepsBesideTheTapsCoverBothTensorsOnce, ()) {
+  Convolution c = plain(1, 8, 8, 8, 8, 3, 1, 1);
+  c.side = *rc::gen::inRange(1, 300);
+  c.side_skip = *rc::gen::inRange(0, 300);
+  std::vector<int> seen(static_cast<std::size_t>(c.side_channels()));
+  for (int step = 0; step < side_steps(c); ++step) {
+    const SidePlace place = side_place(c, step);
+    const int channels = place.skip ? c.side_skip : c.side;
+    RC_ASSERT(place.channel < channels && place.column == place.channel + (place.skip ? c.side : 0));
+    for (int i = 0; i < kBlockK && place.channel + i < channels; ++i)
+      ++seen.at(static_cast<std::size_t>(place.column + i));
+  }
+  for (const int times : seen) RC_ASSERT(times == 1);
 }
 
 TEST(convolution_schedule, SharesOfASplitTileCoverItOnce) {

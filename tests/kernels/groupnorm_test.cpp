@@ -145,6 +145,57 @@ TEST(groupnorm, CoefficientsOfGivenStatisticsNeedNoX) {
   EXPECT_EQ(whole.flops, 4.0 * 2 * 100 * 12 + 3 * 2 * 12);
 }
 
+// The problem's x as one tensor, split behind each row's first channels into x and skip of `data`.
+void split(const HostData& whole, HostData& data) {
+  const auto& p = data.problem.as<Problem>();
+  for (std::int64_t i = 0; i < p.elements(); ++i) {
+    const std::int64_t pixel = i / p.channels, c = i % p.channels - p.x_channels();
+    const double value = whole.get("x", i);
+    if (c < 0)
+      data.set(data.index("x"), pixel * p.x_channels() + c + p.x_channels(), value);
+    else
+      data.set(data.index("skip"), pixel * p.skip_channels + c, value);
+  }
+  for (const TensorSpec& spec : whole.specs)
+    if (spec.role == Role::in && std::string(spec.name) != "x")
+      data.storage[data.index(spec.name)] = whole.storage[whole.index(spec.name)];
+}
+
+TEST(groupnorm, OfASkipIsThatOfTheConcatenation) {
+  EXPECT_TRUE(rc::check([] {
+    const std::string text = *problem_texts();
+    const std::int64_t channels = op().parse(text).as<Problem>().channels;
+    if (channels < 2) return;
+    const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);
+    HostData whole(op(), text, dtype, *rc::gen::arbitrary<unsigned>());
+    HostData two(op(), text + ",skip_channels=" + std::to_string(*rc::gen::inRange<std::int64_t>(1, channels)), dtype,
+                 0);
+    split(whole, two);
+    RC_ASSERT(whole.run_host().ok());
+    RC_ASSERT(two.run_host().ok());
+    for (const char* output : {"y", "mean", "rstd"}) {
+      RC_ASSERT(two.reference(output) == whole.reference(output));
+      RC_ASSERT(two.storage[two.index(output)] == whole.storage[whole.index(output)]);
+    }
+  }));
+}
+
+TEST(groupnorm, ASkipIsOneOfTwoTensorsOfX) {
+  const std::string text = "n=2,hw=5,channels=12,groups=4,fusion=silu,skip_channels=";
+  const HostData data(op(), text + "7", DType::bf16, 1);
+  EXPECT_EQ(data.specs[data.index("x")].shape, (std::vector<std::int64_t>{2, 5, 5}));
+  EXPECT_EQ(data.specs[data.index("skip")].shape, (std::vector<std::int64_t>{2, 5, 7}));
+  EXPECT_EQ(data.specs[data.index("y")].shape, (std::vector<std::int64_t>{2, 5, 12}));
+  const auto cost = [](const std::string& of) { return op().cost(op().parse(of), DType::bf16); };
+  EXPECT_EQ(cost(text + "7").bytes, cost(text + "0").bytes);
+  EXPECT_EQ(cost(text + "7").flops, cost(text + "0").flops);
+  EXPECT_EQ(op().print(op().parse(text + "0")), "n=2,hw=5,channels=12,groups=4,fusion=silu");
+  EXPECT_THROW(op().parse(text + "12"), InvalidInput);
+  EXPECT_THROW(op().parse(text + "-1"), InvalidInput);
+  EXPECT_THROW(op().parse(text + "4,slab_stats=given"), InvalidInput);
+  EXPECT_THROW(op().parse(text + "4,coefficients=1"), InvalidInput);
+}
+
 TEST(groupnorm, HostKeepsItsBitsWhenTheMeanIsFarOffZero) {
   // E[x^2] - E[x]^2 in float would be off by 1e6 * 2^-24 * 1000, six percent of the variance.
   const AnyProblem problem = op().parse("n=1,hw=1000,channels=32,groups=4,stats=1");
@@ -233,6 +284,14 @@ TEST(groupnorm, VariantsRefuseWhatTheyCannotRun) {
         reason("ptx_sm90a", ("n=1,hw=64,slab_stats=given,coefficients=1," + std::string(shape)).c_str(), DType::bf16),
         "")
         << shape;
+  // Two tensors: the definition's rungs and ptx_sm90a, which reads 16 bytes of one of them.
+  const std::string two = std::string(plain) + ",skip_channels=64";
+  for (const char* variant : {"host", "naive", "ptx_sm90a"}) EXPECT_EQ(reason(variant, two.c_str(), DType::bf16), "");
+  for (const char* variant : {"tiled", "tensor_core_sm80", "ptx_sm90a_grid"})
+    EXPECT_NE(reason(variant, two.c_str(), DType::bf16).find("needs skip_channels=0"), std::string::npos) << variant;
+  EXPECT_EQ(reason("ptx_sm90a", (std::string(plain) + ",skip_channels=60").c_str(), DType::bf16),
+            "needs skip_channels divisible by 8");
+  EXPECT_EQ(reason("naive", (std::string(plain) + ",skip_channels=61").c_str(), DType::fp32), "");
   // Offsets of scale and shift are 32 bits wide there.
   const std::string wide = "n=32767,hw=1,channels=65536,groups=64,fusion=silu+ss";
   EXPECT_EQ(reason("ptx_sm90a", wide.c_str(), DType::bf16), "");

@@ -28,10 +28,11 @@ TEST(measured_schedules, AreTakenOnTheirGpuAlone) {
 
 TEST(measured_schedules, OfAConvolutionAreByItsFields) {
   using namespace convolution;
-  const MeasuredSchedule rows[] = {{1, 8, 8, 64, 64, 1, 1, 0, 0, {64, 32, 0, 1, 1}},
-                                   {1, 8, 8, 64, 64, 3, 1, 1, 0, {64, 64, 0, 1, 2}},
-                                   {1, 8, 8, 64, 64, 3, 1, 1, 1, {64, 64, 0, 1, 3}},
-                                   {1, 8, 8, 64, 64, 3, 2, 1, 0, {64, 64, 0, 1, 4}}};
+  const MeasuredSchedule rows[] = {{1, 8, 8, 64, 64, 1, 1, 0, 0, 0, 0, {64, 32, 0, 1, 1}},
+                                   {1, 8, 8, 64, 64, 3, 1, 1, 0, 0, 0, {64, 64, 0, 1, 2}},
+                                   {1, 8, 8, 64, 64, 3, 1, 1, 0, 128, 64, {64, 64, 0, 1, 5}},
+                                   {1, 8, 8, 64, 64, 3, 1, 1, 1, 0, 0, {64, 64, 0, 1, 3}},
+                                   {1, 8, 8, 64, 64, 3, 2, 1, 0, 0, 0, {64, 64, 0, 1, 4}}};
   const auto splits = [&](const char* more) {
     const auto problem = find_op("conv2d")->parse(std::string("n=1,h=8,w=8,cin=64,cout=64") + more);
     const auto* cut = measured_cut(conv2d::describe(problem.as<conv2d::Problem>(), conv2d::Form::phased), rows);
@@ -39,6 +40,9 @@ TEST(measured_schedules, OfAConvolutionAreByItsFields) {
   };
   EXPECT_EQ(splits(",kernel=1"), 1);
   EXPECT_EQ(splits(",residual=1"), 2);
+  EXPECT_EQ(splits(",side=128,side_skip=64"), 5);
+  EXPECT_EQ(splits(",side=128"), 2);  // as without it
+  EXPECT_EQ(splits(",side=128,stride=2"), 4);
   EXPECT_EQ(splits(",upsample=1"), 3);
   EXPECT_EQ(splits(",stride=2"), 4);
   EXPECT_EQ(splits(",pad=2"), 0);

@@ -18,7 +18,7 @@ def problem(op, seed, which=0):
 def fill(op, name, shape, values, random):
     """Values of a tensor; weights are scaled so that sums of products have a deviation of 1."""
     x = random.standard_normal(shape)
-    if name in ("w", "w1", "w2") or (op == "gemm" and name == "b"):
+    if name in ("w", "w1", "w2", "w_side") or (op == "gemm" and name == "b"):
         x /= np.sqrt(np.prod(shape[1:]))
     if name in ("sigma", "slab_m2", "t"):
         x = np.abs(x) + 0.1

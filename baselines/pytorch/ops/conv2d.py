@@ -1,7 +1,7 @@
 """A convolution of channels-last images, with bias, folded batch norm, timestep shift, activation and residual behind it.
 
 cuDNN's autotuner is on (`cudnn.benchmark`), activations and weights are in channels_last memory format, as PyTorch recommends. An upsample is
-F.interpolate before the convolution. Statistics of the output per slab of pixels have no counterpart in PyTorch and are refused.
+F.interpolate before the convolution, a second source a 1x1 convolution of its concatenation, added behind it. Statistics of the output per slab of pixels have no counterpart in PyTorch and are refused.
 """
 
 import torch
@@ -18,13 +18,14 @@ def activation(problem):
     return ACTIVATIONS[problem.choice("act")]
 
 
-# Eager: the sums, then every function behind them; affine is a product and a sum. Compiled: a library's convolution, and all that follows
-# in one kernel.
+# Eager: the sums, then every function behind them; affine is a product and a sum, a second source a convolution and a sum. Compiled: a
+# library's convolutions, and all that follows in one kernel.
 def roundings(problem, compiled):
     before = 0 if problem.choice("norm") == "none" else 1 if compiled else 1 + (problem.choice("norm") == "affine+silu")
-    behind = [problem.flag("bias"), 2 * problem.flag("affine"), problem.flag("image_shift"), problem.choice("act") != "none",
+    side = problem.integer("side") > 0
+    behind = [problem.flag("bias"), 2 * side, 2 * problem.flag("affine"), problem.flag("image_shift"), problem.choice("act") != "none",
               problem.flag("residual"), problem.real("gain") != 1]
-    return before + (1 + any(behind) if compiled else 1 + sum(behind))
+    return before + (1 + side + any(behind) if compiled else 1 + sum(behind))
 
 
 def channels_last(shape, dtype, device, generator, deviation=1.0, mean=0.0):
@@ -45,9 +46,11 @@ def make_inputs(problem, dtype, device, generator):
     def normal(*shape, deviation=1.0, mean=0.0):
         return (torch.randn(*shape, device=device, generator=generator) * deviation + mean).to(dtype)
 
+    sides = {name: problem.integer(name) for name in ("side", "side_skip")}
+    deviation = (kernel * kernel * cin + sum(sides.values())) ** -0.5
     inputs = {
         "x": channels_last((n, cin, h, w), dtype, device, generator),
-        "w": channels_last((cout, cin, kernel, kernel), dtype, device, generator, deviation=(kernel * kernel * cin) ** -0.5),
+        "w": channels_last((cout, cin, kernel, kernel), dtype, device, generator, deviation=deviation),
     }
     if problem.choice("norm") != "none":
         inputs["norm"] = torch.randn(n, 2, cin, device=device, generator=generator) * 0.5 + 0.5
@@ -57,9 +60,14 @@ def make_inputs(problem, dtype, device, generator):
         inputs["scale"], inputs["shift"] = normal(cout, deviation=0.25, mean=1.0), normal(cout)
     if problem.flag("image_shift"):
         inputs["image_shift"] = normal(n, cout)
+    output = [(extent * times + 2 * pad - kernel) // stride + 1 for extent in (h, w)]
     if problem.flag("residual"):
-        out_h, out_w = ((extent * times + 2 * pad - kernel) // stride + 1 for extent in (h, w))
-        inputs["residual"] = channels_last((n, cout, out_h, out_w), dtype, device, generator)
+        inputs["residual"] = channels_last((n, cout, *output), dtype, device, generator)
+    for name, channels in sides.items():
+        if channels:
+            inputs[name] = channels_last((n, channels, *output), dtype, device, generator)
+    if sides["side"]:
+        inputs["w_side"] = channels_last((cout, sum(sides.values()), 1, 1), dtype, device, generator, deviation=deviation)
     return inputs
 
 
@@ -68,6 +76,11 @@ def _normed(problem, inputs, act):
         return inputs["x"]
     x = inputs["x"] * inputs["norm"][:, 0, :, None, None] + inputs["norm"][:, 1, :, None, None]
     return (act(x) if problem.choice("norm") == "affine+silu" else x).to(inputs["x"].dtype)
+
+
+def beside(inputs):
+    """The second source: of one tensor, or of two one behind the other."""
+    return torch.cat((inputs["side"], inputs["side_skip"]), 1) if "side_skip" in inputs else inputs["side"]
 
 
 def _epilogue(problem, inputs, y, act):
@@ -88,7 +101,10 @@ def build(problem):
         x = _normed(problem, inputs, F.silu)
         if upsample:
             x = F.interpolate(x, scale_factor=2, mode="nearest")
-        return (_epilogue(problem, inputs, F.conv2d(x, inputs["w"], inputs.get("bias"), stride=stride, padding=pad), act),)
+        y = F.conv2d(x, inputs["w"], inputs.get("bias"), stride=stride, padding=pad)
+        if "side" in inputs:
+            y = y + F.conv2d(beside(inputs), inputs["w_side"])
+        return (_epilogue(problem, inputs, y, act),)
 
     return run
 
@@ -119,6 +135,8 @@ def reference(problem, inputs):
         x = x.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
     pad = problem.integer("pad")
     y = sums(x, wide["w"], problem.integer("stride"), (pad, pad))
+    if "side" in wide:
+        y = y + sums(beside(wide), wide["w_side"], 1, (0, 0))
     if "bias" in wide:
         y = y + wide["bias"][:, None, None]
     return (_epilogue(problem, wide, y, lambda value: wide_activation(problem, value)),)

@@ -33,14 +33,24 @@ def make_inputs(problem, dtype, device, generator):
     def normal(*shape, mean=0.0):
         return (torch.randn(*shape, device=device, generator=generator) + mean).to(dtype)
 
-    x = normal(n, height, hw // height, channels, mean=0.5).permute(0, 3, 1, 2)  # logically NCHW, in memory NHWC
-    inputs = {"x": x, "gamma": normal(channels, mean=1.0), "beta": normal(channels)}
+    def image(of):  # logically NCHW, in memory NHWC
+        return normal(n, height, hw // height, of, mean=0.5).permute(0, 3, 1, 2)
+
+    skip = problem.integer("skip_channels")
+    inputs = {"x": image(channels - skip), "gamma": normal(channels, mean=1.0), "beta": normal(channels)}
+    if skip:
+        inputs["skip"] = image(skip)
     if problem.flag("packed"):
         inputs["scale_shift"] = normal(n, 2 * channels)
     elif problem.choice("fusion") == "silu+ss":
         inputs["scale"] = normal(n, channels)
         inputs["shift"] = normal(n, channels)
     return inputs
+
+
+def whole(inputs):
+    """What is normalised: x, or its concatenation with a skip."""
+    return torch.cat((inputs["x"], inputs["skip"]), 1) if "skip" in inputs else inputs["x"]
 
 
 def scale_and_shift(inputs):
@@ -73,7 +83,7 @@ def build(problem):
         return lambda inputs: coefficients(problem, {name: tensor.float() for name, tensor in inputs.items()})[:wanted]
 
     def run(inputs):
-        x, gamma, beta, statistics = inputs["x"], inputs["gamma"], inputs["beta"], ()
+        x, gamma, beta, statistics = whole(inputs), inputs["gamma"], inputs["beta"], ()
         if stats:
             n, channels, height, width = x.shape
             y, *statistics = torch.native_group_norm(x, gamma, beta, n, channels, height * width, groups, eps)
@@ -88,9 +98,10 @@ def build(problem):
 
 def reference(problem, inputs):
     wide = {name: tensor.double() for name, tensor in inputs.items()}
-    n, channels, height, width = wide["x"].shape
+    x = whole(wide)
+    n, channels, height, width = x.shape
     groups = problem.integer("groups")
-    grouped = wide["x"].reshape(n, groups, channels // groups, height, width)
+    grouped = x.reshape(n, groups, channels // groups, height, width)
     variance, mean = torch.var_mean(grouped, dim=(2, 3, 4), correction=0, keepdim=True)
     rstd = torch.rsqrt(variance + problem.real("eps"))
     if problem.flag("coefficients"):  # of what the op makes of 1 and of 0

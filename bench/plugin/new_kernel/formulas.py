@@ -86,6 +86,8 @@ def conv2d(values, inputs):
     if values["upsample"] == "1":
         x = x.repeat(2, 1).repeat(2, 2)
     y = taps(x, inputs["w"], int(values["stride"]), int(values["pad"])) + inputs.get("bias", 0)
+    if "side" in inputs:
+        y = y + np.concatenate([inputs[name] for name in ("side", "side_skip") if name in inputs], 3) @ inputs["w_side"].T
     y = y * inputs.get("scale", 1) + inputs.get("shift", 0)
     if "image_shift" in inputs:
         y = y + inputs["image_shift"][:, None, None]
@@ -134,6 +136,8 @@ def group_statistics(values, inputs):
 
 
 def groupnorm(values, inputs):
+    if "skip" in inputs:
+        inputs = {**inputs, "x": np.concatenate((inputs["x"], inputs["skip"]), 2)}
     mean, variance = group_statistics(values, inputs)
     rstd = 1 / np.sqrt(variance + float(values["eps"]))
     wide = [np.repeat(part, int(values["channels"]) // mean.shape[1], 1)[:, None] for part in (mean, rstd)]

@@ -46,6 +46,8 @@ def conv2d(problem, t):
     x = x.permute(0, 3, 1, 2)  # channels-last in memory, as PyTorch has it
     x = F.interpolate(x, scale_factor=2) if problem.upsample else x
     y = F.conv2d(x, t.w.permute(0, 3, 1, 2), t.get("bias"), problem.stride, problem.pad).permute(0, 2, 3, 1)
+    if "side" in t.inputs:
+        y = y + F.linear(torch.cat([t.inputs[name] for name in ("side", "side_skip") if name in t.inputs], 3), t.w_side)
     y = y * t.scale + t.shift if "scale" in t.inputs else y
     y = y + t.image_shift[:, None, None] if "image_shift" in t.inputs else y
     return (problem.gain * (activated(problem.act, y) + t.inputs.get("residual", 0)),)
@@ -62,7 +64,8 @@ def conv3d_temporal(problem, t):
 
 
 def groupnorm(problem, t):
-    y = torch.group_norm(t.x.transpose(1, 2), problem.groups, t.gamma, t.beta, problem.eps).transpose(1, 2)
+    x = torch.cat((t.x, t.skip), 2) if "skip" in t.inputs else t.x
+    y = torch.group_norm(x.transpose(1, 2), problem.groups, t.gamma, t.beta, problem.eps).transpose(1, 2)
     if problem.fusion == "silu+ss":
         scale, shift = t.scale_shift.chunk(2, 1) if "scale_shift" in t.inputs else (t.scale, t.shift)
         y = y * (1 + scale[:, None]) + shift[:, None]

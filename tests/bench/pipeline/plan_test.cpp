@@ -14,6 +14,7 @@
 #include "tests/support/scripted_library.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/two_ways.h"
+#include "tests/support/wrapped_host.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -189,6 +190,41 @@ TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   EXPECT_TRUE(ready->launch(fixture.pointers(), {workspace.data()}, platform.context()).ok());
   EXPECT_EQ(library.algorithms[2].launches, 1) << "a network runs warm";
   EXPECT_EQ(library.algorithms[0].launches, 0);
+}
+
+// ---- what a plan's networks are built with
+
+class Gpu final : public WrappedHost {
+ public:
+  explicit Gpu(int compute_capability) {
+    description_.is_host = false;
+    description_.info.compute_capability = compute_capability;
+  }
+};
+
+TEST(PlannedGraphs, HaveTheFoldsOfTheirPoolWhereOursRunThem) {
+  Op op = *find_op("conv2d");
+  const auto suite_of = [&](bool built) {
+    for (AnyVariant& variant : op.variants) variant.built = built;
+    std::vector<ImplementationPtr> ways;
+    for (const AnyVariant& variant : op.variants) ways.push_back(implementation_of(variant));
+    return Suite({{&op, ways, oracle_of(op)}});
+  };
+  const Suite built = suite_of(true), apart = suite_of(false);
+  const Gpu hopper(90), ampere(80), blackwell(100);
+  using Both = std::pair<bool, bool>;  // norms, skips
+  const auto both = [](const Suite& nodes, const Platform& platform, const char* source, DType dtype) {
+    return Both{fuses_norms(nodes, platform, source, dtype), folds_skips(nodes, platform, source, dtype)};
+  };
+  EXPECT_EQ(both(built, hopper, "own", DType::bf16), Both(true, true));
+  EXPECT_EQ(both(built, hopper, "fastest", DType::fp16), Both(true, false));
+  for (const char* source : {"baseline", "naive", "plan.csv"})
+    EXPECT_EQ(both(built, hopper, source, DType::bf16), Both(false, false)) << source;
+  EXPECT_EQ(both(built, hopper, "own", DType::fp32), Both(false, false));
+  EXPECT_EQ(both(built, ampere, "own", DType::bf16), Both(false, false));
+  EXPECT_EQ(both(built, blackwell, "own", DType::bf16), Both(false, false));
+  EXPECT_EQ(both(built, *make_host_platform(), "own", DType::bf16), Both(false, false));
+  EXPECT_EQ(both(apart, hopper, "own", DType::bf16), Both(false, false));
 }
 
 }  // namespace

@@ -44,6 +44,9 @@ TEST(ProblemInference, FindsWhatTheShapesSay) {
   EXPECT_EQ(inferred("groupnorm", "groups=32",
                      {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale_shift", {{2, 192}}}}),
             "n=2,hw=16,channels=96,groups=32,fusion=silu+ss,packed=1");
+  EXPECT_EQ(inferred("groupnorm", "groups=32",
+                     {{"x", {{2, 16, 61}}}, {"skip", {{2, 16, 35}}}, {"gamma", {{96}}}, {"beta", {{96}}}}),
+            "n=2,hw=16,channels=96,groups=32,skip_channels=35");
   EXPECT_EQ(inferred("sampler_step", "solver=ddim",
                      {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"coefficients", {{20, 12}}}}),
             "batch=3,elements=40,solver=ddim,steps=20");
@@ -59,6 +62,12 @@ TEST(ProblemInference, FindsAnySetOfOptionalInputs) {
   shapes["residual"] = {{2, 18, 20, 7}};
   EXPECT_EQ(inferred("conv2d", "", shapes),
             "n=2,h=9,w=10,cin=6,cout=7,upsample=1,bias=0,affine=1,image_shift=1,residual=1");
+  const KnownShapes side = {
+      {"x", {{2, 9, 10, 6}}}, {"w", {{7, 3, 3, 6}}}, {"side", {{2, 9, 10, 4}}}, {"w_side", {{7, 4}}}};
+  EXPECT_EQ(inferred("conv2d", "", side), "n=2,h=9,w=10,cin=6,cout=7,bias=0,side=4");
+  KnownShapes both = side;
+  both["side_skip"] = {{2, 9, 10, 3}}, both["w_side"] = {{7, 7}};
+  EXPECT_EQ(inferred("conv2d", "", both), "n=2,h=9,w=10,cin=6,cout=7,bias=0,side=4,side_skip=3");
   EXPECT_EQ(inferred("resample", "op=concat", {{"x", {{2, 3, 4, 5}}}, {"skip", {{2, 3, 4, 77}}}}),
             "op=concat,n=2,h=3,w=4,channels=5,skip_channels=77");
   EXPECT_EQ(inferred("resample", "", {{"x", {{2, 3, 4, 5}}}, {"skip", {{2, 3, 4, 77}}}}),

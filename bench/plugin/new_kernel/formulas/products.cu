@@ -47,6 +47,9 @@ struct conv2d : Case {
       const int64_t pixel = (image * high + from_row / up) * wide + from_column / up;
       for (int64_t l = 0; l < cin; ++l) sum += x[pixel * cin + l] * w[(channel * kernel * kernel + tap) * cin + l];
     }
+    const int64_t at = i / cout;  // the pixel, over all images
+    for (int64_t l = 0; l < sides; ++l) sum += beside[at * sides + l] * w_beside[channel * (sides + skips) + l];
+    for (int64_t l = 0; l < skips; ++l) sum += skip[at * skips + l] * w_beside[channel * (sides + skips) + sides + l];
     if (bias) sum += bias[channel];
     if (scale) sum = sum * scale[channel] + shift[channel];
     if (image_shift) sum += image_shift[image * cout + channel];
