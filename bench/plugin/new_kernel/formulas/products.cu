@@ -26,10 +26,11 @@ struct gemm : Case {
 struct conv2d : Case {
   Numbers x = numbers("x"), w = numbers("w"), bias = numbers("bias"), scale = numbers("scale"),
           shift = numbers("shift"), image_shift = numbers("image_shift"), residual = numbers("residual"),
-          y = numbers("y");
+          beside = numbers("side"), skip = numbers("side_skip"), w_beside = numbers("w_side"), y = numbers("y");
   int64_t n = integer("n"), high = integer("h"), wide = integer("w"), cin = integer("cin"), cout = integer("cout"),
           kernel = integer("kernel"), stride = integer("stride"), pad = integer("pad"), up = integer("upsample") + 1,
-          rows = tensor("y")->shape[1], columns = tensor("y")->shape[2];
+          rows = tensor("y")->shape[1], columns = tensor("y")->shape[2], sides = integer("side"),
+          skips = integer("side_skip");
   float gain = real("gain");
   Act act = act_of(*this);
 
