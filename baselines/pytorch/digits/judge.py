@@ -137,8 +137,7 @@ def frechet(a, b):
 def write_table(file, count, numbers):
     def write(part):
         with open(part, "x", newline="") as stream:
-            writer = csv.writer(stream, lineterminator="
-")
+            writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(["quantity", "samples", "real"])
             writer.writerow(["count", count, ""])
             writer.writerows([name, f"{drawn:.4f}", f"{real:.4f}"] for name, (drawn, real) in numbers.items())
