@@ -260,7 +260,7 @@ def svg(rows: pd.DataFrame, ceilings: pd.DataFrame, theme_name: str, dtype: str)
     return text.getvalue()[text.getvalue().index("<svg"):]
 
 
-def main() -> int:
+def main(argv=None) -> int:
     plt.switch_backend("Agg")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path)
@@ -268,7 +268,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/PLOT.png)")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     out = arguments.out or arguments.run_dir / f"{arguments.plot}.png"
     if out.suffix not in (".png", ".svg"):
         raise refuse(f"--out: {out} is neither .png nor .svg")
