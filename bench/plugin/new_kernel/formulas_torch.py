@@ -40,8 +40,8 @@ def gemm(problem, t):
 
 def conv2d(problem, t):
     x = t.x
-    if "norm" in t.inputs:
-        x = (x * t.norm[:, 0, None, None] + t.norm[:, 1, None, None]).to(x.dtype)
+    if "norm_coefficients" in t.inputs:
+        x = (x * t.norm_coefficients[:, 0, None, None] + t.norm_coefficients[:, 1, None, None]).to(x.dtype)
         x = F.silu(x) if problem.norm == "affine+silu" else x
     x = x.permute(0, 3, 1, 2)  # channels-last in memory, as PyTorch has it
     x = F.interpolate(x, scale_factor=2) if problem.upsample else x
