@@ -106,7 +106,7 @@ class Fuse {
     if (fused) {
       problem.norm = normed(node, norm->problem.as<groupnorm::Problem>())->norm;
       inputs = graph_.inputs_of(node, {{"x", norm->values.front()}});
-      inputs["norm"] = coefficients_.at(node.values.front());
+      inputs["norm_coefficients"] = coefficients_.at(node.values.front());
     } else {
       inputs = graph_.inputs_of(node);
     }

@@ -91,7 +91,6 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const auto weights = normal_fill(0, 1 / std::sqrt(static_cast<double>(p.terms())));
   visit.in("x", t.x, {p.n, p.h, p.w, p.cin});
   visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin}, weights);
-  if (p.norm != Norm::none) visit.in("norm", t.norm, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
   if (p.bias) visit.in("bias", t.bias, {p.cout});
   if (p.affine) {
     visit.in("scale", t.scale, {p.cout}, normal_fill(1, 0.25));
@@ -99,6 +98,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   }
   if (p.image_shift) visit.in("image_shift", t.image_shift, {p.n, p.cout});
   if (p.residual) visit.in("residual", t.residual, output);
+  if (p.norm != Norm::none) visit.in("norm_coefficients", t.norm_coefficients, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
   if (p.side > 0) {
     visit.in("side", t.side, pixels(p.side));
     if (p.side_skip > 0) visit.in("side_skip", t.side_skip, pixels(p.side_skip));
@@ -164,8 +164,8 @@ convolution::Convolution describe(const Problem& p, Form form) {
 }
 
 convolution::Operands operands(const Tensors& t) {
-  return {t.x,    t.w,    t.bias,      t.scale,  t.shift, t.image_shift, t.residual,
-          t.norm, t.side, t.side_skip, t.w_side, t.y,     t.mean,        t.m2};
+  return {t.x,    t.w,         t.bias,   t.scale, t.shift, t.image_shift, t.residual, t.norm_coefficients,
+          t.side, t.side_skip, t.w_side, t.y,     t.mean,  t.m2};
 }
 
 }  // namespace noisefloor::conv2d

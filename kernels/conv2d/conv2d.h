@@ -1,8 +1,9 @@
 // conv2d: a convolution of channels-last images, with what diffusion networks put behind it, in one launch.
 //
 //   u[i, y, x, ci] = x[i, y, x, ci]                                                norm none
-//   u = round(x * norm[i, 0, ci] + norm[i, 1, ci])                                 norm affine
-//   u = round(silu(x * norm[i, 0, ci] + norm[i, 1, ci]))                           norm affine+silu
+//   v = x * norm_coefficients[i, 0, ci] + norm_coefficients[i, 1, ci]
+//   u = round(v)                                                                   norm affine
+//   u = round(silu(v))                                                             norm affine+silu
 //   sum[i, y, x, co] = over ky, kx, ci of  u[i, y * stride + ky - pad, x * stride + kx - pad, ci] * w[co, ky, kx, ci]
 //                  + over cs of  concat(side, side_skip)[i, y, x, cs] * w_side[co, cs]
 //   y   = gain * (act((sum + bias[co]) * scale[co] + shift[co] + image_shift[i, co]) + residual[i, y, x, co])
@@ -58,20 +59,20 @@ struct Problem {
 
 // All of the problem's dtype, dense, 16-byte aligned, not overlapping y; null where the problem has no such tensor.
 struct Tensors {
-  const void* x = nullptr;            // [n, h, w, cin]
-  const void* w = nullptr;            // [cout, kernel, kernel, cin]
-  const float* norm = nullptr;        // fp32 [n, 2, cin], with a norm only
-  const void* bias = nullptr;         // [cout]
-  const void* scale = nullptr;        // [cout], affine only, as is shift
-  const void* shift = nullptr;        // [cout]
-  const void* image_shift = nullptr;  // [n, cout]
-  const void* residual = nullptr;     // [n, out_h, out_w, cout]
-  const void* side = nullptr;         // [n, out_h, out_w, side]
-  const void* side_skip = nullptr;    // [n, out_h, out_w, side_skip]
-  const void* w_side = nullptr;       // [cout, side + side_skip]
-  void* y = nullptr;                  // [n, out_h, out_w, cout]
-  float* mean = nullptr;              // fp32 [n, slabs, cout]: of y, as stored, over a slab; stats only, as is m2
-  float* m2 = nullptr;                // fp32 [n, slabs, cout]: sum of squared deviations from that mean
+  const void* x = nullptr;                   // [n, h, w, cin]
+  const void* w = nullptr;                   // [cout, kernel, kernel, cin]
+  const void* bias = nullptr;                // [cout]
+  const void* scale = nullptr;               // [cout], affine only, as is shift
+  const void* shift = nullptr;               // [cout]
+  const void* image_shift = nullptr;         // [n, cout]
+  const void* residual = nullptr;            // [n, out_h, out_w, cout]
+  const float* norm_coefficients = nullptr;  // fp32 [n, 2, cin], with a norm only
+  const void* side = nullptr;                // [n, out_h, out_w, side]
+  const void* side_skip = nullptr;           // [n, out_h, out_w, side_skip]
+  const void* w_side = nullptr;              // [cout, side + side_skip]
+  void* y = nullptr;                         // [n, out_h, out_w, cout]
+  float* mean = nullptr;  // fp32 [n, slabs, cout]: of y, as stored, over a slab; stats only, as is m2
+  float* m2 = nullptr;    // fp32 [n, slabs, cout]: sum of squared deviations from that mean
 };
 
 using Definition = OpDefinition<Problem, Tensors>;

@@ -57,7 +57,7 @@ std::vector<float> patch_at(const Problem& p, const HostTensor& x, const float* 
 
 // What the kernel meets at an output pixel: that, and the channels of the second source behind it.
 std::vector<float> inputs_at(const Problem& p, DType dtype, const Tensors& t, std::int64_t pixel) {
-  std::vector<float> inputs = patch_at(p, {dtype, t.x}, t.norm, pixel);
+  std::vector<float> inputs = patch_at(p, {dtype, t.x}, t.norm_coefficients, pixel);
   for (const auto& [side, channels] : {std::pair(t.side, p.side), std::pair(t.side_skip, p.side_skip)})
     for (std::int64_t c = 0; c < channels; ++c)
       inputs.push_back(static_cast<float>(load_element(dtype, side, pixel * channels + c)));

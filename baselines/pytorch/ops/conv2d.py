@@ -53,7 +53,7 @@ def make_inputs(problem, dtype, device, generator):
         "w": channels_last((cout, cin, kernel, kernel), dtype, device, generator, deviation=deviation),
     }
     if problem.choice("norm") != "none":
-        inputs["norm"] = torch.randn(n, 2, cin, device=device, generator=generator) * 0.5 + 0.5
+        inputs["norm_coefficients"] = torch.randn(n, 2, cin, device=device, generator=generator) * 0.5 + 0.5
     if problem.flag("bias"):
         inputs["bias"] = normal(cout)
     if problem.flag("affine"):
@@ -72,9 +72,10 @@ def make_inputs(problem, dtype, device, generator):
 
 
 def _normed(problem, inputs, act):
-    if "norm" not in inputs:
+    if "norm_coefficients" not in inputs:
         return inputs["x"]
-    x = inputs["x"] * inputs["norm"][:, 0, :, None, None] + inputs["norm"][:, 1, :, None, None]
+    a, b = inputs["norm_coefficients"][..., None, None].unbind(1)
+    x = inputs["x"] * a + b
     return (act(x) if problem.choice("norm") == "affine+silu" else x).to(inputs["x"].dtype)
 
 

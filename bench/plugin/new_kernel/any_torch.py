@@ -22,8 +22,6 @@ def can_run(problem):
         return "needs noise that is given"
     if problem.fields.get("stats") == 1 or problem.fields.get("lse") == 1 or problem.fields.get("slab_stats", "none") != "none":
         return "needs no statistics (stats=0, lse=0, slab_stats=none)"
-    if problem.fields.get("norm", "none") != "none":
-        return "needs norm=none"
 
 
 @torch.no_grad()

@@ -39,7 +39,11 @@ def gemm(problem, t):
 
 
 def conv2d(problem, t):
-    x = t.x.permute(0, 3, 1, 2)  # channels-last in memory, as PyTorch has it
+    x = t.x
+    if "norm_coefficients" in t.inputs:  # fp32
+        x = x * t.norm_coefficients[:, 0, None, None] + t.norm_coefficients[:, 1, None, None]
+        x = (F.silu(x) if problem.norm == "affine+silu" else x).to(t.x.dtype)
+    x = x.permute(0, 3, 1, 2)  # channels-last in memory, as PyTorch has it
     x = F.interpolate(x, scale_factor=2) if problem.upsample else x
     y = F.conv2d(x, t.w.permute(0, 3, 1, 2), t.get("bias"), problem.stride, problem.pad).permute(0, 2, 3, 1)
     if "side" in t.inputs:
