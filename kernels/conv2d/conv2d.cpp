@@ -91,7 +91,6 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const auto weights = normal_fill(0, 1 / std::sqrt(static_cast<double>(p.terms())));
   visit.in("x", t.x, {p.n, p.h, p.w, p.cin});
   visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin}, weights);
-  if (p.norm != Norm::none) visit.in("norm", t.norm, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
   if (p.bias) visit.in("bias", t.bias, {p.cout});
   if (p.affine) {
     visit.in("scale", t.scale, {p.cout}, normal_fill(1, 0.25));
@@ -104,6 +103,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     if (p.side_skip > 0) visit.in("side_skip", t.side_skip, pixels(p.side_skip));
     visit.in("w_side", t.w_side, {p.cout, p.side + p.side_skip}, weights);
   }
+  if (p.norm != Norm::none) visit.in("norm", t.norm, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
   visit.out("y", t.y, output);
   if (p.stats) {
     visit.out("mean", t.mean, slabs);

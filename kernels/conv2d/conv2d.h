@@ -60,7 +60,6 @@ struct Problem {
 struct Tensors {
   const void* x = nullptr;            // [n, h, w, cin]
   const void* w = nullptr;            // [cout, kernel, kernel, cin]
-  const float* norm = nullptr;        // fp32 [n, 2, cin], with a norm only
   const void* bias = nullptr;         // [cout]
   const void* scale = nullptr;        // [cout], affine only, as is shift
   const void* shift = nullptr;        // [cout]
@@ -69,6 +68,7 @@ struct Tensors {
   const void* side = nullptr;         // [n, out_h, out_w, side]
   const void* side_skip = nullptr;    // [n, out_h, out_w, side_skip]
   const void* w_side = nullptr;       // [cout, side + side_skip]
+  const float* norm = nullptr;        // fp32 [n, 2, cin], with a norm only
   void* y = nullptr;                  // [n, out_h, out_w, cout]
   float* mean = nullptr;              // fp32 [n, slabs, cout]: of y, as stored, over a slab; stats only, as is m2
   float* m2 = nullptr;                // fp32 [n, slabs, cout]: sum of squared deviations from that mean
