@@ -16,23 +16,7 @@ constexpr const char* kLibrary = "libcublasLt.so." NOISEFLOOR_TEXT(CUBLAS_VER_MA
 Api load_api() {
   const DynamicLibrary library(kLibrary, NOISEFLOOR_CUDA_LIBRARY_DIR);
   Api api{};
-  library.load("cublasLtCreate", api.create);
-  library.load("cublasLtDestroy", api.destroy);
-  library.load("cublasLtGetVersion", api.version);
-  library.load("cublasLtGetStatusString", api.status_string);
-  library.load("cublasLtMatmul", api.matmul);
-  library.load("cublasLtMatmulDescCreate", api.desc_create);
-  library.load("cublasLtMatmulDescDestroy", api.desc_destroy);
-  library.load("cublasLtMatmulDescSetAttribute", api.desc_set);
-  library.load("cublasLtMatrixLayoutCreate", api.layout_create);
-  library.load("cublasLtMatrixLayoutDestroy", api.layout_destroy);
-  library.load("cublasLtMatmulPreferenceCreate", api.preference_create);
-  library.load("cublasLtMatmulPreferenceDestroy", api.preference_destroy);
-  library.load("cublasLtMatmulPreferenceSetAttribute", api.preference_set);
-  library.load("cublasLtMatmulAlgoGetHeuristic", api.heuristic);
-  library.load("cublasLtMatmulAlgoCheck", api.algo_check);
-  library.load("cublasLtMatmulAlgoConfigSetAttribute", api.config_set);
-  library.load("cublasLtMatmulAlgoConfigGetAttribute", api.config_get);
+  NOISEFLOOR_CUBLASLT(NOISEFLOOR_API_LOAD)
   return api;
 }
 

@@ -7,24 +7,28 @@
 
 namespace noisefloor::cublaslt {
 
+// Called here, and the function of the library.
+#define NOISEFLOOR_CUBLASLT(X)                            \
+  X(create, cublasLtCreate)                               \
+  X(destroy, cublasLtDestroy)                             \
+  X(version, cublasLtGetVersion)                          \
+  X(status_string, cublasLtGetStatusString)               \
+  X(matmul, cublasLtMatmul)                               \
+  X(desc_create, cublasLtMatmulDescCreate)                \
+  X(desc_destroy, cublasLtMatmulDescDestroy)              \
+  X(desc_set, cublasLtMatmulDescSetAttribute)             \
+  X(layout_create, cublasLtMatrixLayoutCreate)            \
+  X(layout_destroy, cublasLtMatrixLayoutDestroy)          \
+  X(preference_create, cublasLtMatmulPreferenceCreate)    \
+  X(preference_destroy, cublasLtMatmulPreferenceDestroy)  \
+  X(preference_set, cublasLtMatmulPreferenceSetAttribute) \
+  X(heuristic, cublasLtMatmulAlgoGetHeuristic)            \
+  X(algo_check, cublasLtMatmulAlgoCheck)                  \
+  X(config_set, cublasLtMatmulAlgoConfigSetAttribute)     \
+  X(config_get, cublasLtMatmulAlgoConfigGetAttribute)
+
 struct Api {
-  decltype(::cublasLtCreate)* create;
-  decltype(::cublasLtDestroy)* destroy;
-  decltype(::cublasLtGetVersion)* version;
-  decltype(::cublasLtGetStatusString)* status_string;
-  decltype(::cublasLtMatmul)* matmul;
-  decltype(::cublasLtMatmulDescCreate)* desc_create;
-  decltype(::cublasLtMatmulDescDestroy)* desc_destroy;
-  decltype(::cublasLtMatmulDescSetAttribute)* desc_set;
-  decltype(::cublasLtMatrixLayoutCreate)* layout_create;
-  decltype(::cublasLtMatrixLayoutDestroy)* layout_destroy;
-  decltype(::cublasLtMatmulPreferenceCreate)* preference_create;
-  decltype(::cublasLtMatmulPreferenceDestroy)* preference_destroy;
-  decltype(::cublasLtMatmulPreferenceSetAttribute)* preference_set;
-  decltype(::cublasLtMatmulAlgoGetHeuristic)* heuristic;
-  decltype(::cublasLtMatmulAlgoCheck)* algo_check;
-  decltype(::cublasLtMatmulAlgoConfigSetAttribute)* config_set;
-  decltype(::cublasLtMatmulAlgoConfigGetAttribute)* config_get;
+  NOISEFLOOR_CUBLASLT(NOISEFLOOR_API_MEMBER)
 };
 
 const Api& api();                                       // throws LibraryMissing

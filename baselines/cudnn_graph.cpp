@@ -45,23 +45,10 @@ fe::DataType_t data_type(DType dtype) {
 }
 
 fe::PointwiseMode_t mode(Pointwise operation) {
-  switch (operation) {
-    case Pointwise::identity:
-      return fe::PointwiseMode_t::IDENTITY;
-    case Pointwise::add:
-      return fe::PointwiseMode_t::ADD;
-    case Pointwise::multiply:
-      return fe::PointwiseMode_t::MUL;
-    case Pointwise::minimum:
-      return fe::PointwiseMode_t::MIN;
-    case Pointwise::maximum:
-      return fe::PointwiseMode_t::MAX;
-    case Pointwise::relu:
-      return fe::PointwiseMode_t::RELU_FWD;
-    case Pointwise::swish:
-      return fe::PointwiseMode_t::SWISH_FWD;
-  }
-  return fe::PointwiseMode_t::NOT_SET;
+  using Mode = fe::PointwiseMode_t;
+  constexpr Mode kModes[] = {Mode::IDENTITY, Mode::ADD,      Mode::MUL,      Mode::MIN,
+                             Mode::MAX,      Mode::RELU_FWD, Mode::SWISH_FWD};
+  return kModes[static_cast<std::size_t>(operation)];
 }
 
 // cuDNN and the runtime that cudnn-frontend looks for, opened once.

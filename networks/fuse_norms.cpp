@@ -1,6 +1,7 @@
 #include "networks/fuse_norms.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -18,11 +19,12 @@ bool runs_from_a_halo(const conv2d::Problem& problem, DType dtype) {
 }
 
 // The convolution with the norm in front of it; none where no halo can.
-std::optional<conv2d::Problem> normed(const Node& node, const groupnorm::Problem& norm) {
+std::optional<conv2d::Problem> normed(const Node& node, const groupnorm::Problem& norm,
+                                      std::int64_t most_outputs = std::numeric_limits<std::int64_t>::max()) {
   if (node.op != find_op("conv2d")) return std::nullopt;
   auto problem = node.problem.as<conv2d::Problem>();
   problem.norm = norm.fusion == groupnorm::Fusion::none ? conv2d::Norm::affine : conv2d::Norm::affine_silu;
-  return runs_from_a_halo(problem, node.dtype) ? std::optional(problem) : std::nullopt;
+  return problem.cout <= most_outputs && runs_from_a_halo(problem, node.dtype) ? std::optional(problem) : std::nullopt;
 }
 
 // The convolution with statistics of its output. A 1x1 is faster as a product, which leaves none.
@@ -38,7 +40,7 @@ std::optional<conv2d::Problem> with_statistics(const Node& node) {
 
 class Fuse {
  public:
-  Fuse(const Network& network, std::int64_t least_bytes) : graph_(network.graph), writer_(from().values().size()) {
+  Fuse(const Network& network, const FusedNorms& which) : graph_(network.graph), writer_(from().values().size()) {
     const auto outputs = network.output_values();
     std::set<ValueId> kept(outputs.begin(), outputs.end());  // norms' outputs that something else reads
     for (const Node& node : from().nodes()) {
@@ -48,7 +50,7 @@ class Fuse {
         if (specs[i].role == Role::out)
           writer_[value] = &node;
         else if (const Node* norm = norm_behind(value);
-                 norm && (i != 0 || !normed(node, norm->problem.as<groupnorm::Problem>())))
+                 norm && (i != 0 || !normed(node, norm->problem.as<groupnorm::Problem>(), which.most_outputs)))
           kept.insert(value);
       }
     }
@@ -57,7 +59,7 @@ class Fuse {
       // What two tensors are the input of stays written: a convolution reads one.
       if (const auto& norm = node.problem.as<groupnorm::Problem>(); norm.stats || norm.skip_channels > 0) continue;
       const ValueId y = node.values.back();
-      if (kept.contains(y) || static_cast<std::int64_t>(from()[y].bytes()) < least_bytes) continue;
+      if (kept.contains(y) || static_cast<std::int64_t>(from()[y].bytes()) < which.least_bytes) continue;
       fused_.insert(&node);
       const Node* before = writer_[node.values.front()];
       if (before && with_statistics(*before)) leaves_statistics_.insert(before);
@@ -123,8 +125,8 @@ class Fuse {
 
 }  // namespace
 
-void fuse_norms(Network& network, std::int64_t least_bytes) {
-  Fuse(network, least_bytes).run(network);
+void fuse_norms(Network& network, const FusedNorms& which) {
+  Fuse(network, which).run(network);
 }
 
 }  // namespace noisefloor::networks

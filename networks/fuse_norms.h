@@ -7,11 +7,17 @@
 
 namespace noisefloor::networks {
 
-// Of every groupnorm whose output only convolutions read that ptx_sm90a_halo takes: other rungs would norm an input
-// once a tap, so it is for GPUs that have that one. The same numbers but for one rounding less, of nothing else.
-// Of tensors of least_bytes and more: below, two short launches are no faster than one, and a convolution of a single
-// wave waits for its first halo to be normed (docs/log/convolution, "the norm in front").
-inline constexpr std::int64_t kLeastFusedBytes = std::int64_t{16} << 20;
-void fuse_norms(Network& network, std::int64_t least_bytes = kLeastFusedBytes);
+// Which norms are fused: those that are less work so, measured at batch 32 (docs/log/convolution, "the norm in front").
+struct FusedNorms {
+  // Of the normed tensor. Below, two short launches are no faster than one, and a convolution of a single wave waits
+  // for its first halo to be normed.
+  std::int64_t least_bytes = std::int64_t{16} << 20;
+  // Of the convolution. Each tile of so many channels norms its halos anew.
+  std::int64_t most_outputs = 192;
+};
+
+// Of groupnorms whose output only convolutions read that ptx_sm90a_halo takes: other rungs would norm an input once a
+// tap, so it is for GPUs that have that one. The same numbers but for one rounding less, of nothing else.
+void fuse_norms(Network& network, const FusedNorms& which = {});
 
 }  // namespace noisefloor::networks

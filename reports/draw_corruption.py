@@ -20,7 +20,6 @@ import matplotlib.pyplot as plt  # noqa: E402
 SIZE = 32
 TIMES = (0, 50, 100, 200, 300, 400, 600, 800, 999)
 STEPS = {"ddpm": 1000, "ddim": 50}
-DIGITS = 20
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -79,6 +78,7 @@ def main(argv):
     parser.add_argument("--noisefloor", required=True, metavar="PATH", help="the program")
     parser.add_argument("--device", default="", help="as the program's --device")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--digits", type=int, default=20, metavar="N", help="drawn by each sampler, in two rows: an even number from 4 (default: 20)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.png")
     arguments = parser.parse_args(argv)
     try:
@@ -90,6 +90,8 @@ def main(argv):
 
 
 def corruption(arguments):
+    if arguments.digits < 4 or arguments.digits % 2 != 0:
+        raise Refused(f"--digits is {arguments.digits}, not an even number from 4")
     partial = partial_of(arguments.out)
     device = ("--device", arguments.device) if arguments.device else ()
     seed = ("--seed", arguments.seed)
@@ -99,7 +101,7 @@ def corruption(arguments):
         sampled = {}
         for sampler, steps in STEPS.items():
             said = call(arguments.noisefloor, "sample", "digits", "--sampler", sampler, "--steps", steps, "--schedule", "cosine", "--clamp", 1,
-                        "--count", DIGITS, "--out", folder / "grid.png", "--tensor", folder / f"{sampler}.safetensors", *seed, *device)
+                        "--count", arguments.digits, "--out", folder / "grid.png", "--tensor", folder / f"{sampler}.safetensors", *seed, *device)
             seconds = float(re.search(r"steps: ([0-9.]+) s", said)[1])
             sampled[sampler] = (load_file(folder / f"{sampler}.safetensors")["images"][:, 0], seconds)
 
@@ -117,7 +119,7 @@ def corruption(arguments):
         raise Refused(f"--out {arguments.out}: cannot be written: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
-    print(f"wrote {arguments.out}; " + ", ".join(f"{sampler} {STEPS[sampler]} steps {seconds:.2f} s for {DIGITS} digits"
+    print(f"wrote {arguments.out}; " + ", ".join(f"{sampler} {STEPS[sampler]} steps {seconds:.2f} s for {arguments.digits} digits"
                                                  for sampler, (_, seconds) in sampled.items()))
 
 
@@ -132,8 +134,8 @@ def draw(file, noisy, sampled):
             if row == 0:
                 axis.set_title(f"t = {TIMES[column]}", fontsize=8)
     for axis, (sampler, (images, seconds)) in zip(below.subplots(1, len(sampled)), sampled.items()):
-        grid = np.pad(images, ((0, 0), (0, 1), (0, 1)), constant_values=-1).reshape(2, DIGITS // 2, 9, 9).transpose(0, 2, 1, 3)
-        axis.imshow(grid.reshape(2 * 9, DIGITS // 2 * 9), cmap="gray", vmin=-1, vmax=1)
+        grid = np.pad(images, ((0, 0), (0, 1), (0, 1)), constant_values=-1).reshape(2, len(images) // 2, 9, 9).transpose(0, 2, 1, 3)
+        axis.imshow(grid.reshape(2 * 9, len(images) // 2 * 9), cmap="gray", vmin=-1, vmax=1)
         axis.set_axis_off()
         axis.set_title(f"{sampler.upper()}, {STEPS[sampler]} steps: {seconds:.2f} s", fontsize=10)
     figure.savefig(file, dpi=110)

@@ -123,6 +123,7 @@ std::string html_page(const HtmlPage& page, const std::optional<fs::path>& plotl
   const std::map<std::string_view, std::string> values = {
       {"title", escape_html("noisefloor: " + page.heading)},
       {"heading", escape_html(page.heading)},
+      {"body", std::string(embedded(page.body))},
       {"style", css_variables(style) + std::string(embedded("page.css"))},
       {"data", script_safe_json(data)},
       {"plotly", plotly ? script_safe(read_whole_file(*plotly)) : ""},
@@ -130,7 +131,7 @@ std::string html_page(const HtmlPage& page, const std::optional<fs::path>& plotl
   };
 
   // Filled from left to right; what was put in is never looked at again.
-  const std::string_view text = embedded(page.file_template);
+  const std::string_view text = embedded("page.html");
   std::string filled;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t open = text.find("{{", at);

@@ -17,7 +17,7 @@ std::optional<std::filesystem::path> find_plotly();
 
 struct HtmlPage {
   std::string heading;               // the title is "noisefloor: <heading>"
-  std::string file_template;         // "report.html"
+  std::string body;                  // "report.html": what stands in page.html
   std::vector<std::string> scripts;  // in order; they share one scope
   nlohmann::json data;               // what the scripts read
 };

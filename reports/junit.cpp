@@ -2,31 +2,20 @@
 #include <fmt/format.h>
 
 #include "reports/gate_report.h"
+#include "reports/html_page.h"
 
 namespace noisefloor {
 namespace {
 
 // XML 1.0 has no way to write most control characters, and an invalid byte makes the whole file unreadable.
 std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
+  std::string plain = text;
+  for (char& c : plain) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (byte < 0x20 || byte == 0x7f)
-      out += ' ';
-    else if (byte >= 0x80)
-      out += '?';  // names of ops, problems and variants are ASCII
-    else
-      out += c;
+    if (byte < 0x20 || byte == 0x7f) c = ' ';
+    if (byte >= 0x80) c = '?';  // names of ops, problems and variants are ASCII
   }
-  return out;
+  return escape_html(plain);
 }
 
 std::string opening(const RowPair& pair, double seconds) {

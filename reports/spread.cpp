@@ -12,6 +12,7 @@
 
 #include "reports/embedded.h"
 #include "reports/run/json_file.h"
+#include "reports/statistics.h"
 
 namespace noisefloor {
 namespace {
@@ -52,11 +53,11 @@ double root_mean_square(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.size()));
 }
 
-// Two root mean squares, 19 pairs in 20. A few runs say it badly: its class counts as two runs more.
-double row_spread(const Spread::Row& row, double class_rms) {
+// Two root mean squares, 19 pairs in 20. A few runs say it badly: a typical row of its class counts as two runs more.
+double row_spread(const Spread::Row& row, double typical) {
   constexpr double kOfClass = 2;
   const auto freedom = static_cast<double>(row.runs - 1);
-  const double square = (freedom * row.rms * row.rms + kOfClass * class_rms * class_rms) / (freedom + kOfClass);
+  const double square = (freedom * row.rms * row.rms + kOfClass * typical * typical) / (freedom + kOfClass);
   return 2 * std::sqrt(square);
 }
 
@@ -115,7 +116,7 @@ double Spread::threshold(const CaseId& id, Phase phase, double us) const {
   const auto row = rows.find({phase, id});
   if (row == rows.end()) return 2 * of_class;
   const Class* const measured = class_of(*this, phase, us);
-  const double own = row_spread(row->second, measured == nullptr ? of_class / kOfNormal : measured->rms);
+  const double own = row_spread(row->second, measured == nullptr ? of_class / kOfNormal : measured->typical);
   // Cold times stay for many processes, and leave for one: a row's own runs do not show it, its class's do.
   const bool alone = phase == Phase::warm && !of_host && row->second.runs >= kFewestRuns;
   return 2 * (alone ? own : std::max(own, of_class));
@@ -152,7 +153,11 @@ Spread measure_spread(std::span<const RunFiles* const> runs) {
     if (sizes.size() < kFewestPairs) continue;
     std::ranges::sort(sizes);
     const auto rank = static_cast<std::size_t>(std::ceil(0.99 * static_cast<double>(sizes.size())));
-    spread.classes.push_back({of.first, of.second, sizes.size(), root_mean_square(sizes), sizes[rank - 1]});
+    std::vector<double> of_rows;
+    for (const auto& [row, seen] : by_row)
+      if (row.first == of.first && edge_of(seen.us) == of.second) of_rows.push_back(root_mean_square(seen.sizes));
+    const double rms = root_mean_square(sizes), typical = of_rows.empty() ? rms : median(of_rows);
+    spread.classes.push_back({of.first, of.second, sizes.size(), rms, sizes[rank - 1], typical});
   }
   for (const auto& [of, seen] : by_row) {
     const bool stands_out = std::ranges::max(seen.sizes) > 2 * class_spread(spread, of.first, seen.us);
@@ -171,7 +176,8 @@ std::string to_json(const Spread& spread) {
                        {"from_us", one.from_us},
                        {"pairs", one.pairs},
                        {"rms", one.rms},
-                       {"p99", one.p99}});
+                       {"p99", one.p99},
+                       {"typical", one.typical}});
   for (const auto& [of, row] : spread.rows)
     rows.push_back({{"case", of.second.name()}, {"phase", to_string(of.first)}, {"runs", row.runs}, {"rms", row.rms}});
   const SpreadJson all = {{"device", spread.device}, {"sweeps", spread.sweeps}, {"classes", classes}, {"rows", rows}};
@@ -195,9 +201,9 @@ Spread parsed_spread(const SpreadJson& json, const std::string& where) {
     Spread spread;
     spread.device = json.at("device");
     spread.sweeps = json.at("sweeps").get<std::vector<std::string>>();
-    for (const SpreadJson& one : json.at("classes"))
-      spread.classes.push_back(
-          {phase(one), number(one, "from_us"), one.at("pairs"), number(one, "rms"), number(one, "p99")});
+    for (const SpreadJson& one : json.at("classes"))  // an older version has no typical row
+      spread.classes.push_back({phase(one), number(one, "from_us"), one.at("pairs"), number(one, "rms"),
+                                number(one, "p99"), number(one, one.contains("typical") ? "typical" : "rms")});
     for (const SpreadJson& entry : json.at("rows")) {
       // Of an older version: the largest difference, of an unknown number of runs.
       const bool old = !entry.contains("rms");

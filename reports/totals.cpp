@@ -57,20 +57,8 @@ std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const S
 }
 
 void judge(NetworkTotal& total, const std::optional<Ratio>& ratio, const std::string& problem) {
-  switch (ratio ? verdict_of(*ratio) : DuelVerdict::unresolved) {
-    case DuelVerdict::faster:
-      ++total.won;
-      break;
-    case DuelVerdict::slower:
-      ++total.lost;
-      break;
-    case DuelVerdict::equal:
-      ++total.equal;
-      break;
-    case DuelVerdict::unresolved:
-      ++total.unresolved;
-      break;
-  }
+  int* const counts[] = {&total.won, &total.lost, &total.equal, &total.unresolved};  // as DuelVerdict has them
+  ++*counts[static_cast<std::size_t>(ratio ? verdict_of(*ratio) : DuelVerdict::unresolved)];
   if (!ratio || (total.worst_ratio && 1 / ratio->value <= *total.worst_ratio)) return;
   total.worst_ratio = 1 / ratio->value;
   total.worst_problem = problem;

@@ -7,17 +7,8 @@
 namespace noisefloor {
 
 const char* to_string(GateVerdict verdict) {
-  switch (verdict) {
-    case GateVerdict::regressed:
-      return "regressed";
-    case GateVerdict::ambiguous:
-      return "ambiguous";
-    case GateVerdict::improved:
-      return "improved";
-    case GateVerdict::pass:
-      return "pass";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"regressed", "ambiguous", "improved", "pass"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const Conditions& conditions) {

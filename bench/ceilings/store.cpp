@@ -104,7 +104,7 @@ Ceilings measure_apart(const fs::path& program, int device, const CeilingsLog& l
 }
 
 Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log,
-                         CeilingsProcess process) {
+                         CeilingsProcess process, const MeasureHost& measure_host) {
   const DeviceIdentity identity = device == kHostDevice ? host_identity() : gpu_identity(device);
   const fs::path folder = cache_folder();
   const fs::path file = folder / cache_file_name(identity);
@@ -126,7 +126,7 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
   }
   if (!known) log(fmt::format("measuring the ceilings of {} (once; cached after that)", identity.name));
   const auto measure_gpu = [&] { return measure_gpu_ceilings(device); };
-  Ceilings measured = device == kHostDevice             ? measure_host_ceilings()
+  Ceilings measured = device == kHostDevice             ? measure_host()
                       : process == CeilingsProcess::own ? measure_apart("/proc/self/exe", device, log, measure_gpu)
                                                         : measure_gpu();
   measured.commit = commit;
@@ -135,8 +135,9 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
   return measured;
 }
 
-Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log) {
-  Ceilings measured = measure_host_ceilings();
+Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log,
+                             const MeasureHost& measure_host) {
+  Ceilings measured = measure_host();
   measured.commit = commit;
   take_higher(measured, known);
   keep_in_cache(cache_folder() / cache_file_name(host_identity()), measured, log);

@@ -16,13 +16,15 @@ std::filesystem::path cache_folder();
 std::string cache_file_name(const DeviceIdentity& identity);
 
 enum class CeilingsProcess { own, this_one };
+using MeasureHost = std::function<Ceilings()>;
 
 // The cached ceilings of a device (kHostDevice: the host), or measured ones, which are then cached. `refresh` measures
 // always. A host's that were taken under load, or do not say, are taken again as soon as the machine is quieter; of
 // both the higher ones stay. A cache that cannot be read is measured again, one that cannot be written is skipped; both
 // with a warning through `log`. A GPU's are measured in a process of their own, unless this is that one.
 Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log,
-                         CeilingsProcess process = CeilingsProcess::own);
+                         CeilingsProcess process = CeilingsProcess::own,
+                         const MeasureHost& measure_host = measure_host_ceilings);
 
 // What `program ceilings` measures of a GPU: the first process, which measured them itself, was slower than all others
 // in every launch (docs/log/measuring, the gate on an H200). Where it fails (one process a GPU, no folder for temporary
@@ -31,6 +33,7 @@ Ceilings measure_apart(const std::filesystem::path& program, int device, const C
                        const std::function<Ceilings()>& here);
 
 // A host's that were beaten: measured again and cached, of both the higher ones.
-Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log);
+Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log,
+                             const MeasureHost& measure_host = measure_host_ceilings);
 
 }  // namespace noisefloor

@@ -120,27 +120,25 @@ int ab(const AbArguments& arguments) {
 }  // namespace
 
 void add_ab_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("ab", "Two builds in turns on one device, case by case: which cases became slower or faster");
-  auto arguments = std::make_shared<AbArguments>();
-  command->add_option("old", arguments->old_build, "A noisefloor program, or the folder of a build")->required();
-  command->add_option("new", arguments->new_build, "Another one; the same shows how far equals differ")->required();
-  command->add_option("--filter", arguments->filter, "Only cases whose names match this regular expression");
-  arguments->cases.add_to(*command, "ours, op by op");
-  command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
-  command->add_option("--resolve", arguments->resolve, "Percent of time that is to be told from nothing, 0.1 to 50")
+  auto [command, arguments] = add_command(
+      app, result, "ab", "Two builds in turns on one device, case by case: which cases became slower or faster", ab);
+  command.add_option("old", arguments.old_build, "A noisefloor program, or the folder of a build")->required();
+  command.add_option("new", arguments.new_build, "Another one; the same shows how far equals differ")->required();
+  command.add_option("--filter", arguments.filter, "Only cases whose names match this regular expression");
+  arguments.cases.add_to(command, "ours, op by op");
+  add_device_option(command, arguments.device);
+  command.add_option("--resolve", arguments.resolve, "Percent of time that is to be told from nothing, 0.1 to 50")
       ->check(CLI::Range(0.1, 50.0))
       ->check(why_not_finite)
       ->capture_default_str();
-  command->add_flag("--strict", arguments->strict, "Unresolved cases fail too");
-  command->add_option("--out", arguments->out, "CSV file to write: every case");
-  command->add_option("--markdown", arguments->markdown, "Markdown file to write");
-  command->footer(
+  command.add_flag("--strict", arguments.strict, "Unresolved cases fail too");
+  command.add_option("--out", arguments.out, "CSV file to write: every case");
+  command.add_option("--markdown", arguments.markdown, "Markdown file to write");
+  command.footer(
       "Each pass starts both builds anew and lets them alternate, case by case, verified in every block; five to\n"
       "sixteen passes. A case is slower where the whole interval over the passes, cold or warm, is above half of\n"
       "--resolve; of equal builds less than one case in a thousand is. Exit code: 0 none slower, 1 a case is slower,\n"
       "wrong in the new build or gone from it (--strict: or unresolved), 2 nothing could be compared.");
-  command->callback([=] { *result = [=] { return ab(*arguments); }; });
 }
 
 }  // namespace noisefloor

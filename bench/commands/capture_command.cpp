@@ -56,12 +56,11 @@ int become_python(const CaptureArguments& arguments) {
 }  // namespace
 
 void add_capture_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("capture", "Run a PyTorch program, and say which problems its calls are");
-  auto arguments = std::make_shared<CaptureArguments>();
-  command->add_option("program", arguments->program, "Behind --: python, a script and its arguments")->required();
-  command->add_option("--out", arguments->out, "A new folder for problem files, which sweep --problems takes");
-  command->add_option("--network", arguments->network, "The network's name there (default: the script's)");
-  command->callback([=] { *result = [=] { return become_python(*arguments); }; });
+  auto [command, arguments] =
+      add_command(app, result, "capture", "Run a PyTorch program, and say which problems its calls are", become_python);
+  command.add_option("program", arguments.program, "Behind --: python, a script and its arguments")->required();
+  command.add_option("--out", arguments.out, "A new folder for problem files, which sweep --problems takes");
+  command.add_option("--network", arguments.network, "The network's name there (default: the script's)");
 }
 
 }  // namespace noisefloor

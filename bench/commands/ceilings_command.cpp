@@ -9,13 +9,19 @@
 namespace noisefloor {
 namespace {
 
-int ceilings(const std::string& device, bool refresh, const std::string& out) {
+struct CeilingsArguments {
+  std::string device, out;
+  bool refresh = false;
+};
+
+int ceilings(const CeilingsArguments& arguments) {
+  const std::string& out = arguments.out;
   OutputFiles outputs;
   outputs.add("--out", out);
-  const auto platform = open_platform(device);
+  const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
-  const Ceilings measured = load_or_measure(description.is_host ? kHostDevice : description.index, refresh,
+  const Ceilings measured = load_or_measure(description.is_host ? kHostDevice : description.index, arguments.refresh,
                                             build_info().commit, log, CeilingsProcess::this_one);
   if (!out.empty()) write_ceilings(outputs.partial("--out"), measured);
   outputs.commit();
@@ -32,15 +38,11 @@ int ceilings(const std::string& device, bool refresh, const std::string& out) {
 }  // namespace
 
 void add_ceilings_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("ceilings", "Measure copy and cache bandwidth and the rates of the arithmetic pipes");
-  auto device = std::make_shared<std::string>();
-  auto refresh = std::make_shared<bool>(false);
-  auto out = std::make_shared<std::string>();
-  command->add_option("--device", *device, "CUDA device number, or 'host' (default: 0 where there is one)");
-  command->add_flag("--refresh", *refresh, "Measure again rather than read the cache");
-  command->add_option("--out", *out, "CSV file to write");
-  command->callback([=] { *result = [=] { return ceilings(*device, *refresh, *out); }; });
+  auto [command, arguments] = add_command(
+      app, result, "ceilings", "Measure copy and cache bandwidth and the rates of the arithmetic pipes", ceilings);
+  add_device_option(command, arguments.device);
+  command.add_flag("--refresh", arguments.refresh, "Measure again rather than read the cache");
+  command.add_option("--out", arguments.out, "CSV file to write");
 }
 
 }  // namespace noisefloor

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/measure/suite.h"
@@ -25,6 +26,18 @@ using CommandResult = std::shared_ptr<std::function<int()>>;  // set by the chos
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;
 constexpr int kCouldNot = 2;
+
+// A subcommand and its arguments, which `run` gets when the command line has been read.
+template <class Arguments>
+std::pair<CLI::App&, Arguments&> add_command(CLI::App& app, const CommandResult& result, const std::string& name,
+                                             const std::string& about, int (*run)(const Arguments&)) {
+  CLI::App* const command = app.add_subcommand(name, about);
+  const auto arguments = std::make_shared<Arguments>();
+  command->callback([=] { *result = [=] { return run(*arguments); }; });
+  return {*command, *arguments};
+}
+void add_device_option(CLI::App& command, std::string& device);  // of open_platform
+void add_problems_option(CLI::App& command, std::string& folder);
 
 // "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). For the host
 // the program may start again (openmp_waiting.h): nothing is opened or written before. Throws InvalidInput or

@@ -10,6 +10,14 @@
 
 namespace noisefloor {
 
+void add_device_option(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "CUDA device number, or 'host' (default: 0 where there is one)");
+}
+
+void add_problems_option(CLI::App& command, std::string& folder) {
+  command.add_option("--problems", folder, "Folder of problem files (default: bench/problems)");
+}
+
 std::unique_ptr<Platform> open_platform(const std::string& device) {
   const auto host = [] {
     wait_briefly();

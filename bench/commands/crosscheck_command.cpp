@@ -100,24 +100,22 @@ int crosscheck_case(const CrosscheckArguments& arguments) {
 }  // namespace
 
 void add_crosscheck_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("crosscheck", "Put what Nsight Compute says of a case beside the row of it");
-  auto arguments = std::make_shared<CrosscheckArguments>();
-  command->add_option("case", arguments->name, "op/problem/dtype/variant, as --benchmark_list_tests prints it")
+  auto [command, arguments] = add_command(
+      app, result, "crosscheck", "Put what Nsight Compute says of a case beside the row of it", crosscheck_case);
+  command.add_option("case", arguments.name, "op/problem/dtype/variant, as --benchmark_list_tests prints it")
       ->required();
-  command
-      ->add_option("--report", arguments->report, "ncu's raw page as CSV, which scripts/ncu writes beside its report")
+  command.add_option("--report", arguments.report, "ncu's raw page as CSV, which scripts/ncu writes beside its report")
       ->required();
-  command->add_option("--run", arguments->run, "Run folder with the case's row (default: it is measured now)");
-  command->add_option("--device", arguments->device, "CUDA device number (default: 0)");
+  command.add_option("--run", arguments.run, "Run folder with the case's row (default: it is measured now)");
+  command.add_option("--device", arguments.device, "CUDA device number (default: 0)");
   const CrosscheckLimits limits;
-  command->footer(fmt::format(
+  command.footer(fmt::format(
       "Limits: time {:g} % (of kernels of {:g} us and more; at equal clocks where the row is bound by compute, is "
       "measured now, and its SM clock during launches is more than {:g} % from ncu's), DRAM bytes {:g} % or {:g} MB, "
       "occupancy {:g} points (not of baselines).\n"
       "Exit code: 0 all that could be judged agrees, 1 something does not, 2 nothing could be judged.",
       limits.time_pct, limits.shortest_us, limits.clock_pct, limits.bytes_pct, limits.bytes * 1e-6,
       limits.occupancy_points));
-  command->callback([=] { *result = [=] { return crosscheck_case(*arguments); }; });
 }
 
 }  // namespace noisefloor

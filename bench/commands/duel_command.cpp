@@ -99,23 +99,21 @@ int duel(const DuelArguments& arguments) {
 }  // namespace
 
 void add_duel_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("duel", "Two implementations of an op in turns, so that clock and heat fall on both alike");
-  auto arguments = std::make_shared<DuelArguments>();
-  command->add_option("op", arguments->op, "An op (noisefloor list ops)")->required();
-  command->add_option("first", arguments->first, "A variant or baseline of it (noisefloor list variants)")->required();
-  command->add_option("second", arguments->second, "Its rival; the same name shows how far equals differ")->required();
-  command->add_option("--problem", arguments->problem, "One problem, as text");
-  command->add_option("--networks", arguments->networks, "Or all problems of these networks, comma-separated");
-  command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
-  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
-  command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
-  command->add_option("--out", arguments->out, "CSV file to write");
-  add_plugin_options(*command, arguments->plugins);
-  command->footer(
+  auto [command, arguments] = add_command(
+      app, result, "duel", "Two implementations of an op in turns, so that clock and heat fall on both alike", duel);
+  command.add_option("op", arguments.op, "An op (noisefloor list ops)")->required();
+  command.add_option("first", arguments.first, "A variant or baseline of it (noisefloor list variants)")->required();
+  command.add_option("second", arguments.second, "Its rival; the same name shows how far equals differ")->required();
+  command.add_option("--problem", arguments.problem, "One problem, as text");
+  command.add_option("--networks", arguments.networks, "Or all problems of these networks, comma-separated");
+  add_problems_option(command, arguments.problems);
+  command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
+  add_device_option(command, arguments.device);
+  command.add_option("--out", arguments.out, "CSV file to write");
+  add_plugin_options(command, arguments.plugins);
+  command.footer(
       "Printed is the second's time over the first's, with its interval (19 in 20): above 1 the first is faster.\n"
       "Exit code: 0 fought, 1 a result was wrong, 2 nothing could be fought over.");
-  command->callback([=] { *result = [=] { return duel(*arguments); }; });
 }
 
 }  // namespace noisefloor

@@ -68,8 +68,8 @@ int explain_row(const ExplainArguments& arguments) {
   if (fs::symlink_status(file).type() != fs::file_type::not_found) ceilings = read_ceilings(file);
   const SweepRow& row = require_row(run.rows, id, folder);
   if (!ceilings.device.empty() && ceilings.device != row.device)
-    throw InvalidInput(fmt::format("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device,
-                                   row.device));
+    throw InvalidInput(
+        fmt::format("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device));
   CeilingRates rates;
   for (const Ceiling& ceiling : ceilings.rows) rates[ceiling.name] = ceiling.value;
   complete_rows(run.rows, rates);
@@ -81,14 +81,12 @@ int explain_row(const ExplainArguments& arguments) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("explain", "What limits a row of a run, with the evidence, and what to try next");
-  auto arguments = std::make_shared<ExplainArguments>();
-  command->add_option("case", arguments->name, "op/problem/dtype/variant")->required();
-  command->add_option("--run", arguments->run, "Folder of a run (default: the newest in runs/)");
-  command->add_flag("--json", arguments->json, "Print one JSON object");
-  command->footer("No GPU is needed. The rules: docs/explain.md.");
-  command->callback([=] { *result = [=] { return explain_row(*arguments); }; });
+  auto [command, arguments] = add_command(
+      app, result, "explain", "What limits a row of a run, with the evidence, and what to try next", explain_row);
+  command.add_option("case", arguments.name, "op/problem/dtype/variant")->required();
+  command.add_option("--run", arguments.run, "Folder of a run (default: the newest in runs/)");
+  command.add_flag("--json", arguments.json, "Print one JSON object");
+  command.footer("No GPU is needed. The rules: docs/explain.md.");
 }
 
 }  // namespace noisefloor

@@ -176,14 +176,13 @@ int forward(const ForwardArguments& arguments) {
 }  // namespace
 
 void add_forward_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("forward", "One denoising call of a network on tensors of a safetensors file");
-  auto arguments = std::make_shared<ForwardArguments>();
-  add_network_options(*command, arguments->network);
-  add_breakdown_options(*command, arguments->breakdown);
-  add_size_options(*command, arguments->sizes, "as the input has it");
-  command
-      ->add_option(
-          "--input", arguments->input,
+  auto [command, arguments] =
+      add_command(app, result, "forward", "One denoising call of a network on tensors of a safetensors file", forward);
+  add_network_options(command, arguments.network);
+  add_breakdown_options(command, arguments.breakdown);
+  add_size_options(command, arguments.sizes, "as the input has it");
+  command.add_option(
+          "--input", arguments.input,
           fmt::format(
               "x [n, channels, height, width] (channels-first, of videos [n, frames, channels, height, "
               "width]); timesteps [n] ({}) or sigma [n]; labels [n] where the "
@@ -195,9 +194,8 @@ void add_forward_command(CLI::App& app, CommandResult result) {
                      "and"),
               listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
       ->required();
-  command->add_option("--output", arguments->output, "File to write: output [n, channels, height, width], fp32")
+  command.add_option("--output", arguments.output, "File to write: output [n, channels, height, width], fp32")
       ->required();
-  command->callback([=] { *result = [=] { return forward(*arguments); }; });
 }
 
 }  // namespace noisefloor

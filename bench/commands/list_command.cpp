@@ -213,21 +213,20 @@ int list(const ListArguments& arguments) {
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand(
-      "list", "List ops, variants, problems, networks, solvers, the columns of sweep.csv or the rules of explain");
-  auto arguments = std::make_shared<ListArguments>();
-  command->add_option("what", arguments->what, "ops, variants, problems, networks, solvers, columns or rules")
+  auto [command, arguments] = add_command(
+      app, result, "list",
+      "List ops, variants, problems, networks, solvers, the columns of sweep.csv or the rules of explain", list);
+  command.add_option("what", arguments.what, "ops, variants, problems, networks, solvers, columns or rules")
       ->required()
       ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers", "columns", "rules"}));
-  command->add_option("--filter", arguments->filter, "Only names that match this regular expression");
-  command->add_option("--ops", arguments->ops, "Of these ops only");
-  command->add_option("--networks", arguments->networks, "problems, networks: of these networks");
-  command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
-  command->add_option("--format", arguments->format, "text or json (one object a line)")
+  command.add_option("--filter", arguments.filter, "Only names that match this regular expression");
+  command.add_option("--ops", arguments.ops, "Of these ops only");
+  command.add_option("--networks", arguments.networks, "problems, networks: of these networks");
+  add_problems_option(command, arguments.problems);
+  command.add_option("--format", arguments.format, "text or json (one object a line)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  add_plugin_options(*command, arguments->plugins);
-  command->callback([=] { *result = [=] { return list(*arguments); }; });
+  add_plugin_options(command, arguments.plugins);
 }
 
 }  // namespace noisefloor

@@ -5,33 +5,35 @@
 #include "reports/run/merge_runs.h"
 
 namespace noisefloor {
+namespace {
+
+struct MergeArguments {
+  std::vector<std::string> folders;
+  std::string out;
+  MergeOptions options;
+};
+
+int merge(const MergeArguments& arguments) {
+  const MergeResult merged =
+      merge_runs({arguments.folders.begin(), arguments.folders.end()}, arguments.out, arguments.options);
+  for (const std::string& what : merged.missing) fmt::print(stderr, "missing: {}\n", what);
+  for (const std::string& note : merged.notes) fmt::print(stderr, "note: {}\n", note);
+  fmt::print("{} rows of {} folders in {}\n", merged.rows, arguments.folders.size(), arguments.out);
+  if (merged.failed > 0) fmt::print(stderr, "{} cases are incorrect or failed on the device\n", merged.failed);
+  return merged.failed > 0 ? kNotSo : kDone;
+}
+
+}  // namespace
 
 void add_merge_command(CLI::App& app, CommandResult result) {
-  struct Arguments {
-    std::vector<std::string> folders;
-    std::string out;
-    MergeOptions options;
-  };
-  CLI::App* command =
-      app.add_subcommand("merge", "Merge run folders of one device and commit: the parts of a sweep --shard I/N");
-  auto arguments = std::make_shared<Arguments>();
-  command->add_option("run_dir", arguments->folders, "Run folders")->required();
-  command->add_option("--out", arguments->out, "The merged run folder, a new one")->required();
-  command->add_flag("--replace", arguments->options.replace, "Replace what an earlier merge wrote to --out");
-  command->add_flag("--partial", arguments->options.partial, "Merge what is there, where parts or cases are missing");
-  command->footer(
+  auto [command, arguments] = add_command(
+      app, result, "merge", "Merge run folders of one device and commit: the parts of a sweep --shard I/N", merge);
+  command.add_option("run_dir", arguments.folders, "Run folders")->required();
+  command.add_option("--out", arguments.out, "The merged run folder, a new one")->required();
+  command.add_flag("--replace", arguments.options.replace, "Replace what an earlier merge wrote to --out");
+  command.add_flag("--partial", arguments.options.partial, "Merge what is there, where parts or cases are missing");
+  command.footer(
       "Exit code: 0 all rows of ours are correct, 1 a case of ours is incorrect or failed, 2 could not be merged.");
-  command->callback([=] {
-    *result = [=] {
-      const MergeResult merged =
-          merge_runs({arguments->folders.begin(), arguments->folders.end()}, arguments->out, arguments->options);
-      for (const std::string& what : merged.missing) fmt::print(stderr, "missing: {}\n", what);
-      for (const std::string& note : merged.notes) fmt::print(stderr, "note: {}\n", note);
-      fmt::print("{} rows of {} folders in {}\n", merged.rows, arguments->folders.size(), arguments->out);
-      if (merged.failed > 0) fmt::print(stderr, "{} cases are incorrect or failed on the device\n", merged.failed);
-      return merged.failed > 0 ? kNotSo : kDone;
-    };
-  });
 }
 
 }  // namespace noisefloor

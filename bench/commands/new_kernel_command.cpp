@@ -45,7 +45,7 @@ std::string table_of(const SuiteEntry& entry, const std::string& line) {
   return text.substr(line.size());
 }
 
-// What a block of formulas.py or formulas.cu defines; "" of one that is a heading.
+// What a block of the formulas defines; "" of one that is a heading.
 std::string defined_by(const std::string& block) {
   for (std::size_t begin = 0; begin < block.size(); begin = std::min(block.find('\n', begin), block.size()) + 1) {
     const std::string line = block.substr(begin, block.find('\n', begin) - begin);
@@ -57,20 +57,28 @@ std::string defined_by(const std::string& block) {
   return "";
 }
 
-// `name` is a whole name, not the end of another.
+// `name` is a whole name, not the end of another; of a struct it may be the base.
 bool calls(const std::string& text, const std::string& name) {
   const auto of_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  if (text.find(" : " + name + " {") != std::string::npos) return true;
   for (std::size_t at = text.find(name + "("); at != std::string::npos; at = text.find(name + "(", at + 1))
     if (at == 0 || !of_a_name(text[at - 1])) return true;
   return false;
 }
 
-// Of a file the block of the op, and those that it calls, in the file's order; "" where it has none. In Python two
-// empty lines end a block, in C++ a comment begins one.
-std::string blocks_of(const fs::path& path, const std::string& op) {
-  const std::string file = read_whole_file(path);
-  const std::string between = path.extension() == ".py" ? "\n\n\n" : "\n\n//",
-                    head = between.substr(between.find_last_of('\n') + 1);
+// The text of a file, or of a folder's files by their names.
+std::string text_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return read_whole_file(path);
+  const std::set<fs::path> files(fs::directory_iterator(path), fs::directory_iterator{});
+  std::string text;
+  for (const fs::path& file : files) text += (text.empty() ? "" : "\n") + read_whole_file(file);
+  return text;
+}
+
+// Of formulas the block of the op, and those that it calls, in their order; "" where it has none. In Python two empty
+// lines end a block, in C++ a comment begins one.
+std::string blocks_of(const std::string& file, bool cuda, const std::string& op) {
+  const std::string between = cuda ? "\n\n//" : "\n\n\n", head = between.substr(between.find_last_of('\n') + 1);
   std::vector<std::pair<std::string, std::string>> blocks;  // name, text
   for (std::size_t begin = 0, end; begin < file.size(); begin = end) {
     end = std::min(file.find(between, begin), file.size());
@@ -93,7 +101,12 @@ std::string blocks_of(const fs::path& path, const std::string& op) {
   return all;
 }
 
-int new_kernel(const std::string& op, const std::string& out) {
+struct NewKernelArguments {
+  std::string op, out = ".";
+};
+
+int new_kernel(const NewKernelArguments& arguments) {
+  const auto& [op, out] = arguments;
   const SuiteEntry& entry = require_op(op);
   if (entry.whole_networks) throw InvalidInput(fmt::format("'{}' is no op: its rows are plans of whole networks", op));
   const fs::path folder(out), plugins = default_problem_folder().parent_path() / "plugin";
@@ -102,16 +115,14 @@ int new_kernel(const std::string& op, const std::string& out) {
   fs::create_directories(folder, error);
   if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
   std::map<fs::path, std::string> files;
-  constexpr std::pair<const char*, const char*> kKinds[] = {{".cu", "formulas.cu"},
-                                                            {"_numpy.py", "formulas.py"},
-                                                            {"_torch.py", "formulas_torch.py"},
-                                                            {"_triton.py", nullptr}};
+  constexpr std::pair<const char*, const char*> kKinds[] = {
+      {".cu", "formulas"}, {"_numpy.py", "formulas.py"}, {"_torch.py", "formulas_torch.py"}, {"_triton.py", nullptr}};
   for (const auto& [ending, formulas] : kKinds) {
     const bool cuda = std::string_view(ending) == ".cu";
     fs::path text = texts / (op + ending);
     std::string formula;
     if (!fs::is_regular_file(text)) {  // most ops share one, around their formula
-      if (formulas != nullptr) formula = blocks_of(texts / formulas, op);
+      if (formulas != nullptr) formula = blocks_of(text_of(texts / formulas), cuda, op);
       if (formula.empty()) continue;
       if (cuda)
         formula = fmt::format("{}\n\nusing Kernel = {};", formula.substr(3), op);  // behind the text's own "// "
@@ -141,15 +152,14 @@ int new_kernel(const std::string& op, const std::string& out) {
 }  // namespace
 
 void add_new_kernel_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("new-kernel", "Write files to start a kernel of your own from, as a plugin");
-  auto op = std::make_shared<std::string>(), out = std::make_shared<std::string>(".");
-  command->add_option("op", *op, "An op (noisefloor list ops)")->required();
-  command->add_option("--out", *out, "Folder for the files; none of them may be there")->capture_default_str();
-  command->footer(
+  auto [command, arguments] =
+      add_command(app, result, "new-kernel", "Write files to start a kernel of your own from, as a plugin", new_kernel);
+  command.add_option("op", arguments.op, "An op (noisefloor list ops)")->required();
+  command.add_option("--out", arguments.out, "Folder for the files; none of them may be there")->capture_default_str();
+  command.footer(
       "A CUDA kernel with its build line, and functions in NumPy and PyTorch; of groupnorm also Triton. But for "
       "groupnorm's,\n"
       "g++ builds the CUDA file too, as a row of the host.");
-  command->callback([=] { *result = [=] { return new_kernel(*op, *out); }; });
 }
 
 }  // namespace noisefloor

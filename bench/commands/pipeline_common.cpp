@@ -101,7 +101,7 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
   command.add_option("--weights", arguments.weights,
                      "Checkpoint in safetensors, with the original's names: a file, the index of its shards, or the "
                      "folder that has them, also of a diffusers pipeline (default: what comes with noisefloor)");
-  command.add_option("--device", arguments.device, "CUDA device number, or 'host' (default: 0 where there is one)");
+  add_device_option(command, arguments.device);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
   command.add_option("--plan", arguments.plan, "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
       ->capture_default_str();

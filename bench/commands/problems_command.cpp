@@ -32,19 +32,17 @@ int print_problems(const ProblemsArguments& arguments) {
 }  // namespace
 
 void add_problems_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("problems", "Print the problems of one call of a network, with counts, as CSV");
-  auto arguments = std::make_shared<ProblemsArguments>();
-  command->add_option("network", arguments->network, known_networks())->required();
-  command->add_option("--batch", arguments->batch, "Images; too many for a network are refused with its range")
+  auto [command, arguments] = add_command(
+      app, result, "problems", "Print the problems of one call of a network, with counts, as CSV", print_problems);
+  command.add_option("network", arguments.network, known_networks())->required();
+  command.add_option("--batch", arguments.batch, "Images; too many for a network are refused with its range")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  add_size_options(*command, arguments->sizes);
-  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
-  command->add_flag("--unconditional", arguments->unconditional, "Without class labels");
-  command->add_flag("--unfused", arguments->unfused,
-                    "Each layer on its own: products and norms without what stands before and behind them");
-  command->callback([=] { *result = [=] { return print_problems(*arguments); }; });
+  add_size_options(command, arguments.sizes);
+  command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
+  command.add_flag("--unconditional", arguments.unconditional, "Without class labels");
+  command.add_flag("--unfused", arguments.unfused,
+                   "Each layer on its own: products and norms without what stands before and behind them");
 }
 
 }  // namespace noisefloor

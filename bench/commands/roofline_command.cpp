@@ -9,7 +9,8 @@
 namespace noisefloor {
 namespace {
 
-int roofline(const std::filesystem::path& folder) {
+int roofline(const std::string& run) {
+  const std::filesystem::path folder(run);
   auto rows = read_run(folder, RunEnd::may_lack).rows;
   if (rows.empty()) throw InvalidInput(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
   const CeilingRates ceilings = read_ceiling_rates(folder / "ceilings.csv");
@@ -31,12 +32,11 @@ int roofline(const std::filesystem::path& folder) {
 }  // namespace
 
 void add_roofline_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand(
-      "roofline", "Write roofline.csv, totals.csv, plan.csv and report.html of a run, and print its tables");
-  command->alias("report");
-  auto folder = std::make_shared<std::string>();
-  command->add_option("run_dir", *folder, "The folder of a run")->required();
-  command->callback([=] { *result = [=] { return roofline(*folder); }; });
+  auto [command, folder] =
+      add_command(app, result, "roofline",
+                  "Write roofline.csv, totals.csv, plan.csv and report.html of a run, and print its tables", roofline);
+  command.alias("report");
+  command.add_option("run_dir", folder, "The folder of a run")->required();
 }
 
 }  // namespace noisefloor

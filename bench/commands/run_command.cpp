@@ -270,35 +270,34 @@ int run(const RunArguments& arguments) {
 }  // namespace
 
 void add_run_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("run", "Verify and time one problem, by one variant or all of them");
-  auto arguments = std::make_shared<RunArguments>();
-  command->add_option("op", arguments->op, "An op (noisefloor list ops), or a case: op/problem/dtype/variant")
+  auto [command, arguments] =
+      add_command(app, result, "run", "Verify and time one problem, by one variant or all of them", run);
+  command.add_option("op", arguments.op, "An op (noisefloor list ops), or a case: op/problem/dtype/variant")
       ->required();
-  add_plugin_options(*command, arguments->plugins);
-  command->add_option(
-      "--problem", arguments->problem,
+  add_plugin_options(command, arguments.plugins);
+  command.add_option(
+      "--problem", arguments.problem,
       "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors leave open");
-  command->add_option("--variant", arguments->variant, "A variant or baseline, or 'all' but PyTorch's (default: all)");
-  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32 (default: bf16, or that of --input)");
-  command->add_option("--input", arguments->input,
-                      "A safetensors file with the op's inputs, channels-last; problem and dtype are found from it");
-  command->add_option("--random", arguments->random,
-                      "Inputs that are not in --input, comma-separated: made as without --input");
-  command->add_option("--output", arguments->output,
-                      "A safetensors file for the outputs, channels-last: of the fastest right variant of the ladder");
-  command->add_option("--device", arguments->device, "CUDA device number, or 'host' (default: 0 where there is one)");
-  command->add_option("--seed", arguments->seed, "Of the random inputs")
+  command.add_option("--variant", arguments.variant, "A variant or baseline, or 'all' but PyTorch's (default: all)");
+  command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16, or that of --input)");
+  command.add_option("--input", arguments.input,
+                     "A safetensors file with the op's inputs, channels-last; problem and dtype are found from it");
+  command.add_option("--random", arguments.random,
+                     "Inputs that are not in --input, comma-separated: made as without --input");
+  command.add_option("--output", arguments.output,
+                     "A safetensors file for the outputs, channels-last: of the fastest right variant of the ladder");
+  add_device_option(command, arguments.device);
+  command.add_option("--seed", arguments.seed, "Of the random inputs")
       ->check(CLI::NonNegativeNumber)  // its own parser would take -1 for 2^64 - 1
       ->capture_default_str();
-  command->add_flag("--profile", arguments->profile,
-                    "Time nothing: launch once, verified, in an NVTX range of the case's name");
-  command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
+  command.add_flag("--profile", arguments.profile,
+                   "Time nothing: launch once, verified, in an NVTX range of the case's name");
+  command.add_option("--counters", arguments.counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
-  command->footer(
+  command.footer(
       "Outputs are held to the op's oracle. The tolerance is that of the harness's own inputs (normal "
       "numbers): data whose sums\ncancel more can fail it by rounding alone, and the errors say by how much.");
-  command->callback([=] { *result = [=] { return run(*arguments); }; });
 }
 
 }  // namespace noisefloor

@@ -105,7 +105,8 @@ void write_tensors(const std::filesystem::path& file, const Network& network, co
   write_safetensors(file, tensors, {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
 }
 
-int sample(SampleArguments arguments) {
+int sample(const SampleArguments& given) {
+  SampleArguments arguments = given;
   // Whatever is wrong is said before anything is loaded, or (drawing) measured.
   const std::vector<StepPlan> steps = resolve_options(arguments);
   const SamplingOptions& options = arguments.options;
@@ -253,10 +254,8 @@ int sample(SampleArguments arguments) {
 }  // namespace
 
 void add_sample_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("sample", "Draw pictures with a network, from noise");
-  auto arguments = std::make_shared<SampleArguments>();
-  add_sample_options(*command, *arguments);
-  command->callback([=] { *result = [=] { return sample(*arguments); }; });
+  auto [command, arguments] = add_command(app, result, "sample", "Draw pictures with a network, from noise", sample);
+  add_sample_options(command, arguments);
 }
 
 }  // namespace noisefloor

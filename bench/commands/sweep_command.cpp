@@ -32,6 +32,7 @@ namespace noisefloor {
 namespace {
 
 struct SweepArguments {
+  std::shared_ptr<Invocation> invocation;
   SelectionOptions cases;
   PluginOptions plugins;
   std::optional<std::string> shard;
@@ -165,7 +166,7 @@ HostLoad load_at_start(const PlatformDescription& description) {
   return load;
 }
 
-int sweep_all(const SweepArguments& arguments, const Invocation& invocation, const BenchmarkFlags& flags) {
+int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
   if (!flags.format.empty() || !flags.out.empty())
     throw InvalidInput(
         "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
@@ -174,18 +175,19 @@ int sweep_all(const SweepArguments& arguments, const Invocation& invocation, con
   const auto devices = list_cuda_devices(why);
   if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
   return sweep_all_devices(
-      devices, invocation.arguments,
+      devices, arguments.invocation->arguments,
       arguments.out.empty() ? default_run_folder("all GPUs") : std::filesystem::path(arguments.out));
 }
 
-int sweep(const SweepArguments& arguments, const Invocation& invocation) {
+int sweep(const SweepArguments& arguments) {
+  const Invocation& invocation = *arguments.invocation;
   if (arguments.shard) (void)parse_shard(*arguments.shard);
   if (arguments.search_again) kept_searches()->search_again();
   const auto problems = arguments.cases.load();
   const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
   initialize_benchmark(invocation, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
-  if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, invocation, flags);
+  if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, flags);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
   PluginOptions plugin_options = arguments.plugins;
@@ -280,54 +282,52 @@ int sweep(const SweepArguments& arguments, const Invocation& invocation) {
 }  // namespace
 
 void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation) {
-  CLI::App* command =
-      app.add_subcommand("sweep", "Verify and time variants and baselines over the problems of real networks");
-  auto arguments = std::make_shared<SweepArguments>();
-  arguments->cases.add_to(*command, "all that the device runs");
-  add_plugin_options(*command, arguments->plugins);
-  command->add_option(
-      "--device", arguments->device,
+  auto [command, arguments] = add_command(
+      app, result, "sweep", "Verify and time variants and baselines over the problems of real networks", sweep);
+  arguments.invocation = invocation;
+  arguments.cases.add_to(command, "all that the device runs");
+  add_plugin_options(command, arguments.plugins);
+  command.add_option(
+      "--device", arguments.device,
       "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "
       "where there is one)");
-  command->add_option("--out", arguments->out,
-                      "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
-  command->add_option(
-      "--shard", arguments->shard,
+  command.add_option("--out", arguments.out, "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
+  command.add_option(
+      "--shard", arguments.shard,
       "Only part I/N of the problems, every N-th with all of its cases; noisefloor merge makes one run of all "
       "parts");
-  command->add_flag("--fresh", arguments->fresh, "Start the run folder again");
-  command->add_flag("--search-again", arguments->search_again,
-                    "Search anew for the libraries' fastest algorithms, also where earlier searches are cached");
+  command.add_flag("--fresh", arguments.fresh, "Start the run folder again");
+  command.add_flag("--search-again", arguments.search_again,
+                   "Search anew for the libraries' fastest algorithms, also where earlier searches are cached");
   command
-      ->add_option("--budget", arguments->budget,
-                   "Stop starting cases, and leave a library's search, after this many seconds")
+      .add_option("--budget", arguments.budget,
+                  "Stop starting cases, and leave a library's search, after this many seconds")
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite);
-  command->add_option("--counters", arguments->counters, "Hardware counters: off, auto or require")
+  command.add_option("--counters", arguments.counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
   command
-      ->add_option("--pytorch", arguments->pytorch,
-                   "PyTorch's rows: off, auto (where a Python here has one that sees the GPU) or require")
+      .add_option("--pytorch", arguments.pytorch,
+                  "PyTorch's rows: off, auto (where a Python here has one that sees the GPU) or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
   command
-      ->add_option("--max-autotune", arguments->max_autotune,
-                   fmt::format("Of each network the N costliest problems (count times cost) also as {}, at 10 to 20 s "
-                               "a row; --variants names it for all",
-                               kMaxAutotune))
+      .add_option("--max-autotune", arguments.max_autotune,
+                  fmt::format("Of each network the N costliest problems (count times cost) also as {}, at 10 to 20 s "
+                              "a row; --variants names it for all",
+                              kMaxAutotune))
       ->check(CLI::Range(1, 1000));
-  command->add_flag("--no-duels", arguments->no_duels,
-                    "Without duels: the best of ours and the best baseline of each problem in turns");
-  command->add_flag("--do-bench", arguments->do_bench,
-                    "Also write crosscheck.csv: the cold time of PyTorch's rows beside triton.testing.do_bench's");
-  command->footer(
+  command.add_flag("--no-duels", arguments.no_duels,
+                   "Without duels: the best of ours and the best baseline of each problem in turns");
+  command.add_flag("--do-bench", arguments.do_bench,
+                   "Also write crosscheck.csv: the cold time of PyTorch's rows beside triton.testing.do_bench's");
+  command.footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
       "--benchmark_out=FILE (written whole at the end).\n"
       "Exit code: 0 all of ours correct, 1 a case of ours is incorrect or failed, 2 could not sweep. What a library "
       "gets\n"
       "wrong is a row.");
-  command->callback([=] { *result = [=] { return sweep(*arguments, *invocation); }; });
 }
 
 }  // namespace noisefloor

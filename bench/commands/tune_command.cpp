@@ -109,19 +109,17 @@ int tune(const TuneArguments& arguments) {
 }  // namespace
 
 void add_tune_command(CLI::App& app, CommandResult result) {
-  CLI::App* command =
-      app.add_subcommand("tune", "Time what an op's variants choose from, for the table that scripts/tune writes");
-  auto arguments = std::make_shared<TuneArguments>();
-  command->add_option("op", arguments->op, "An op with a variant that offers choices")->required();
-  command->add_option("--out", arguments->out, "CSV file to write: the best choices of each problem with their times")
+  auto [command, arguments] = add_command(
+      app, result, "tune", "Time what an op's variants choose from, for the table that scripts/tune writes", tune);
+  command.add_option("op", arguments.op, "An op with a variant that offers choices")->required();
+  command.add_option("--out", arguments.out, "CSV file to write: the best choices of each problem with their times")
       ->required();
-  command->add_option("--variant", arguments->variant, "One variant (default: all that offer choices)");
-  command->add_option("--problems", arguments->problems, "Folder of problem files (default: bench/problems)");
-  command->add_option("--networks", arguments->networks, "Networks whose problems are timed, comma-separated, or 'all'")
+  command.add_option("--variant", arguments.variant, "One variant (default: all that offer choices)");
+  add_problems_option(command, arguments.problems);
+  command.add_option("--networks", arguments.networks, "Networks whose problems are timed, comma-separated, or 'all'")
       ->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "bf16, fp16 or fp32")->capture_default_str();
-  command->add_option("--device", arguments->device, "CUDA device number, or 'host'")->capture_default_str();
-  command->callback([=] { *result = [=] { return tune(*arguments); }; });
+  command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
+  command.add_option("--device", arguments.device, "CUDA device number, or 'host'")->capture_default_str();
 }
 
 }  // namespace noisefloor

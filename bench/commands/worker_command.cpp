@@ -75,25 +75,29 @@ int serve_plugin(Platform& platform, const std::string& file, Answers& answers) 
   }
 }
 
-int worker(const std::string& device, const std::string& plugin) {
-  const auto platform = open_platform(device);
+struct WorkerArguments {
+  std::string device, plugin;
+};
+
+int worker(const WorkerArguments& arguments) {
+  const auto platform = open_platform(arguments.device);
   Answers answers;
-  return plugin.empty() ? serve_cases(*platform, {}, answers) : serve_plugin(*platform, plugin, answers);
+  return arguments.plugin.empty() ? serve_cases(*platform, {}, answers)
+                                  : serve_plugin(*platform, arguments.plugin, answers);
 }
 
 }  // namespace
 
 void add_worker_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("worker", "Time cases where another program asks for it, by lines of JSON");
-  auto device = std::make_shared<std::string>();
-  command->add_option("--device", *device, "CUDA device number, or 'host' (default: 0 where there is one)");
-  auto plugin = std::make_shared<std::string>();
-  command->add_option("--plugin", *plugin, "A shared library or Python file whose rows it has too (docs/plugins.md)");
-  command->footer(
+  auto [command, arguments] =
+      add_command(app, result, "worker", "Time cases where another program asks for it, by lines of JSON", worker);
+  add_device_option(command, arguments.device);
+  command.add_option("--plugin", arguments.plugin,
+                     "A shared library or Python file whose rows it has too (docs/plugins.md)");
+  command.footer(
       "`noisefloor ab` starts one of each build, `--plugin` of other commands one of each file. bench/measure/worker.h "
       "has the questions and answers.\n"
       "Exit code: 0 at the end of the questions, 2 where nobody heard the answers or the device cannot be opened.");
-  command->callback([=] { *result = [=] { return worker(*device, *plugin); }; });
 }
 
 }  // namespace noisefloor

@@ -56,29 +56,11 @@ constexpr std::array kMeanings = {
 }  // namespace
 
 const char* to_string(CounterStatus status) {
-  switch (status) {
-    case CounterStatus::ok:
-      return "ok";
-    case CounterStatus::ok_below_l2:
-      return "ok_below_l2";
-    case CounterStatus::off:
-      return "off";
-    case CounterStatus::no_cupti:
-      return "no_cupti";
-    case CounterStatus::no_device:
-      return "no_device";
-    case CounterStatus::no_permission:
-      return "no_permission";
-    case CounterStatus::busy:
-      return "busy";
-    case CounterStatus::unsupported_device:
-      return "unsupported_device";
-    case CounterStatus::unsupported_chip:
-      return "unsupported_chip";
-    case CounterStatus::failed:
-      return "failed";
-  }
-  return "failed";
+  constexpr const char* kNames[] = {"ok",       "ok_below_l2",        "off",
+                                    "no_cupti", "no_device",          "no_permission",
+                                    "busy",     "unsupported_device", "unsupported_chip",
+                                    "failed"};
+  return kNames[static_cast<std::size_t>(status)];
 }
 
 CountersUnavailable counters_unavailable(int cupti_result, const std::string& call) {

@@ -9,43 +9,46 @@
 #include <cupti_target.h>
 #include <cupti_version.h>
 
+#include "kernels/core/dynamic_library.h"
+
 namespace noisefloor::cupti {
 
+// Called here, and the function of the library.
+#define NOISEFLOOR_CUPTI(X)                                              \
+  X(version, cuptiGetVersion)                                            \
+  X(device_chip_name, cuptiDeviceGetChipName)                            \
+  X(initialize, cuptiProfilerInitialize)                                 \
+  X(counter_availability, cuptiProfilerGetCounterAvailability)           \
+  X(host_initialize, cuptiProfilerHostInitialize)                        \
+  X(host_deinitialize, cuptiProfilerHostDeinitialize)                    \
+  X(host_metric_properties, cuptiProfilerHostGetMetricProperties)        \
+  X(host_add_metrics, cuptiProfilerHostConfigAddMetrics)                 \
+  X(host_config_size, cuptiProfilerHostGetConfigImageSize)               \
+  X(host_config, cuptiProfilerHostGetConfigImage)                        \
+  X(host_passes, cuptiProfilerHostGetNumOfPasses)                        \
+  X(host_evaluate, cuptiProfilerHostEvaluateToGpuValues)                 \
+  X(range_enable, cuptiRangeProfilerEnable)                              \
+  X(range_disable, cuptiRangeProfilerDisable)                            \
+  X(range_data_size, cuptiRangeProfilerGetCounterDataSize)               \
+  X(range_data_initialize, cuptiRangeProfilerCounterDataImageInitialize) \
+  X(range_set_config, cuptiRangeProfilerSetConfig)                       \
+  X(range_start, cuptiRangeProfilerStart)                                \
+  X(range_stop, cuptiRangeProfilerStop)                                  \
+  X(range_push, cuptiRangeProfilerPushRange)                             \
+  X(range_pop, cuptiRangeProfilerPopRange)                               \
+  X(range_decode, cuptiRangeProfilerDecodeData)                          \
+  X(range_data_info, cuptiRangeProfilerGetCounterDataInfo)               \
+  X(activity_register_callbacks, cuptiActivityRegisterCallbacks)         \
+  X(activity_enable, cuptiActivityEnable)                                \
+  X(activity_disable, cuptiActivityDisable)                              \
+  X(activity_flush_all, cuptiActivityFlushAll)                           \
+  X(next_record, cuptiActivityGetNextRecord)                             \
+  X(activity_dropped, cuptiActivityGetNumDroppedRecords)                 \
+  X(push_external_id, cuptiActivityPushExternalCorrelationId)            \
+  X(pop_external_id, cuptiActivityPopExternalCorrelationId)
+
 struct Api {
-  decltype(::cuptiGetVersion)* version;
-  decltype(::cuptiDeviceGetChipName)* device_chip_name;
-  decltype(::cuptiProfilerInitialize)* initialize;
-  decltype(::cuptiProfilerGetCounterAvailability)* counter_availability;
-
-  decltype(::cuptiProfilerHostInitialize)* host_initialize;
-  decltype(::cuptiProfilerHostDeinitialize)* host_deinitialize;
-  decltype(::cuptiProfilerHostGetMetricProperties)* host_metric_properties;
-  decltype(::cuptiProfilerHostConfigAddMetrics)* host_add_metrics;
-  decltype(::cuptiProfilerHostGetConfigImageSize)* host_config_size;
-  decltype(::cuptiProfilerHostGetConfigImage)* host_config;
-  decltype(::cuptiProfilerHostGetNumOfPasses)* host_passes;
-  decltype(::cuptiProfilerHostEvaluateToGpuValues)* host_evaluate;
-
-  decltype(::cuptiRangeProfilerEnable)* range_enable;
-  decltype(::cuptiRangeProfilerDisable)* range_disable;
-  decltype(::cuptiRangeProfilerGetCounterDataSize)* range_data_size;
-  decltype(::cuptiRangeProfilerCounterDataImageInitialize)* range_data_initialize;
-  decltype(::cuptiRangeProfilerSetConfig)* range_set_config;
-  decltype(::cuptiRangeProfilerStart)* range_start;
-  decltype(::cuptiRangeProfilerStop)* range_stop;
-  decltype(::cuptiRangeProfilerPushRange)* range_push;
-  decltype(::cuptiRangeProfilerPopRange)* range_pop;
-  decltype(::cuptiRangeProfilerDecodeData)* range_decode;
-  decltype(::cuptiRangeProfilerGetCounterDataInfo)* range_data_info;
-
-  decltype(::cuptiActivityRegisterCallbacks)* activity_register_callbacks;
-  decltype(::cuptiActivityEnable)* activity_enable;
-  decltype(::cuptiActivityDisable)* activity_disable;
-  decltype(::cuptiActivityFlushAll)* activity_flush_all;
-  decltype(::cuptiActivityGetNextRecord)* next_record;
-  decltype(::cuptiActivityGetNumDroppedRecords)* activity_dropped;
-  decltype(::cuptiActivityPushExternalCorrelationId)* push_external_id;
-  decltype(::cuptiActivityPopExternalCorrelationId)* pop_external_id;
+  NOISEFLOOR_CUPTI(NOISEFLOOR_API_MEMBER)
 };
 
 const Api& api();  // throws CountersUnavailable (no_cupti) with the loader's words

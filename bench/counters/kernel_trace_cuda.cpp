@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "bench/counters/cupti_api.h"
 #include "bench/counters/cupti_host_object.h"
+#include "bench/counters/only_one.h"
 
 namespace noisefloor {
 namespace {
@@ -122,20 +122,6 @@ std::string demangled(const std::string& name) {
   return status == 0 && text ? text.get() : name;
 }
 
-class OnlyOne {
- public:
-  OnlyOne() {
-    if (taken_.exchange(true))
-      throw CountersUnavailable(CounterStatus::busy, "trace: another KernelTrace of this process is still alive");
-  }
-  ~OnlyOne() { taken_ = false; }
-  OnlyOne(const OnlyOne&) = delete;
-  OnlyOne& operator=(const OnlyOne&) = delete;
-
- private:
-  static inline std::atomic<bool> taken_ = false;
-};
-
 // Before anything is enabled: records without a buffer to go to are lost.
 struct Callbacks {
   Callbacks() {
@@ -147,7 +133,7 @@ struct Callbacks {
 }  // namespace
 
 struct KernelTrace::State {
-  OnlyOne only_one;
+  OnlyOne<State> only_one{"trace: another KernelTrace of this process is still alive"};
   Callbacks callbacks;
   Enabled kernels{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
   Enabled copies{CUPTI_ACTIVITY_KIND_MEMCPY};

@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "bench/counters/counter_config.h"
 #include "bench/counters/cupti_api.h"
+#include "bench/counters/only_one.h"
 
 namespace noisefloor {
 namespace {
@@ -44,21 +44,6 @@ void initialize_cupti(CountingCosts* costs) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Initialize_Params);
   check_cupti(cupti::api().initialize(&params), "cuptiProfilerInitialize");
 }
-
-// CUPTI allows one range profiler a process, and answers a second one with "invalid parameter".
-class OnlyOne {
- public:
-  OnlyOne() {
-    if (taken_.exchange(true))
-      throw CountersUnavailable(CounterStatus::busy, "counters: another RangeProfiler of this process is still alive");
-  }
-  ~OnlyOne() { taken_ = false; }
-  OnlyOne(const OnlyOne&) = delete;
-  OnlyOne& operator=(const OnlyOne&) = delete;
-
- private:
-  static inline std::atomic<bool> taken_ = false;
-};
 
 // Enabled from construction to destruction.
 class Enabled {
@@ -97,7 +82,7 @@ class Enabled {
 }  // namespace
 
 struct RangeProfiler::State {
-  OnlyOne only_one;
+  OnlyOne<State> only_one{"counters: another RangeProfiler of this process is still alive"};
 
   CountingCosts* costs;
   CounterConfig& config;

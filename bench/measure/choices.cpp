@@ -89,9 +89,10 @@ void ChoiceTimer::verify(const TimedChoice& choice) {
 
 std::vector<TimedChoice*> ChoiceTimer::time_warm(std::vector<TimedChoice>& choices) {
   current_ = choices.front().choice.text;
-  const double probe_us = platform_->time_cold(bound_.launch(), 1, bound_.resident()).front();
-  const int repeats = warm_repeats(probe_us);
   const Launch launch = bound_.launch(/*overlapping=*/true);
+  const int repeats = probe_warm_launches([&](int samples, int some) {
+                        return platform_->time_warm(launch, samples, some);
+                      }).repeats;
   std::vector<TimedChoice*> timed;
   for (TimedChoice& choice : choices) {
     current_ = choice.choice.text;

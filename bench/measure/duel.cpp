@@ -22,7 +22,9 @@ class Fight {
   Fight(Contender& ours, Contender& theirs, const DuelOptions& options) : sides_{&ours, &theirs}, options_(options) {}
 
   DuelResult run() {
-    for (std::size_t side : {0u, 1u}) repeats_[side] = warm_repeats(median(sides_[side]->warm(1, 1)));
+    for (std::size_t side : {0u, 1u})
+      repeats_[side] =
+          probe_warm_launches([&](int samples, int repeats) { return sides_[side]->warm(samples, repeats); }).repeats;
     std::vector<double> cold, warm;
     DuelResult times;
     for (int round = 0; round < options_.most_rounds; ++round) {
@@ -39,11 +41,10 @@ class Fight {
       warm.push_back(sums[1].warm / sums[0].warm);
       times.rounds = round + 1;
       if (times.rounds < options_.fewest_rounds) continue;
-      const EqualSpread equal = equal_spread();
-      times.cold = ratio_of_rounds(cold, equal.cold);
-      times.warm = ratio_of_rounds(warm, equal.warm);
-      if (known(times.cold) && known(times.warm)) break;
+      if (known(ratio_of_rounds(cold, 0)) && known(ratio_of_rounds(warm, 0))) break;
     }
+    times.cold = ratio_of_rounds(cold, equal_spread().cold);
+    times.warm = ratio_of_rounds(warm, equal_spread().warm);
     for (const std::size_t side : {0u, 1u})
       if (wrong_.empty()) take(side, "the last block", sides_[side]->replay());
     if (!wrong_.empty()) return {{}, {}, times.rounds, wrong_, ours_wrong_};
@@ -87,7 +88,7 @@ class Fight {
 }  // namespace
 
 EqualSpread equal_spread() {
-  return {0.002, 0.0015};
+  return {0.004, 0.008};
 }
 
 BoundContender::BoundContender(BoundCase& bound, Verifier& verifier)

@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 
 #include "reports/statistics.h"
 
@@ -58,6 +59,13 @@ std::optional<double> adjusted_spin(const char* what, double percent, int repeat
   return nanoseconds;
 }
 
+// Finding a spin keeps the GPU busy for half a second, in which it meets its power cap; what is timed then would run at
+// a lower clock than the same in a build without.
+void rest(Platform& platform) {
+  platform.synchronize();
+  if (!platform.description().is_host) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+}
+
 // About 30 ms for a median: six batches of the case runner for a small kernel.
 int samples_for(double sample_us) {
   return std::clamp(static_cast<int>(30e3 / (sample_us + 50)), 7, 300);
@@ -77,6 +85,7 @@ class SlowedWarm {
       const char* const what = edges == TimingSource::Edges::pipeline ? "warm" : "warm serial";
       spins_[{edges, repeats}] = adjusted_spin(
           what, percent_, repeats, [&](std::optional<double> spun) { return median(timed(spun, samples)); });
+      rest(*platform_);
     }
     const auto spun = spins_.at({edges, repeats});
     return spun ? with_spin(*platform_, launch, *spun, repeats) : launch;
@@ -100,6 +109,7 @@ void slow_down(Platform& platform, PlatformTiming::Ranges resident, double perce
     const Launch timed = nanoseconds ? with_spin(platform, launches.cold, *nanoseconds, 1) : launches.cold;
     return median(platform.time_cold(timed, samples, resident));
   });
+  rest(platform);
   if (spun) launches.cold = with_spin(platform, launches.cold, *spun, 1);
   launches.slowed = [warm = std::make_shared<SlowedWarm>(platform, percent)](const Launch& launch,
                                                                              TimingSource::Edges edges, int repeats) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -37,7 +38,7 @@ constexpr std::size_t kFewestSamples = 5;
 
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
 constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
-constexpr int kMostWarmRepeats = 20;
+constexpr std::array kWarmRepeats = {1, 2, 5, 10, 20};
 
 // Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that
 // the gate before it costs nothing.
@@ -199,7 +200,16 @@ void TimingLoop::cold() {
 }
 
 int warm_repeats(double launch_us) {
-  return std::clamp(static_cast<int>(kWarmRunUs / std::max(launch_us, 1.0)) + 1, 1, kMostWarmRepeats);
+  for (const int repeats : kWarmRepeats)
+    if (repeats * launch_us >= kWarmRunUs) return repeats;
+  return kWarmRepeats.back();
+}
+
+WarmProbe probe_warm_launches(const std::function<std::vector<double>(int samples, int repeats)>& warm) {
+  constexpr int kSamples = 3;
+  const double alone_us = checked(warm(1, 1)).front();
+  const double launch_us = median(checked(warm(kSamples, warm_repeats(alone_us))));
+  return {launch_us, warm_repeats(launch_us)};
 }
 
 // The time of one sample, of an undisturbed one where some tries have it: batches have their size from it.
@@ -235,13 +245,19 @@ void TimingLoop::read_load() {
 }
 
 double TimingLoop::probe_warm() {
-  probe_us_ = probe([&] { return source_->warm(1, 1, TimingSource::Edges::pipeline); });
-  return probe_us_;
+  const auto pipeline = [&](int samples, int repeats) {
+    return source_->warm(samples, repeats, TimingSource::Edges::pipeline);
+  };
+  if (options_.host)  // a launch is a call, and a process's first ones were the cold ones
+    warm_probe_ = {probe_us_ > 0 ? probe_us_ : probe([&] { return pipeline(1, 1); }), 1};
+  else
+    warm_probe_ = probe_warm_launches(pipeline);
+  return warm_probe_.launch_us;
 }
 
 TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
-  const int repeats = options_.host ? 1 : warm_repeats(probe_us_);
-  const int batch = batch_size(probe_us_ * repeats, 1, 10);
+  const int repeats = warm_probe_.repeats;
+  const int batch = batch_size(warm_probe_.launch_us * repeats, 1, 10);
   Warm taken;
   double start = source_->now();
   double discarded_seconds = 0;
@@ -272,26 +288,23 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   } while (!stop);
   taken.stop = *stop;
   timing_.discarded_seconds += discarded_seconds;
+  add(timing_.throttle, source_->clock_event_reasons());
   return taken;
 }
 
 void TimingLoop::warm() {
   if (timing_.others.in_the_way) return;
+  if (warm_probe_.launch_us == 0) probe_warm();
   Warm taken = sample_warm(TimingSource::Edges::pipeline);
-  timing_.warm_us = std::move(taken.us);
-  timing_.warm_batches = std::move(taken.batches);
-  timing_.warm_mhz = std::move(taken.mhz);
-  timing_.warm_stop = std::move(taken.stop);
-  add(timing_.throttle, source_->clock_event_reasons());
+  std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_stop) =
+      std::tie(taken.us, taken.batches, taken.mhz, taken.stop);
 }
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
   Warm taken = sample_warm(TimingSource::Edges::ordinary);
-  timing_.warm_serial_us = std::move(taken.us);
-  timing_.warm_serial_batches = std::move(taken.batches);
-  timing_.warm_serial_mhz = std::move(taken.mhz);
-  add(timing_.throttle, source_->clock_event_reasons());
+  std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz) =
+      std::tie(taken.us, taken.batches, taken.mhz);
 }
 
 }  // namespace noisefloor

@@ -95,8 +95,17 @@ std::optional<double> median_clock(std::vector<double> mhz);
 // The row's columns that a timing fills, its flops and bytes given: `ok` with times, or `throttled` with none.
 void write_times(const Timing& timing, SweepRow& row);
 
-// How many launches make a warm sample: enough that starting them is amortised.
+// How many launches make a warm sample, so that starting them is amortised: one of five numbers, so that two processes
+// which time a launch a little differently take the same.
 int warm_repeats(double launch_us);
+
+// That number by a launch's time in a sample of many: alone, it is mostly what starting it costs, and a process's first
+// ones take longest. `warm` gives samples, each the mean of `repeats` launches.
+struct WarmProbe {
+  double launch_us = 0;
+  int repeats = 1;
+};
+WarmProbe probe_warm_launches(const std::function<std::vector<double>(int samples, int repeats)>& warm);
 
 class TimingLoop {
  public:
@@ -104,7 +113,6 @@ class TimingLoop {
   TimingLoop(TimingSource& source, const TimingOptions& options) : source_(&source), options_(options) {}
 
   void cold();
-  // After cold() or probe_warm(), whose probe gives its batches' size.
   void warm();
   // After warm().
   void warm_serial();
@@ -127,6 +135,7 @@ class TimingLoop {
   TimingSource* source_;
   TimingOptions options_;
   double probe_us_ = 0;  // the first cold launch
+  WarmProbe warm_probe_;
   Timing timing_;
 };
 

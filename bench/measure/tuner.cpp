@@ -26,8 +26,8 @@ std::optional<double> HarnessRanker::median_us(Caches caches, const Launch& laun
   try {
     if (!platform.try_launch(launch)) return std::nullopt;  // also loads the kernel
     if (caches == Caches::cold) return median(platform.time_cold(launch, samples, fixture.resident()));
-    const double once = platform.time_warm(launch, 1, 1).front();
-    return median(platform.time_warm(launch, samples, platform.description().is_host ? 1 : warm_repeats(once)));
+    const auto warm = [&](int some, int repeats) { return platform.time_warm(launch, some, repeats); };
+    return median(warm(samples, platform.description().is_host ? 1 : probe_warm_launches(warm).repeats));
   } catch (const DeviceError& error) {
     if (error.lost()) throw;
   } catch (const std::runtime_error&) {  // the library refused a later launch

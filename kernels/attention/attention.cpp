@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/attention/launchers.h"
+#include "kernels/attention/visit_qkv.h"
 #include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/op.h"
@@ -13,18 +14,6 @@ namespace noisefloor::attention {
 namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-
-// The shapes of Q, K, V (one of them for a packed layout).
-Extents packed_extents(const Problem& p) {
-  switch (p.layout) {
-    case Layout::packed_3hd:
-      return {p.batch, p.seq_q, 3, p.heads, p.dim};
-    case Layout::packed_h3d:
-      return {p.batch, p.seq_q, p.heads, 3, p.dim};
-    default:
-      return {p.batch, p.seq_q, p.heads, p.dim, 3};
-  }
-}
 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("batch", p.batch, 1, std::int64_t{1} << 20);
@@ -48,15 +37,7 @@ void check(const Problem& p) {
 
 // With a scale of 1 / sqrt(dim) the logits of normal numbers are normal numbers.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  if (is_packed(p.layout)) {
-    visit.in("qkv", t.q, packed_extents(p));
-    visit.same(t.k, t.q);
-    visit.same(t.v, t.q);
-  } else {
-    visit.in("q", t.q, {p.batch, p.seq_q, p.heads, p.dim});
-    visit.in("k", t.k, {p.batch, p.seq_kv, p.heads, p.dim});
-    visit.in("v", t.v, {p.batch, p.seq_kv, p.heads, p.dim});
-  }
+  visit_qkv(visit, t, p.layout, {p.batch, p.seq_q}, {p.batch, p.seq_kv}, p.heads, p.dim);
   visit.out("out", t.out, {p.batch, p.seq_q, p.heads, p.dim});
   if (p.lse) visit.out("lse", t.lse, {p.batch, p.heads, p.seq_q});
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/attention/strided.h"
 #include "kernels/device/vector.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/special_functions.cuh"
@@ -74,10 +75,6 @@ __device__ __forceinline__ void pin(float (&accumulators)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) ptx::wgmma_pin(accumulators[i]);
 }
-
-// Below any logit but -infinity. Not -FLT_MAX: times a scale above 0.69 that is -infinity, and a row whose first tile
-// of keys has no finite logit would stay NaN.
-constexpr float kLowest = -1e30f;
 
 // A thread's two rows of the softmax.
 struct RowState {

@@ -11,7 +11,7 @@
 // Numerics: fp32 sums in the tensor core, exponentials by ex2.approx, weights rounded to 16 bits for the second product
 // (their sum is of the unrounded ones).
 // Source: Dao, "FlashAttention-2" (arXiv:2307.08691); PTX ISA (mma, ldmatrix, cp.async).
-#include <cfloat>
+#include <cmath>
 
 #include "kernels/attention/launchers.h"
 #include "kernels/device/dispatch.cuh"
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
   float sums[kSixteens][kOutTiles][4] = {};
   float highest[kSixteens][2], sum[kSixteens][2] = {};
 #pragma unroll
-  for (auto& pair : highest) pair[0] = pair[1] = -FLT_MAX;
+  for (auto& pair : highest) pair[0] = pair[1] = kLowest;
 
   for (int key0 = 0; key0 < seq_kv; key0 += kKeys) {
     ptx::cp_async_wait<1>();  // keys (and, the first time, queries)
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int n = 0; n < kLogitTiles; ++n)
 #pragma unroll
           for (int i = 0; i < 4; ++i)
-            if (key0 + 8 * n + lane % 4 * 2 + i % 2 >= seq_kv) logits[m][n][i] = -FLT_MAX;
+            if (key0 + 8 * n + lane % 4 * 2 + i % 2 >= seq_kv) logits[m][n][i] = -INFINITY;
 #pragma unroll
     for (int m = 0; m < kSixteens; ++m)
 #pragma unroll

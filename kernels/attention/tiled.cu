@@ -10,7 +10,7 @@
 // Bound: FP32 FMA at 4096 keys of 64; expected limiter: shared-memory reads (8 for 16 FMAs).
 // Numerics: fp32, one FMA chain over the head and one over the keys.
 // Source: the blocked online softmax of Dao et al., "FlashAttention" (arXiv:2205.14135).
-#include <cfloat>
+#include <cmath>
 
 #include "kernels/attention/launchers.h"
 #include "kernels/device/dispatch.cuh"
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
   float sums[kPer][kElements] = {};
   float highest[kPer], sum[kPer] = {};
 #pragma unroll
-  for (float& value : highest) value = -FLT_MAX;
+  for (float& value : highest) value = kLowest;
   const T* const key_base = k + shape.k.at(outer, inner, 0, head);
   const T* const value_base = v + shape.v.at(outer, inner, 0, head);
 
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
       float next = highest[r];
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
-        if (key0 + column + c * kSide >= shape.seq_kv) logits[r][c] = -FLT_MAX;
+        if (key0 + column + c * kSide >= shape.seq_kv) logits[r][c] = -INFINITY;
         next = fmaxf(next, logits[r][c]);
       }
 #pragma unroll

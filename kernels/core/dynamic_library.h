@@ -34,3 +34,7 @@ class DynamicLibrary {
 };
 
 }  // namespace noisefloor
+
+// For a list X(member, function) of what is called of a library: a struct's members, and `api`'s from `library`.
+#define NOISEFLOOR_API_MEMBER(member, function) decltype(::function)* member;
+#define NOISEFLOOR_API_LOAD(member, function) library.load(#function, api.member);

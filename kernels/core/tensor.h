@@ -49,6 +49,12 @@ class Extents {
   constexpr Extents(std::initializer_list<std::int64_t> extents) {
     for (const std::int64_t extent : extents) extents_.at(rank_++) = extent;
   }
+  // These extents, and `inner` behind them.
+  constexpr Extents with(std::initializer_list<std::int64_t> inner) const {
+    Extents both = *this;
+    for (const std::int64_t extent : inner) both.extents_.at(both.rank_++) = extent;
+    return both;
+  }
   std::vector<std::int64_t> vector() const { return {extents_.begin(), extents_.begin() + rank_}; }
 
  private:

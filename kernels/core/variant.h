@@ -143,3 +143,17 @@ struct Variant : Rung, Way<Problem, Tensors> {
 #else
 #define NOISEFLOOR_IF_SM90A(function) ::noisefloor::LeftOut()
 #endif
+
+// The rungs that most ladders have, each by the launcher of its name, with what else a Way takes: what it can run, ...
+#define NOISEFLOOR_WAY(launcher, ...) \
+  { launcher __VA_OPT__(, ) __VA_ARGS__ }
+#define NOISEFLOOR_HOST(...) \
+  { kHost, NOISEFLOOR_WAY(launch_host, __VA_ARGS__) }
+#define NOISEFLOOR_NAIVE(...) \
+  { kNaive, NOISEFLOOR_WAY(NOISEFLOOR_IF_CUDA(launch_naive), __VA_ARGS__) }
+#define NOISEFLOOR_TILED(...) \
+  { kTiled, NOISEFLOOR_WAY(NOISEFLOOR_IF_CUDA(launch_tiled), __VA_ARGS__) }
+#define NOISEFLOOR_TENSOR_CORE_SM80(...) \
+  { kTensorCoreSm80, NOISEFLOOR_WAY(NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), __VA_ARGS__) }
+#define NOISEFLOOR_PTX_SM90A(...) \
+  { kPtxSm90a, NOISEFLOOR_WAY(NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), __VA_ARGS__) }

@@ -8,6 +8,10 @@
 // take 2 mma per term of the coefficients where 16 FMA-pipe instructions would do.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/core/device.h"
 #include "kernels/device/vector.cuh"
 #include "kernels/ptx/mma.cuh"
 
@@ -60,6 +64,13 @@ __device__ __forceinline__ void for_each_warp_vector(std::uint32_t vectors, cons
     const std::uint32_t vector = first + lane;
     body(min(vector, vectors - 1), vector < vectors);
   }
+}
+
+// A row of blocks for each image of so many vectors, as many as a device holds at once.
+inline dim3 diagonal_grid(std::uint32_t vectors, std::int64_t images, const LaunchContext& context) {
+  const auto rows = static_cast<unsigned>(images);
+  const unsigned resident = 8 * static_cast<unsigned>(context.device->sm_count);  // of 256 threads
+  return dim3(std::min((vectors + kDiagonalThreads - 1) / kDiagonalThreads, (resident + rows - 1) / rows), rows);
 }
 
 }  // namespace noisefloor

@@ -6,32 +6,23 @@
 
 namespace noisefloor {
 
-// Calls run(T{}) with the device type of `dtype`: bf16, fp16 or fp32.
+// Calls run(T{}) with the device type of `dtype`, for kernels on the 16-bit tensor pipes: bf16 or fp16.
 template <class Run>
-Status with_type(DType dtype, const Run& run) {
+Status with_half_type(DType dtype, const Run& run, const char* needs = "needs bf16 or fp16") {
   switch (dtype) {
     case DType::bf16:
       return run(__nv_bfloat16{});
     case DType::fp16:
       return run(__half{});
-    case DType::fp32:
-      return run(float{});
     default:
-      return failure(StatusCode::unsupported_problem, "needs bf16, fp16 or fp32");
+      return failure(StatusCode::unsupported_problem, needs);
   }
 }
 
-// The same for kernels on the 16-bit tensor pipes.
+// The same of fp32 too.
 template <class Run>
-Status with_half_type(DType dtype, const Run& run) {
-  switch (dtype) {
-    case DType::bf16:
-      return run(__nv_bfloat16{});
-    case DType::fp16:
-      return run(__half{});
-    default:
-      return failure(StatusCode::unsupported_problem, "needs bf16 or fp16");
-  }
+Status with_type(DType dtype, const Run& run) {
+  return dtype == DType::fp32 ? run(float{}) : with_half_type(dtype, run, "needs bf16, fp16 or fp32");
 }
 
 }  // namespace noisefloor

@@ -31,6 +31,12 @@ consteval int stream_unroll() {
 template <class Map>
 inline constexpr int kStreamUnroll = stream_unroll<Map>();
 
+// 16-byte vectors of so many elements.
+template <class T>
+std::uint32_t vectors_of(std::int64_t elements) {
+  return static_cast<std::uint32_t>(elements / kVectorLanes<T>);
+}
+
 template <class Map>
 __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_constant__ Map map) {
   constexpr int kUnroll = kStreamUnroll<Map>;

@@ -52,8 +52,7 @@ struct Map : FlatInputs<kSide == Side::input ? 1 : 2> {
 // Calls run(Map) with the map of the problem.
 template <class Run>
 Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     return p.side == Side::input ? run(Map<T, Side::input>(p, t)) : run(Map<T, Side::output>(p, t));
   });
 }

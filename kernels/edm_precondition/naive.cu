@@ -33,10 +33,9 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
+  return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
-    naive_kernel<decltype(zero)>
-        <<<blocks, kThreads, 0, context.stream>>>(p, t, p.total(), static_cast<float>(p.sigma_data));
+    naive_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t, p.total(), static_cast<float>(p.sigma_data));
     return launch_status("edm_precondition naive_kernel");
   });
 }

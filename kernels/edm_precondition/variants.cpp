@@ -5,13 +5,9 @@
 namespace noisefloor::edm_precondition {
 namespace {
 
-constexpr Definition::Variant kVariants[] = {
-    {kHost, launch_host},
-    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), half_images_stream}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), images_stream}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), images_stream}},
-};
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),
+                                             NOISEFLOOR_TENSOR_CORE_SM80(half_images_stream),
+                                             NOISEFLOOR_PTX_SM90A(images_stream), NOISEFLOOR_TILED(images_stream)};
 
 }  // namespace
 

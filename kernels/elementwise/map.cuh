@@ -9,11 +9,6 @@
 
 namespace noisefloor::elementwise {
 
-template <class T>
-std::uint32_t vectors_of(std::int64_t elements) {
-  return static_cast<std::uint32_t>(elements / kVectorLanes<T>);
-}
-
 struct Relu {
   template <class T>
   static __device__ __forceinline__ float of(float v) {
@@ -155,8 +150,7 @@ struct CastMap : FlatInputs<1> {
 // Calls run(Map) with the map of the problem, which keeps the layout.
 template <class Run>
 Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     switch (p.op) {
       case Operation::silu_fma:
         return p.broadcast ? run(SiluFmaRowMap<T>(p, t)) : run(SiluFmaMap<T>(p, t));

@@ -174,7 +174,7 @@ Status launch(const Problem& p, const Tensors& t, const LaunchContext& context) 
 
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
                                const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) { return launch<decltype(zero)>(p, t, context); });
+  return with_half_type(dtype, [&]<class T>(T) { return launch<T>(p, t, context); });
 }
 
 }  // namespace noisefloor::elementwise

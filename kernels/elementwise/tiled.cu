@@ -40,11 +40,11 @@ __global__ void __launch_bounds__(kThreads) widen_kernel(const uint2* from, uint
 }
 
 Status widen(const Problem& p, DType dtype, const Tensors& t, const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) {
+  return with_half_type(dtype, [&]<class T>(T) {
     constexpr std::uint32_t kBlock = kThreads * kWidened;
     const auto quads = static_cast<std::uint32_t>(p.total() / 4);  // below 2^32 - 2^17: can_run
-    widen_kernel<decltype(zero)><<<(quads + kBlock - 1) / kBlock, kThreads, 0, context.stream>>>(
-        static_cast<const uint2*>(t.a), static_cast<uint4*>(t.y), quads);
+    widen_kernel<T><<<(quads + kBlock - 1) / kBlock, kThreads, 0, context.stream>>>(static_cast<const uint2*>(t.a),
+                                                                                    static_cast<uint4*>(t.y), quads);
     return launch_status("elementwise widen_kernel");
   });
 }

@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(const Problem p, const 
 }  // namespace
 
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    naive_kernel<decltype(zero)><<<static_cast<unsigned>(p.rows), kThreads, 0, context.stream>>>(p, t);
+  return with_type(dtype, [&]<class T>(T) {
+    naive_kernel<T><<<static_cast<unsigned>(p.rows), kThreads, 0, context.stream>>>(p, t);
     return launch_status("layernorm naive_kernel");
   });
 }

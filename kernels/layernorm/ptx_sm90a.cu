@@ -72,8 +72,7 @@ struct RowWork {
 }  // namespace
 
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     const Arguments<T> a = make_arguments<T>(p, t);
     return with_team(a.vectors, [&](auto team) { return launch_bulk(RowWork<T, team()>(a), context); });
   });

@@ -96,8 +96,7 @@ __global__ void __launch_bounds__(kThreads) tensor_core_kernel(const Arguments<T
 
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
                                const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_half_type(dtype, [&]<class T>(T) {
     const Arguments<T> a = make_arguments<T>(p, t);
     const std::uint32_t blocks = (a.rows + kBlockRows - 1) / kBlockRows;
     if (a.t.residual)

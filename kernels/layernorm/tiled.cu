@@ -114,8 +114,7 @@ Status launch_held(const Arguments<T>& a, const LaunchContext& context) {
 }  // namespace
 
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     const Arguments<T> a = make_arguments<T>(p, t);
     if (a.vectors <= 32 * 5)
       return with_team(a.vectors, [&](auto team) { return launch_held<T, team(), 5>(a, context); });

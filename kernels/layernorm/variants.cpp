@@ -27,13 +27,9 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return for_tiled(p, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {
-    {kHost, launch_host},
-    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled}},
-};
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),
+                                             NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80),
+                                             NOISEFLOOR_PTX_SM90A(for_ptx_sm90a), NOISEFLOOR_TILED(for_tiled)};
 
 }  // namespace
 

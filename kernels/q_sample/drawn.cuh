@@ -84,8 +84,7 @@ inline DrawnArguments drawn_arguments(const Problem& p, const Tensors& t) {
 }
 
 inline Status launch_drawn(const Problem& p, DType dtype, const Tensors& t, const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_half_type(dtype, [&]<class T>(T) {
     constexpr std::uint32_t kTile = kDrawnThreads * kDrawnVectors;
     DrawnArguments a = drawn_arguments(p, t);
     a.tiles = (a.vectors + kTile - 1) / kTile;

@@ -62,10 +62,8 @@ struct Map : FlatInputs<kDrawn ? 1 : 2> {
 // Calls run(Map) with the map of the problem.
 template <class Run>
 Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    return p.noise == Noise::drawn ? run(Map<T, true>(p, t)) : run(Map<T, false>(p, t));
-  });
+  return with_type(
+      dtype, [&]<class T>(T) { return p.noise == Noise::drawn ? run(Map<T, true>(p, t)) : run(Map<T, false>(p, t)); });
 }
 
 }  // namespace noisefloor::q_sample

@@ -18,8 +18,7 @@ namespace noisefloor::q_sample {
 namespace {
 
 Status launch_ring(const Problem& p, DType dtype, const Tensors& t, const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_half_type(dtype, [&]<class T>(T) {
     DrawnArguments a = drawn_arguments(p, t);
     const std::uint32_t steps = ring_steps(a.vectors, p.batch, context.device->sm_count);
     a.tiles = ring_tiles(a.vectors, steps);

@@ -47,13 +47,9 @@ __global__ void __launch_bounds__(kDiagonalThreads)
 
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
                                const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_half_type(dtype, [&]<class T>(T) {
     const Divider per_image(static_cast<std::uint32_t>(p.elements / 8));
-    const auto batch = static_cast<unsigned>(p.batch);
-    const unsigned wanted = (per_image.divisor + kDiagonalThreads - 1) / kDiagonalThreads;
-    const unsigned resident = 8 * static_cast<unsigned>(context.device->sm_count);  // of 256 threads
-    const dim3 grid(std::min(wanted, (resident + batch - 1) / batch), batch);
+    const dim3 grid = diagonal_grid(per_image.divisor, p.batch, context);
     tensor_core_kernel<T><<<grid, kDiagonalThreads, 0, context.stream>>>(t, noise_stream(p), per_image);
     return launch_status("q_sample tensor_core_kernel");
   });

@@ -8,11 +8,6 @@
 
 namespace noisefloor::resample {
 
-template <class T>
-std::uint32_t vectors_of(std::int64_t elements) {
-  return static_cast<std::uint32_t>(elements / kVectorLanes<T>);
-}
-
 // Arithmetic in vectors: a pixel is `pixel` of them. Nothing but the mean cares what is in a vector.
 struct Shape {
   Divider pixel;  // of x; concat: of y

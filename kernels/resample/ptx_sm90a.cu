@@ -113,8 +113,7 @@ struct ConcatWork {
 }  // namespace
 
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     switch (p.op) {
       case Operation::nearest_up2:
         return launch_bulk(FlatWork(up_map<T>(p, t)), context);

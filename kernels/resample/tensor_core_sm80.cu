@@ -34,12 +34,9 @@ __global__ void __launch_bounds__(kDiagonalThreads) average_kernel(const DownMap
 
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
                                const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_half_type(dtype, [&]<class T>(T) {
     const DownMap<T> map = down_map<T>(p, t);
-    const unsigned resident = 8 * static_cast<unsigned>(context.device->sm_count);  // of 256 threads
-    const unsigned blocks = std::min((map.vectors + kDiagonalThreads - 1) / kDiagonalThreads, resident);
-    average_kernel<T><<<blocks, kDiagonalThreads, 0, context.stream>>>(map);
+    average_kernel<T><<<diagonal_grid(map.vectors, 1, context), kDiagonalThreads, 0, context.stream>>>(map);
     return launch_status("resample average_kernel");
   });
 }

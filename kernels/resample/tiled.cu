@@ -17,8 +17,7 @@
 namespace noisefloor::resample {
 
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     switch (p.op) {
       case Operation::nearest_up2:
         return stream(up_map<T>(p, t), context, "resample tiled nearest_up2");

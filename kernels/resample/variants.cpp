@@ -27,13 +27,9 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return can_stream(p, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {
-    {kHost, launch_host},
-    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}},
-    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_stream}},
-};
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(), NOISEFLOOR_PTX_SM90A(for_ptx_sm90a),
+                                             NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80),
+                                             NOISEFLOOR_TILED(can_stream)};
 
 }  // namespace
 

@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(const Arguments<T> a) {
 
 Status launch_naive(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    const auto arguments = make_arguments<decltype(zero)>(problem, tensors);
+  return with_type(dtype, [&]<class T>(T) {
+    const auto arguments = make_arguments<T>(problem, tensors);
     const auto blocks = static_cast<unsigned>((problem.total() + kThreads - 1) / kThreads);  // at most 2^25
     naive_kernel<<<blocks, kThreads, 0, context.stream>>>(arguments);
     return launch_status("sampler_step naive_kernel");

@@ -239,8 +239,7 @@ Status launch(const Arguments<T>& a, const Pipeline& p, const LaunchContext& con
 
 Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                         const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     const Arguments<T> a = make_arguments<T>(problem, tensors);
     const Pipeline p = make_pipeline(problem, a, context.device->sm_count);
     return a.drawn ? launch<T, true>(a, p, context) : launch<T, false>(a, p, context);

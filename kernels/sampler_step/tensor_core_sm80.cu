@@ -193,8 +193,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>)
 
 Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                                const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     const auto per_image = static_cast<std::uint32_t>(problem.elements / kChunk);
     const std::uint32_t chunks = per_image * static_cast<std::uint32_t>(problem.batch);
     constexpr std::uint32_t kBlockChunks = kWarps * kWarpChunks;

@@ -93,8 +93,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) tiled_kernel(const Arg
 
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     constexpr int kLanes = kVectorLanes<T>;
     Tiling tiling;
     const auto per_image = static_cast<std::uint32_t>((problem.elements + kLanes - 1) / kLanes);

@@ -24,13 +24,9 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   return can_run_tiled(problem, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {
-    {kHost, launch_host},
-    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_tensor_core_sm80}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}},
-};
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),
+                                             NOISEFLOOR_TENSOR_CORE_SM80(can_run_tensor_core_sm80),
+                                             NOISEFLOOR_TILED(can_run_tiled), NOISEFLOOR_PTX_SM90A(can_run_ptx_sm90a)};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "kernels/temporal_attention/temporal_attention.h"
 
+#include "kernels/attention/visit_qkv.h"
 #include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/op.h"
@@ -10,18 +11,6 @@ namespace noisefloor::temporal_attention {
 namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-
-// The shape of Q, K, V together for a packed layout.
-Extents packed_extents(const Problem& p) {
-  switch (p.layout) {
-    case Layout::packed_3hd:
-      return {p.batch, p.frames, p.hw, 3, p.heads, p.dim};
-    case Layout::packed_h3d:
-      return {p.batch, p.frames, p.hw, p.heads, 3, p.dim};
-    default:
-      return {p.batch, p.frames, p.hw, p.heads, p.dim, 3};
-  }
-}
 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("batch", p.batch, 1, std::int64_t{1} << 20);
@@ -40,17 +29,9 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents extents{p.batch, p.frames, p.hw, p.heads, p.dim};
-  if (is_packed(p.layout)) {
-    visit.in("qkv", t.q, packed_extents(p));
-    visit.same(t.k, t.q);
-    visit.same(t.v, t.q);
-  } else {
-    visit.in("q", t.q, extents);
-    visit.in("k", t.k, extents);
-    visit.in("v", t.v, extents);
-  }
-  visit.out("out", t.out, extents);
+  const Extents tokens{p.batch, p.frames, p.hw};
+  attention::visit_qkv(visit, t, p.layout, tokens, tokens, p.heads, p.dim);
+  visit.out("out", t.out, tokens.with({p.heads, p.dim}));
 }
 
 // The softmax is not counted. Over one frame it is 1, and the output is V.

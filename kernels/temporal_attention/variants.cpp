@@ -20,13 +20,9 @@ Support can_run_sm80(const Problem& p, DType dtype) {
   return supported();
 }
 
-constexpr Definition::Variant kVariants[] = {
-    {kHost, launch_host},
-    {kNaive, {NOISEFLOOR_IF_CUDA(launch_naive), can_run_naive}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), can_run_tiled}},
-    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm80}},
-};
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(can_run_naive),
+                                             NOISEFLOOR_TILED(can_run_tiled), NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80),
+                                             NOISEFLOOR_PTX_SM90A(can_run_sm80)};
 
 }  // namespace
 

@@ -47,5 +47,20 @@ Status launch_embedding(const Problem& p, const Tensors& t, T* out, const Launch
                        p.order == Order::sin_cos);
 }
 
+// The embedding and both layers, with numbers of Between in the workspace: embed(out) launches the one and returns its
+// status, layer(w, b, in, out, inputs, activate) one of the others.
+template <class T, class Between, class Embed, class Layer>
+Status launch_perceptron(const Problem& p, const Tensors& t, const Scratch& scratch, const Embed& embed,
+                         const Layer& layer) {
+  auto* embedding = static_cast<Between*>(scratch.workspace);
+  if (embedding == nullptr) return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");
+  Between* hidden = embedding + p.batch * p.channels;
+  if (const Status status = embed(embedding); !status.ok()) return status;
+  layer(static_cast<const T*>(t.w1), static_cast<const T*>(t.b1), embedding, hidden, p.channels, true);
+  if (const Status status = launch_status("timestep_embedding layer 1"); !status.ok()) return status;
+  layer(static_cast<const T*>(t.w2), static_cast<const T*>(t.b2), hidden, static_cast<T*>(t.y), p.hidden, p.final_silu);
+  return launch_status("timestep_embedding layer 2");
+}
+
 }  // namespace
 }  // namespace noisefloor::timestep_embedding

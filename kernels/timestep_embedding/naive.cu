@@ -9,11 +9,7 @@
 // Requires: nothing.
 // Numerics: angles in double, all else fp32, one rounding at the end.
 // Source: original.
-#include "kernels/core/cuda_status.h"
-#include "kernels/device/activations.cuh"
-#include "kernels/device/dispatch.cuh"
-#include "kernels/timestep_embedding/element.h"
-#include "kernels/timestep_embedding/launchers.h"
+#include "kernels/timestep_embedding/device.cuh"
 
 namespace noisefloor::timestep_embedding {
 namespace {
@@ -54,29 +50,22 @@ Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const 
   const Frequencies f = frequencies(p, t);
   const unsigned pairs = blocks_for(p.batch * p.half()), outputs = blocks_for(p.batch * p.hidden);
   const bool sin_first = p.order == Order::sin_cos;
-  T* y = static_cast<T*>(t.y);
-  if (!p.perceptron()) {
-    embed_kernel<<<pairs, kThreads, 0, context.stream>>>(f, t.t, y, p.batch, p.half(), sin_first);
+  const auto embed = [&](auto* out) {
+    embed_kernel<<<pairs, kThreads, 0, context.stream>>>(f, t.t, out, p.batch, p.half(), sin_first);
     return launch_status("timestep_embedding embed_kernel");
-  }
-  auto* embedding = static_cast<float*>(scratch.workspace);
-  if (embedding == nullptr) return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");
-  float* hidden = embedding + p.batch * p.channels;
-  embed_kernel<<<pairs, kThreads, 0, context.stream>>>(f, t.t, embedding, p.batch, p.half(), sin_first);
-  if (const Status status = launch_status("timestep_embedding embed_kernel"); !status.ok()) return status;
-  layer_kernel<<<outputs, kThreads, 0, context.stream>>>(static_cast<const T*>(t.w1), static_cast<const T*>(t.b1),
-                                                         embedding, hidden, p.batch, p.channels, p.hidden, true);
-  if (const Status status = launch_status("timestep_embedding layer_kernel 1"); !status.ok()) return status;
-  layer_kernel<<<outputs, kThreads, 0, context.stream>>>(static_cast<const T*>(t.w2), static_cast<const T*>(t.b2),
-                                                         hidden, y, p.batch, p.hidden, p.hidden, p.final_silu);
-  return launch_status("timestep_embedding layer_kernel 2");
+  };
+  if (!p.perceptron()) return embed(static_cast<T*>(t.y));
+  return launch_perceptron<T, float>(
+      p, t, scratch, embed, [&](auto* w, auto* b, auto* in, auto* out, auto inputs, bool activate) {
+        layer_kernel<<<outputs, kThreads, 0, context.stream>>>(w, b, in, out, p.batch, inputs, p.hidden, activate);
+      });
 }
 
 }  // namespace
 
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                     const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) { return launch<decltype(zero)>(p, t, scratch, context); });
+  return with_type(dtype, [&]<class T>(T) { return launch<T>(p, t, scratch, context); });
 }
 
 }  // namespace noisefloor::timestep_embedding

@@ -127,8 +127,7 @@ Status launch_layer(const Layer& layer, bool programmatic, Stream stream) {
 
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                         const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_type(dtype, [&]<class T>(T) {
     if (!p.perceptron()) return launch_embedding<T, true>(p, t, static_cast<T*>(t.y), context);
     auto* hidden = static_cast<float*>(scratch.workspace);
     if (hidden == nullptr) return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");

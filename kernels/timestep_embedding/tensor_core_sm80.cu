@@ -62,28 +62,22 @@ static_assert(kThreads == kOutputs * kImages, "a thread finishes one sum");
 
 template <class T>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
-  auto* embedding = static_cast<T*>(scratch.workspace);
-  if (embedding == nullptr) return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");
-  T* hidden = embedding + p.batch * p.channels;
-  if (const Status status = launch_embedding<T, false>(p, t, embedding, context); !status.ok()) return status;
   const auto outputs = static_cast<int>(p.hidden), batch = static_cast<int>(p.batch);
   const dim3 grid(static_cast<unsigned>((outputs + kOutputs - 1) / kOutputs),
                   static_cast<unsigned>((batch + kImages - 1) / kImages));
-  layer_kernel<T><<<grid, kThreads, 0, context.stream>>>(static_cast<const T*>(t.w1), static_cast<const T*>(t.b1),
-                                                         embedding, hidden, batch, static_cast<int>(p.channels),
-                                                         outputs, true);
-  if (const Status status = launch_status("timestep_embedding tensor_core layer 1"); !status.ok()) return status;
-  layer_kernel<T><<<grid, kThreads, 0, context.stream>>>(static_cast<const T*>(t.w2), static_cast<const T*>(t.b2),
-                                                         hidden, static_cast<T*>(t.y), batch, outputs, outputs,
-                                                         p.final_silu);
-  return launch_status("timestep_embedding tensor_core layer 2");
+  const auto embed = [&](T* out) { return launch_embedding<T, false>(p, t, out, context); };
+  return launch_perceptron<T, T>(
+      p, t, scratch, embed, [&](auto* w, auto* b, auto* in, auto* out, auto inputs, bool activate) {
+        layer_kernel<T>
+            <<<grid, kThreads, 0, context.stream>>>(w, b, in, out, batch, static_cast<int>(inputs), outputs, activate);
+      });
 }
 
 }  // namespace
 
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                                const LaunchContext& context) {
-  return with_half_type(dtype, [&](auto zero) { return launch<decltype(zero)>(p, t, scratch, context); });
+  return with_half_type(dtype, [&]<class T>(T) { return launch<T>(p, t, scratch, context); });
 }
 
 }  // namespace noisefloor::timestep_embedding

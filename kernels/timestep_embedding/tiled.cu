@@ -57,28 +57,22 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
-  T* const y = static_cast<T*>(t.y);
-  if (!p.perceptron()) return launch_embedding<T, false>(p, t, y, context);
-  auto* embedding = static_cast<float*>(scratch.workspace);
-  if (embedding == nullptr) return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");
-  float* hidden = embedding + p.batch * p.channels;
-  if (const Status status = launch_embedding<float, false>(p, t, embedding, context); !status.ok()) return status;
+  if (!p.perceptron()) return launch_embedding<T, false>(p, t, static_cast<T*>(t.y), context);
   const auto outputs = static_cast<int>(p.hidden), batch = static_cast<int>(p.batch);
   const dim3 grid(static_cast<unsigned>((outputs + 3) / 4), static_cast<unsigned>((batch + kImages - 1) / kImages));
-  layer_kernel<<<grid, kThreads, 0, context.stream>>>(static_cast<const T*>(t.w1), static_cast<const T*>(t.b1),
-                                                      embedding, hidden, batch, static_cast<int>(p.channels), outputs,
-                                                      true);
-  if (const Status status = launch_status("timestep_embedding tiled layer 1"); !status.ok()) return status;
-  layer_kernel<<<grid, kThreads, 0, context.stream>>>(static_cast<const T*>(t.w2), static_cast<const T*>(t.b2), hidden,
-                                                      y, batch, outputs, outputs, p.final_silu);
-  return launch_status("timestep_embedding tiled layer 2");
+  const auto embed = [&](float* out) { return launch_embedding<float, false>(p, t, out, context); };
+  return launch_perceptron<T, float>(p, t, scratch, embed,
+                                     [&](auto* w, auto* b, auto* in, auto* out, auto inputs, bool activate) {
+                                       layer_kernel<<<grid, kThreads, 0, context.stream>>>(
+                                           w, b, in, out, batch, static_cast<int>(inputs), outputs, activate);
+                                     });
 }
 
 }  // namespace
 
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                     const LaunchContext& context) {
-  return with_type(dtype, [&](auto zero) { return launch<decltype(zero)>(p, t, scratch, context); });
+  return with_type(dtype, [&]<class T>(T) { return launch<T>(p, t, scratch, context); });
 }
 
 }  // namespace noisefloor::timestep_embedding

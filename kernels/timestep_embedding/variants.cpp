@@ -26,13 +26,11 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return for_tiled(p, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {
-    {kHost, {launch_host, any_problem, layers_workspace_bytes}},
-    {kNaive, {NOISEFLOOR_IF_CUDA(launch_naive), any_problem, layers_workspace_bytes}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled, layers_workspace_bytes}},
-    {kTensorCoreSm80, {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80, layers_workspace_bytes}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a, layers_workspace_bytes}},
-};
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(any_problem, layers_workspace_bytes),
+                                             NOISEFLOOR_NAIVE(any_problem, layers_workspace_bytes),
+                                             NOISEFLOOR_TILED(for_tiled, layers_workspace_bytes),
+                                             NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80, layers_workspace_bytes),
+                                             NOISEFLOOR_PTX_SM90A(for_ptx_sm90a, layers_workspace_bytes)};
 
 }  // namespace
 

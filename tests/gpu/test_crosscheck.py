@@ -68,10 +68,10 @@ def split_by_process(page, folder):
     return captures
 
 
-def capture(case, folder, program):
-    """Captures of LAUNCHES processes under one ncu, whose start costs more than they do: their CSVs and times."""
+def capture(case, folder, program, launches=LAUNCHES):
+    """Captures of so many processes under one ncu, whose start costs more than they do: their CSVs and times."""
     repeated = folder / "repeated"
-    repeated.write_text(f'#!/usr/bin/env bash\nfor _ in {{1..{LAUNCHES}}}; do "{Path(program).resolve()}" "$@" || exit; done\n')
+    repeated.write_text(f'#!/usr/bin/env bash\nfor _ in {{1..{launches}}}; do "{Path(program).resolve()}" "$@" || exit; done\n')
     repeated.chmod(0o755)
     # One section that costs no pass of its own: crosscheck's metrics are always collected.
     text = f'set -euo pipefail; . "{ROOT}/scripts/lib.sh"; . "{ROOT}/scripts/capture.sh"; capture_arguments ncu "$@"; capture "{repeated}" /nowhere'
@@ -82,7 +82,7 @@ def capture(case, folder, program):
     assert captured.returncode == 0, captured.stderr
     [page] = (folder / "page").glob("*.csv")
     captures = split_by_process(page, folder)
-    assert len(captures) == LAUNCHES, captured.stderr
+    assert len(captures) == launches, captured.stderr
     return captures
 
 

@@ -1,6 +1,7 @@
 """noisefloor.load(): run folders as pandas frames with units, and what a notebook shows of them."""
 
 import csv
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ pandas = pytest.importorskip("pandas")
 import noisefloor  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
 
 
@@ -127,7 +129,7 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
         (HEADER + ROW.replace(",ok,", ",fast,"), None, "column status: 'fast' is not a status"),
         (HEADER + ROW.replace("x", "\0"), None, "sweep.csv: has a zero byte"),
         (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: field larger than field limit"),
-        (HEADER + ROW + ROW, None, "the row gemm m=1,n=2 bf16 ptx GPU is there twice"),
+        (HEADER + ROW + ROW, None, "the row gemm m=1,n=2 bf16 ptx is there twice"),
         (HEADER + ROW, "name,value,unit\nl2,1,GB/s\nl2,2,GB/s\n", "the ceiling l2 is there twice"),
         (HEADER + ROW, "name,value,unit\nl2,-1,GB/s\n", "column value: '-1' is not above 0"),
         (HEADER + ROW, "name,value,unit\nl2,,GB/s\n", "column value: '0' is not above 0"),
@@ -138,6 +140,41 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
 def test_damaged_files_are_named(tmp_path, text, ceilings, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         noisefloor.load(write(tmp_path / "r", text, ceilings))
+
+
+CEILING = "name,value,unit,datasheet\n"
+
+
+@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@pytest.mark.parametrize(
+    "text, ceilings",
+    [
+        (HEADER + ROW, CEILING + "l2,1,GB/s,2\n"),
+        (HEADER + ROW, CEILING + "l2,1,GB/s,"),  # the last line has no end
+        (HEADER + ROW.rstrip("\n"), CEILING + "l2,1,GB/s,\n"),  # a sweep that was killed
+        (HEADER + ROW, CEILING),
+        (HEADER + ROW, CEILING + "l2,1,GB/s,0\n"),
+        (HEADER + ROW, CEILING + "l2,1,GiB,\n"),
+        *((HEADER + row, CEILING + "l2,1,GB/s,\n")
+          for row in (ROW + ROW, ROW + ROW.replace("GPU", "another"), ROW.replace("1.5", ""), ROW.replace("1.5", "").replace("ok", "throttled"),
+                      *(ROW.replace("1.5", time) for time in ("1_000", "-5", "0", "1e3", ".5", "5.", "+1", " 1", "nan", "0x1")),
+                      *(ROW.replace("32", count) for count in ("-1", "5.0", "1e2", "+3", "007")))),
+        *((HEADER.replace("note", "networks") + ROW.replace("x", networks), CEILING + "l2,1,GB/s,\n")
+          for networks in ("mini:3", "mini:3;other:1", "mini:3;", "mini", "mini:0", "mini:x", ":1", "mini:03")),
+    ],
+)
+def test_the_program_reads_the_same(tmp_path, text, ceilings):
+    """What `load` refuses, the program refuses, and the other way round."""
+    folder = write(tmp_path / "r", text, ceilings)
+    said = subprocess.run([PROGRAM, "roofline", folder], capture_output=True, text=True)
+    try:
+        frame = noisefloor.load(folder)
+    except ValueError as error:
+        assert said.returncode == 2, error
+    else:
+        lacks_rows = "the sweep has no rows" in said.stderr
+        assert said.returncode == 0 or lacks_rows, said.stderr
+        assert len(frame) == (0 if lacks_rows else 1)
 
 
 def test_statuses_are_those_of_the_program():

@@ -18,7 +18,7 @@ class GateWithSpread : public testing::Test {
     spread.sweeps = {"abc 2026-01-01T00:00:00Z"};
     for (const double from : class_edges())
       for (const Phase phase : {Phase::warm, Phase::cold})
-        spread.classes.push_back({phase, from, 100, 0, phase == Phase::warm ? warm : cold});
+        spread.classes.push_back({phase, from, 100, 0, phase == Phase::warm ? warm : cold, 0});
     write_atomically(folder_ / kSpreadFile, to_json(spread));
   }
   RunFiles beside_it(RunFiles run) {

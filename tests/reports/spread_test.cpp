@@ -61,8 +61,8 @@ TEST(Spread, ARowThatStandsOutHasItsOwn) {
   const RunFiles* const runs[] = {&a, &b};
   const Spread spread = measure_spread(runs);
   EXPECT_NEAR(spread.threshold(a.rows[6], Phase::cold, 100), 2 * 2.576 * std::sqrt((399e-4 + 64e-4) / 400), 1e-3);
-  const double of_class = (399e-4 + 64e-4) / 400;
-  EXPECT_NEAR(spread.threshold(a.rows[7], Phase::cold, 100), 4 * std::sqrt((64e-4 + 2 * of_class) / 3), 1e-3);
+  EXPECT_NEAR(spread.classes.at(0).typical, 0.01, 1e-6) << "the one that stands out says nothing of the others";
+  EXPECT_NEAR(spread.threshold(a.rows[7], Phase::cold, 100), 4 * std::sqrt((64e-4 + 2 * 1e-4) / 3), 1e-3);
   EXPECT_NE(spread_text(spread).find("cold gemm/m=8,n=64,k=64/bf16/ptx: 8.00 % rms of 2 runs"), std::string::npos);
 }
 
@@ -85,7 +85,7 @@ TEST(Spread, ARowThatIsSteadyIsHeldToThat) {
   const auto threshold = [&](const Spread& of, std::size_t row) {
     return of.threshold(runs[0].rows[row], Phase::warm, 100);
   };
-  EXPECT_LT(threshold(spread, 20), 0.02);
+  EXPECT_LT(threshold(spread, 20), 0.01);
   EXPECT_GT(threshold(spread, 2), 0.05);
   EXPECT_GT(threshold(of_three, 20), 0.05) << "three runs do not say what a row does";
   EXPECT_GT(spread.threshold(CaseId::parse("gemm/m=9,n=9,k=9/bf16/ptx"), Phase::warm, 100), 0.05) << "an unknown row";
@@ -100,7 +100,8 @@ TEST(Spread, IsKeptWhole) {
     for (const double from : class_edges())
       if (*rc::gen::arbitrary<bool>())
         spread.classes.push_back({Phase::warm, from, *rc::gen::inRange<std::size_t>(30, 9999),
-                                  *rc::gen::inRange(0, 999) / 7e4, *rc::gen::inRange(0, 999) / 3e4});
+                                  *rc::gen::inRange(0, 999) / 7e4, *rc::gen::inRange(0, 999) / 3e4,
+                                  *rc::gen::inRange(0, 999) / 8e4});
     if (*rc::gen::arbitrary<bool>())
       spread.rows[{*rc::gen::element(Phase::cold, Phase::warm), CaseId::parse("gemm/m=1,n=2,k=3/bf16/ptx")}] = {
           *rc::gen::inRange<std::size_t>(2, 9), 0.125};

@@ -125,7 +125,6 @@ def test_plots_say_where_they_cannot_write(tmp_path):
     assert result.returncode == 2 and "cannot be written" in result.stderr and "Traceback" not in result.stderr
 
 
-
 @pytest.mark.parametrize(
     "out, says",
     [
@@ -144,10 +143,17 @@ def test_corruption_refuses_before_it_draws(tmp_path, out, says):
     assert [file.name for file in tmp_path.iterdir()] == ["folder.png"]
 
 
+@pytest.mark.parametrize("digits", ["2", "5", "-4"])
+def test_corruption_draws_two_rows_of_digits(tmp_path, digits):
+    refused = subprocess.run([sys.executable, ROOT / "reports" / "draw_corruption.py", "--noisefloor", "none", "--digits", digits, "--out", tmp_path / "c.png"],
+                             capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and f"--digits is {digits}, not an even number from 4" in refused.stderr and not list(tmp_path.iterdir())
+
+
 @needs_program
 def test_corruption_is_drawn(tmp_path):
-    drawn = subprocess.run([sys.executable, ROOT / "reports" / "draw_corruption.py", "--noisefloor", PROGRAM, "--device", "host", "--out",
+    drawn = subprocess.run([sys.executable, ROOT / "reports" / "draw_corruption.py", "--noisefloor", PROGRAM, "--device", "host", "--digits", "4", "--out",
                             tmp_path / "corruption.png"], capture_output=True, text=True, timeout=300)
     assert drawn.returncode == 0, drawn.stderr
-    assert re.search(r"ddpm 1000 steps [0-9.]+ s for 20 digits, ddim 50 steps [0-9.]+ s", drawn.stdout)
+    assert re.search(r"ddpm 1000 steps [0-9.]+ s for 4 digits, ddim 50 steps [0-9.]+ s", drawn.stdout)
     assert (tmp_path / "corruption.png").read_bytes().startswith(b"\x89PNG")

@@ -135,17 +135,14 @@ def frechet(a, b):
 
 
 def write_table(file, count, numbers):
-    part = f"{file}.{os.getpid()}.partial"
-    try:
+    def write(part):
         with open(part, "x", newline="") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
+            writer = csv.writer(stream, lineterminator="
+")
             writer.writerow(["quantity", "samples", "real"])
             writer.writerow(["count", count, ""])
             writer.writerows([name, f"{drawn:.4f}", f"{real:.4f}"] for name, (drawn, real) in numbers.items())
-        os.replace(part, file)
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
+    data.written_whole(file, write)
 
 
 def main(argv):

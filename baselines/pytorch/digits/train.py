@@ -172,7 +172,7 @@ def train(arguments):
             total, first = 0.0, step
         training.step, training.seconds = step, time.monotonic() - start
         if arguments.state and step % KEPT_EVERY == 0:
-            written_whole(arguments.state, lambda part: torch.save(training.state(), part))
+            data.written_whole(arguments.state, lambda part: torch.save(training.state(), part))
     return training.average
 
 
@@ -198,25 +198,11 @@ def refusal(arguments):
         if os.path.exists(file) and not os.path.isfile(file):
             return f"--{option} {file}: is not a regular file"
         try:
-            with open(partial_of(file), "xb"):
-                os.remove(partial_of(file))
+            with open(data.partial_of(file), "xb"):
+                os.remove(data.partial_of(file))
         except OSError as error:
             return f"--{option} {file}: cannot be written: {error.strerror}"
     return None
-
-
-def partial_of(out):
-    return f"{out}.{os.getpid()}.partial"
-
-
-def written_whole(file, write):
-    part = partial_of(file)
-    try:
-        write(part)
-        os.replace(part, file)
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
 
 
 def main(argv):
@@ -250,7 +236,7 @@ def main(argv):
         return 2
     try:
         metadata = {name: str(getattr(arguments, name)) for name in ("network", "steps", "batch", "seed")}
-        written_whole(arguments.out, lambda part: save_file(tensors, part, metadata=metadata))
+        data.written_whole(arguments.out, lambda part: save_file(tensors, part, metadata=metadata))
     except Exception as error:  # safetensors has its own for a full disk
         print(f"train-digits: --out {arguments.out}: cannot be written: {error}", file=sys.stderr)
         return 2

@@ -71,10 +71,11 @@ struct Case {
       if (std::strcmp(problem->tensors[i].name, name) == 0) return &problem->tensors[i];
     return nullptr;
   }
-  Numbers operator()(const char* name) const {
+  Numbers numbers(const char* name) const {
     const noisefloor_tensor* const one = tensor(name);
     return one == nullptr ? Numbers() : Numbers{one->data, one->dtype};
   }
+  const char* why_not() const { return nullptr; }  // the problem cannot be run
 };
 
 // @FORMULA@
@@ -87,7 +88,7 @@ __global__ void run(Kernel kernel, int64_t count) {
 #endif
 
 int launch(void*, const noisefloor_launch* call) {
-  const Kernel kernel(Case{call->problem});
+  const Kernel kernel{Case{call->problem}};
   const int64_t count = kernel.count();
 #ifdef __CUDACC__
   constexpr int kThreads = 128;
@@ -107,7 +108,7 @@ const char* can_run(const noisefloor_problem* problem) {
   for (int32_t i = 0; i < problem->tensor_count; ++i)
     if (problem->tensors[i].dtype == NOISEFLOOR_FP16) return "needs nvcc for fp16";
 #endif
-  return Kernel::why_not(Case{problem});
+  return Kernel{Case{problem}}.why_not();
 }
 
 const char* error_text(void*, int error) {

@@ -80,6 +80,9 @@ def slab_statistics(y):
 
 def conv2d(values, inputs):
     x = inputs["x"]
+    if "norm" in inputs:
+        x = x * inputs["norm"][:, 0, None, None] + inputs["norm"][:, 1, None, None]
+        x = silu(x) if values["norm"] == "affine+silu" else x
     if values["upsample"] == "1":
         x = x.repeat(2, 1).repeat(2, 2)
     y = taps(x, inputs["w"], int(values["stride"]), int(values["pad"])) + inputs.get("bias", 0)

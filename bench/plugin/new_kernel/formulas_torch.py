@@ -39,7 +39,11 @@ def gemm(problem, t):
 
 
 def conv2d(problem, t):
-    x = t.x.permute(0, 3, 1, 2)  # channels-last in memory, as PyTorch has it
+    x = t.x
+    if "norm" in t.inputs:
+        x = (x * t.norm[:, 0, None, None] + t.norm[:, 1, None, None]).to(x.dtype)
+        x = F.silu(x) if problem.norm == "affine+silu" else x
+    x = x.permute(0, 3, 1, 2)  # channels-last in memory, as PyTorch has it
     x = F.interpolate(x, scale_factor=2) if problem.upsample else x
     y = F.conv2d(x, t.w.permute(0, 3, 1, 2), t.get("bias"), problem.stride, problem.pad).permute(0, 2, 3, 1)
     if "side" in t.inputs:

@@ -16,6 +16,7 @@ MOST_LINES = 25  # of a table in a notebook
 CEILINGS = ("name", "value", "unit")
 STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
 NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NETWORKS = re.compile(r"([^:;]+:0*[1-9][0-9]*;?)*")
 
 
 class Results(pandas.DataFrame):
@@ -95,8 +96,8 @@ def cell(value):
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def read(file, needed):
-    """Header and lines of a CSV file of ours; a last line that was cut short (the sweep was killed) is left out."""
+def read(file, needed, whole_lines=False):
+    """Header and lines of a CSV file of ours; of `whole_lines`, a last one that was cut short (the sweep was killed) is left out."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -104,7 +105,7 @@ def read(file, needed):
     if "\0" in text:
         raise ValueError(f"{file}: has a zero byte")
     try:
-        lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""), strict=True))
+        lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1] if whole_lines else text, newline=""), strict=True))
     except csv.Error as error:
         raise ValueError(f"{file}: {error}") from None
     header = lines[0] if lines else []
@@ -149,14 +150,15 @@ def series(file, name, texts):
         except ValueError:
             return pandas.Series(texts, dtype="object")
     if known["type"] == "text":
-        for text in texts if name == "status" else ():
-            if text not in STATUSES:
-                raise ValueError(f"{file}: column status: '{text}' is not a status")
+        pattern = {"status": re.compile("|".join(STATUSES)), "networks": NETWORKS}.get(name)
+        for text in texts if pattern else ():
+            if not pattern.fullmatch(text):
+                raise ValueError(f"{file}: column {name}: '{text}' is not {'a status' if name == 'status' else 'of network:count'}")
         return pandas.Series(texts, dtype="object")
     values = pandas.Series([measured(file, name, text, known["above_zero"]) for text in texts], dtype="float64")
     if known["type"] == "number":
         return values
-    if (values.dropna() % 1 != 0).any() or (values.dropna() > 2**53).any():
+    if any(not text.isdecimal() for text in texts if text) or (values.dropna() > 2**53).any():
         raise ValueError(f"{file}: column {name}: a count is not a whole number up to 2^53")
     return values.astype("Int64")
 
@@ -166,12 +168,14 @@ def load(run):
     file = folder / "sweep.csv"
     if not file.is_file():
         raise ValueError(f"{folder} is not a run folder: it has no sweep.csv")
-    header, lines = read(file, [name for name, column in COLUMNS.items() if column["needed"]])
+    header, lines = read(file, [name for name, column in COLUMNS.items() if column["needed"]], whole_lines=True)
     columns = {name: series(file, name, [line[place] for line in lines]) for place, name in enumerate(header)}
     for name in COLUMNS.keys() - columns.keys():  # an older run; every frame has every column
         columns[name] = series(file, name, [""] * len(lines))
     frame = Results({name: columns[name] for name in [*COLUMNS, *(name for name in header if name not in COLUMNS)]})
-    require_once(file, "row", zip(*(frame[name] for name in ("op", "problem", "dtype", "variant", "device"))))
+    require_once(file, "row", zip(*(frame[name] for name in ("op", "problem", "dtype", "variant"))))
+    if ((frame["status"] == "ok") & frame["time_cold_us"].isna()).any():
+        raise ValueError(f"{file}: column time_cold_us: blank, but status is ok")
     frame.attrs = {"folder": str(folder), "rows": len(frame), "device": frame["device"].iloc[0] if len(frame) else "", "ceilings": ceilings(folder)}
     return frame
 
@@ -183,6 +187,11 @@ def ceilings(folder):
     header, lines = read(file, CEILINGS)
     rows = [dict(zip(header, line)) for line in lines]
     require_once(file, "ceiling", ((row["name"],) for row in rows))
+    if not rows:
+        raise ValueError(f"{file}: holds no ceilings")
     for row in rows:
         measured(file, "value", row["value"] or "0", True)
+        measured(file, "datasheet", row.get("datasheet", ""), True)
+        if row["unit"] not in ("GB/s", "GFLOP/s"):
+            raise ValueError(f"{file}: column unit: '{row['unit']}' is neither GB/s nor GFLOP/s")
     return {row["name"]: (float(row["value"]), row["unit"], number(file, "datasheet", row.get("datasheet", ""))) for row in rows}

@@ -71,7 +71,7 @@ TEST(Duel, BlocksAlternateAndTheRatioIsOfTheTimes) {
   EXPECT_NEAR(times.cold.value, 1.2, 1e-12);
   EXPECT_NEAR(times.warm.value, 1.2, 1e-12);
   EXPECT_TRUE(
-      machine.calls.starts_with("awbw"  // how many launches make a sample
+      machine.calls.starts_with("awawbwbw"  // how many launches make a sample
                                 "acawbcbwbcbwacaw"
                                 "bcbwacawacawbcbw"))
       << machine.calls;
@@ -99,13 +99,13 @@ TEST(Duel, NoiseTakesMoreRoundsUpToAnEnd) {
 TEST(Duel, AWrongBlockEndsIt) {
   Machine machine;
   Scripted right(machine, 'a', 10), wrong(machine, 'b', 10);
-  wrong.wrong_in_block = 6;
+  wrong.wrong_in_block = 8;
   const DuelResult times = fight(right, wrong);
   EXPECT_TRUE(times.wrong.starts_with("theirs after a ")) << times.wrong;
   EXPECT_FALSE(times.ours_wrong);
   EXPECT_EQ(times.rounds, 0);
   EXPECT_EQ(times.cold.value, 0);
-  wrong.wrong_in_block = machine.blocks + 4;  // two of which say how many launches make a sample
+  wrong.wrong_in_block = machine.blocks + 6;  // four of which say how many launches make a sample
   EXPECT_TRUE(fight(wrong, right).ours_wrong);
 }
 

@@ -38,7 +38,7 @@ TEST(TimingLoop, BatchesComeFromTheProbe) {
     int cold, warm, repeats;
   } const cases[] = {{true, 1000, 20, 10, 1},  {true, 5, 20, 10, 1},      {true, 3000, 6, 6, 1},
                      {true, 1e5, 1, 1, 1},     {false, 1000, 19, 10, 1},  {false, 5, 50, 10, 20},
-                     {false, 0.5, 50, 10, 20}, {false, 0.01, 50, 10, 20}, {false, 60, 50, 10, 4},
+                     {false, 0.5, 50, 10, 20}, {false, 0.01, 50, 10, 20}, {false, 60, 50, 10, 5},
                      {false, 3000, 6, 6, 1},   {false, 1e5, 2, 1, 1}};
   for (const auto& one : cases) {
     SCOPED_TRACE(testing::Message() << (one.host ? "host " : "device ") << one.us << " us");
@@ -48,8 +48,25 @@ TEST(TimingLoop, BatchesComeFromTheProbe) {
     ASSERT_GE(script.cold_calls.size(), 2u);
     EXPECT_EQ(script.cold_calls[0], 1) << "the probe";
     EXPECT_EQ(script.cold_calls[1], one.cold);
-    EXPECT_EQ(script.warm_calls.at(0), std::pair(one.warm, one.repeats));
+    const std::size_t probes = one.host ? 0 : 2;
+    EXPECT_EQ(script.warm_calls.at(probes), std::pair(one.warm, one.repeats));
   }
+}
+
+// What a graph of one launch takes is its own start, most of all a process's first: it decides nothing.
+TEST(TimingLoop, ASlowFirstLaunchDoesNotShortenWarmSamples) {
+  Script script;
+  script.launch_us = [&](int) { return script.warm_calls.size() <= 1 ? 150.0 : 4.0; };
+  measured(script);
+  EXPECT_EQ(script.warm_calls.at(0), std::pair(1, 1));
+  EXPECT_EQ(script.warm_calls.at(1), std::pair(3, 2)) << "two launches of 150 us";
+  EXPECT_EQ(script.warm_calls.at(2), std::pair(10, 20));
+}
+
+TEST(WarmRepeats, AreFewNumbersThatLastLongEnough) {
+  const std::pair<double, int> cases[] = {{0.1, 20}, {9.9, 20}, {10.1, 20}, {19.9, 20}, {20, 10}, {39, 10},
+                                          {40, 5},   {99, 5},   {100, 2},   {199, 2},   {200, 1}, {1e5, 1}};
+  for (const auto& [us, repeats] : cases) EXPECT_EQ(warm_repeats(us), repeats) << us;
 }
 
 TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Times of vendors' rows beside Nsight Compute's, over many rows. Run by hand; no test.
+
+usage: prove_times.py --program NOISEFLOOR --out DIR [--most N] [--minutes M] -- SWEEP ARGUMENTS
+
+Sweeps the libraries' rows that the arguments name into DIR/rows, takes N of those of 50 us and more (default 40), evenly over their times, captures
+each under ncu and puts `noisefloor crosscheck` beside it, which measures the row anew. DIR/times.md has the table. What is there is not done again.
+
+Exit codes: 0 every row that could be judged agrees; 1 one does not; 2 it could not be done, or time ran out (the same call goes on).
+"""
+
+import argparse
+import csv
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from test_crosscheck import capture
+
+LEAST_US = 50  # below it crosscheck judges no times
+
+
+def die(text):
+    print(f"prove_times: error: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
+    parser.add_argument("--program", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--most", type=int, default=40)
+    parser.add_argument("--minutes", type=float, default=1e6)
+    parser.add_argument("arguments", nargs="*")
+    options = parser.parse_args()
+    until = time.monotonic() + 60 * options.minutes
+    rows = options.out / "rows"
+    options.out.mkdir(parents=True, exist_ok=True)
+    sweep = [options.program, "sweep", "--out", rows, "--kinds", "baseline", "--pytorch", "off", "--counters", "off", "--no-duels", *options.arguments]
+    done = subprocess.run(list(map(str, sweep)), capture_output=True, text=True)
+    if done.returncode == 2:
+        die(f"the sweep failed: {done.stderr.strip()}")
+    with open(rows / "sweep.csv", newline="") as file:
+        found = {"/".join(row[name] for name in ("op", "problem", "dtype", "variant")): float(row["time_cold_us"])
+                 for row in csv.DictReader(file) if row["status"] == "ok"}
+    cases = sorted((case for case, us in found.items() if us >= LEAST_US), key=found.get)
+    if len(cases) < options.most:
+        die(f"only {len(cases)} rows of {LEAST_US} us and more; --most is {options.most}")
+    cases = [cases[i * len(cases) // options.most] for i in range(options.most)]
+
+    worst, lines = 0, []
+    for i, case in enumerate(cases):
+        folder = options.out / f"case-{i:02}"
+        said, code = folder / "crosscheck.txt", folder / "code"
+        if not code.exists():
+            if time.monotonic() > until:
+                die(f"out of time before {case}; the same call goes on")
+            folder.mkdir(exist_ok=True)
+            [(report, _)] = capture(case, folder, options.program, launches=1)
+            done = subprocess.run([str(options.program), "crosscheck", case, "--report", str(report)], capture_output=True, text=True)
+            said.write_text(done.stdout + done.stderr)
+            code.write_text(str(done.returncode))
+        line = next((line for line in said.read_text().splitlines() if line.startswith("time")), "(no time)")
+        lines.append(f"{code.read_text()} | {case} | {line}")
+        worst = max(worst, int(int(code.read_text()) == 1))
+    (options.out / "times.md").write_text("exit code of crosscheck | case | its line of time\n---|---|---\n" + "\n".join(lines) + "\n")
+    print((options.out / "times.md").read_text(), end="")
+    sys.exit(worst)
+
+
+main()
