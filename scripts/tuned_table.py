@@ -102,14 +102,14 @@ def key_of(tuned, path, line, fields):
 
 
 def read_timings(tuned, path):
-    """(device, SMs, commit), and {(variant, shape): {kind: {choice: (warm, cold)}}}, and {(variant, shape): the estimate's choice}. Problems
+    """(device, SMs, [commit]), and {(variant, shape): {kind: {choice: (warm, cold)}}}, and {(variant, shape): the estimate's choice}. Problems
     that differ in nothing of these are one to the table, and take the same time: the first's are taken."""
-    source, times, estimated, problems = None, defaultdict(lambda: defaultdict(dict)), {}, {}
+    gpu, times, estimated, problems, commits = None, defaultdict(lambda: defaultdict(dict)), {}, {}, {}
     for line, row in read_rows(path, TIMING_COLUMNS):
-        here = (row["device"], whole(path, line, row, "sm_count", 1), row["commit"])
-        if source not in (None, here):
-            raise Refused(f"{path}:{line}: timed on {here}, lines before on {source}; a table is of one GPU and one commit")
-        source = here
+        here = (row["device"], whole(path, line, row, "sm_count", 1))
+        if gpu not in (None, here):
+            raise Refused(f"{path}:{line}: timed on {here}, lines before on {gpu}; a table is of one GPU")
+        gpu = here
         if row["variant"] not in tuned.arrays or row["dtype"] != "bf16":
             raise Refused(f"{path}:{line}: times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
         problem, choice = pairs(path, line, row, "problem"), pairs(path, line, row, "choice")
@@ -118,6 +118,8 @@ def read_timings(tuned, path):
         plan = tuple(whole(path, line, choice, name, least) for name, least in tuned.choice)
         if problems.setdefault((shape, kind), row["problem"]) != row["problem"]:
             continue
+        if commits.setdefault(shape, row["commit"]) != row["commit"]:
+            raise Refused(f"{path}:{line}: timed at {row['commit']}, other lines of that shape at {commits[shape]}; what is compared is of one commit")
         timed = times[shape][kind]
         if plan in timed:
             raise Refused(f"{path}:{line}: the same {tuned.name} of the same problem is there twice")
@@ -126,13 +128,13 @@ def read_timings(tuned, path):
             raise Refused(f"{path}:{line}: estimated is '{row['estimated']}'; it must be 0 or 1")
         if row["estimated"] == "1" and estimated.setdefault(shape, plan) != plan:
             raise Refused(f"{path}:{line}: the estimate's {tuned.name} is {plan} here and {estimated[shape]} before; it is one for a shape")
-    if source is None:
+    if gpu is None:
         raise Refused(f"{path}: has no timings")
     for shape, kinds in times.items():
         for kind, timed in kinds.items():
             if estimated.get(shape) not in timed:
                 raise Refused(f"{path}: {shape[1]} with {tuned.kinds[0][0]} '{kind[0]}' has no time of the estimate's {tuned.name}")
-    return source, times, estimated
+    return (*gpu, list(dict.fromkeys(commits.values()))), times, estimated
 
 
 def read_networks(tuned, path):
@@ -160,9 +162,9 @@ def choose(times, estimated, counts):
 
 
 def cpp(tuned, source, table, problems, plans):
-    device, sm_count, commit = source
+    device, sm_count, commits = source
     fields = [name for name, _, _ in tuned.shape], [name for name, _ in tuned.choice]
-    about = (f"Written by `scripts/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, commit {commit}: {plans} {tuned.name}s, the best of those "
+    about = (f"Written by `scripts/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
              f"timed of {problems} problems of bench/problems/{tuned.op}.csv (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
              f"{tuned.name} took at least {100 * LEAST_WIN:g} % less than the estimate's, over all its kinds that were timed.")
     about = textwrap.fill(about, 117, initial_indent="// ", subsequent_indent="// ", break_long_words=False)

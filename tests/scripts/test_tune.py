@@ -104,9 +104,20 @@ def test_a_table_that_cannot_be_put_in_place_leaves_nothing(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["problems.csv", "table.cpp", "timings.csv"]
 
 
+def test_shapes_may_be_of_two_commits_but_not_what_is_compared(tmp_path):
+    fast = "4,1,64,0,0,5,10"
+    shapes = [timing(row, source) for source, n in (("GPU,132,abc", 1), ("GPU,132,def", 2))
+              for row in (f"{n},64,128,32,silu,0,2,1,64,0,1,10,20", f"{n},64,128,32,silu,0,{fast}")]
+    result, rows = table(tmp_path, *shapes)
+    assert result.returncode == 0 and len(rows) == 2, result.stderr
+    assert "commits abc and def" in (tmp_path / "table.cpp").read_text()
+    result, _ = table(tmp_path, ESTIMATE, timing(f"1,64,128,32,silu,0,{fast}", "GPU,132,def"))
+    assert result.returncode == 2 and "timed at def, other lines of that shape at abc" in result.stderr
+
+
 def test_timings_of_two_gpus_and_missing_columns_are_refused(tmp_path):
     result, _ = table(tmp_path, ESTIMATE, header=HEADER + "\n" + timing("1,64,128,32,silu,0,4,1,64,0,0,5,10", "Other,114,abc"))
-    assert result.returncode == 2 and "one GPU and one commit" in result.stderr
+    assert result.returncode == 2 and "a table is of one GPU" in result.stderr
     result, _ = table(tmp_path, ESTIMATE, header=HEADER.replace("choice,", "chosen,"))
     assert result.returncode == 2 and "has no column choice" in result.stderr
     result, _ = table(tmp_path, ESTIMATE, problems="network,n\n")
