@@ -140,7 +140,7 @@ CUT = "rows={},columns=96,pingpong=0,multicast=1,splits={}"
     ("conv2d", "network,n,h,w,cin,cout,kernel,pad,count\none,1,8,8,64,64,,,1\n",
      (("n=1,h=8,w=8,cin=64,cout=64", "ptx_sm90a"), ("n=1,h=8,w=8,cin=64,cout=64,residual=1", "ptx_sm90a"),
       ("n=1,h=8,w=8,cin=64,cout=64,kernel=1", "ptx_sm90a_halo")),
-     ["1, 8, 8, 64, 64, 3, 1, 1, 0, 0, 0, 128, 96, 0, 1, 2", "1, 8, 8, 64, 64, 1, 1, 0, 0, 128, 96, 0, 1, 2"]),
+     ["1, 8, 8, 64, 64, 3, 1, 1, 0, 0, 0, 128, 96, 0, 1, 2", "1, 8, 8, 64, 64, 1, 1, 0, 0, 0, 0, 128, 96, 0, 1, 2"]),
 ])
 def test_schedules_of_products_become_a_table_that_compiles(tmp_path, op, network, timed, rows):
     (tmp_path / "problems.csv").write_text(network)
