@@ -23,7 +23,7 @@ def can_run(problem):
 
 
 def launch(problem, t):
-    values = {name: str(value) for name, value in problem.fields.items()}
+    values = {name: str(value) for name, value in problem.fields.items()} | {"dtype": problem.dtype}
     results = @OP@(values, {name: value.astype(np.float64) for name, value in t.inputs.items()})
     for output, result in zip(t.outputs.values(), results):
         output[...] = result

@@ -1,6 +1,6 @@
 """Every op in fp64 NumPy, from the formulas in the headers under kernels/: reference(values, inputs) -> its outputs in order.
 
-`values` are a problem's fields as text, `inputs` its tensors in fp64. None stands for an output that cannot be foretold (drawn noise).
+`values` are a problem's fields and its dtype as text, `inputs` its tensors in fp64. None stands for an output that cannot be foretold (drawn noise).
 """
 
 import math
@@ -78,11 +78,19 @@ def slab_statistics(y):
     return means, [((slab - mean[:, None]) ** 2).sum(1) for slab, mean in zip(slabs, means)]
 
 
+def rounded(x, dtype):
+    """To the nearest number of a tensor's dtype."""
+    if dtype != "bf16":
+        return x.astype({"fp16": np.float16, "fp32": np.float32}[dtype]).astype(float)
+    bits = x.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(float)
+
+
 def conv2d(values, inputs):
     x = inputs["x"]
     if "norm_coefficients" in inputs:
         x = x * inputs["norm_coefficients"][:, 0, None, None] + inputs["norm_coefficients"][:, 1, None, None]
-        x = silu(x) if values["norm"] == "affine+silu" else x
+        x = rounded(silu(x) if values["norm"] == "affine+silu" else x, values["dtype"])
     if values["upsample"] == "1":
         x = x.repeat(2, 1).repeat(2, 2)
     y = taps(x, inputs["w"], int(values["stride"]), int(values["pad"])) + inputs.get("bias", 0)
