@@ -40,7 +40,8 @@ def hold_to_the_reference(op, dtype, values, inputs, fields):
     assert [(name, str(result.dtype)) for (name, _, _), result in zip(outputs, results)] == [
         (name, np.dtype(random_calls.DTYPES[its]).name) for name, _, its in outputs]
     with np.errstate(over="ignore"):
-        wanted = getattr(references, op)(values, {name: tensor.astype(np.float64) for name, tensor in inputs.items()})
+        to_dtype = {"rounded": lambda x: x.astype(random_calls.DTYPES[dtype]).astype(np.float64)} if op == "conv2d" else {}
+        wanted = getattr(references, op)(values, {name: tensor.astype(np.float64) for name, tensor in inputs.items()}, **to_dtype)
     if op == "conv2d" and fields["stats"]:
         wanted += references.conv2d_statistics(values, results[0].astype(np.float64))
     for (name, _, _), result, right in zip(outputs, results, wanted, strict=op != "sampler_step"):

@@ -78,11 +78,12 @@ def slab_statistics(y):
     return means, [((slab - mean[:, None]) ** 2).sum(1) for slab, mean in zip(slabs, means)]
 
 
-def conv2d(values, inputs):
+def conv2d(values, inputs, rounded=lambda x: x):
+    """`rounded`: to the dtype, as what a norm in front gives is."""
     x = inputs["x"]
     if "norm_coefficients" in inputs:
         x = x * inputs["norm_coefficients"][:, 0, None, None] + inputs["norm_coefficients"][:, 1, None, None]
-        x = silu(x) if values["norm"] == "affine+silu" else x
+        x = rounded(silu(x) if values["norm"] == "affine+silu" else x)
     if values["upsample"] == "1":
         x = x.repeat(2, 1).repeat(2, 2)
     y = taps(x, inputs["w"], int(values["stride"]), int(values["pad"])) + inputs.get("bias", 0)
