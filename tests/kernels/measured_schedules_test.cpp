@@ -69,10 +69,10 @@ TEST(measured_schedules, OfTheTablesCanAllBeRun) {
   const auto convolutions = convolution::measured_schedules();
   for (const bool halo : {false, true})
     for (const auto& row : halo ? convolutions.halo : convolutions.im2col) {
-      const auto c = row.upsample
-                         ? convolution::upsampled_phases(row.n, row.h, row.w, row.cin, row.cout)
-                         : convolution::plain(row.n, row.h, row.w, row.cin, row.cout, static_cast<int>(row.kernel),
-                                              static_cast<int>(row.stride), static_cast<int>(row.pad));
+      auto c = row.upsample ? convolution::upsampled_phases(row.n, row.h, row.w, row.cin, row.cout)
+                            : convolution::plain(row.n, row.h, row.w, row.cin, row.cout, static_cast<int>(row.kernel),
+                                                 static_cast<int>(row.stride), static_cast<int>(row.pad));
+      c.side = static_cast<int>(row.side), c.side_skip = static_cast<int>(row.side_skip);
       const auto taken =
           halo ? convolution::choose_halo(c, convolutions.sm_count) : convolution::choose(c, convolutions.sm_count);
       expect_taken(halo ? std::span<const convolution::Tile>(convolution::kHaloTiles) : convolution::kTiles, taken,
