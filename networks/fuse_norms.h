@@ -9,8 +9,7 @@ namespace noisefloor::networks {
 
 // Which norms are fused: those that are less work so, measured at batch 32 (docs/log/convolution, "the norm in front").
 struct FusedNorms {
-  // Of the normed tensor. Below, two short launches are no faster than one, and a convolution of a single wave waits
-  // for its first halo to be normed.
+  // Of the normed tensor. Below, two short launches were no faster than one.
   std::int64_t least_bytes = std::int64_t{16} << 20;
   // Of the convolution. Each tile of so many channels norms its halos anew.
   std::int64_t most_outputs = 192;

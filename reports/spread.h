@@ -30,7 +30,7 @@ struct Spread {
     double from_us;  // up to the next of class_edges()
     std::size_t pairs;
     double rms, p99;  // of agreed_change()
-    double typical;   // the rms of half of its rows is below: a few rows that have two levels make that of all
+    double typical;   // the median of its rows' rms; the class's own is set by a few rows of two levels
     // The 99th percentile, of few pairs rather that of a normal distribution.
     double spread() const;
   };

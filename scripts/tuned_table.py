@@ -43,6 +43,7 @@ class Tuned:
     table: Callable  # C++: the function that gives it, from the number of SMs
     derive: Callable = lambda fields: fields  # adds to a problem's fields what is not one of them
     room: str = ""  # whose the table is, where it is not the op's
+    stand_in: Callable = lambda shape: False  # whether a shape without a row takes another's, so that the estimate needs one too
 
     def __post_init__(self):
         object.__setattr__(self, "room", self.room or self.op)
@@ -146,8 +147,8 @@ def read_networks(tuned, path):
     return networks
 
 
-def choose(times, estimated, counts):
-    """{(variant, shape): choice}, of those where a timed one is clearly better than the estimate's."""
+def choose(tuned, times, estimated, counts):
+    """{(variant, shape): choice}, of those where a timed one is clearly better than the estimate's, or another shape's row stands in for them."""
     table = {}
     for shape, kinds in times.items():
         weights = {kind: counts.get((shape[1], kind), 1) for kind in kinds}
@@ -158,6 +159,8 @@ def choose(times, estimated, counts):
         best = min(fit, key=lambda plan: (sum(total[plan]), plan))
         if sum(total[best]) <= (1 - LEAST_WIN) * sum(now):
             table[shape] = best
+        elif tuned.stand_in(shape[1]):
+            table[shape] = estimated[shape]
     return table
 
 
@@ -167,6 +170,8 @@ def cpp(tuned, source, table, problems, plans):
     about = (f"Written by `scripts/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
              f"timed of {problems} problems of bench/problems/{tuned.op}.csv (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
              f"{tuned.name} took at least {100 * LEAST_WIN:g} % less than the estimate's, over all its kinds that were timed.")
+    if any(tuned.stand_in(shape[1]) for shape in table):
+        about += " Where a shape without a row takes another's, the estimate's has one too."
     about = textwrap.fill(about, 117, initial_indent="// ", subsequent_indent="// ", break_long_words=False)
     arrays = ""
     for variant, array in tuned.arrays.items():
@@ -246,7 +251,7 @@ def make(tuned, arguments):
     for problems in networks.values():
         for key, count in problems.items():
             counts[key] += count
-    table = choose(times, estimated, counts)
+    table = choose(tuned, times, estimated, counts)
     if not table:
         raise Refused(f"no timed {tuned.name} is clearly better than the estimate's; nothing is written")
     problems = sum(len(kinds) for kinds in times.values())

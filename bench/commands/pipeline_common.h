@@ -15,7 +15,7 @@ namespace noisefloor {
 struct NetworkArguments {
   std::string network, weights, device, dtype, plan = "own";
   bool strict = false;
-  std::string programmatic = "on", fused_norm = "on", folded_skips = "on";
+  std::string programmatic = "on", fused_norm = "off", folded_skips = "on";
 };
 std::string known_networks();                              // "a, b or c", for help
 std::string images_in_words(std::int64_t n, bool videos);  // "1 image", "2 videos"

@@ -66,9 +66,9 @@ class WorkerContender final : public Contender {
   WorkerCase* case_;
 };
 
-// What the same duel in other processes differs by, beyond what its rounds show, as a standard deviation: with these, 94
-// and 91 % of the intervals of 55 duels in five processes held the pooled ratio on an H200 (docs/log/measuring,
-// duels-in-five-processes); of duels of another machine, which they were not set from, 93 and 91 %.
+// What the same duel in other processes differs by, beyond what its rounds show, as a standard deviation. Set so that
+// 96 and 94 % of the intervals of 55 duels in five processes on an H200 held the other four's ratio, cold and warm; of
+// duels on another machine, which they were not set from, 94 and 95 % do (docs/log/measuring, duels-in-five-processes).
 struct EqualSpread {
   double cold = 0, warm = 0;
 };

@@ -95,7 +95,7 @@ std::optional<double> median_clock(std::vector<double> mhz);
 // The row's columns that a timing fills, its flops and bytes given: `ok` with times, or `throttled` with none.
 void write_times(const Timing& timing, SweepRow& row);
 
-// How many launches make a warm sample, so that starting them is amortised: one of five numbers, so that two processes
+// How many launches make a warm sample, so that starting them is amortised: one of five numbers, so that most processes
 // which time a launch a little differently take the same.
 int warm_repeats(double launch_us);
 

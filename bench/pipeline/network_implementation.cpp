@@ -18,7 +18,7 @@ class ReadyNetwork final : public Ready {
   ReadyNetwork(const Suite& nodes, Platform& platform, const AnyProblem& problem, DType dtype,
                const Plan::Options& plan)
       : held_to_itself_(platform.description().is_host && dtype == DType::fp32),
-        network_(build_network(problem, dtype, !plan.pool && fuses_norms(nodes, platform, plan.source, dtype),
+        network_(build_network(problem, dtype, /*fuse_norms=*/false,
                                !plan.pool && folds_skips(nodes, platform, plan.source, dtype))),
         plan_(platform, nodes, count_problems(network_.graph), plan),
         executor_(platform, network_, RandomWeights(), plan_) {}

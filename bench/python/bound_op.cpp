@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "bench/python/call.h"
@@ -92,9 +93,9 @@ class BoundOp {
     if (decision->prepared_bytes > 0) {
       const std::vector<void*> pointers = pointers_of(*decision, inputs, question);
       for (std::size_t i = 0; i < decision->specs.size(); ++i)
-        if (decision->specs[i].name == std::string_view(kPreparedTensor) && pointers[i] == nullptr)
+        if (pointers[i] == nullptr && std::ranges::count(kPreparedTensors, decision->specs[i].name) > 0)
           throw InvalidInput(fmt::format("{} must be a tensor, not a shape: variant '{}' lays it out anew",
-                                         named(kPreparedTensor), decision->variant->name));
+                                         named(decision->specs[i].name), decision->variant->name));
       const Stream on = stream_of(queue);
       if (device.gpu && captures(device, on))
         throw InvalidInput(op_->name +

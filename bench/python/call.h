@@ -1,11 +1,13 @@
 // A call of an op from Python, without Python: which problem its tensors are, and which variant runs it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/core/op.h"
@@ -67,7 +69,8 @@ std::string chosen_on(const Question& question, const DeviceInfo& device);
 // Both: pointers in the order of the specs. On the host they return when the work is done. Throw InvalidInput and
 // std::runtime_error. What `prepare` writes follows the weights, the dtype and the fields but for the extents of other
 // tensors: images of any number and size may share it.
-inline constexpr char kPreparedTensor[] = "w";  // what every variant prepares from that prepares at all
+// What variants prepare from that prepare at all.
+inline constexpr std::array<std::string_view, 2> kPreparedTensors = {"w", "w_side"};
 void prepare(const Decision& decision, const std::vector<void*>& pointers, void* prepared, const Device& device,
              Stream stream);
 void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,

@@ -31,7 +31,7 @@ enum class Layout { separate, packed_3hd, packed_h3d, packed_hd3 };
 inline constexpr const char* kLayoutNames[] = {"separate", "packed_3hd", "packed_h3d", "packed_hd3"};
 
 // Where a running maximum of logits begins: below any but -infinity. Not -FLT_MAX: times a scale above 0.69 that is
-// -infinity, and a row whose first tile of keys has no finite logit would stay NaN. What is no key weighs as -infinity.
+// -infinity: NaN for a row whose first tile of keys has no finite logit. What is no key, or lower, weighs as -infinity.
 inline constexpr float kLowest = -1e30f;
 
 constexpr bool is_packed(Layout layout) {

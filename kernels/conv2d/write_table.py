@@ -20,6 +20,7 @@ tuned_table.run(tuned_table.Tuned(
     shape=(("n", None, 1), ("h", None, 1), ("w", None, 1), ("cin", None, 1), ("cout", None, 1), ("kernel", "3", 1), ("stride", "1", 1),
            ("pad", "1", 0), ("upsample", "0", 0), ("side", "0", 0), ("side_skip", "0", 0)),
     derive=with_pad,
+    stand_in=lambda shape: shape[-2] > 0,  # that of the same shape without a second source
     kinds=(("act", "none"), ("bias", "1"), ("affine", "0"), ("image_shift", "0"), ("residual", "0"), ("gain", "1"), ("stats", "0")),
     choice=tuned_table.SCHEDULE,
     name="schedule",

@@ -57,9 +57,10 @@ struct HaloLayout {
   static_assert(kWeightBytes / 2 % kSwizzleAtom == 0, "each half of the weights must be whole swizzle atoms");
   static constexpr bool has_room() {  // for a residual beside a step, whatever the taps
     const int budget = ring_budget(kShape.consumers, kShape.block_n, kShape.blocks_per_sm, /*split=*/false);
-    for (int taps = 1; taps <= kHaloTaps * kHaloTaps; ++taps)
-      if (rings_for(budget, kShape.block_n, largest_halo(kShape.consumers), taps).weights <= kShape.consumers)
-        return false;
+    for (const bool beside : {false, true})
+      for (int taps = 1; taps <= kHaloTaps * kHaloTaps; ++taps)
+        if (rings_for(budget, kShape.block_n, largest_halo(kShape.consumers), taps, beside).weights <= kShape.consumers)
+          return false;
     return true;
   }
   static_assert(has_room(), "room for a residual in the ring");

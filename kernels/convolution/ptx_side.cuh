@@ -1,6 +1,6 @@
 // The second source of a convolution's sums, for the ptx kernels of sm_90a: its k-steps stand behind those of the taps,
 // each of 64 channels of `side`, then of `side_skip`, so that their concatenation is never written. TMA fills a
-// source's channels past its last with zeros, whatever weights stand there.
+// source's channels past its last with zeros, whatever finite weights stand there.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -46,7 +46,9 @@ CeilingTable read_ceilings(const std::filesystem::path& file) {
     };
     const auto text = [&](std::string_view column) {  // blank where it is missing
       const auto place = std::ranges::find(csv.header, column) - csv.header.begin();
-      return place < std::ssize(csv.header) ? line.fields[static_cast<std::size_t>(place)] : std::string();
+      std::string field = place < std::ssize(csv.header) ? line.fields[static_cast<std::size_t>(place)] : std::string();
+      const auto first = field.find_first_not_of(" \t");  // of files that were written by hand
+      return first == std::string::npos ? "" : field.substr(first, field.find_last_not_of(" \t") + 1 - first);
     };
     const auto positive = [&](const char* column, bool may_be_blank) {
       const std::string number = text(column);

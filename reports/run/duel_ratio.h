@@ -17,8 +17,8 @@ struct Ratio {
 // How often an interval holds what it is of: 19 times in 20, or all but once in 10,000.
 enum class Confidence { usual, strict };
 
-// From one ratio of each round, and the relative spread that duels of an implementation with itself show. At least two
-// rounds, each above 0.
+// From one ratio of each round, and the relative spread of the same duel in other processes. At least two rounds, each
+// above 0.
 Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread, Confidence confidence = Confidence::usual);
 
 inline constexpr double kAlike = 0.03;

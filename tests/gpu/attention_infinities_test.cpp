@@ -64,7 +64,9 @@ void for_each_way(const Keys& keys, const std::function<float(std::int64_t key)>
     ++ways;
     const AnyVariant& right = *implementation->variant();
     if (!right.choices) continue;
-    for (const Choice& choice : right.choices->list(problem, DType::bf16, device().description().info)) {
+    const auto choices = right.choices->list(problem, DType::bf16, device().description().info);
+    EXPECT_FALSE(choices.empty());
+    for (const Choice& choice : choices) {
       SCOPED_TRACE(choice.text);
       AnyVariant variant = right;
       variant.launch = [text = choice.text, launch = right.choices->launch](

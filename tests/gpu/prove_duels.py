@@ -3,8 +3,8 @@
 
 usage: prove_duels.py --program NOISEFLOOR --out DIR [--processes N] [--device D] OP,FIRST,SECOND,NETWORK...
 
-Each word is one `noisefloor duel`: all problems of NETWORK that OP has, FIRST against SECOND. All are fought in N processes (default 5). The pooled
-ratio of a problem is the geometric mean over the processes; an interval (19 in 20) of each process either contains it or not. DIR/duels.csv has every
+Each word is one `noisefloor duel`: all problems of NETWORK that OP has, FIRST against SECOND. All are fought in N processes (default 5). An
+interval (19 in 20) of each process either contains the pooled ratio of a problem, the geometric mean over the other processes, or not. DIR/duels.csv has every
 interval, DIR/duels.md the shares. Processes whose file is there are not run again.
 
 Exit codes: 0 at least nine intervals in ten contain the pooled ratio, cold and warm; 1 fewer do; 2 it could not be done.
@@ -60,8 +60,8 @@ def main():
     for phase in ("cold", "warm"):
         inside, widths = [], []
         for key, fought in found.items():
-            pooled = geometric_mean(float(row[phase]) for row in fought)
             for process, row in enumerate(fought):
+                pooled = geometric_mean(float(other[phase]) for other in fought if other is not row)
                 low, high = float(row[f"{phase}_low"]), float(row[f"{phase}_high"])
                 inside.append(low <= pooled <= high)
                 widths.append((high - low) / 2)

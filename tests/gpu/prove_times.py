@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from test_crosscheck import capture
 
 LEAST_US = 50  # below it crosscheck judges no times
@@ -37,7 +38,8 @@ def main():
     until = time.monotonic() + 60 * options.minutes
     rows = options.out / "rows"
     options.out.mkdir(parents=True, exist_ok=True)
-    sweep = [options.program, "sweep", "--out", rows, "--kinds", "baseline", "--pytorch", "off", "--counters", "off", "--no-duels", *options.arguments]
+    sweep = [options.program, "sweep", "--out", rows, "--kinds", "baseline", "--pytorch", "off", "--counters", "off", "--no-duels",
+             "--budget", f"{60 * options.minutes:.0f}", *options.arguments]
     done = subprocess.run(list(map(str, sweep)), capture_output=True, text=True)
     if done.returncode == 2:
         die(f"the sweep failed: {done.stderr.strip()}")
@@ -49,24 +51,29 @@ def main():
         die(f"only {len(cases)} rows of {LEAST_US} us and more; --most is {options.most}")
     cases = [cases[i * len(cases) // options.most] for i in range(options.most)]
 
-    worst, lines = 0, []
+    codes, lines = [], []
     for i, case in enumerate(cases):
         folder = options.out / f"case-{i:02}"
-        said, code = folder / "crosscheck.txt", folder / "code"
-        if not code.exists():
+        said = folder / "crosscheck.txt"
+        if not said.exists():
             if time.monotonic() > until:
                 die(f"out of time before {case}; the same call goes on")
             folder.mkdir(exist_ok=True)
-            [(report, _)] = capture(case, folder, options.program, launches=1)
-            done = subprocess.run([str(options.program), "crosscheck", case, "--report", str(report)], capture_output=True, text=True)
-            said.write_text(done.stdout + done.stderr)
-            code.write_text(str(done.returncode))
-        line = next((line for line in said.read_text().splitlines() if line.startswith("time")), "(no time)")
-        lines.append(f"{code.read_text()} | {case} | {line}")
-        worst = max(worst, int(int(code.read_text()) == 1))
+            try:
+                [(report, _)] = capture(case, folder, options.program, launches=1)
+                done = subprocess.run([str(options.program), "crosscheck", case, "--report", str(report)], capture_output=True, text=True, timeout=300)
+            except (AssertionError, ValueError, subprocess.TimeoutExpired, pytest.skip.Exception) as error:
+                die(f"{case}: {error}")
+            said.write_text(f"{done.returncode}\n{done.stdout}{done.stderr}")
+        code, *page = said.read_text().splitlines()
+        codes.append(int(code))
+        lines.append(f"{code} | {case} | {next((line for line in page if line.startswith('time')), '(no time)')}")
     (options.out / "times.md").write_text("exit code of crosscheck | case | its line of time\n---|---|---\n" + "\n".join(lines) + "\n")
     print((options.out / "times.md").read_text(), end="")
-    sys.exit(worst)
+    if 0 not in codes and 1 not in codes:
+        die("nothing could be judged: the last column says why")
+    sys.exit(1 if 1 in codes else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -70,6 +70,15 @@ def test_every_op_that_prepares_does_so_from_w():
             assert "w" in inputs
 
 
+def test_the_weights_of_a_second_source_must_be_there_too():
+    given = {"side": (2, 6, 5, 4), "w_side": (16, 4)}
+    with pytest.raises(ValueError, match="'w_side' must be a tensor, not a shape: variant 'host' lays it out anew"):
+        noisefloor.prepare("conv2d", X.shape, W, BIAS, variant="host", **given)
+    side, w_side = normal(2, 6, 5, 4), normal(16, 4)
+    ready = noisefloor.prepare("conv2d", X.shape, W, BIAS, variant="host", **given | {"w_side": w_side})
+    assert np.array_equal(ready(X, side=side), ops.conv2d(X, W, BIAS, side=side, w_side=w_side, variant="host"))
+
+
 def test_the_tensors_left_open_come_by_position_or_name():
     conv = noisefloor.prepare("conv2d", X.shape, W, BIAS, residual=(2, 6, 5, 16))
     residual, out = normal(2, 6, 5, 16), np.zeros((2, 6, 5, 16), np.float32)

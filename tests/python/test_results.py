@@ -155,12 +155,17 @@ CEILING = "name,value,unit,datasheet\n"
         (HEADER + ROW, CEILING),
         (HEADER + ROW, CEILING + "l2,1,GB/s,0\n"),
         (HEADER + ROW, CEILING + "l2,1,GiB,\n"),
+        (HEADER + ROW, CEILING + "l2, 1,GB/s ,2\n"),
+        (HEADER + ROW, CEILING + ",1,GB/s,2\n"),
+        *((HEADER + ROW, "name,value,unit,device,driver,sm_clock_mhz,load\nl2,1,GB/s,a,1,,\nfma_fp32,1,GFLOP/s," + rest + "\n")
+          for rest in ("a,1,1980,0.5", "b,1,,", "a,2,,", "a,1,fast,", "a,1,,-1", "a,1,,0")),
         *((HEADER + row, CEILING + "l2,1,GB/s,\n")
           for row in (ROW + ROW, ROW + ROW.replace("GPU", "another"), ROW.replace("1.5", ""), ROW.replace("1.5", "").replace("ok", "throttled"),
                       *(ROW.replace("1.5", time) for time in ("1_000", "-5", "0", "1e3", ".5", "5.", "+1", " 1", "nan", "0x1")),
                       *(ROW.replace("32", count) for count in ("-1", "5.0", "1e2", "+3", "007")))),
         *((HEADER.replace("note", "networks") + ROW.replace("x", networks), CEILING + "l2,1,GB/s,\n")
-          for networks in ("mini:3", "mini:3;other:1", "mini:3;", "mini", "mini:0", "mini:x", ":1", "mini:03")),
+          for networks in ("mini:3", "mini:3;other:1", "mini:3;", "mini", "mini:0", "mini:x", ":1", "mini:03", "a:12b:3", "mini:3other:1", "a:2000000000", ";",
+                           "mini:3;;a:1", "a" + ":1111111111" * 8 + ":x")),
     ],
 )
 def test_the_program_reads_the_same(tmp_path, text, ceilings):

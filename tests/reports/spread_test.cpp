@@ -91,6 +91,18 @@ TEST(Spread, ARowThatIsSteadyIsHeldToThat) {
   EXPECT_GT(spread.threshold(CaseId::parse("gemm/m=9,n=9,k=9/bf16/ptx"), Phase::warm, 100), 0.05) << "an unknown row";
 }
 
+TEST(Spread, OfAnOlderFileATypicalRowIsItsClass) {
+  const TemporaryFolder folder;
+  Spread spread;
+  spread.classes.push_back({Phase::warm, 20, 40, 0.03, 0.05, 0.01});
+  std::string text = to_json(spread);
+  const std::size_t place = text.find(",\n   \"typical\"");
+  ASSERT_NE(place, std::string::npos) << text;
+  text.erase(place, text.find('}', place) - place);
+  write_atomically(folder / kSpreadFile, text);
+  EXPECT_EQ(read_spread(folder / kSpreadFile).classes.at(0).typical, 0.03);
+}
+
 TEST(Spread, IsKeptWhole) {
   EXPECT_TRUE(rc::check("what is written is read", [] {
     const TemporaryFolder folder;

@@ -16,7 +16,6 @@ MOST_LINES = 25  # of a table in a notebook
 CEILINGS = ("name", "value", "unit")
 STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
 NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-NETWORKS = re.compile(r"([^:;]+:0*[1-9][0-9]*;?)*")
 
 
 class Results(pandas.DataFrame):
@@ -141,6 +140,12 @@ def require_once(file, what, keys):
         seen.add(key)
 
 
+def are_networks(text):
+    """network:count, with semicolons between; counts as reports/run/sweep_csv.h has them."""
+    items = [re.fullmatch("[^:]+:([0-9]{1,30})", item) for item in text.removesuffix(";").split(";")] if text else []
+    return all(item and 1 <= int(item[1]) <= 10**9 for item in items)
+
+
 def series(file, name, texts):
     """By the column's type; an unknown column is of numbers where it has nothing else."""
     known = COLUMNS.get(name)
@@ -150,10 +155,10 @@ def series(file, name, texts):
         except ValueError:
             return pandas.Series(texts, dtype="object")
     if known["type"] == "text":
-        pattern = {"status": re.compile("|".join(STATUSES)), "networks": NETWORKS}.get(name)
-        for text in texts if pattern else ():
-            if not pattern.fullmatch(text):
-                raise ValueError(f"{file}: column {name}: '{text}' is not {'a status' if name == 'status' else 'of network:count'}")
+        right, what = {"status": (STATUSES.__contains__, "a status"), "networks": (are_networks, "of network:count")}.get(name, (None, ""))
+        for text in texts if right else ():
+            if not right(text):
+                raise ValueError(f"{file}: column {name}: '{text}' is not {what}")
         return pandas.Series(texts, dtype="object")
     values = pandas.Series([measured(file, name, text, known["above_zero"]) for text in texts], dtype="float64")
     if known["type"] == "number":
@@ -185,13 +190,19 @@ def ceilings(folder):
     if not file.is_file():
         return {}
     header, lines = read(file, CEILINGS)
-    rows = [dict(zip(header, line)) for line in lines]
+    rows = [{name: cell.strip(" \t") for name, cell in zip(header, line)} for line in lines]
     require_once(file, "ceiling", ((row["name"],) for row in rows))
     if not rows:
         raise ValueError(f"{file}: holds no ceilings")
     for row in rows:
+        if not row["name"]:
+            raise ValueError(f"{file}: column name: is empty")
         measured(file, "value", row["value"] or "0", True)
-        measured(file, "datasheet", row.get("datasheet", ""), True)
+        for name in ("datasheet", "sm_clock_mhz"):
+            measured(file, name, row.get(name, ""), True)
+        measured(file, "load", row.get("load", ""), False)
         if row["unit"] not in ("GB/s", "GFLOP/s"):
             raise ValueError(f"{file}: column unit: '{row['unit']}' is neither GB/s nor GFLOP/s")
+        if any(row.get(name) != rows[0].get(name) for name in ("device", "driver")):
+            raise ValueError(f"{file}: is of two devices or drivers")
     return {row["name"]: (float(row["value"]), row["unit"], number(file, "datasheet", row.get("datasheet", ""))) for row in rows}
