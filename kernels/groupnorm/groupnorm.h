@@ -8,8 +8,7 @@
 // the product that projects an embedding to both leaves them.
 // `coefficients`: not y, but a and b of y = fusion(x * a + b) for each image and channel, for a kernel that applies
 // them to x as it reads it (kernels/conv2d, `norm`). Of given statistics that needs no x.
-// `skip_channels`: the last of the channels lie in a tensor of their own, `skip`: what is normalised is the
-// concatenation that kernels/resample would write of x and skip. A group may have channels of both.
+// `skip_channels`: the last of the channels lie in a tensor of their own, `skip`. A group may have channels of both.
 //
 // mean and variance (biased) are over the hw * channels / groups elements of a group; rstd = 1 / sqrt(variance + eps);
 // silu(v) = v / (1 + exp(-v)). Sources: Wu and He, "Group Normalization" (ECCV 2018); the scale-shift norm is that of
@@ -43,6 +42,7 @@ struct Problem {
   SlabStats slab_stats = SlabStats::none;  // whether statistics of x are given
   bool packed = false;                     // fusion silu+ss: scale and shift are one tensor
   bool coefficients = false;               // write a and b in the place of y
+  // What is normalised is the concatenation that kernels/resample would write of x and skip.
   std::int64_t skip_channels = 0;          // of the channels, the last so many: they are in skip
 
   std::int64_t channels_per_group() const { return channels / groups; }
