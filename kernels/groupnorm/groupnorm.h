@@ -43,7 +43,7 @@ struct Problem {
   bool packed = false;                     // fusion silu+ss: scale and shift are one tensor
   bool coefficients = false;               // write a and b in the place of y
   // What is normalised is the concatenation that kernels/resample would write of x and skip.
-  std::int64_t skip_channels = 0;          // of the channels, the last so many: they are in skip
+  std::int64_t skip_channels = 0;  // of the channels, the last so many: they are in skip
 
   std::int64_t channels_per_group() const { return channels / groups; }
   std::int64_t elements() const { return n * hw * channels; }
