@@ -11,9 +11,9 @@
 namespace noisefloor {
 
 // `otherwise`: what holds where an option is not given, for help. `of_pictures`: height and width are those of what is
-// drawn (latents_of_pictures).
+// drawn (latents_of_pictures). `without`: a size that cannot be chosen.
 void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",
-                      bool of_pictures = false);
+                      bool of_pictures = false, std::string_view without = {});
 
 // Height and width of pictures, as those of the latents that a decoder makes them of; other networks' are their
 // pictures'. Throws InvalidInput on pictures that the network does not draw.
