@@ -35,6 +35,10 @@ struct RunEnvironment {
   std::vector<std::vector<std::string>> command_lines;
 };
 
+// Edges between kernels that differ by more are of two levels: four times what a chain of 64 resolves, and two thirds
+// of what the gate calls a change of a launch of 3 us.
+inline constexpr double kEdgeStepUs = 0.03;
+
 // The raw samples of one row, in the order in which they were taken.
 struct RowSamples {
   std::size_t line = 0;                   // of samples.jsonl, from 1
@@ -45,6 +49,8 @@ struct RowSamples {
   // As for cold; all empty where only the times were kept.
   std::vector<std::size_t> warm_batches, warm_serial_batches;
   std::vector<double> warm_mhz, warm_serial_mhz;
+  // An edge between launches without work, before each of these phases and behind it. Empty: nobody looked.
+  std::vector<double> warm_edge_us, warm_serial_edge_us;
   // What one launch runs on the GPU, by short names, and how often each. Empty: not known.
   std::vector<std::string> kernels;
   std::vector<std::size_t> kernel_counts;
