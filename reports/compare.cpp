@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -67,17 +66,6 @@ std::string watts_of(const RunFiles& run) {
   return run.environment.power_limit_w ? fmt::format("{:g} W", *run.environment.power_limit_w) : "";
 }
 
-// What a launch of either run may take longer because edges between kernels did (docs/measuring.md), relative to the
-// shorter time: once for each of its kernels, or once where nobody named them.
-double edge_noise(const RunFiles& a, const RunFiles& b, const RowPair& pair, double shorter_us) {
-  if (!pair.a->edge_us || !pair.b->edge_us) return 0;
-  const double longer = *pair.b->edge_us - *pair.a->edge_us;
-  if (std::abs(longer) <= kEdgeStepUs) return 0;
-  const auto& counts = longer > 0 ? b.samples_of(*pair.b).kernel_counts : a.samples_of(*pair.a).kernel_counts;
-  const std::size_t kernels = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  return static_cast<double>(std::max<std::size_t>(1, kernels)) * std::abs(longer) / shorter_us;
-}
-
 }  // namespace
 
 std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
@@ -116,7 +104,7 @@ std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& r
 }
 
 PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
-  PhaseChange change{median(a.us), median(b.us), 0, {}, 0, 0, 0};
+  PhaseChange change{median(a.us), median(b.us), 0, {}, 0, 0};
   change.change = change.b_us / change.a_us - 1;
   change.noise = batch_noise({a.us, a.batches}, {b.us, b.batches});
   if (!a.cycles.empty() && !b.cycles.empty()) {
@@ -132,12 +120,7 @@ RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) 
     if (!before || !after) return std::nullopt;
     return phase_change(*before, *after);
   };
-  RowChange change{pair, *of(Phase::cold), of(Phase::warm)};
-  if (!change.warm) return change;
-  change.warm->edge_noise = edge_noise(a, b, pair, std::min(change.warm->a_us, change.warm->b_us));
-  change.warm->noise += change.warm->edge_noise;
-  change.warm->cycle_noise += change.warm->edge_noise;
-  return change;
+  return {pair, *of(Phase::cold), of(Phase::warm)};
 }
 
 std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options) {

@@ -43,9 +43,8 @@ struct PhaseChange {
   double a_us = 0, b_us = 0;
   double change = 0;
   std::optional<double> cycle_change;  // where both runs know the clock
-  double noise = 0;                    // relative, of batches and of edges
+  double noise = 0;                    // relative, of batches
   double cycle_noise = 0;              // the same of cycles
-  double edge_noise = 0;               // the part of both that edges of another level may explain
 };
 PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b);
 

@@ -35,9 +35,7 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
   std::size_t doubts = 0;
   const auto doubt = [&](const std::string& why) { verdict.reason += (doubts++ == 0 ? "" : "; ") + why; };
   verdict.within_noise = !visible(ratio, change.noise);
-  if (verdict.within_noise)
-    doubt(fmt::format("within the noise of {:.1f} %{}", 100 * change.noise,
-                      change.edge_noise > 0 ? ", since edges took longer in one run" : ""));
+  if (verdict.within_noise) doubt(fmt::format("within the noise of {:.1f} %", 100 * change.noise));
   if (conditions.beside_others) doubt("measured beside other programs");
   if (!(verdict.p < kGateAlpha)) doubt(fmt::format("p = {:.2g}", verdict.p));
   if (change.cycle_change) {

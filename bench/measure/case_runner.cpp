@@ -275,14 +275,14 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
 // A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.
 constexpr double kPlanRetrySeconds = 0.3;
 
-TimingOptions CaseRunner::timing_options() {
+TimingOptions CaseRunner::timing_options() const {
   return {.cold = options_.cold,
           .warm = options_.warm,
           .throttle_retry_seconds = options_.warm_only ? kPlanRetrySeconds : options_.throttle_retry_seconds,
           .host = platform_->description().is_host,
           .quick = options_.warm_only,
           .watch_others = options_.watch_others,
-          .edge_level = options_.warm_only ? nullptr : &edge_level_};
+          .look_at_edges = !options_.warm_only};
 }
 
 // What is asked of a plugin beside its results. What it set aside of L2 is everybody's again.
@@ -328,9 +328,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   const NvtxRange range(test_case.id().name());
   PlatformTiming source(*platform_, timed.launches, timed.resident,
                         {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
-  TimingOptions options = timing_options();
-  for (const std::size_t count : result.samples.kernel_counts) options.kernels += count;
-  TimingLoop loop(source, options);
+  TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
   if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);
   if (!time_phase("warm", 1, bound, result, [&] { loop.warm(); })) return;

@@ -89,7 +89,7 @@ class CaseRunner {
   void require_fixture(const Case&);
   void keep(const Implementation&, const CaseResult&, std::unique_ptr<BoundCase>);
   void time(const Case&, BoundCase&, CaseResult&);
-  TimingOptions timing_options();
+  TimingOptions timing_options() const;
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
@@ -103,7 +103,6 @@ class CaseRunner {
   std::string counter_status_;
   std::string counter_message_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
-  EdgeLevel edge_level_;
   KnownTimes known_;
   std::chrono::steady_clock::time_point search_until_ = std::chrono::steady_clock::time_point::max();
   // The fixture of the last problem: the implementations of one problem come one after another.

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "bench/platform/nvml.h"
-#include "reports/run/run_files.h"
+#include "reports/run/sweep_csv.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -36,8 +36,6 @@ constexpr double kWaitShare = 0.01;
 // A median of fewer says nothing of spread.
 constexpr std::size_t kFewestSamples = 5;
 
-// Edges have levels that hold for tens of seconds. How long a run waits for the lowest in all: a level may also stay.
-constexpr double kEdgeWaitSeconds = 60;
 constexpr int kEdgeSamples = 4;  // before a phase, and behind it: together about a millisecond
 
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
@@ -144,9 +142,6 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_warm_serial_us = timing.warm_serial_us.empty() ? *row.time_warm_us : median(timing.warm_serial_us);
   const std::vector<double>& edges = timing.warm_serial_us.empty() ? timing.warm_edge_us : timing.warm_serial_edge_us;
   if (!edges.empty()) row.edge_us = median(edges);
-  if (timing.longer_edges_us > 0)
-    row.reason += fmt::format("{}edges took {:.2f} us longer than at best in this run", row.reason.empty() ? "" : "; ",
-                              timing.longer_edges_us);
   row.gflops = *row.flops / *row.time_cold_us * 1e-3;
   row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   row.status = Outcome::ok;
@@ -303,48 +298,28 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   return taken;
 }
 
-// A phase between two looks at the edges. Where they take longer than at best, by so much that its median moves by more
-// than it is known to, it is taken again: for as long as throttled batches are, and not for ever in a run.
-TimingLoop::Warm TimingLoop::sample_settled(TimingSource::Edges edges) {
-  if (options_.edge_level == nullptr) return sample_warm(edges);
-  EdgeLevel& level = *options_.edge_level;
-  double repeated_seconds = 0;
-  while (true) {
-    const double start = source_->now();
-    const auto before = source_->edges_us(kEdgeSamples);
-    Warm taken = sample_warm(edges);
-    const auto behind = source_->edges_us(kEdgeSamples);
-    if (before.empty() || behind.empty() || timing_.others.in_the_way) return taken;
-    const auto [low, high] = std::minmax({median(checked(before)), median(checked(behind))});
-    level.lowest_us = std::min(level.lowest_us.value_or(low), low);
-    const double longer = high - *level.lowest_us;
-    const double matters = options_.warm.relative_half_width * median(taken.us) /
-                           static_cast<double>(std::max<std::size_t>(options_.kernels, 1));
-    const bool settled = longer <= std::max(kEdgeStepUs, matters);
-    if (settled || repeated_seconds >= options_.throttle_retry_seconds || level.repeated_seconds >= kEdgeWaitSeconds) {
-      if (!settled) timing_.longer_edges_us = std::max(timing_.longer_edges_us, longer);
-      taken.edge_us = before;
-      taken.edge_us.insert(taken.edge_us.end(), behind.begin(), behind.end());
-      return taken;
-    }
-    const double spent = source_->now() - start;
-    repeated_seconds += spent;
-    level.repeated_seconds += spent;
-    timing_.discarded_seconds += spent;
-  }
+// A phase between two looks at the edges.
+TimingLoop::Warm TimingLoop::sample_beside_edges(TimingSource::Edges edges) {
+  if (!options_.look_at_edges) return sample_warm(edges);
+  std::vector<double> edge_us = source_->edges_us(kEdgeSamples);
+  Warm taken = sample_warm(edges);
+  const std::vector<double> behind = source_->edges_us(kEdgeSamples);
+  edge_us.insert(edge_us.end(), behind.begin(), behind.end());
+  if (!edge_us.empty()) taken.edge_us = checked(edge_us);
+  return taken;
 }
 
 void TimingLoop::warm() {
   if (timing_.others.in_the_way) return;
   if (warm_probe_.launch_us == 0) probe_warm();
-  Warm taken = sample_settled(TimingSource::Edges::pipeline);
+  Warm taken = sample_beside_edges(TimingSource::Edges::pipeline);
   std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_edge_us, timing_.warm_stop) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us, taken.stop);
 }
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
-  Warm taken = sample_settled(TimingSource::Edges::ordinary);
+  Warm taken = sample_beside_edges(TimingSource::Edges::ordinary);
   std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz, timing_.warm_serial_edge_us) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us);
 }

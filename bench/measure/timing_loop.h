@@ -47,23 +47,15 @@ class TimingSource {
   virtual std::optional<double> load() { return std::nullopt; }
 };
 
-// What edges take at best, as far as a run has seen. All rows of a run share it.
-struct EdgeLevel {
-  std::optional<double> lowest_us = {};
-  double repeated_seconds = 0;  // waiting for that level
-};
-
 struct TimingOptions {
   StoppingRule cold = {};
   StoppingRule warm = {0.005, 10, 200, 0.3};
   // How long throttled batches, and samples whose threads waited for a core, are taken again; each phase so long.
   double throttle_retry_seconds = 5;
-  bool host = false;         // a launch is a call: nothing is flushed or queued, so batches are small
-  bool quick = false;        // an order is asked for, not a time: one warm batch will do
-  bool watch_others = true;  // samples whose threads waited for a core are taken again
-  // Where edges take longer than at best, a warm phase is taken again; null: nobody looks. Must outlive the loop.
-  EdgeLevel* edge_level = nullptr;
-  std::size_t kernels = 0;  // of one launch, each behind an edge; 0: not known, so one
+  bool host = false;           // a launch is a call: nothing is flushed or queued, so batches are small
+  bool quick = false;          // an order is asked for, not a time: one warm batch will do
+  bool watch_others = true;    // samples whose threads waited for a core are taken again
+  bool look_at_edges = false;  // between launches, before each warm phase and behind it
 };
 
 // Whether a sample is worth nothing, by what its threads waited for a core.
@@ -94,7 +86,6 @@ struct Timing {
   std::vector<std::size_t> warm_serial_batches = {};
   std::vector<double> warm_serial_mhz = {};
   std::vector<double> warm_edge_us = {}, warm_serial_edge_us = {};  // right before those phases and behind them
-  double longer_edges_us = 0;  // than at best, also after repeating; 0 where that is too little to matter
   std::optional<std::uint64_t> throttle = {};  // the reasons of kClockThrottle that were seen, where somebody says
   double discarded_seconds = 0;                // spent on what was taken again
   Others others = {};
@@ -141,7 +132,7 @@ class TimingLoop {
     std::string stop;
   };
   Warm sample_warm(TimingSource::Edges edges);
-  Warm sample_settled(TimingSource::Edges edges);
+  Warm sample_beside_edges(TimingSource::Edges edges);
   double probe(const std::function<std::vector<double>()>& take);
   std::vector<double> undisturbed(const std::vector<double>& samples);
   void read_load();

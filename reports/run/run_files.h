@@ -35,10 +35,6 @@ struct RunEnvironment {
   std::vector<std::vector<std::string>> command_lines;
 };
 
-// Edges between kernels that differ by more are of two levels: four times what a chain of 64 resolves, and two thirds
-// of what the gate calls a change of a launch of 3 us.
-inline constexpr double kEdgeStepUs = 0.03;
-
 // The raw samples of one row, in the order in which they were taken.
 struct RowSamples {
   std::size_t line = 0;                   // of samples.jsonl, from 1

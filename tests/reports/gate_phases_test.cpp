@@ -125,32 +125,6 @@ TEST(Gate, AtThePowerCapCyclesAndTimeMustAgree) {
   EXPECT_EQ(judged(synthetic_run(before, 1), synthetic_run(after, 2)).rows.at(0).verdict, GateVerdict::regressed);
 }
 
-// Rows of 3 us, whose edges take 0.2 us longer in one of two runs.
-TEST_F(GateWithSpread, WhatEdgesOfAnotherLevelMayExplainIsAmbiguous) {
-  keep(0.003, 0.1);
-  const auto row = [&](double before_us, double before_edge, double after_us, std::optional<double> after_edge,
-                       std::size_t kernels = 1) {
-    Rows before = rows_of(1, 4);
-    before[0].warm_us = before_us, before[0].edge_us = before_edge;
-    before[0].kernels.assign(kernels, "k");
-    Rows after = before;
-    after[0].warm_us = after_us, after[0].edge_us = after_edge;
-    return judged(beside_it(synthetic_run(before, 1)), synthetic_run(after, 2)).rows.at(0);
-  };
-  EXPECT_EQ(row(3, 1.2, 3.2, std::nullopt).verdict, GateVerdict::regressed) << "nobody knows";
-  EXPECT_EQ(row(3, 1.2, 3.2, 1.2).verdict, GateVerdict::regressed) << "it was not the edges";
-  EXPECT_EQ(row(3, 1.2, 3.2, 1.2 + 0.9 * kEdgeStepUs).verdict, GateVerdict::regressed) << "no other level";
-  const GateRow level = row(3, 1.2, 3.2, 1.4);
-  EXPECT_EQ(level.verdict, GateVerdict::ambiguous);
-  EXPECT_NE(level.reason.find("since edges took longer in one run"), std::string::npos) << level.reason;
-  EXPECT_NEAR(level.change.warm->edge_noise, 0.2 / 3, 0.002);
-  EXPECT_EQ(row(3.2, 1.4, 3, 1.2).verdict, GateVerdict::ambiguous);
-  EXPECT_EQ(row(3, 1.2, 3.4, 1.4).verdict, GateVerdict::regressed) << "that much is not explained";
-  EXPECT_EQ(row(3, 1.2, 3.4, 1.4, 2).verdict, GateVerdict::ambiguous) << "each kernel is behind one";
-  EXPECT_EQ(row(3, 1.2, 3.4, 1.4, 0).verdict, GateVerdict::regressed) << "of kernels that nobody named there is one";
-  EXPECT_EQ(row(60, 1.2, 62, 1.4).verdict, GateVerdict::regressed) << "nothing to a longer launch";
-}
-
 TEST(Gate, AnOldFolderIsJudgedByColdTimes) {
   Rows before = rows_of(2, 100), after = before;
   for (SyntheticRow& row : before) row.serial = false;
@@ -182,8 +156,7 @@ TEST(Gate, StrictFailsALargeAmbiguousSlowdown) {
 TEST(Gate, TakesNoiseFromMoreRuns) {
   const RunFiles a = synthetic_run(rows_of(3, 100), 1), b = synthetic_run(rows_of(3, 106), 2);
   EXPECT_EQ(judged(a, b).count(GateVerdict::regressed), 3u);
-  // Another run of the baseline's build came out 4 % higher: 19 in 20 such pairs lie within 4.8 %, and twice that is
-  // noise.
+  // Another run of the baseline's build came out 4 % higher: 19 in 20 such pairs lie within 4.8 %, and twice that is noise.
   const std::vector<RunFiles> noise{synthetic_run(rows_of(3, 104), 3)};
   const GateResult result = judged(a, b, noise);
   EXPECT_EQ(result.count(GateVerdict::ambiguous), 3u);
