@@ -25,12 +25,12 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// Of a head whose sums do not fit into registers, a block takes one of `kOutParts` parts of the output's columns, and
-// all logits again.
-template <int kHeadDim, int kOutParts = 1>
+// Of a head whose sums do not fit into registers, a block takes one of `kParts` parts of the output's columns, and all
+// logits again.
+template <int kHeadDim>
 struct Tile {
-  static constexpr int kDim = kHeadDim, kParts = kOutParts;
-  static constexpr int kOut = kDim / kParts;
+  static constexpr int kDim = kHeadDim;
+  static constexpr int kParts = kDim > 256 ? 2 : 1, kOut = kDim / kParts;
   static constexpr int kSixteens = kDim <= 64 ? 2 : 1;  // groups of 16 queries per warp
   static constexpr int kRows = 64 * kSixteens;
   static constexpr int kKeys = kDim > 256 ? 16 : kDim > 160 ? 32 : 64;
@@ -96,7 +96,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::uint32_t query_at = row_address(queries, warp_row + lane % 16, lane / 16 * 8);
   const std::uint32_t key_at = row_address(keys, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8);
   constexpr std::uint32_t kRowBytes = Tile::kStride * 2, kValueRowBytes = Tile::kOutStride * 2;
-  const std::uint32_t value_at = values + static_cast<std::uint32_t>(lane % 16) * kValueRowBytes + lane / 16 * 16;
+  const std::uint32_t value_at =
+      values + static_cast<std::uint32_t>((lane % 16 * Tile::kOutStride + lane / 16 * 8) * 2);
 
   std::uint32_t held[Tile::kHoldQueries ? kSixteens : 1][Tile::kHoldQueries ? kSteps : 1][4];
   float sums[kSixteens][kOutTiles][4] = {};
@@ -264,7 +265,7 @@ Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensor
     if (shape.dim <= 128) return launch_tile<T, Tile<128>>(shape, t, context);
     if (shape.dim <= 160) return launch_tile<T, Tile<160>>(shape, t, context);
     if (shape.dim <= 256) return launch_tile<T, Tile<256>>(shape, t, context);
-    return launch_tile<T, Tile<512, 2>>(shape, t, context);
+    return launch_tile<T, Tile<512>>(shape, t, context);
   });
 }
 
