@@ -36,7 +36,7 @@ def test_columns_are_those_of_the_table(recorded):
     table = columns_def()
     assert list(recorded.columns) == [name for _, name, _ in table] and len(table) > 50
     assert recorded.units == {name: unit for _, name, unit in table} and recorded.units["time_cold_us"] == "µs"
-    kinds = {"std::string": "object", "Figure": "float64", "std::optional<long>": "Int64"}
+    kinds = {"std::string": "object", "Bound": "object", "Figure": "float64", "std::optional<long>": "Int64"}
     assert {name: str(dtype) for name, dtype in recorded.dtypes.items()} == {name: kinds[kind] for kind, name, _ in table}
     assert recorded.descriptions["flops"].startswith("Floating-point operations")
 

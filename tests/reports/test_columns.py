@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = "reports/run/columns.def"
-FILES = ["reports/column_json.cpp", "reports/run/case_id.cpp", "reports/run/columns.cpp", "reports/run/csv.cpp", "reports/run/files.cpp",
+FILES = ["reports/column_json.cpp", "reports/run/bound.cpp", "reports/run/case_id.cpp", "reports/run/columns.cpp", "reports/run/csv.cpp", "reports/run/files.cpp",
          "reports/run/sweep_csv.cpp"]
 LINE = re.search(rf"<!-- example: column, in {TABLE}, .*? -->\n```\w*\n(.*?)```", (ROOT / "docs" / "adding.md").read_text(), re.S)[1]
 DRIVER = """
@@ -27,7 +27,7 @@ int main(int, char** arguments) {
   std::ofstream(arguments[1]) << sweep_csv_header() << to_csv(row);
   nlohmann::json counters;
   for (const auto& [name, value] : counters_of(row)) counters[name] = value;
-  std::cout << nlohmann::json{{"counters", counters}, {"report", rows_json(read_sweep_csv(arguments[1]))}, {"docs", columns_markdown()}};
+  std::cout << nlohmann::json{{"counters", counters}, {"report", rows_json(read_sweep_csv(arguments[1]))}, {"docs", columns_markdown([](const auto&) { return true; })}};
 }
 """
 
