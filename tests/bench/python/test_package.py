@@ -8,7 +8,7 @@ from pathlib import Path
 import built
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CODE = "import sys; sys.path.insert(0, sys.argv[1]); import noisefloor; print(noisefloor.__file__, noisefloor.ops.gemm.__doc__.split()[0])"
 
 
