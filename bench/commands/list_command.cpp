@@ -8,6 +8,7 @@
 #include <regex>
 #include <vector>
 
+#include "bench/commands/add_command.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/measure/problem_record.h"
 #include "bench/sweep/problem_files.h"

@@ -1,12 +1,15 @@
 // The sizes that a network is run at: --height, --width, --frames and --tokens, and what the tensors of a file say.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 
 #include "bench/tensors/safetensors.h"
 #include "networks/network.h"
+
+namespace CLI {
+class App;
+}
 
 namespace noisefloor {
 

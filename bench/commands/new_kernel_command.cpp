@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 #include "bench/sweep/problem_files.h"
 #include "reports/run/files.h"
 
