@@ -33,6 +33,7 @@ struct SampleArguments {
 };
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments);
+std::string conditioned_networks();  // those that --conditioning is for: "sd15, sdxl and svd"
 
 // Sampler, schedule, steps, guidance (the network's own where none are given), seed and noise levels: fills
 // arguments.options, of which the steps follow. Throws InvalidInput.
