@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/commands/add_command.h"
+#include "bench/commands/network_sizes.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/measure/problem_record.h"
 #include "bench/sweep/problem_files.h"
@@ -75,6 +76,16 @@ std::vector<std::string> dtype_names(const Workload& op) {
   return names;
 }
 
+// Every network, and the pictures that it draws where none are asked for.
+Json networks_json() {
+  Json all = Json::array();
+  for (const networks::NetworkInfo& info : networks::all_networks()) {
+    const auto [height, width, side] = picture_sides(info);
+    all.push_back({{"name", info.name}, {"height", height}, {"width", width}, {"multiples_of", side}});
+  }
+  return all;
+}
+
 void list_ops(Wanted& wanted) {
   for (const SuiteEntry& entry : suite().entries()) {
     const Workload& op = *entry.workload;
@@ -83,7 +94,9 @@ void list_ops(Wanted& wanted) {
       Json fields = Json::array(), variants = Json::array();
       for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
       for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
-      print_line({{"op", op.name}, {"dtypes", dtype_names(op)}, {"fields", fields}, {"variants", variants}});
+      Json line = {{"op", op.name}, {"dtypes", dtype_names(op)}, {"fields", fields}, {"variants", variants}};
+      if (entry.whole_networks) line["networks"] = networks_json();
+      print_line(line);
       continue;
     }
     fmt::print("{}  ({})\n", op.name, fmt::join(dtype_names(op), ", "));

@@ -18,6 +18,12 @@ namespace noisefloor {
 void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",
                       bool of_pictures = false);
 
+// What a network draws, in pixels, unless other sides are asked for: multiples of `side` (0: no others).
+struct PictureSides {
+  std::int64_t height, width, side;
+};
+PictureSides picture_sides(const networks::NetworkInfo& info);
+
 // Height and width of pictures, as those of the latents that a decoder makes them of; other networks' are their
 // pictures'. Throws InvalidInput on pictures that the network does not draw.
 networks::Sizes latents_of_pictures(const networks::NetworkInfo& info, networks::Sizes pictures);
