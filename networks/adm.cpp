@@ -121,7 +121,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   for (int level = kLevels - 1; level >= 0; --level) {
     for (int block = 0; block <= kBlocks; ++block, ++index) {
       const std::string name = fmt::format("output_blocks.{}", index);
-      h = layers.concat(name + ".cat", h, skips.back());
+      h = layers.join(name + ".cat", h, skips.back());
       skips.pop_back();
       h = builder.residual_block(name + ".0", h, kMultipliers[level] * kChannels);
       int layer = 1;
@@ -134,6 +134,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   // A sampler has no use for the learnt variances behind the noise.
   const std::int64_t out_channels = options.sampling ? channels : 2 * channels;
   h = layers.conv("out.2", h, out_channels, 3, {.file_cout = 2 * channels});
+  network.below = layers.below();
   network.give("output", layers.cast("output", h.id, options.dtype, DType::fp32), {n, height, width, out_channels});
 }
 

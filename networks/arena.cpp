@@ -36,7 +36,7 @@ Placement place(const std::vector<Lifetime>& lifetimes) {
 }
 
 std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept,
-                                           const std::vector<bool>& each_call) {
+                                           const std::vector<bool>& each_call, std::optional<ValueId> throughout) {
   std::vector<Lifetime> lifetimes(graph.values().size());
   std::size_t step = 0, once = 0;  // once: how many steps are before those of each call
   for (const bool each : {false, true}) {
@@ -53,6 +53,10 @@ std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector
     if (!each) once = step;
   }
   for (const ValueId id : kept) lifetimes[graph.whole(id)].last = graph.nodes().size();
+  if (throughout) {
+    Lifetime& value = lifetimes[graph.whole(*throughout)];
+    value.first = 0, value.last = graph.nodes().size();
+  }
   return lifetimes;
 }
 

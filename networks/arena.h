@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "networks/graph.h"
@@ -25,8 +26,10 @@ Placement place(const std::vector<Lifetime>& lifetimes);
 
 // The lifetimes of a graph's activations, by value; values of other kinds get no bytes. `kept` live to the end. Nodes
 // that are not of `each_call` (empty: all are) run first, and once: what the others read of them lives to the end too.
+// `throughout` lives from the beginning: a later call reads it.
 std::vector<Lifetime> activation_lifetimes(const Graph& graph, const std::vector<ValueId>& kept,
-                                           const std::vector<bool>& each_call = {});
+                                           const std::vector<bool>& each_call = {},
+                                           std::optional<ValueId> throughout = {});
 
 // The sum of those that live at a step.
 std::size_t bytes_alive(const std::vector<Lifetime>& lifetimes, std::size_t step);

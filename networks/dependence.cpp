@@ -27,6 +27,31 @@ std::vector<bool> nodes_of_each_call(const Network& network) {
   return nodes_reached_by(network.graph, changing);
 }
 
+std::vector<bool> nodes_needed_by(const Graph& graph, std::span<const ValueId> wanted, std::span<const ValueId> there) {
+  std::vector<bool> values(graph.values().size()), known(values.size()), nodes(graph.nodes().size());
+  for (const ValueId id : wanted) values[graph.whole(id)] = true;
+  for (const ValueId id : there) known[graph.whole(id)] = true;
+  for (std::size_t i = nodes.size(); i-- > 0;) {  // each behind all that it reads
+    const Node& node = graph.nodes()[i];
+    const auto specs = node.op->tensors(node.problem, node.dtype);
+    for (std::size_t t = 0; t < specs.size(); ++t) {
+      const ValueId id = graph.whole(node.values[t]);
+      if (specs[t].role != Role::in && values[id] && !known[id]) nodes[i] = true;
+    }
+    if (!nodes[i]) continue;
+    for (const ValueId id : node.values) values[graph.whole(id)] = true;
+  }
+  return nodes;
+}
+
+std::vector<bool> nodes_of_shallow_calls(const Network& network) {
+  const std::vector<bool> each_call = nodes_of_each_call(network);
+  std::vector<bool> needed =
+      nodes_needed_by(network.graph, network.output_values(), std::span(&network.kept.value(), 1));
+  for (std::size_t i = 0; i < needed.size(); ++i) needed[i] = needed[i] && each_call[i];
+  return needed;
+}
+
 bool reads_beside_first(const Graph& graph, const Node& node, std::span<const Node* const> ahead) {
   const auto visit = [&](const Node& of, const auto& of_tensor) {
     const auto specs = of.op->tensors(of.problem, of.dtype);

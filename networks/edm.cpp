@@ -112,7 +112,7 @@ Image u_net(Builder& builder, const Configuration& c, Image h) {
     }
     for (int index = 0; index <= c.blocks; ++index) {
       const std::string name = level_name("dec", size, fmt::format("block{}", index));
-      h = layers.concat(name + ".cat", h, skips.back());
+      h = layers.join(name + ".cat", h, skips.back());
       skips.pop_back();
       h = builder.block(name, h, c.multipliers[static_cast<std::size_t>(level)] * c.channels, Resample::none,
                         index == c.blocks && size == c.attention_size);
@@ -141,6 +141,7 @@ void build(const Configuration& c, const BuildOptions& options, Network& network
   builder.embed(c, network, scaled.at(1));
   const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
   const Image inner = u_net(builder, c, {in, height, width, channels});
+  network.below = builder.layers().below();
   const ValueId f = builder.layers().cast("output", inner.id, options.dtype, DType::fp32);
   const auto output = graph.add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
                                 {{"x", x}, {"f", f}, {"sigma", sigma}});

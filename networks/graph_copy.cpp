@@ -48,6 +48,7 @@ std::map<std::string, ValueId> GraphCopy::add(const Node& node, const AnyProblem
 void GraphCopy::finish(Network& network) {
   for (auto* tensors : {&network.inputs, &network.outputs})
     for (NetworkTensor& tensor : *tensors) tensor.value = moved(tensor.value);
+  for (ValueId& value : network.below) value = moved(value);
   network.graph = std::move(to_);
 }
 

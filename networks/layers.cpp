@@ -174,6 +174,11 @@ Image Layers::concat(const std::string& name, const Image& x, const Image& skip)
   return {outputs.at(0), x.height, x.width, x.channels + skip.channels};
 }
 
+Image Layers::join(const std::string& name, const Image& below, const Image& skip) {
+  below_.push_back(below.id);
+  return concat(name, below, skip);
+}
+
 ValueId twice(Graph& graph, ValueId x) {
   const std::int64_t elements = graph[x].elements();  // of a single pixel, concatenated with itself
   return graph

@@ -88,16 +88,20 @@ class Layers {
   Image upsample(const std::string& name, const Image& x);
   Image downsample(const std::string& name, const Image& x);
   Image concat(const std::string& name, const Image& x, const Image& skip);
+  // The same of what a block of the decoder gets from below, and of its skip.
+  Image join(const std::string& name, const Image& below, const Image& skip);
   ValueId cast(const std::string& name, ValueId x, DType from, DType to);  // x itself where nothing is to be done
 
   std::int64_t batch() const { return batch_; }
   DType dtype() const { return dtype_; }
   Graph& graph() { return *graph_; }
+  const std::vector<ValueId>& below() const { return below_; }  // of join(), in order
 
  private:
   Graph* graph_;
   std::int64_t batch_;
   DType dtype_;
+  std::vector<ValueId> below_;
 };
 
 }  // namespace noisefloor::networks

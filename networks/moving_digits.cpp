@@ -58,7 +58,7 @@ class Builder {
     for (std::size_t i = 0; i + 1 < kChannels.size(); ++i) {
       const Image& skip = skips.back();
       h = layers_.conv(fmt::format("model.up.{}", i), h, skip.channels, 3, {.upsample = true});
-      h = level(fmt::format("model.decoder.{}", i), layers_.concat(fmt::format("model.cat.{}", i), h, skip),
+      h = level(fmt::format("model.decoder.{}", i), layers_.join(fmt::format("model.cat.{}", i), h, skip),
                 skip.channels);
       skips.pop_back();
     }
@@ -125,6 +125,7 @@ void build(const BuildOptions& options, Network& network) {
   builder.embed(network, scaled.at(1));
   const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
   const Image inner = builder.build({in, height, width, channels}, channels);
+  network.below = builder.layers().below();
   const ValueId f = builder.layers().cast("output", inner.id, options.dtype, DType::fp32);
   const auto output = graph.add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
                                 {{"x", x}, {"f", f}, {"sigma", sigma}});

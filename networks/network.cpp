@@ -68,6 +68,17 @@ void check(const NetworkInfo& info) {
   hold((info.classes > 0) == (*info.label_weight != '\0'), "classes and a weight of labels need each other");
 }
 
+// Of the last `blocks` of the decoder.
+void keep_what_is_below(Network& network, std::int64_t blocks) {
+  const std::int64_t all = std::ssize(network.below);
+  if (all == 0)
+    throw InvalidInput(fmt::format("{} has no decoder with skips, of which a part could be kept", network.name()));
+  if (blocks > all)
+    throw InvalidInput(
+        fmt::format("{} blocks of {}'s decoder to compute anew: it has 1 to {}", blocks, network.name(), all));
+  network.kept = network.below.at(static_cast<std::size_t>(all - blocks));
+}
+
 // Throws where a sampling loop has nothing for an input.
 void require_given(const Network& network) {
   using Kind = NetworkTensor::Kind;
@@ -175,6 +186,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   merge_products_of_a_row(network);
   if (options.fold_skips) fold_skips(network);
   if (options.fuse_norms) fuse_norms(network);
+  if (options.shallow_blocks > 0) keep_what_is_below(network, options.shallow_blocks);
   return network;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ struct Network {
   bool sampling = false;     // it is called in a loop, in which latents and levels alone change (dependence.h)
   Graph graph;
   std::vector<NetworkTensor> inputs, outputs;
+  // What the decoder's blocks get from below, beside their skips: deepest first. Empty without a decoder.
+  std::vector<ValueId> below;
+  std::optional<ValueId> kept;  // that one of `below` which calls of a loop can take from an earlier one
 
   const char* name() const;
   sampler_step::Prediction prediction() const;
@@ -92,6 +96,9 @@ struct BuildOptions {
   // Sampling with classifier-free guidance: x of `batch` images goes in twice, and sigma, labels and output are of
   // 2 batch, without condition first.
   bool guided = false;
+  // Sampling: how many of the decoder's last blocks a call computes that takes what is below them from an earlier one
+  // (Ma et al., "DeepCache", CVPR 2024). 0: none is asked for.
+  std::int64_t shallow_blocks = 0;
   bool old_names = false;   // of modules, as the network's older checkpoints have them
   bool fold_skips = false;  // and their 1x1 into the convolutions that add them (fold_skips.h)
   bool fuse_norms = false;  // into the convolutions behind them (fuse_norms.h)

@@ -61,7 +61,7 @@ class Builder {
     for (std::size_t i = 0; i < unet_.levels.size(); ++i) {
       const std::string name = fmt::format("up_blocks.{}", i);
       for (int block = 0; block <= unet_.blocks; ++block) {
-        h = layers_.concat(fmt::format("{}.cat.{}", name, block), h, skips.back());
+        h = layers_.join(fmt::format("{}.cat.{}", name, block), h, skips.back());
         skips.pop_back();
         h = residual_and_transformer(name, block, h, unet_.levels[unet_.levels.size() - 1 - i], Half::up);
       }
@@ -146,6 +146,7 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   x = input_of_noise_predictor(options, network, x);
   const ValueId in = builder.layers().cast("input", x, DType::fp32, options.dtype);
   const Image out = builder.build({in, height, width, channels}, channels);
+  network.below = builder.layers().below();
   network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32),
                {n, height, width, channels});
 }
@@ -172,6 +173,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
   Image in = exact.concat("input.cat", {scaled.at(0), height, width, channels}, {picture, height, width, channels});
   in.id = builder.layers().cast("input", in.id, DType::fp32, options.dtype);
   const Image out = builder.build(in, channels);
+  network.below = builder.layers().below();
   network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32),
                {n, frames, height, width, channels});
 }

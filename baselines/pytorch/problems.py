@@ -14,6 +14,7 @@ class Problem:
     fields: dict
     filled: dict = field(default_factory=dict)  # input -> its values
     normal: dict = field(default_factory=dict)  # random input -> (mean, standard deviation)
+    inputs: dict = field(default_factory=dict)  # name -> shape, as a tuple
     outputs: tuple = ()  # their names
 
     def integer(self, name):
@@ -50,6 +51,7 @@ def read_problem(record):
             dict(record["fields"]),
             {name: [math.inf if value is None else float(value) for value in values] for name, values in record["filled"].items()},
             {name: (float(mean), float(deviation)) for name, (mean, deviation) in record["normal"].items()},
+            {tensor["name"]: tuple(map(int, tensor["shape"])) for tensor in record["tensors"] if tensor["role"] != "out"},
             tuple(tensor["name"] for tensor in record["tensors"] if tensor["role"] == "out"),
         )
     except KeyError as error:

@@ -59,7 +59,8 @@ std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info,
 
 }  // namespace
 
-void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bool of_pictures) {
+void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bool of_pictures,
+                      std::string_view without) {
   const char* const image = of_pictures ? "Of the picture, in pixels" : "Of an image, or of the latents in its place";
   const std::map<std::string_view, std::string> described{
       {"height", fmt::format("{}: {}", image, sides(of_pictures))},
@@ -67,10 +68,11 @@ void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bo
       {"frames", "Of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
       {"tokens", "Of text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
   for (const auto& [name, size, most] : size_fields())
-    command
-        .add_option(fmt::format("--{}", name), sizes.*size,
-                    fmt::format("{} (default: {})", described.at(name), otherwise))
-        ->check(CLI::Range(std::int64_t{1}, most));
+    if (name != without)
+      command
+          .add_option(fmt::format("--{}", name), sizes.*size,
+                      fmt::format("{} (default: {})", described.at(name), otherwise))
+          ->check(CLI::Range(std::int64_t{1}, most));
 }
 
 PictureSides picture_sides(const NetworkInfo& info) {

@@ -14,9 +14,9 @@ class App;
 namespace noisefloor {
 
 // `otherwise`: what holds where an option is not given, for help. `of_pictures`: height and width are those of what is
-// drawn (latents_of_pictures).
+// drawn (latents_of_pictures). `without`: a size that cannot be chosen.
 void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",
-                      bool of_pictures = false);
+                      bool of_pictures = false, std::string_view without = {});
 
 // What a network draws, in pixels, unless other sides are asked for: multiples of `side` (0: no others).
 struct PictureSides {

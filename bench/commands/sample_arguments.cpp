@@ -193,6 +193,8 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   if (arguments.first_guidance || info.first_guidance != 0)
     options.first_guidance = arguments.first_guidance.value_or(info.first_guidance);
   check_what_is_shown(arguments, info);
+  if (arguments.cache_blocks && options.cache_every < 2)
+    throw InvalidInput("--cache-blocks is for --cache-every 2 and more");
   if (arguments.first_guidance && options.guidance == 0)
     throw InvalidInput("--first-guidance needs --guidance above 0, to which it grows");
   if (info.conditioning.empty() != arguments.conditioning.empty())

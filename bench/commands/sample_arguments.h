@@ -21,11 +21,12 @@ struct SampleArguments {
   std::optional<double> sigma_min, sigma_max, rho, guidance, first_guidance;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
   std::optional<int> steps, every, offset, fps;
-  std::optional<std::int64_t> chunk;
+  std::optional<std::int64_t> chunk, cache_blocks;
   bool moves = false;  // what is drawn is a video: --out, --gif and --folder show it
 
   bool watched() const { return !strip.empty() || (!gif.empty() && !moves); }
   std::int64_t images_at_a_time() const;
+  std::int64_t shallow_blocks() const { return options.cache_every > 1 ? cache_blocks.value_or(1) : 0; }
   int frames_per_second() const { return fps.value_or(7); }  // what Stable Video Diffusion is told by default
   // Of the steps, -1 for the noise: every k-th and the last.
   bool shown(int step) const;
@@ -33,6 +34,8 @@ struct SampleArguments {
 };
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments);
+// Those of them that say what is drawn, from network to class, but for sizes and the number of steps.
+void add_drawing_options(CLI::App& command, SampleArguments& arguments);
 std::string conditioned_networks();  // those that --conditioning is for: "sd15, sdxl and svd"
 
 // Sampler, schedule, steps, guidance (the network's own where none are given), seed and noise levels: fills

@@ -12,6 +12,7 @@
 #include "bench/commands/image_layout.h"
 #include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/animation.h"
+#include "bench/pipeline/drift.h"
 #include "bench/pipeline/finite.h"
 #include "bench/pipeline/pictures.h"
 
@@ -106,6 +107,27 @@ void write_tensors(const std::filesystem::path& file, const Network& network, co
   write_safetensors(file, tensors, {{"network", network.name()}, {kLayoutKey, kChannelsFirst}});
 }
 
+// What calls that are not whole gain and cost, of one batch: nobody reads the one without the other. On a GPU the first
+// of two runs records.
+void print_cost_of_shallow_calls(const SamplingOptions& options, OpenNetwork& open, Sampler& sampler,
+                                 const std::function<std::vector<float>(Sampler&)>& draw) {
+  SamplingOptions all_whole = options;
+  all_whole.cache_every = 1;
+  Sampler whole(*open.platform, *open.executor, all_whole);
+  const auto timed = [&](Sampler& one) {
+    if (!open.platform->description().is_host) (void)draw(one);
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<float> x0 = draw(one);
+    return std::pair(std::move(x0), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  };
+  const auto [found, seconds] = timed(sampler);
+  const auto [expected, whole_seconds] = timed(whole);
+  fmt::print(
+      "one call in {} whole: {:.3f} s a batch, {:.3f} s with all whole, {:.2f} times as fast; x0 is off by "
+      "{:.1f} % (relative L2)\n",
+      options.cache_every, seconds, whole_seconds, whole_seconds / seconds, 100 * relative_l2(found, expected));
+}
+
 int sample(const SampleArguments& given) {
   SampleArguments arguments = given;
   // Whatever is wrong is said before anything is loaded, or (drawing) measured.
@@ -144,7 +166,11 @@ int sample(const SampleArguments& given) {
                     info.name, info.folder, info.decoder, require_network(info.decoder).folder));
 
   OpenNetwork open = build_network(info, arguments.network,
-                                   {.batch = batch, .sampling = true, .guided = guided, .sizes = arguments.sizes});
+                                   {.batch = batch,
+                                    .sampling = true,
+                                    .guided = guided,
+                                    .shallow_blocks = arguments.shallow_blocks(),
+                                    .sizes = arguments.sizes});
   const Network& network = *open.network;
   std::optional<Decoding> decoding;
   if (latent) {
@@ -166,9 +192,10 @@ int sample(const SampleArguments& given) {
     decoding->rehearse();
   }
   std::optional<Sampler> made;  // ends before the platform does
-  start_network(open, arguments.network,
-                {[&](const Network& other) { return sampler_bytes(other, options); },
-                 [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }});
+  start_network(
+      open, arguments.network,
+      {[&](const Network& other) { return (options.cache_every > 1 ? 2 : 1) * sampler_bytes(other, options); },
+       [&](OpenNetwork& opened) { made.emplace(*opened.platform, *opened.executor, options); }});
   Sampler& sampler = *made;
   if (options.guidance != 0 && options.guidance != 1)  // at 1 nothing is compared
     if (const std::string note = guidance_note(*network.info); !note.empty()) fmt::print(stderr, "{}\n", note);
@@ -221,6 +248,18 @@ int sample(const SampleArguments& given) {
                            images.begin() + static_cast<std::ptrdiff_t>(numbers));
     gathered.noise.insert(gathered.noise.end(), sampler.initial_noise().begin(),
                           sampler.initial_noise().begin() + static_cast<std::ptrdiff_t>(numbers));
+  }
+  if (options.cache_every > 1) {
+    std::vector<int> first_labels(static_cast<std::size_t>(batch));
+    std::copy_n(labels.begin(), batch, first_labels.begin());
+    progress.reset();
+    print_cost_of_shallow_calls(options, open, sampler, [&](Sampler& one) {
+      if (conditioning) {
+        conditioning->set(*open.platform, *open.executor, 0);
+        one.begin_from(conditioning->noise(network, 0));
+      }
+      return one.run(first_labels, arguments.first_image);
+    });
   }
   std::size_t most_bytes = open.executor->bytes() + sampler_bytes(network, options);
   if (decoding) {

@@ -29,24 +29,25 @@ std::string defaults(std::string (*of)(const NetworkInfo&)) {
   return fmt::format(" (default: {}{}{})", text, text.empty() ? "" : "else ", usual->first);
 }
 
+std::string networks_that(bool (*so)(const NetworkInfo&)) {
+  return listed(networks_where(so), "and");
+}
+
 }  // namespace
 
 std::string conditioned_networks() {
-  return listed(networks_where([](const NetworkInfo& info) { return !info.conditioning.empty(); }), "and");
+  return networks_that([](const NetworkInfo& info) { return !info.conditioning.empty(); });
 }
 
-void add_sample_options(CLI::App& command, SampleArguments& arguments) {
+void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
   using sampler_step::SolverRow;
   const auto those = [](bool (*so)(const SolverRow&), const char* conjunction) {
     return listed(sampler_step::solvers_where(so), conjunction);
   };
-  const auto networks_that = [](bool (*so)(const NetworkInfo&)) { return listed(networks_where(so), "and"); };
   const std::vector<std::string> schedules(std::begin(sampler_step::kScheduleNames),
                                            std::end(sampler_step::kScheduleNames));
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
-  add_breakdown_options(command, arguments.breakdown);
-  add_size_options(command, arguments.sizes, "the network's own", true);
   command.add_option(
       "--sampler", arguments.sampler,
       those([](const SolverRow&) { return true; }, "or") +
@@ -55,8 +56,6 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
                      listed(schedules, "or") + defaults([](const NetworkInfo& info) -> std::string {
                        return sampler_step::kScheduleNames[static_cast<int>(info.schedule)];
                      }));
-  command.add_option("--steps", arguments.steps,
-                     "1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
   command.add_option("--spacing", arguments.spacing,
                      "Training timesteps that are visited: linspace, leading or trailing, as diffusers names them" +
                          defaults([](const NetworkInfo& info) -> std::string {
@@ -97,6 +96,32 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
               networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
               defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
       ->check(CLI::Range(0.0, 100.0));
+  command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command.add_option("--seed", arguments.seed, "An image is a function of seed, its number and its label")
+      ->capture_default_str();
+  command.add_option("--conditioning", arguments.conditioning,
+                     fmt::format("{}: safetensors file of what the network is told of each picture, and of the first "
+                                 "noise where it is given (latents [count, channels, height, width], of videos [count, "
+                                 "frames, channels, height, width]); python3 -m "
+                                 "baselines.pytorch.conditioning makes it",
+                                 conditioned_networks()));
+  command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
+  command.add_option(
+      "--cache-every", options.cache_every,
+      "Compute the network whole in one call of K, and in the others only the last blocks of its decoder, on what that "
+      "one left below them: faster, and other pictures; how much of both is printed (default: 1, all whole)");
+  command
+      .add_option("--cache-blocks", arguments.cache_blocks,
+                  "How many of the decoder's last blocks those are (default: 1)")
+      ->check(CLI::Range(1, 1000));
+}
+
+void add_sample_options(CLI::App& command, SampleArguments& arguments) {
+  add_drawing_options(command, arguments);
+  add_size_options(command, arguments.sizes, "the network's own", true);
+  add_breakdown_options(command, arguments.breakdown);
   command
       .add_option(
           "--first-guidance", arguments.first_guidance,
@@ -104,11 +129,8 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
                       "{}, else as --guidance)",
                       networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; })))
       ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command.add_option("--seed", arguments.seed, "An image is a function of seed, its number and its label")
-      ->capture_default_str();
+  command.add_option("--steps", arguments.steps,
+                     "1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
   command.add_option("--count", arguments.count, "Images")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   command.add_option("--first-image", arguments.first_image, "Number of the first image")
       ->check(CLI::Range(std::int64_t{0}, kMostFirstImage))
@@ -117,13 +139,6 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
       .add_option("--batch", arguments.batch,
                   "Images at a time (default: all, at most 64); too many for a network are refused with its range")
       ->check(CLI::Range(1, 65536));
-  command.add_option("--conditioning", arguments.conditioning,
-                     fmt::format("{}: safetensors file of what the network is told of each picture, and of the first "
-                                 "noise where it is given (latents [count, channels, height, width], of videos [count, "
-                                 "frames, channels, height, width]); python3 -m "
-                                 "baselines.pytorch.conditioning makes it",
-                                 conditioned_networks()));
-  command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
   command.add_option("--out", arguments.out, "PNG file of the grid; of videos an animated one")->required();
   command.add_option("--columns", arguments.columns, "Of the grid; no more than there are images")
       ->check(CLI::Range(1, 1000));

@@ -52,9 +52,14 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id), each_call[steps_.size()]});
   }
 
-  order_libraries();
+  if (network.kept) {
+    const std::vector<bool> shallow = nodes_of_shallow_calls(network);
+    for (std::size_t i = 0; i < steps_.size(); ++i) steps_[i].shallow = shallow[i];
+  }
+  order_libraries(/*shallow=*/false);
+  if (network.kept) order_libraries(/*shallow=*/true);
 
-  const auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call);
+  const auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call, network.kept);
   std::size_t order = 0;
   for (const bool each : {false, true})
     for (Step& step : steps_)
@@ -136,7 +141,7 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
 // kernel that begins early"). So where a library reads such a tensor that one of the launches ahead writes, the last of
 // them ours, a byte is set between them, behind which everything has ended. Looked at are more launches than streaming
 // ones follow each other.
-void Executor::order_libraries() {
+void Executor::order_libraries(bool shallow) {
   constexpr std::size_t kAhead = 4;
   const PlatformDescription& device = platform_->description();
   if (device.is_host || device.info.compute_capability < kFirstProgrammatic) return;
@@ -145,9 +150,9 @@ void Executor::order_libraries() {
   const Step* last = nullptr;
   for (const bool each : {false, true})
     for (Step& step : steps_) {
-      if (step.each_call != each) continue;
-      step.begins_alone = last != nullptr && is_ours(*last) && !is_ours(step) &&
-                          networks::reads_beside_first(network_->graph, *step.node, ahead);
+      if (step.each_call != each || (shallow && !step.shallow)) continue;
+      step.begins_alone |= last != nullptr && is_ours(*last) && !is_ours(step) &&
+                           networks::reads_beside_first(network_->graph, *step.node, ahead);
       if (step.begins_alone && between_.bytes() == 0) between_ = allocate(*platform_, 1, "what lies between launches");
       last = &step;
       ahead.push_back(step.node);
@@ -175,9 +180,9 @@ Status Executor::launch(const Step& step) {
   return status;
 }
 
-Status Executor::launch_those(bool of_each_call) {
+Status Executor::launch_those(bool of_each_call, bool shallow) {
   for (const Step& step : steps_)
-    if (step.each_call == of_each_call)
+    if (step.each_call == of_each_call && (!shallow || step.shallow))
       if (const Status status = launch(step); !status.ok()) return status;
   return success();
 }
@@ -186,8 +191,8 @@ Status Executor::enqueue_once() {
   return launch_those(false);
 }
 
-Status Executor::enqueue_call() {
-  return launch_those(true);
+Status Executor::enqueue_call(bool shallow) {
+  return launch_those(true, shallow);
 }
 
 Status Executor::enqueue() {

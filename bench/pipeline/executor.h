@@ -38,7 +38,8 @@ class Executor {
   // What no latent and no level reaches of a network built for sampling: at the beginning of a loop, when all other
   // inputs are there. Nothing of other networks.
   Status enqueue_once();
-  Status enqueue_call();  // all else
+  // All else. `shallow`: of a network with a kept value only what does not lie below that, which an earlier call left.
+  Status enqueue_call(bool shallow = false);
 
   const Network& network() const { return *network_; }
   const Suite& nodes() const { return *nodes_; }  // that the plan chose from
@@ -54,13 +55,14 @@ class Executor {
     void* prepared;
     std::optional<double> warm_us;  // of the plan
     bool each_call;
+    bool shallow = false;       // also of calls that take the kept value from an earlier one
     bool begins_alone = false;  // see order_libraries
     LaunchLabel::Memory memory{};
   };
   Status launch(const Step& step);
-  Status launch_those(bool of_each_call);
+  Status launch_those(bool of_each_call, bool shallow = false);
   void load_weights(const Weights& weights);
-  void order_libraries();
+  void order_libraries(bool shallow);
 
   Platform* platform_;
   const Network* network_;

@@ -30,14 +30,6 @@ const char* name_of(Half half) {
 // Of one CUDA graph: instantiating it takes about a microsecond and 200 bytes a node.
 constexpr std::size_t kRecordedNodes = 50'000;
 
-// A seed for each image's first noise; drawn noise takes seed and image as they are.
-std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
-  std::uint64_t mixed = seed * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(image) + 1;  // splitmix64's increment
-  mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
-  return mixed ^ (mixed >> 31);
-}
-
 // The problem of any step: steps differ in number and first image alone, and share one choice of variant.
 sampler_step::Problem step_problem(const Network& network, const SamplingOptions& options, Half half) {
   sampler_step::Problem problem = formulas(options, network.prediction());
@@ -58,6 +50,13 @@ std::size_t latents_bytes(const Network& network) {
 }
 
 }  // namespace
+
+std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
+  std::uint64_t mixed = seed * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(image) + 1;  // splitmix64's increment
+  mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
+  return mixed ^ (mixed >> 31);
+}
 
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
   const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
@@ -161,7 +160,7 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
   }
   std::vector<float> images(latents_[current_].bytes() / sizeof(float));
   platform_->download(images.data(), latents_[current_].data(), latents_[current_].bytes());
-  const double end = std::hypot(1.0, steps_.back().sigma_next);
+  const double end = last_deviation();
   for (float& value : images) value = static_cast<float>(value / end);
   return images;
 }
@@ -217,6 +216,25 @@ Status Sampler::enqueue_first_step() {
   return success();
 }
 
+void Sampler::prepare_steps(std::span<const int> labels) {
+  if (executor_->network().classes > 0) executor_->set_labels(labels);
+  throw_if_failed(executor_->enqueue_once());
+}
+
+Status Sampler::enqueue_steps() {
+  take_steps(0, steps_.size(), 0);
+  return success();
+}
+
+const void* Sampler::last_latents() {
+  go_to(steps_.size());
+  return latents_[current_].data();
+}
+
+double Sampler::last_deviation() const {
+  return std::hypot(1.0, steps_.back().sigma_next);
+}
+
 void Sampler::start(std::int64_t first_image) {
   const Network& network = executor_->network();
   const std::int64_t elements = network.image.elements();
@@ -267,7 +285,7 @@ void Sampler::denoise(const void* latents) {
   executor_->bind(network.require(Kind::sigma).value, static_cast<char*>(sigmas_.data()) + at);
   if (const NetworkTensor* timesteps = network.find(Kind::timesteps))
     executor_->bind(timesteps->value, static_cast<char*>(timesteps_.data()) + at);
-  throw_if_failed(executor_->enqueue_call());
+  throw_if_failed(executor_->enqueue_call(call_ % static_cast<std::size_t>(options_.cache_every) != 0));
   ++call_;
 }
 

@@ -36,6 +36,8 @@ struct SamplingOptions {
   std::optional<double> first_guidance = {};
   double clamp = 0;  // of x0; 0: not at all
   std::uint64_t seed = 0;
+  int first_step = 0;   // of the schedule's: a picture that begins on the way, from another one
+  int cache_every = 1;  // one in so many calls is whole; the others take what the network keeps (Network::kept)
 
   bool guidance_grows() const { return guidance != 0 && first_guidance.has_value(); }
   const sampler_step::SolverRow& row() const { return sampler_step::row_of(solver); }
@@ -64,6 +66,9 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::P
 // sigma that its schedule does not have.
 double timestep_of(double sigma, sampler_step::Schedule schedule);
 
+// A seed for each image's first noise; drawn noise takes seed and image as they are.
+std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image);
+
 // The most that a Sampler of `network` allocates at once beside its executor: latents, tables, and the measurement of
 // its own launches.
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options);
@@ -91,6 +96,14 @@ class Sampler {
   // what run() begins with. The latents that it leaves are of no use; run() starts anew.
   void prepare(std::span<const int> labels);
   Status enqueue_first_step();
+  // For whoever puts latents into first_latents() himself: all steps, from there. Not with noise that is drawn on the
+  // way. x0 is the last latents divided by last_deviation().
+  void prepare_steps(std::span<const int> labels);  // labels, and what is computed once
+  Status enqueue_steps();
+  void* first_latents() { return latents_[0].data(); }
+  const void* last_latents();
+  double first_sigma() const { return steps_.front().churned_from; }
+  double last_deviation() const;
   const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
   std::size_t runners() const { return runners_.size(); }             // that are kept; at most those of one batch
 

@@ -63,6 +63,9 @@ void check(const SamplingOptions& options) {
                         options.sigma_min, options.sigma_max));
     require(options.rho > 0, fmt::format("--rho {}: must be above 0", options.rho));
   }
+  require(options.first_step >= 0 && options.first_step < options.steps,
+          fmt::format("first step {}: there are {}", options.first_step, options.steps));
+  require(options.cache_every >= 1, fmt::format("--cache-every {}: must be 1 or more", options.cache_every));
   require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
   require(options.eta == 0 || options.row().takes_eta(),
           "--eta is for " + samplers([](const SolverRow& row) { return row.takes_eta(); }));
@@ -138,21 +141,24 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction pred
   const double gamma = std::min(options.churn / options.steps, std::sqrt(2.0) - 1);
   std::vector<StepPlan> steps;
   sampler_step::Problem problem = formulas(options, prediction);
-  for (std::size_t i = 0; i + 1 < sigmas.size(); ++i) {
+  const auto first = static_cast<std::size_t>(options.first_step);
+  for (std::size_t i = first; i + 1 < sigmas.size(); ++i) {
+    const std::size_t taken = i - first;
     StepPlan step;
     step.churned_from = sigmas[i];
     step.sigma = sigmas[i] * (1 + gamma);
     step.sigma_next = sigmas[i + 1];
     const NoiseLevel now = level_of(step.sigma, options.row()), next = level_of(step.sigma_next, options.row());
     problem.half = sampler_step::Half::first;
-    const auto before = i == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.row()));
-    const int older = i < 2 || step.sigma_next == 0 ? 0 : std::min(static_cast<int>(i) - 1, options.row().older);
+    const auto before = taken == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.row()));
+    const int older =
+        taken < 2 || step.sigma_next == 0 ? 0 : std::min(static_cast<int>(taken) - 1, options.row().older);
     step.row = carried_over(coefficient_row(problem, before, now, next, older), now, next);
     if (older > 0) {
       const auto terms = options.row().older_terms({before, now, next, options.eta, problem.half, older});
       step.older.assign(terms.begin(), terms.begin() + older);
     }
-    if (options.row().calls_of(static_cast<std::int64_t>(i)) == 2 && step.sigma_next > 0) {
+    if (options.row().calls_of(static_cast<std::int64_t>(taken)) == 2 && step.sigma_next > 0) {
       problem.half = sampler_step::Half::second;
       step.second = carried_over(coefficient_row(problem, before, now, next), next, next);
     }

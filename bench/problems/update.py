@@ -38,7 +38,7 @@ def swept():
     """(network, batch) of the networks that the program runs, where a file of a pass's op has it."""
     found = {}
     with open(FOLDER / "network.csv", newline="") as stream:
-        known = {row["name"] for row in csv.DictReader(stream)}
+        known = {row["network"].rpartition("-b")[0] for row in csv.DictReader(stream)}
     for file in sorted(FOLDER.glob("*.csv")):
         with open(file, newline="") as stream:
             for row in csv.DictReader(stream):

@@ -22,6 +22,8 @@ from baselines.pytorch.problems import read_problem
 
 try:
     import torch
+
+    from baselines.pytorch import networks
 except ImportError:
     torch = None
 
@@ -280,9 +282,25 @@ class Ops(unittest.TestCase):
                     self.assertIn("error", self.judge(parsed, dtype, op.build(parsed)(inputs), op, inputs))
                     parameters[name].copy_(kept)
 
+    def test_every_network_of_the_program_has_its_module(self):
+        lines = subprocess.run([PROGRAM, "list", "ops", "--format", "json"], capture_output=True, text=True, check=True).stdout.splitlines()
+        fields = next(op["fields"] for op in map(json.loads, lines) if op["op"] == "network")
+        self.assertEqual(set(networks.NETWORKS), set(next(field["choices"] for field in fields if field["name"] == "name")))
+
+    def test_networks_of_a_library_take_the_inputs_by_their_names(self):
+        try:
+            import diffusers  # noqa: F401
+        except ImportError:
+            self.skipTest("needs diffusers")
+        for fields in ({"name": "sd-vae", "height": 8, "width": 16}, {"name": "svd-vae", "batch": 1, "height": 8, "width": 8, "frames": 3}):
+            parsed = problem("network", **fields)
+            op, inputs, outputs = self.outputs(parsed, "bf16")
+            self.assertEqual(self.judge(parsed, "bf16", outputs, op, inputs), "")
+            self.assertEqual(outputs[0].shape[-3:], (3, 8 * fields["height"], 8 * fields["width"]))
+
     def test_a_network_without_levels_is_refused(self):
         parsed = dataclasses.replace(problem("network"), filled={})
-        with self.assertRaisesRegex(Unsupported, "no noise levels"):
+        with self.assertRaisesRegex(Unsupported, "no values of sigma"):
             self.outputs(parsed, "bf16")
         with self.assertRaisesRegex(Unsupported, "unknown network 'digit'"):
             self.outputs(dataclasses.replace(parsed, fields={**parsed.fields, "name": "digit"}), "bf16")

@@ -93,7 +93,7 @@ class Stage(nn.ModuleList):
 class UNet(nn.Module):
     """x [n, image_channels, size, size], timesteps [n], labels [n] or None -> [n, out_channels, size, size]"""
 
-    one_hot = False
+    one_hot, numbers = False, ()
 
     def __init__(self, c):
         super().__init__()

@@ -152,7 +152,7 @@ class UNet(nn.Module):
 class Preconditioned(nn.Module):
     """The denoiser D(x; sigma): x [n, channels, size, size], sigma [n], labels [n, classes] -> the denoised images."""
 
-    one_hot = True
+    one_hot, numbers = True, ()
 
     def __init__(self, c, dropout=0.0):
         super().__init__()

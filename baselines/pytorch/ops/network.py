@@ -48,25 +48,29 @@ def build_network(name, device, dtype):
     return network
 
 
+def values_of(name, shape, problem, network, dtype, device, generator):
+    """An input of the network, by the program's name for it. Pictures and embeddings are in the row's dtype, levels and numbers in fp32."""
+    if name in problem.normal:
+        mean, deviation = problem.normal[name]
+        return (mean + deviation * torch.randn(shape, device=device, generator=generator)).to(dtype if name not in network.numbers else torch.float32)
+    if name == "labels":
+        labels = 7 * torch.arange(shape[0], device=device) % shape[1]
+        return torch.nn.functional.one_hot(labels, shape[1]).to(dtype) if network.one_hot else labels
+    if len(problem.filled.get(name, ())) != math.prod(shape):
+        raise Unsupported(f"the problem's record has no values of {name}")
+    return torch.tensor(problem.filled[name], device=device).reshape(shape)
+
+
 def make_inputs(problem, dtype, device, generator):
-    name, batch = problem.choice("name"), problem.integer("batch")
     torch.backends.cudnn.benchmark = True
-    network = build_network(name, device, dtype)
-    c = network.configuration
-    frames = (problem.integer("frames"),) if hasattr(c, "frames") else ()
-    x = torch.randn(batch, *frames, problem.integer("height"), problem.integer("width"), c.image_channels, device=device, generator=generator)
-    level = next((problem.filled[key] for key in ("timesteps", "sigma") if key in problem.filled), None)
-    if level is None or len(level) != batch:
-        raise Unsupported("the problem's record has no noise levels")
-    labels = 7 * torch.arange(batch, device=device) % c.classes
-    if network.one_hot:
-        labels = torch.nn.functional.one_hot(labels, c.classes).to(dtype)
-    return {"network": network, "x": x.to(dtype).movedim(-1, -3), "level": torch.tensor(level, device=device), "labels": labels}
+    network = build_network(problem.choice("name"), device, dtype)
+    inputs = {name: values_of(name, shape, problem, network, dtype, device, generator) for name, shape in problem.inputs.items()}
+    return {"network": network, **{name: value.movedim(-1, -3) if value.dim() > 3 else value for name, value in inputs.items()}}
 
 
 def build(problem):
     def run(inputs):
-        return (inputs["network"](inputs["x"], inputs["level"], inputs["labels"]),)
+        return (inputs["network"](*(inputs[name] for name in problem.inputs)),)
 
     return run
 
@@ -81,5 +85,4 @@ def prepare_compiler():
 def reference(problem, inputs):
     """The same network in fp32, on the inputs as they were rounded."""
     network = build_network(problem.choice("name"), inputs["x"].device, torch.float32)
-    labels = inputs["labels"]
-    return (network(inputs["x"].float(), inputs["level"], labels.float() if labels.is_floating_point() else labels),)
+    return (network(*(value.float() if value.is_floating_point() else value for value in (inputs[name] for name in problem.inputs))),)

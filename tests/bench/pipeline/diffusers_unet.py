@@ -1,7 +1,7 @@
 """Writes what diffusers_test.cpp holds ours to, beside this file: weights, inputs and output of small U-Nets in fp32. The video network's norms
 take no fewer than 32 channels; its weights are a rule, not a file.
 
-usage: python3 tests/bench/pipeline/diffusers_unet.py, with diffusers 0.42.1 and PyTorch
+usage: python3 -m tests.bench.pipeline.diffusers_unet, with diffusers 0.42.1 and PyTorch
 
 The weights are random, as a checkpoint in fp16 has them; the files' metadata has the versions and the configuration.
 """
@@ -14,6 +14,8 @@ import diffusers
 import numpy as np
 import torch
 from safetensors.torch import save_file
+
+from baselines.pytorch.networks import stable_diffusion
 
 PINNED = "0.42.1"  # of diffusers
 FOLDER = Path(__file__).resolve().parent
@@ -40,22 +42,7 @@ SMALL_XL = {
     "addition_time_embed_dim": 8,
     "projection_class_embeddings_input_dim": 20 + 6 * 8,
 }
-SVD = {"down_block_types": ("CrossAttnDownBlockSpatioTemporal",) * 3 + ("DownBlockSpatioTemporal",), "cross_attention_dim": 1024}
-SD15 = {"cross_attention_dim": 768, "attention_head_dim": 8}  # all else is diffusers' default
-SDXL = {
-    "block_out_channels": (320, 640, 1280),
-    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-    "attention_head_dim": (5, 10, 20),
-    "transformer_layers_per_block": (1, 2, 10),
-    "cross_attention_dim": 2048,
-    "use_linear_projection": True,
-    "addition_embed_type": "text_time",
-    "addition_time_embed_dim": 256,
-    "projection_class_embeddings_input_dim": 1280 + 6 * 256,
-}
-
-
+SD15, SDXL, SVD = stable_diffusion.UNETS["sd15"], stable_diffusion.UNETS["sdxl"], stable_diffusion.VIDEO_UNETS["svd"]
 SMALL_SVD = {
     "block_out_channels": (32, 64),
     "down_block_types": ("CrossAttnDownBlockSpatioTemporal", "DownBlockSpatioTemporal"),

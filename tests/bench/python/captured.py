@@ -23,8 +23,8 @@ def capture(name):
     import noisefloor
     import torch
 
-    sys.path.insert(0, str(FOLDER.parents[1] / "pipeline"))
-    import diffusers_unet
+    sys.path.insert(0, str(FOLDER.parents[3]))
+    from tests.bench.pipeline import diffusers_unet
 
     configuration = {"sd15": diffusers_unet.SD15, "sdxl": diffusers_unet.SDXL, "svd": diffusers_unet.SVD}[name]
     with torch.device("meta"), torch.no_grad():

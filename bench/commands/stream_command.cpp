@@ -1,0 +1,254 @@
+// noisefloor stream: pictures that follow each other, against a deadline.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <optional>
+
+#include "bench/commands/add_command.h"
+#include "bench/commands/conditioning.h"
+#include "bench/commands/network_sizes.h"
+#include "bench/commands/sample_arguments.h"
+#include "bench/pipeline/animation.h"
+#include "bench/pipeline/drift.h"
+#include "bench/pipeline/finite.h"
+#include "bench/pipeline/frame_stream.h"
+#include "kernels/core/fields.h"
+#include "kernels/core/listed.h"
+
+namespace noisefloor {
+namespace {
+
+using namespace networks;
+using namespace pipeline;
+
+constexpr std::int64_t kMostFrames = 1'000'000;
+constexpr std::int64_t kMostKeptBytes = std::int64_t{1} << 32;  // of frames, until --out is written
+constexpr int kMostFps = 50;                                    // that an animated PNG shows
+
+struct StreamArguments {
+  SampleArguments drawing;
+  std::int64_t frames = 0;
+  int steps = 2;
+  double deadline_ms = 0, strength = 0.5, blend = 0.1;
+  std::string times;
+};
+
+// Of a stream that ran.
+struct Frames {
+  std::vector<double> ms;
+  std::vector<float> last;
+
+  // The least time that such a part of the frames does not exceed.
+  double quantile(double part) const {
+    std::vector<double> sorted(ms);
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.at(static_cast<std::size_t>(std::ceil(part * static_cast<double>(sorted.size()))) - 1);
+  }
+  double seconds() const {
+    double sum = 0;
+    for (const double one : ms) sum += one;
+    return sum / 1e3;
+  }
+  std::int64_t later_than(double deadline) const {
+    return std::count_if(ms.begin(), ms.end(), [&](double one) { return one > deadline; });
+  }
+};
+
+// The last steps of a schedule of as many as make them `strength` of it.
+SamplingOptions options_of_frames(const StreamArguments& arguments) {
+  SamplingOptions options = arguments.drawing.options;
+  if (options.draws_noise())
+    throw InvalidInput(fmt::format(
+        "--sampler {}: draws noise at its steps; frames take one that draws none: {}", arguments.drawing.sampler,
+        listed(sampler_step::solvers_where([](const auto& row) { return !sampler_step::stochastic(row, 0); }), "or")));
+  const long all = std::lround(arguments.steps / arguments.strength);
+  if (all > sampler_step::kTrainingSteps)
+    throw InvalidInput(fmt::format("--steps {} and --strength {}: are the last of {} steps; the most are {}",
+                                   arguments.steps, arguments.strength, all, sampler_step::kTrainingSteps));
+  options.steps = static_cast<int>(std::max<long>(all, arguments.steps));
+  options.first_step = options.steps - arguments.steps;
+  return options;
+}
+
+void check(const StreamArguments& arguments, const NetworkInfo& info) {
+  if (info.most_frames > 1)
+    throw InvalidInput(fmt::format(
+        "stream follows a picture with pictures; {} draws videos, which noisefloor sample shows", info.name));
+  if (arguments.drawing.options.guidance_grows()) throw InvalidInput("--first-guidance is for videos");
+}
+
+// Frames behind `first`, each timed from its noise to its picture on the host, behind one that is not.
+template <class Seen>
+Frames run(FrameStream& stream, std::span<const int> labels, const std::vector<float>& first, std::int64_t count,
+           const Seen& seen) {
+  stream.begin(labels, first);
+  (void)stream.next();
+  stream.begin(labels, first);
+  Frames frames;
+  for (std::int64_t frame = 0; frame < count; ++frame) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<float>& picture = stream.next();
+    frames.ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    require_finite(picture, std::ssize(picture), frame);
+    seen(picture);
+    if (frame + 1 == count) frames.last = picture;
+  }
+  return frames;
+}
+
+void print(const Frames& frames, const std::string& calls, double deadline, const std::string& drift) {
+  fmt::print("{:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>8} {:>9.1f}  {}\n", calls, frames.quantile(0.5),
+             frames.quantile(0.99), frames.quantile(1), frames.later_than(deadline),
+             static_cast<double>(frames.ms.size()) / frames.seconds(), drift);
+}
+
+void write_times(const std::filesystem::path& file, const Frames& frames, double deadline) {
+  std::ofstream stream(file);
+  stream << "frame,ms,missed\n";
+  for (std::size_t i = 0; i < frames.ms.size(); ++i)
+    stream << fmt::format("{},{:.6g},{}\n", i, frames.ms[i], frames.ms[i] > deadline ? 1 : 0);
+  stream.close();
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
+}
+
+int stream(const StreamArguments& given) {
+  StreamArguments arguments = given;
+  SampleArguments& drawing = arguments.drawing;
+  (void)resolve_options(drawing);
+  const NetworkInfo& info = require_network(drawing.network.network);
+  check(arguments, info);
+  const SamplingOptions frame_options = options_of_frames(arguments);
+  const std::vector<StepPlan> steps = plan_steps(frame_options, info.prediction);
+  SamplingOptions first_options = drawing.options;
+  first_options.cache_every = 1;
+  const bool guided = first_options.guidance != 0, latent = *info.decoder != '\0';
+
+  OutputFiles files;
+  add_inputs(files, drawing.network);
+  NetworkArguments decoding = drawing.network;
+  if (latent) {
+    decoding.network = info.decoder;
+    add_inputs(files, decoding);
+  }
+  files.add_input("--conditioning", drawing.conditioning);
+  files.add("--out", drawing.out);
+  files.add("--times", arguments.times);
+  std::optional<Conditioning> conditioning;
+  if (!info.conditioning.empty()) {
+    conditioning.emplace(drawing.conditioning, info, guided);
+    drawing.sizes = conditioning->sizes(drawing.sizes);
+  }
+
+  OpenNetwork open = build_network(info, drawing.network,
+                                   {.batch = 1,
+                                    .sampling = true,
+                                    .guided = guided,
+                                    .shallow_blocks = drawing.shallow_blocks(),
+                                    .sizes = drawing.sizes});
+  const Network& network = *open.network;
+  OpenNetwork decoder;
+  ImageShape picture = network.image;
+  if (latent) {
+    const NetworkInfo& row = require_network(info.decoder);
+    decoding.dtype =
+        to_string(open.options.dtype == DType::fp16 && *row.no_fp16 != '\0' ? DType::fp32 : open.options.dtype);
+    decoder = build_network(row, decoding, {.sizes = {.height = network.image.height, .width = network.image.width}},
+                            open.platform);
+    picture = {row.enlarges * network.image.height, row.enlarges * network.image.width,
+               decoder.network->outputs.front().shape.back()};
+  }
+  const auto [labels, columns, zoom] = plan_drawing(drawing, network, picture);
+  const std::int64_t kept =
+      grid_outline(1, picture, 1, zoom).width * grid_outline(1, picture, 1, zoom).height * picture.channels;
+  if (!drawing.out.empty() && kept > kMostKeptBytes / arguments.frames)
+    throw InvalidInput(
+        fmt::format("--out {}: {} frames of {} bytes are more than 2^32 to keep; lower --frames or --zoom", drawing.out,
+                    arguments.frames, kept));
+  if (conditioning) conditioning->read(network, 1);
+  if (latent) decoder.check_weights();
+
+  start_network(open, drawing.network,
+                {[&](const Network& other) {
+                   return 3 * sampler_bytes(other, frame_options);  // three loops, one at a time
+                 },
+                 [](OpenNetwork&) {}});
+  if (latent) start_network(decoder, decoding);
+  if (conditioning) conditioning->set(*open.platform, *open.executor, 0);
+
+  std::vector<float> first;
+  {
+    Sampler sampler(*open.platform, *open.executor, first_options);
+    if (conditioning) sampler.begin_from(conditioning->noise(network, 0));
+    first = sampler.run(labels, 0);
+    require_finite(first, network.image.elements(), 0);
+  }
+  std::vector<Picture> pictures;
+  const auto keep = [&](const std::vector<float>& image) {
+    if (!drawing.out.empty()) pictures.push_back(make_grid(image, picture, 1, zoom));
+  };
+  const auto frames_of = [&](int cache_every, const auto& seen) {
+    SamplingOptions options = frame_options;
+    options.cache_every = cache_every;
+    Sampler sampler(*open.platform, *open.executor, options);
+    FrameStream frames(*open.platform, *open.executor, sampler, decoder.executor.get(), arguments.blend, options.seed);
+    return run(frames, labels, first, arguments.frames, seen);
+  };
+  const Frames frames = frames_of(frame_options.cache_every, keep);
+  fmt::print("{}, {} frames of {} steps by {}, from noise of level {:.3g}{}; deadline {:g} ms\n", info.name,
+             arguments.frames, arguments.steps, drawing.sampler, steps.front().churned_from,
+             latent ? fmt::format(", decoded by {}", info.decoder) : "", arguments.deadline_ms);
+  fmt::print("{:<12} {:>9} {:>9} {:>9} {:>8} {:>9}  {}\n", "whole calls", "p50 ms", "p99 ms", "worst ms", "missed",
+             "frames/s", "the last frame is off by");
+  if (frame_options.cache_every == 1) {
+    print(frames, "all", arguments.deadline_ms, "-");
+  } else {
+    const Frames whole = frames_of(1, [](const std::vector<float>&) {});
+    print(frames, fmt::format("1 in {}", frame_options.cache_every), arguments.deadline_ms,
+          fmt::format("{:.1f} % (relative L2)", 100 * relative_l2(frames.last, whole.last)));
+    print(whole, "all", arguments.deadline_ms, "-");
+  }
+  if (!drawing.out.empty())
+    write_animated_png(files.partial("--out"), pictures,
+                       std::clamp(static_cast<int>(std::lround(1e3 / arguments.deadline_ms)), 1, kMostFps));
+  if (!arguments.times.empty()) write_times(files.partial("--times"), frames, arguments.deadline_ms);
+  files.commit();
+  return kDone;
+}
+
+}  // namespace
+
+void add_stream_command(CLI::App& app, CommandResult result) {
+  auto [command, arguments] =
+      add_command(app, result, "stream",
+                  "Draw pictures that follow each other, against a deadline, and say how long each takes", stream);
+  add_drawing_options(command, arguments.drawing);
+  add_size_options(command, arguments.drawing.sizes, "the network's own", true, "frames");
+  command.add_option("--frames", arguments.frames, "How many follow the first picture")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, kMostFrames));
+  command
+      .add_option("--deadline", arguments.deadline_ms,
+                  "Of a frame, from its noise to its picture on the host: 16ms or 0.016s")
+      ->required()
+      ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"ms", 1}, {"s", 1e3}},
+                                        CLI::AsNumberWithUnit::UNIT_REQUIRED, "DURATION"))
+      ->check(CLI::Range(1e-3, 1e9));
+  command.add_option("--steps", arguments.steps, "Of a frame")->check(CLI::Range(1, 1000))->capture_default_str();
+  command
+      .add_option("--strength", arguments.strength,
+                  "How much of a schedule the steps of a frame are, its last: 1 draws it from noise alone")
+      ->check(CLI::Range(1e-3, 1.0))
+      ->capture_default_str();
+  command.add_option("--blend", arguments.blend, "How much of the frame before gives way to noise, 0 to 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command.add_option("--first-steps", arguments.drawing.steps, "Of the first picture (default: the network's own)");
+  command.add_option("--out", arguments.drawing.out, "Animated PNG of the frames (default: none is kept)");
+  command.add_option("--zoom", arguments.drawing.zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
+  command.add_option("--times", arguments.times, "CSV file of the frames' times");
+}
+
+}  // namespace noisefloor

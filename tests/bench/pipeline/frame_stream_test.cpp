@@ -1,0 +1,178 @@
+// Calls that are not whole, loops that begin on the way, and frames that follow each other.
+#include "bench/pipeline/frame_stream.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/pipeline/drift.h"
+#include "bench/sweep/suite.h"
+#include "kernels/core/fields.h"
+#include "networks/inputs.h"
+#include "tests/support/limited_platform.h"
+#include "tests/support/small_networks.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+using sampler_step::Schedule;
+using sampler_step::Solver;
+
+// A network on the host, with random weights, and all but x drawn.
+struct Opened {
+  Opened(const NetworkInfo& info, std::int64_t blocks)
+      : network(info.build({.dtype = DType::fp32, .sampling = true, .shallow_blocks = blocks})) {
+    for (const NetworkTensor& input : network.inputs) {
+      const Value& value = network.graph[input.value];
+      if (drawn(input.kind)) {
+        platform.fill_normal(value.dtype, executor.data(input.value), value.elements(), 0, 1, 1 + input.value);
+        continue;
+      }
+      std::vector<char> data(value.bytes());
+      fill_for_timing(input, value.dtype, data.data());
+      platform.upload(executor.data(input.value), data.data(), data.size());
+    }
+    throw_if_failed(executor.enqueue_once());
+  }
+  std::vector<float> call(std::uint64_t x, bool shallow) {
+    const Value& image = network.graph[network.x()];
+    platform.fill_normal(image.dtype, executor.data(network.x()), image.elements(), 0, 1, x);
+    throw_if_failed(executor.enqueue_call(shallow));
+    std::vector<float> output(static_cast<std::size_t>(network.graph[network.output()].elements()));
+    platform.download(output.data(), executor.data(network.output()), output.size() * sizeof(float));
+    return output;
+  }
+
+  LimitedPlatform platform{std::size_t{1} << 30};
+  Network network;
+  Plan plan{platform, suite(), count_problems(network.graph), {"naive"}};
+  Executor executor{platform, network, RandomWeights(), plan};
+};
+
+// Of the x that was kept of, the same picture bit by bit, also behind a call of another.
+TEST(ShallowCalls, TakeWhatAWholeCallLeft) {
+  NetworkInfo text = small_network("sd15", kSmall);
+  text.image = {4, 6, 4};
+  for (const NetworkInfo& info : {require_network("digits"), require_network("moving-digits"), text})
+    for (const std::int64_t blocks : {1, 2}) {
+      SCOPED_TRACE(info.name);
+      Opened opened(info, blocks);
+      const std::vector<float> whole = opened.call(7, false);
+      EXPECT_EQ(opened.call(7, true), whole);
+      const std::vector<float> other = opened.call(8, true);
+      EXPECT_NE(other, whole);
+      EXPECT_EQ(opened.call(7, true), whole);
+      EXPECT_NE(other, opened.call(8, false)) << "what is below it is of another x";
+    }
+}
+
+struct Digits {
+  explicit Digits(const SamplingOptions& given) : options(given) {}
+  SamplingOptions options;
+  LimitedPlatform platform{std::size_t{1} << 30};
+  Network network = require_network("digits").build({.dtype = DType::fp32, .sampling = true, .shallow_blocks = 1});
+  Plan plan{platform, suite(), count_problems(network.graph), {}};
+  Executor executor{platform, network, RandomWeights(), plan};
+  Sampler sampler{platform, executor, options};
+};
+constexpr SamplingOptions kTwoOfFour{.solver = Solver::edm_euler, .steps = 4, .first_step = 2};
+const std::vector<int> kLabels{3};
+
+TEST(Sampler, OneCallInSoManyIsWhole) {
+  struct Counting : LaunchListener {
+    void before(const LaunchLabel& label) override { ++launches[label.node]; }
+    void after() override {}
+    std::map<std::string, int> launches;
+  };
+  Digits digits({.solver = Solver::edm_euler, .steps = 7, .cache_every = 3});
+  Counting counting;
+  digits.executor.listen(&counting);
+  const std::vector<float> found = digits.sampler.run(kLabels, 0);
+  EXPECT_EQ(counting.launches.at("model.dec.8x8_aux_conv"), 7);
+  EXPECT_EQ(counting.launches.at("model.dec.4x4_in0.conv0"), 3);
+  SamplingOptions all = digits.options;
+  all.cache_every = 1;
+  Sampler whole(digits.platform, digits.executor, all);
+  const std::vector<float> expected = whole.run(kLabels, 0);
+  EXPECT_NE(found, expected);
+  EXPECT_LT(relative_l2(found, expected), 1.0);
+}
+
+TEST(FrameStream, FollowsTheSamePictureWithTheSameFrames) {
+  Digits digits(kTwoOfFour);
+  const std::vector<float> first(64, 0.5f);
+  FrameStream stream(digits.platform, digits.executor, digits.sampler, nullptr, 0.1, 5);
+  std::vector<std::vector<float>> frames;
+  for (int time = 0; time < 2; ++time) {
+    stream.begin(kLabels, first);
+    for (int frame = 0; frame < 3; ++frame) frames.push_back(stream.next());
+  }
+  for (std::size_t frame = 0; frame < 3; ++frame) EXPECT_EQ(frames[frame], frames[frame + 3]) << frame;
+  EXPECT_NE(frames[0], frames[1]);
+  EXPECT_EQ(stream.latents(), frames.back());
+}
+
+// With all of it blended away a frame is of its noise alone; with none, of the picture before.
+TEST(FrameStream, BlendsThePictureBeforeAway) {
+  Digits digits(kTwoOfFour);
+  const auto frame_behind = [&](double blend, float pixel) {
+    std::vector<float> before(64, pixel);
+    for (std::size_t i = 0; i < 32; ++i) before[i] = -pixel;
+    FrameStream stream(digits.platform, digits.executor, digits.sampler, nullptr, blend, 5);
+    stream.begin(kLabels, before);
+    return stream.next();
+  };
+  EXPECT_EQ(frame_behind(1, 0.5f), frame_behind(1, -0.5f));
+  EXPECT_NE(frame_behind(0.5, 0.5f), frame_behind(0.5, -0.5f));
+  EXPECT_THROW(frame_behind(1.5, 0.5f), InvalidInput);
+  EXPECT_THROW(frame_behind(-0.1, 0.5f), InvalidInput);
+}
+
+// What is shown is what the decoder makes of the frame's latents, of a schedule that ends noisy too.
+TEST(FrameStream, DecodesWhatWasDrawn) {
+  NetworkInfo text = small_network("sd15", kSmall);
+  text.image = {4, 6, 4};
+  Opened opened(text, 1);
+  const Network decoder = small_decoder(4, 6).build({.dtype = DType::fp32});
+  const Plan plan(opened.platform, suite(), count_problems(decoder.graph), {"naive"});
+  Executor executor(opened.platform, decoder, RandomWeights(), plan);
+  Sampler sampler(
+      opened.platform, opened.executor,
+      {.solver = Solver::ddim, .schedule = Schedule::scaled_linear, .steps = 4, .ends_noisy = true, .first_step = 2});
+  FrameStream stream(opened.platform, opened.executor, sampler, &executor, 0.1, 5);
+  stream.begin({}, std::vector<float>(4 * 6 * 4, 0.25f));
+  for (int frame = 0; frame < 2; ++frame) {
+    const std::vector<float> shown = stream.next(), latents = stream.latents();
+    Executor fresh(opened.platform, decoder, RandomWeights(), plan);
+    opened.platform.upload(fresh.data(decoder.x()), latents.data(), latents.size() * sizeof(float));
+    throw_if_failed(fresh.enqueue());
+    std::vector<float> expected(shown.size());
+    opened.platform.download(expected.data(), fresh.data(decoder.output()), expected.size() * sizeof(float));
+    EXPECT_EQ(shown, expected) << frame;
+  }
+}
+
+// The end of a schedule, by itself.
+TEST(Sampler, BeginsOnTheWay) {
+  for (const Solver solver : {Solver::edm_euler, Solver::edm_heun, Solver::ddim, Solver::dpmpp_2m, Solver::pndm}) {
+    const sampler_step::SolverRow& row = sampler_step::row_of(solver);
+    SamplingOptions options{.solver = solver, .schedule = row.schedule, .steps = 6};
+    const auto all = plan_steps(options, sampler_step::Prediction::noise);
+    options.first_step = 4;
+    const auto last = plan_steps(options, sampler_step::Prediction::noise);
+    ASSERT_EQ(last.size(), 2u) << row.name;
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(last[i].sigma, all[4 + i].sigma) << row.name;
+      EXPECT_EQ(last[i].sigma_next, all[4 + i].sigma_next) << row.name;
+      EXPECT_EQ(last[i].older.size(), 0u) << row.name;
+    }
+    EXPECT_EQ(last[0].row.history, 0) << row.name << " has no history yet";
+    EXPECT_EQ(last[0].second.has_value(), row.calls_of(0) == 2) << row.name;
+  }
+  for (const int first : {-1, 6}) {
+    SamplingOptions options{.steps = 6, .first_step = first};
+    EXPECT_THROW(plan_steps(options, sampler_step::Prediction::noise), InvalidInput) << first;
+  }
+  EXPECT_THROW(plan_steps({.cache_every = 0}, sampler_step::Prediction::noise), InvalidInput);
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline

@@ -1,0 +1,81 @@
+"""Pictures that follow each other, on the host: what is measured and drawn, and what is refused."""
+
+import csv
+import re
+
+import pytest
+
+from tests.cli.program import needs_program, run
+
+pytestmark = needs_program
+
+
+def stream(*arguments, network="digits"):
+    defaults = {"--device": "host", "--frames": 4, "--deadline": "1s"}
+    return run("stream", network, *(word for option in defaults.items() if option[0] not in arguments for word in option), *arguments)
+
+
+def table(result):
+    """Whole calls -> (p50, p99, worst, missed, frames a second, what is off)"""
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[1].split()[:2] == ["whole", "calls"], result.stdout
+    rows = [re.fullmatch(r"(all|1 in \d+) +([\d.]+) +([\d.]+) +([\d.]+) +(\d+) +([\d.]+)  (.*)", line) for line in lines[2:]]
+    return {row[1]: (*map(float, row.groups()[1:6]), row[7]) for row in rows}
+
+
+def test_times_and_frames_are_written(tmp_path):
+    result = stream("--out", tmp_path / "frames.png", "--times", tmp_path / "times.csv", "--labels", 3)
+    p50, p99, worst, missed, rate, off = table(result)["all"]
+    assert p50 <= p99 == worst and rate > 0 and off == "-"
+    rows = list(csv.DictReader(open(tmp_path / "times.csv", newline="")))
+    assert [row["frame"] for row in rows] == ["0", "1", "2", "3"]
+    assert max(float(row["ms"]) for row in rows) == pytest.approx(worst, abs=1e-3)
+    assert sum(int(row["missed"]) for row in rows) == missed == sum(float(row["ms"]) > 1000 for row in rows)
+    png = (tmp_path / "frames.png").read_bytes()
+    assert png.startswith(b"\x89PNG") and png.count(b"fcTL") == 4
+
+
+def test_a_deadline_that_nobody_meets():
+    assert table(stream("--deadline", "0.001ms"))["all"][3] == 4
+
+
+def test_speed_and_drift_of_calls_that_are_not_whole_stand_together():
+    rows = table(stream("--cache-every", 2, "--steps", 4))
+    assert set(rows) == {"1 in 2", "all"} and rows["all"][5] == "-"
+    assert 0 < float(re.fullmatch(r"([\d.]+) % \(relative L2\)", rows["1 in 2"][5])[1]) < 100
+
+
+@pytest.mark.parametrize("network", ["digits", "moving-digits"])
+def test_samples_of_calls_that_are_not_whole_say_both(tmp_path, network):
+    result = run("sample", network, "--device", "host", "--steps", 4, "--count", 2, "--cache-every", 2, "--out", tmp_path / "grid.png")
+    assert result.returncode == 0, result.stderr
+    said = re.match(r"one call in 2 whole: ([\d.]+) s a batch, ([\d.]+) s with all whole, ([\d.]+) times as fast; x0 is off by ([\d.]+) %", result.stdout)
+    assert float(said[4]) > 0 and float(said[3]) > 0
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (("--deadline", "16"), "--deadline"),
+    (("--deadline", "0ms"), "--deadline"),
+    (("--frames", 0), "--frames"),
+    (("--steps", 600), "--steps 600 and --strength 0.5: are the last of 1200 steps; the most are 1000"),
+    (("--strength", 0), "--strength"),
+    (("--blend", 2), "--blend"),
+    (("--sampler", "ddpm"), "--sampler ddpm: draws noise at its steps; frames take one that draws none: ddim"),
+    (("--churn", 1), "draws noise"),
+    (("--cache-every", 0), "--cache-every 0: must be 1 or more"),
+    (("--cache-blocks", 1), "--cache-blocks is for --cache-every 2 and more"),
+    (("--cache-every", 2, "--cache-blocks", 5), "it has 1 to 4"),
+    (("--times", "/nowhere/times.csv"), "--times"),
+    (("--frames", 1000000, "--zoom", 64, "--out", "frames.png"), "more than 2^32 to keep"),
+])
+def test_what_cannot_be_is_refused(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = stream(*arguments)
+    assert result.returncode == 2 and message in result.stderr, result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_videos_are_not_streamed():
+    result = stream(network="moving-digits")
+    assert result.returncode == 2 and "moving-digits draws videos, which noisefloor sample shows" in result.stderr
