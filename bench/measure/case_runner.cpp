@@ -149,6 +149,8 @@ void take_samples(const Timing& timing, CaseResult& result) {
   samples.warm_serial_us = timing.warm_serial_us;
   samples.warm_serial_batches = timing.warm_serial_batches;
   samples.warm_serial_mhz = timing.warm_serial_mhz;
+  samples.warm_edge_us = timing.warm_edge_us;
+  samples.warm_serial_edge_us = timing.warm_serial_edge_us;
   result.launch_mhz = timing.launch_mhz;
   write_times(timing, result.row);
 }
@@ -279,7 +281,8 @@ TimingOptions CaseRunner::timing_options() const {
           .throttle_retry_seconds = options_.warm_only ? kPlanRetrySeconds : options_.throttle_retry_seconds,
           .host = platform_->description().is_host,
           .quick = options_.warm_only,
-          .watch_others = options_.watch_others};
+          .watch_others = options_.watch_others,
+          .look_at_edges = !options_.warm_only};
 }
 
 // What is asked of a plugin beside its results. What it set aside of L2 is everybody's again.

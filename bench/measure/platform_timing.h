@@ -50,6 +50,7 @@ class PlatformTiming final : public TimingSource {
   std::optional<std::uint64_t> clock_event_reasons() override;
   std::span<const double> waits_us() override { return platform_->waits_us(); }
   std::optional<double> load() override;
+  std::vector<double> edges_us(int samples) override { return platform_->time_edges(samples); }
 
  private:
   std::vector<double> clock_in_launches();

@@ -36,6 +36,8 @@ constexpr double kWaitShare = 0.01;
 // A median of fewer says nothing of spread.
 constexpr std::size_t kFewestSamples = 5;
 
+constexpr int kEdgeSamples = 4;  // before a phase, and behind it: together about a millisecond
+
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
 constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
 constexpr std::array kWarmRepeats = {1, 2, 5, 10, 20};
@@ -138,6 +140,8 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_cold_mad_us = median_absolute_deviation(timing.cold_us);
   row.time_warm_us = median(timing.warm_us);
   row.time_warm_serial_us = timing.warm_serial_us.empty() ? *row.time_warm_us : median(timing.warm_serial_us);
+  const std::vector<double>& edges = timing.warm_serial_us.empty() ? timing.warm_edge_us : timing.warm_serial_edge_us;
+  if (!edges.empty()) row.edge_us = median(edges);
   row.gflops = *row.flops / *row.time_cold_us * 1e-3;
   row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   row.status = Outcome::ok;
@@ -294,19 +298,30 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   return taken;
 }
 
+// A phase between two looks at the edges.
+TimingLoop::Warm TimingLoop::sample_beside_edges(TimingSource::Edges edges) {
+  if (!options_.look_at_edges) return sample_warm(edges);
+  std::vector<double> edge_us = source_->edges_us(kEdgeSamples);
+  Warm taken = sample_warm(edges);
+  const std::vector<double> behind = source_->edges_us(kEdgeSamples);
+  edge_us.insert(edge_us.end(), behind.begin(), behind.end());
+  if (!edge_us.empty()) taken.edge_us = checked(edge_us);
+  return taken;
+}
+
 void TimingLoop::warm() {
   if (timing_.others.in_the_way) return;
   if (warm_probe_.launch_us == 0) probe_warm();
-  Warm taken = sample_warm(TimingSource::Edges::pipeline);
-  std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_stop) =
-      std::tie(taken.us, taken.batches, taken.mhz, taken.stop);
+  Warm taken = sample_beside_edges(TimingSource::Edges::pipeline);
+  std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_edge_us, timing_.warm_stop) =
+      std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us, taken.stop);
 }
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
-  Warm taken = sample_warm(TimingSource::Edges::ordinary);
-  std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz) =
-      std::tie(taken.us, taken.batches, taken.mhz);
+  Warm taken = sample_beside_edges(TimingSource::Edges::ordinary);
+  std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz, timing_.warm_serial_edge_us) =
+      std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us);
 }
 
 }  // namespace noisefloor

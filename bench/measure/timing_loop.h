@@ -34,6 +34,8 @@ class TimingSource {
   // alone, where each begins when the one before it has ended.
   enum class Edges { pipeline, ordinary };
   virtual std::vector<double> warm(int samples, int repeats, Edges edges) = 0;
+  // `samples` times of one ordinary edge between launches without work, in microseconds; empty where there are none.
+  virtual std::vector<double> edges_us(int /*samples*/) { return {}; }
   // Asked behind each batch; nothing where there is no SM clock (the host).
   virtual std::optional<ClockReading> clock() = 0;
   // Why clocks are held down now: a mask of ClockEvent; nothing where nobody says.
@@ -50,9 +52,10 @@ struct TimingOptions {
   StoppingRule warm = {0.005, 10, 200, 0.3};
   // How long throttled batches, and samples whose threads waited for a core, are taken again; each phase so long.
   double throttle_retry_seconds = 5;
-  bool host = false;         // a launch is a call: nothing is flushed or queued, so batches are small
-  bool quick = false;        // an order is asked for, not a time: one warm batch will do
-  bool watch_others = true;  // samples whose threads waited for a core are taken again
+  bool host = false;           // a launch is a call: nothing is flushed or queued, so batches are small
+  bool quick = false;          // an order is asked for, not a time: one warm batch will do
+  bool watch_others = true;    // samples whose threads waited for a core are taken again
+  bool look_at_edges = false;  // between launches, before each warm phase and behind it
 };
 
 // Whether a sample is worth nothing, by what its threads waited for a core.
@@ -82,6 +85,7 @@ struct Timing {
   std::vector<double> warm_serial_us = {};  // empty where warm_us is of ordinary edges already
   std::vector<std::size_t> warm_serial_batches = {};
   std::vector<double> warm_serial_mhz = {};
+  std::vector<double> warm_edge_us = {}, warm_serial_edge_us = {};  // right before those phases and behind them
   std::optional<std::uint64_t> throttle = {};  // the reasons of kClockThrottle that were seen, where somebody says
   double discarded_seconds = 0;                // spent on what was taken again
   Others others = {};
@@ -123,11 +127,12 @@ class TimingLoop {
 
  private:
   struct Warm {
-    std::vector<double> us, mhz;
+    std::vector<double> us, mhz, edge_us;
     std::vector<std::size_t> batches;
     std::string stop;
   };
   Warm sample_warm(TimingSource::Edges edges);
+  Warm sample_beside_edges(TimingSource::Edges edges);
   double probe(const std::function<std::vector<double>()>& take);
   std::vector<double> undisturbed(const std::vector<double>& samples);
   void read_load();

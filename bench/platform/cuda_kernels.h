@@ -1,5 +1,5 @@
-// The kernels the harness itself needs: random numbers, checksums, comparison, cache flush, and the gate before timed
-// launches. All enqueue on `stream` and return the launch's error.
+// The kernels the harness itself needs: random numbers, checksums, comparison, cache flush, the gate before timed
+// launches, and launches without work. All enqueue on `stream` and return the launch's error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,5 +38,8 @@ cudaError_t flush_l2(const void* data, std::size_t bytes, unsigned* sink, int sm
 // Holds the stream until the host opens the gate, so that everything behind it is already queued when it runs. Gives up
 // after `timeout_ns` (the host then never filled the queue) and says so.
 cudaError_t wait_for_host(const int* open, int* timed_out, unsigned long long timeout_ns, cudaStream_t stream);
+
+// A kernel without work: what it takes in a chain is its edge.
+cudaError_t do_nothing(cudaStream_t stream);
 
 }  // namespace noisefloor::harness

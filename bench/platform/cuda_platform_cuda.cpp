@@ -16,6 +16,7 @@ namespace noisefloor {
 namespace {
 
 constexpr std::size_t kVector = 16;  // bytes that a thread of the flush reads at once
+constexpr int kEdges = 64;           // of a chain: what an event resolves, half a microsecond, is then a hundredth
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -178,6 +179,19 @@ class CudaPlatform final : public Platform {
         stream_, samples, repeats, [&] { graph.enqueue(stream_); }, [] {});
   }
 
+  std::vector<double> time_edges(int samples) override {
+    if (!edges_) {
+      const auto launch = [&] {
+        CUDA_CHECK(harness::do_nothing(stream_));
+        return success();
+      };
+      edges_.emplace(stream_, launch, kEdges);
+    }
+    edges_->enqueue(stream_);
+    return timer_->time(
+        stream_, samples, kEdges, [&] { edges_->enqueue(stream_); }, [] {});
+  }
+
   std::unique_ptr<Recording> record(const Launch& launch) override {
     struct GraphRecording final : Recording {
       GraphRecording(cudaStream_t stream_, const Launch& launch) : stream(stream_), graph(stream_, launch, 1) {}
@@ -210,6 +224,7 @@ class CudaPlatform final : public Platform {
   std::size_t flush_bytes_ = 0;
   unsigned long long* scalar_ = nullptr;
   std::optional<GatedTimer> timer_;  // made once the device is the current one
+  std::optional<CudaGraph> edges_;   // a chain of kernels without work
 };
 
 }  // namespace

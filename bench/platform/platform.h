@@ -97,8 +97,11 @@ class Platform {
                                         std::span<const std::pair<void*, std::size_t>> resident) = 0;
   // `samples` times, each the mean of `repeats` launches back to back (on a GPU: replays of one CUDA graph).
   virtual std::vector<double> time_warm(const Launch& launch, int samples, int repeats) = 0;
-  // Of each sample of the last of these two calls: microseconds that its threads waited for a core, summed. Empty where
-  // nobody says (a GPU).
+  // `samples` times of an ordinary edge, in microseconds: each the mean over a chain of kernels without work. Empty on
+  // the host, where a launch is a call.
+  virtual std::vector<double> time_edges(int /*samples*/) { return {}; }
+  // Of each sample of the last time_cold() or time_warm(): microseconds that its threads waited for a core, summed.
+  // Empty where nobody says (a GPU).
   virtual std::span<const double> waits_us() const { return {}; }
   // Calls `launch` once, to record what it enqueues; on the host, once for each replay.
   virtual std::unique_ptr<Recording> record(const Launch& launch) = 0;

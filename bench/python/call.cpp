@@ -107,10 +107,6 @@ constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat 
 std::mutex memory_mutex;
 std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
 
-std::string memory_key(const Question& question, const std::optional<Device>& device) {
-  return question.key() + (device ? (device->gpu ? "g" + std::to_string(device->index) : "c") : "");
-}
-
 template <class Work>
 void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {
   std::optional<CurrentGpu> current;
@@ -129,17 +125,18 @@ std::string to_string(const Device& device) {
   return device.gpu ? fmt::format("GPU {}", device.index) : "the CPU";
 }
 
-std::string Question::key() const {
+std::string Question::key(const std::optional<Device>& device) const {
   std::string text;
-  const auto add = [&](std::string_view word) {  // with its length, so that no two words read as others
-    text += std::to_string(word.size());
-    text += ':';
-    text += word;
-  };
+  text.reserve(512);
   const auto add_count = [&](std::int64_t number) {
     text.append(reinterpret_cast<const char*>(&number), sizeof number);
   };
+  const auto add = [&](std::string_view word) {  // with its length, so that no two words read as others
+    add_count(static_cast<std::int64_t>(word.size()));
+    text += word;
+  };
   add(op->name);
+  add_count(device ? device->gpu ? device->index : -1 : -2);
   add_count(static_cast<std::int64_t>(inputs.size()));
   for (const Tensor& tensor : inputs) {
     add(tensor.name);
@@ -172,7 +169,7 @@ std::string chosen_on(const Question& question, const DeviceInfo& device) {
 
 std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device) {
   const std::lock_guard lock(memory_mutex);
-  const auto found = memory.find(memory_key(question, device));
+  const auto found = memory.find(question.key(device));
   return found == memory.end() ? nullptr : found->second;
 }
 
@@ -194,7 +191,7 @@ std::shared_ptr<const Decision> decide(const Question& question, const std::opti
   }
   const std::lock_guard lock(memory_mutex);
   if (memory.size() >= kMostKept) memory.clear();
-  memory[memory_key(question, device)] = decision;
+  memory[question.key(device)] = decision;
   return decision;
 }
 

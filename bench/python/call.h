@@ -43,7 +43,7 @@ struct Question {
   std::string dtype, variant;          // "": not given
   std::shared_ptr<const Plan> plan;    // null: none; asked where no variant is given
 
-  std::string key() const;  // equal keys are equal questions
+  std::string key(const std::optional<Device>& device) const;  // equal keys are equal questions of equal devices
 };
 
 struct Decision {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nanobind/ndarray.h>
 
-#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace nb = nanobind;
 
@@ -36,16 +38,70 @@ nb::object asked_often(nb::handle object) {
   return nb::none();
 }
 constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__",
-               kCurrentLevel[] = "_current_level";
+               kCurrentLevel[] = "_current_level", kIsGradEnabled[] = "is_grad_enabled", kTensor[] = "Tensor",
+               kDevice[] = "device", kTorch[] = "torch", kForwardAd[] = "torch.autograd.forward_ad";
 
-// PyTorch's forward_ad, while it has a level open; each call asks.
-nb::object forward_gradients() {
-  static PyObject* const name = PyUnicode_InternFromString("torch.autograd.forward_ad");
-  nb::object found = nb::steal(PyImport_GetModule(name));
-  PyErr_Clear();
-  if (!found) return nb::none();
-  const nb::object level = asked_often<kCurrentLevel>(found);
-  return nb::isinstance<nb::int_>(level) && nb::cast<int>(level) >= 0 ? found : nb::none();
+// A module that was imported, which it then stays; null where it was not. The GIL guards the static.
+template <auto& name>
+nb::handle imported() {
+  static PyObject* found = nullptr;
+  if (found == nullptr) found = PyImport_GetModule(nb::str(name).ptr());
+  if (found == nullptr) PyErr_Clear();
+  return found;
+}
+
+// DLPack's exchange in C (dlpack.h, version 1.3), which needs no call of __dlpack__: as far as it is used here.
+struct ManagedTensor {
+  std::uint32_t major, minor;
+  void* context;
+  void (*deleter)(ManagedTensor*);
+  std::uint64_t flags;  // 1: read-only
+  nb::dlpack::dltensor tensor;
+};
+struct ExchangeApi {
+  using Refuse = void (*)(void* context, const char* kind, const char* message);
+  std::uint32_t major, minor;
+  const ExchangeApi* older;
+  int (*allocate)(nb::dlpack::dltensor* like, ManagedTensor** out, void* context, Refuse refuse);
+  int (*managed_tensor)(void* object, ManagedTensor** out);
+  int (*object)(ManagedTensor* tensor, void** out);
+  int (*borrowed_tensor)(void* object, nb::dlpack::dltensor* out);  // may be null; of what the object keeps
+  int (*current_stream)(std::int32_t device_type, std::int32_t device, void** out);
+};
+
+// What a type says of its tensors.
+struct TypeFacts {
+  PyObject* type = nullptr;
+  const ExchangeApi* api = nullptr;  // null: it has none
+  bool torch = false;
+};
+
+TypeFacts ask_type(nb::handle type) {
+  TypeFacts facts{type.ptr()};
+  const nb::object capsule = asked_often<kExchangeApi>(type);
+  if (PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api") != 0)
+    facts.api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (facts.api != nullptr && (facts.api->major != 1 || facts.api->managed_tensor == nullptr)) facts.api = nullptr;
+  if (const nb::handle torch = imported<kTorch>(); torch) {
+    const nb::object tensor = asked_often<kTensor>(torch);
+    facts.torch = nb::isinstance<nb::type_object>(tensor) && PyObject_IsSubclass(type.ptr(), tensor.ptr()) == 1;
+    PyErr_Clear();
+  }
+  return facts;
+}
+
+// Asked once for each of the last few types, which stay as long as they are known. The GIL guards the statics.
+TypeFacts facts_of(nb::handle object) {
+  static std::array<TypeFacts, 8> known;
+  static std::size_t next = 0;
+  PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
+  for (const TypeFacts& facts : known)
+    if (facts.type == type) return facts;
+  const TypeFacts facts = ask_type(type);
+  Py_INCREF(type);
+  PyObject* const forgotten = std::exchange(known[next++ % known.size()], facts).type;
+  Py_XDECREF(forgotten);
+  return facts;
 }
 
 std::string python_type(nb::handle object) {
@@ -71,20 +127,23 @@ void take(const nb::dlpack::dltensor& given, nb::handle object, bool bf16, Tenso
   } else {
     problem = fmt::format("is on a device that noisefloor does not know (DLPack's number {})", device);
   }
+  if (problem.empty() && given.ndim > static_cast<std::int32_t>(Shape::kMost))
+    problem = fmt::format("has {} dimensions, and no op takes more than {}", given.ndim, Shape::kMost);
   if (!problem.empty()) return;
   tensor.dtype = *type;
   tensor.data = static_cast<char*>(given.data) + given.byte_offset;
-  tensor.shape.assign(given.shape, given.shape + given.ndim);
+  const auto rank = static_cast<std::size_t>(given.ndim);
+  tensor.shape = Shape({given.shape, rank});
   if (std::ranges::count(tensor.shape, 0) > 0) return;  // which is refused by its shape
   std::int64_t contiguous = 1;
   bool strided = false;
-  for (std::size_t i = tensor.shape.size(); given.strides != nullptr && i-- > 0;) {
+  for (std::size_t i = rank; given.strides != nullptr && i-- > 0;) {
     strided = strided || (tensor.shape[i] > 1 && given.strides[i] != contiguous);
     contiguous *= tensor.shape[i];
   }
   if (strided)
     problem = fmt::format("must be contiguous in row-major order; its shape is {}, its strides are {}",
-                          shape_text(tensor.shape), shape_text({given.strides, given.strides + given.ndim}));
+                          shape_text(tensor.shape), shape_text({given.strides, rank}));
   else if (reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment != 0)
     problem = fmt::format("must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
                           kAlignment);
@@ -109,40 +168,36 @@ bool import_array(nb::handle object, Tensor& tensor, std::string& problem, bool 
                                    strides.data(),
                                    0};
   take(given, object, bf16, tensor, problem);
-  tensor.array = nb::ndarray<nb::ro>(array);
+  tensor.keeper = std::make_shared<Array>(std::move(array));
   return true;
 }
 
-// DLPack's exchange in C (dlpack.h, version 1.3), which needs no call of __dlpack__: as far as it is used here.
-struct ManagedTensor {
-  std::uint32_t major, minor;
-  void* context;
-  void (*deleter)(ManagedTensor*);
-  std::uint64_t flags;  // 1: read-only
-  nb::dlpack::dltensor tensor;
-};
-struct ExchangeApi {
-  std::uint32_t major, minor;
-  const ExchangeApi* older;
-  void* allocate;
-  int (*managed_tensor)(void* object, ManagedTensor** out);
-};
-
-// Whether the object's framework has it, and gave the tensor.
-bool exchange(nb::handle object, Tensor& tensor, std::string& problem, bool written) {
-  const nb::object capsule = asked_often<kExchangeApi>(object.type());
-  if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return false;
-  const auto* api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-  if (api == nullptr || api->major != 1 || api->managed_tensor == nullptr) return false;
-  ManagedTensor* managed = nullptr;
-  if (api->managed_tensor(object.ptr(), &managed) != 0) {
-    PyErr_Clear();
-    return false;
-  }
-  tensor.managed = std::shared_ptr<void>(managed, [](void* data) {
+void keep(ManagedTensor* managed, Tensor& tensor) {
+  tensor.keeper = std::shared_ptr<void>(managed, [](void* data) {
     auto* const owned = static_cast<ManagedTensor*>(data);
     if (owned->deleter != nullptr) owned->deleter(owned);
   });
+}
+
+// Whether the object's framework has the exchange in C, and gave the tensor. What is written is asked as a managed one,
+// which says whether it may be; PyTorch has none that may not.
+bool exchange(nb::handle object, const TypeFacts& facts, Tensor& tensor, std::string& problem, bool written) {
+  if (facts.api == nullptr) return false;
+  if (facts.api->borrowed_tensor != nullptr && (!written || facts.torch)) {
+    nb::dlpack::dltensor borrowed{};
+    if (facts.api->borrowed_tensor(object.ptr(), &borrowed) == 0) {
+      take(borrowed, object, false, tensor, problem);
+      return true;
+    }
+    PyErr_Clear();
+    return false;
+  }
+  ManagedTensor* managed = nullptr;
+  if (facts.api->managed_tensor(object.ptr(), &managed) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  keep(managed, tensor);
   if (written && (managed->flags & 1) != 0)
     problem = "is read-only, and would be written";
   else
@@ -190,7 +245,7 @@ std::size_t Tensor::bytes() const {
   return count;
 }
 
-nb::tuple tuple_of(const std::vector<std::int64_t>& shape) {
+nb::tuple tuple_of(std::span<const std::int64_t> shape) {
   nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   if (!extents) nb::raise_python_error();
   for (std::size_t i = 0; i < shape.size(); ++i)
@@ -198,11 +253,33 @@ nb::tuple tuple_of(const std::vector<std::int64_t>& shape) {
   return nb::borrow<nb::tuple>(extents);
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
+std::string shape_text(std::span<const std::int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-Tensor read_tensor(nb::handle object, const Name& name, bool written) {
+Gradients gradients_now() {
+  Gradients now;
+  const nb::handle torch = imported<kTorch>();
+  if (!torch) return now;
+  now.recorded = asked_often<kIsGradEnabled>(torch)().is(nb::handle(Py_True));
+  const nb::handle forward_ad = imported<kForwardAd>();
+  const nb::object level = forward_ad ? asked_often<kCurrentLevel>(forward_ad) : nb::none();
+  if (nb::isinstance<nb::int_>(level) && nb::cast<int>(level) >= 0) now.forward = forward_ad;
+  return now;
+}
+
+void note_write(nb::handle tensor) {
+  static PyObject* increment = nullptr;  // the GIL guards it
+  if (increment == nullptr)
+    increment = nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version")).release().ptr();
+  PyObject* const given[] = {tensor.ptr()};
+  const nb::object done = nb::steal(PyObject_Vectorcall(increment, given, 1, nullptr));
+  if (done) return;
+  nb::python_error error;
+  if (!nb::cast<bool>(tensor.attr("is_inference")())) throw error;  // which has no version
+}
+
+Tensor read_tensor(nb::handle object, const Name& name, bool written, const Gradients& gradients) {
   Tensor tensor;
   std::string problem;
   nb::object source = nb::borrow(object);
@@ -213,16 +290,14 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written) {
     return written ? import_array<nb::ndarray<>>(source, tensor, problem, bf16)
                    : import_array<nb::ndarray<nb::ro>>(source, tensor, problem, bf16);
   };
-  if (asked_often<kRequiresGrad>(object).is(nb::handle(Py_True))) {
-    if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
-      throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
-    source = source.attr("detach")();
-  }
-  if (const nb::object forward = forward_gradients();
-      !forward.is_none() && nb::isinstance(object, nb::module_::import_("torch").attr("Tensor")) &&
-      !forward.attr("unpack_dual")(object).attr("tangent").is_none())
+  const TypeFacts facts = facts_of(object);
+  const auto requires_gradient = [&] { return asked_often<kRequiresGrad>(object).is(nb::handle(Py_True)); };
+  if (gradients.recorded && requires_gradient())
+    throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
+  if (facts.torch && gradients.forward && !gradients.forward.attr("unpack_dual")(object).attr("tangent").is_none())
     throw InvalidInput(name.text() + " has a forward-mode gradient, and the ops have none");
-  bool done = exchange(source, tensor, problem, written);
+  bool done = exchange(object, facts, tensor, problem, written);
+  if (!done && requires_gradient()) source = source.attr("detach")();
   if (!done) done = read(nb::object(source), false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
@@ -233,7 +308,52 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written) {
                                      name.text(), python_type(object))
                              .c_str());
   if (!problem.empty()) throw InvalidInput(name.text() + " " + problem);
+  tensor.torch = facts.torch;
   return tensor;
+}
+
+nb::object torch_empty(nb::handle like, std::span<const std::int64_t> shape, DType dtype) {
+  if (!facts_of(like).torch) return {};
+  static PyObject *empty = nullptr, *names = nullptr, *dtypes[8] = {};  // the GIL guards them
+  if (empty == nullptr) {
+    // Named: PyTorch takes twice as long to tell a tuple from numbers.
+    names = nb::make_tuple("size", "dtype", "device").release().ptr();
+    empty = nb::object(imported<kTorch>().attr("empty")).release().ptr();
+  }
+  PyObject*& type = dtypes[static_cast<std::size_t>(dtype)];
+  if (type == nullptr)
+    type = nb::object(nb::module_::import_("noisefloor._frameworks").attr("torch_dtype")(to_string(dtype)))
+               .release()
+               .ptr();
+  const nb::object size = tuple_of(shape), device = asked_often<kDevice>(like);
+  PyObject* const given[] = {size.ptr(), type, device.ptr()};
+  nb::object made = nb::steal(PyObject_Vectorcall(empty, given, 0, names));
+  if (!made) nb::raise_python_error();
+  return made;
+}
+
+std::optional<Stream> current_stream(nb::handle like, int gpu) {
+  const TypeFacts facts = facts_of(like);
+  void* stream = nullptr;
+  if (facts.api == nullptr || facts.api->current_stream == nullptr) return std::nullopt;
+  if (facts.api->current_stream(nb::device::cuda::value, gpu, &stream) == 0) return static_cast<Stream>(stream);
+  PyErr_Clear();
+  return std::nullopt;
+}
+
+Tensor framework_memory(nb::handle like, int gpu, std::size_t bytes) {
+  const TypeFacts facts = facts_of(like);
+  Tensor tensor;
+  if (facts.api == nullptr || facts.api->allocate == nullptr) return tensor;
+  auto extent = static_cast<std::int64_t>(bytes);
+  nb::dlpack::dltensor wanted{nullptr, {nb::device::cuda::value, gpu}, 1, nb::dtype<std::uint8_t>(), &extent, nullptr,
+                              0};
+  ManagedTensor* managed = nullptr;
+  if (facts.api->allocate(&wanted, &managed, nullptr, [](void*, const char*, const char*) {}) != 0) return tensor;
+  keep(managed, tensor);
+  std::string problem;
+  take(managed->tensor, like, false, tensor, problem);
+  return problem.empty() ? tensor : Tensor();
 }
 
 }  // namespace noisefloor::python

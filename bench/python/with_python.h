@@ -41,8 +41,11 @@ nanobind::object framework(const Arguments&... arguments) {
     found = outlive_python([] {
       return nanobind::object(nanobind::module_::import_("noisefloor._frameworks").attr(name)).release().ptr();
     });
-  const nanobind::tuple given = nanobind::make_tuple(arguments...);
-  PyObject* const result = outlive_python([&] { return PyObject_Call(found, given.ptr(), nullptr); });
+  const nanobind::object objects[] = {nanobind::cast(arguments)...};
+  PyObject* given[sizeof...(arguments)];
+  for (std::size_t i = 0; i < sizeof...(arguments); ++i) given[i] = objects[i].ptr();
+  PyObject* const result =
+      outlive_python([&] { return PyObject_Vectorcall(found, given, sizeof...(arguments), nullptr); });
   if (result == nullptr) nanobind::raise_python_error();
   return nanobind::steal(result);
 }

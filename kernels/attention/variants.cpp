@@ -16,15 +16,20 @@ Support can_run_tiled(const Problem& p, DType dtype) {
 }
 
 Support can_run_sm80(const Problem& p, DType dtype) {
-  if (const Support support = can_run_tiled(p, dtype); !support) return support;
+  if (const Support support = can_run_naive(p, dtype); !support) return support;
   if (const Support support = reads_heads_in_pieces(p.layout, p.dim, dtype); !support) return support;
   if (p.batch * p.heads * p.seq_q > kMaxBlocks) return unsupported("needs batch * heads * seq_q below 2^31");
   return supported();
 }
 
+Support can_run_sm90a(const Problem& p, DType dtype) {
+  const Support support = can_run_tiled(p, dtype);
+  return support ? can_run_sm80(p, dtype) : support;
+}
+
 Support can_run_short_sm90a(const Problem& p, DType dtype) {
   if (p.seq_kv > kShortKeys) return unsupported("needs seq_kv of at most 80: one tile of keys");
-  return can_run_sm80(p, dtype);
+  return can_run_sm90a(p, dtype);
 }
 
 constexpr Definition::Choices kSchedules{schedule_choices, NOISEFLOOR_IF_SM90A(launch_schedule_choice)};
@@ -34,7 +39,7 @@ constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_NAIVE(can_run_naive),
     NOISEFLOOR_TILED(can_run_tiled),
     NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80),
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm80}, &kSchedules},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm90a}, &kSchedules},
     {{"ptx_sm90a_short", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_ptx_short_sm90a), can_run_short_sm90a}}};
 
 }  // namespace

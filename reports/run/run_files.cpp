@@ -43,6 +43,10 @@ void check_against_samples(const SweepRow& row, const RowSamples& taken) {
     require_median("time_warm_us", *row.time_warm_us, "warm_us", taken.warm_us);
   if (row.time_warm_serial_us && !taken.warm_serial_us.empty())
     require_median("time_warm_serial_us", *row.time_warm_serial_us, "warm_serial_us", taken.warm_serial_us);
+  const bool serial = !taken.warm_serial_us.empty();
+  const auto& edges = serial ? taken.warm_serial_edge_us : taken.warm_edge_us;
+  if (row.edge_us && !edges.empty())
+    require_median("edge_us", *row.edge_us, serial ? "warm_serial_edge_us" : "warm_edge_us", edges);
 }
 
 }  // namespace

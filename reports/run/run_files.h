@@ -45,6 +45,8 @@ struct RowSamples {
   // As for cold; all empty where only the times were kept.
   std::vector<std::size_t> warm_batches, warm_serial_batches;
   std::vector<double> warm_mhz, warm_serial_mhz;
+  // An edge between launches without work, before each of these phases and behind it. Empty: nobody looked.
+  std::vector<double> warm_edge_us, warm_serial_edge_us;
   // What one launch runs on the GPU, by short names, and how often each. Empty: not known.
   std::vector<std::string> kernels;
   std::vector<std::size_t> kernel_counts;

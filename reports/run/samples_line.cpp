@@ -18,8 +18,10 @@ constexpr std::pair<std::string_view, std::vector<double> RowSamples::*> kNumber
     {"cold_mhz", &RowSamples::cold_mhz},
     {"warm_us", &RowSamples::warm_us},
     {"warm_mhz", &RowSamples::warm_mhz},
+    {"warm_edge_us", &RowSamples::warm_edge_us},
     {"warm_serial_us", &RowSamples::warm_serial_us},
     {"warm_serial_mhz", &RowSamples::warm_serial_mhz},
+    {"warm_serial_edge_us", &RowSamples::warm_serial_edge_us},
 };
 constexpr std::pair<std::string_view, std::vector<std::size_t> RowSamples::*> kCounts[] = {
     {"cold_batches", &RowSamples::cold_batches},
@@ -176,9 +178,11 @@ std::string samples_line(const CaseId& id, const RowSamples& samples) {
   add("cold_mhz", samples.cold_mhz);
   add("warm_batches", samples.warm_batches);
   add("warm_mhz", samples.warm_mhz);
+  add("warm_edge_us", samples.warm_edge_us);
   add("warm_serial_us", samples.warm_serial_us);
   add("warm_serial_batches", samples.warm_serial_batches);
   add("warm_serial_mhz", samples.warm_serial_mhz);
+  add("warm_serial_edge_us", samples.warm_serial_edge_us);
   add("kernels", samples.kernels);
   add("kernel_counts", samples.kernel_counts);
   return line.dump();

@@ -7,7 +7,8 @@ Needs PyTorch and diffusers, the package noisefloor (installed, or in the folder
 program (default: NOISEFLOOR_BINARY, else the one on PATH), all of one build. Prints, each with what issue 17 asks:
 
   overhead  noisefloor.ops with out=, and the torch operator, less the launch of the same variant from C++: medians over rounds of 100 calls
-            each, launch and calls in turns, nothing waiting on the GPU (asked: at most 5 and 12 us)
+            each, launch and calls in turns, nothing waiting on the GPU (asked: at most 5 and 12 us). Beside them an empty operator of the same
+            arguments, which is PyTorch's own share of the torch operator
   patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network as a CUDA graph. Its kernels of ours against our own
             network's over the same ops (`noisefloor forward sd15 --breakdown-csv`, of the same weights and inputs; asked: at most 1.05), and
             both as a whole. Times are of one kernel after the other: what overlaps is not counted twice, gaps stand beside it
@@ -125,6 +126,7 @@ def measure_overhead(options):
         "gemm": ((a, w), {"bias": bias}, lambda a, w, bias: F.linear(a, w, bias)),
         "conv2d": ((image, taps, bias), {}, lambda x, w, b: F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, padding=1).permute(0, 2, 3, 1)),
     }
+    library = torch.library.Library("noisefloor_empty", "DEF")
     for op, (tensors, given, exact) in cases.items():
         function, operator = getattr(noisefloor.ops, op), getattr(torch.ops.noisefloor, op).default
         handle = noisefloor.prepare(op, tuple(image.shape), *tensors[1:]) if op == "conv2d" else None
@@ -134,11 +136,15 @@ def measure_overhead(options):
         timer = _signatures.make_function(op, lambda *args: _signatures.bound(op).seconds_of_launch(*args, more.get("prepared"), CALLS))
         launch_given = {**given, **({"variant": more["variant"]} if more else {})}
         with_out = (lambda: handle(tensors[0], out=out)) if handle else (lambda: function(*tensors, **given, out=out))
+        library.define(str(operator._schema).replace("noisefloor::", ""), tags=operator.tags)
+        library.impl(op, lambda *_, out=out, **__: [out], "CUDA" if options.device == "cuda" else "CPU")
+        empty = getattr(torch.ops.noisefloor_empty, op).default
         wanted = exact(*(one.double() for one in tensors), **{k: v.double() for k, v in given.items() if torch.is_tensor(v)})
         for name, got in (("ops", with_out()), ("operator", operator(*tensors, **given, **more)[0])):
             wrong(f"{op} by {name}", off(got, wanted), 2e-2 if dtype != torch.float32 else 1e-5)
         blocks = {"launch": lambda: timer(*tensors, **launch_given, out=out) * 1e6, "out=": timed_calls(with_out),
                   "operator": timed_calls(lambda: operator(*tensors, **given, **more)),
+                  "empty operator": timed_calls(lambda: empty(*tensors, **given, **more)),
                   "noisefloor.torch": timed_calls(lambda: getattr(noisefloor.torch, op)(*tensors, **given, **more))}
         in_turns(blocks, 3, options.wait)
         times = in_turns(blocks, options.rounds, options.wait)
@@ -147,6 +153,7 @@ def measure_overhead(options):
         over = {name: statistics.median(b - a for a, b in zip(times["launch"], times[name])) for name in times}
         ask(f"{op}: noisefloor.ops with {'a handle and ' if handle else ''}out= over the launch", over["out="], 5, " us")
         ask(f"{op}: torch operator over the launch", over["operator"], 12, " us")
+        figures[f"{op}: launch"], figures[f"{op}: empty operator"] = middle["launch"], middle["empty operator"]
         figures[f"{op}: noisefloor.torch's function over the launch"] = over["noisefloor.torch"]
 
 

@@ -139,7 +139,8 @@ TEST(SweepCsv, HeaderIsTheDocumentedOne) {
       "roof,bound,"
       "dram_read_bytes,dram_write_bytes,l2_bytes,occupancy_pct,occupancy_limit_pct,occupancy_limiter,"
       "blocks,threads,waves,tensor_pipe_pct,counter_status,"
-      "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,warm_clock_mhz,throttle,load,waited_"
+      "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,warm_clock_mhz,edge_us,throttle,load,"
+      "waited_"
       "pct,max_rel_error,"
       "tolerance,"
       "commit\n");

@@ -174,6 +174,18 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
   write("sweep.csv", header + to_csv(warm));
   EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is 1.1, but the median of its warm_us is 1"))
       << message();
+
+  SweepRow edges = ok_row("naive");
+  edges.edge_us = 1.3;
+  write("sweep.csv", header + to_csv(edges));
+  EXPECT_EQ(message(), "");
+  const std::string samples = R"("cold_us":[1,2,3],"warm_us":[1],"warm_edge_us":[1.3])";
+  write("samples.jsonl", line(samples) + "\n");
+  EXPECT_EQ(message(), "");
+  write("samples.jsonl", line(samples + R"(,"warm_serial_us":[1],"warm_serial_edge_us":[1.2])") + "\n");
+  EXPECT_TRUE(
+      message().starts_with("sweep.csv:2: column 'edge_us' is 1.3, but the median of its warm_serial_edge_us is 1.2"))
+      << message();
 }
 
 TEST_F(RunFilesTest, NamesRowsOfAnotherDevice) {

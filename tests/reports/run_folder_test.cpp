@@ -36,6 +36,7 @@ const RowSamples kSamples = [] {
   samples.cold_us = {1.99951, 2.0004}, samples.cold_batches = {1, 1}, samples.cold_mhz = {1980.1234, 1965};
   samples.warm_us = {1}, samples.warm_serial_us = {1.5, 1.25, 2}, samples.warm_serial_batches = {2, 1};
   samples.warm_serial_mhz = {std::nan(""), 1800};
+  samples.warm_edge_us = {1.25, 1.5}, samples.warm_serial_edge_us = {1.375};
   samples.kernels = {"gemm::tile<64>", "reduce"}, samples.kernel_counts = {1, 2};
   return samples;
 }();
@@ -76,6 +77,8 @@ TEST(RunFolder, GoesOnWhereItStopped) {
     EXPECT_EQ(read.warm_serial_us, kSamples.warm_serial_us);
     EXPECT_EQ(read.warm_serial_batches, kSamples.warm_serial_batches);
     EXPECT_TRUE(std::isnan(read.warm_serial_mhz.at(0)));
+    EXPECT_EQ(read.warm_edge_us, kSamples.warm_edge_us);
+    EXPECT_EQ(read.warm_serial_edge_us, kSamples.warm_serial_edge_us);
     EXPECT_EQ(read.kernels, kSamples.kernels);
     EXPECT_EQ(read.kernel_counts, kSamples.kernel_counts);
   }

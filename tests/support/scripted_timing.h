@@ -27,6 +27,10 @@ class ScriptedTiming final : public TimingSource {
   double serial_us = 0;                   // that a launch with ordinary edges takes longer
   std::function<double(double)> wait_us;  // of a sample that ends at this time; null: nobody says
   std::function<double(double)> others;   // threads of others, at this time
+  // Of an edge, at this time; null: a machine without. Its launches take longer by what it is above 1, `kernels` times.
+  std::function<double(double)> edge_us;
+  double kernels = 1;
+  int edge_calls = 0;
 
   double now() override { return time; }
 
@@ -41,6 +45,8 @@ class ScriptedTiming final : public TimingSource {
     std::vector<double> times = launch(samples, repeats);
     if (edges == Edges::ordinary)
       for (double& one : times) ++serial_calls, one += serial_us;
+    if (edge_us)
+      for (double& one : times) one += kernels * (edge_us(time) - 1);
     return times;
   }
   std::optional<ClockReading> clock() override {
@@ -52,6 +58,12 @@ class ScriptedTiming final : public TimingSource {
     return reasons(time);
   }
   std::span<const double> waits_us() override { return waits_; }
+  std::vector<double> edges_us(int samples) override {
+    if (!edge_us) return {};
+    ++edge_calls;
+    time += samples * 64e-6;
+    return std::vector<double>(static_cast<std::size_t>(samples), edge_us(time));
+  }
   std::optional<double> load() override {
     if (!others) return std::nullopt;
     return others(time);

@@ -1,5 +1,6 @@
 """What a framework does for a call: empty tensors beside its own, and its stream."""
 
+import contextlib
 import functools
 import sys
 
@@ -31,12 +32,13 @@ def array_dtype(name):
 
 
 def empty(like, shape, dtype, stream, instead="give out=, a tensor of NumPy or of another framework"):
-    """An uninitialised tensor of the framework of `like`, on its device; on a GPU it belongs to `stream`."""
+    """An uninitialised tensor of the framework of `like`, on its device; on a GPU it belongs to `stream`, None for the framework's current one."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(like, torch.Tensor):
         device = like.device
         if stream is None or stream == current_stream(torch, device.index):
-            return torch.empty(shape, dtype=torch_dtype(dtype), device=device)
+            # Named: PyTorch takes twice as long to tell one tuple from numbers.
+            return torch.empty(size=shape, dtype=torch_dtype(dtype), device=device)
         # The allocator hands memory out again in the order of the stream that it was made on.
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)):
             return torch.empty(shape, dtype=torch_dtype(dtype), device=device)
@@ -47,7 +49,7 @@ def empty(like, shape, dtype, stream, instead="give out=, a tensor of NumPy or o
     name = framework(like)
     if name == "cupy":
         cupy = sys.modules["cupy"]
-        with like.device, cupy.cuda.ExternalStream(stream):
+        with like.device, contextlib.nullcontext() if stream is None else cupy.cuda.ExternalStream(stream):
             return cupy.empty(shape, array_dtype(dtype))
     if name in ("jax", "jaxlib"):
         raise TypeError(f"JAX's arrays cannot be written: {instead}")
@@ -64,18 +66,26 @@ def prepared_memory(like, size, stream):
     return memory[first : first + size]
 
 
+class Streams(set):
+    """Of one tensor's memory: a copy of the tensor has its own, and begins with none."""
+
+    def __deepcopy__(self, _):
+        return Streams()
+
+    def __reduce__(self):
+        return Streams, ()
+
+
 def used(tensor, stream):
     """Tells PyTorch's allocator that another stream than the one it was made on reads it: it waits before it gives the memory away."""
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(tensor, torch.Tensor):
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return
+    # The allocator keeps what it was told; the tensor remembers that, as telling takes as long as a launch.
+    told = tensor.__dict__.setdefault("_noisefloor_streams", Streams())
+    if stream not in told:
         tensor.record_stream(torch.cuda.ExternalStream(stream, device=tensor.device))
-
-
-def written(tensor):
-    """Tells PyTorch's autograd, which refuses a backward pass that would read what was there before."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(tensor, torch.Tensor) and not tensor.is_inference():
-        torch.autograd.graph.increment_version(tensor)
+        told.add(stream)
 
 
 def current_stream(torch, device):

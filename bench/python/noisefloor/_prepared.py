@@ -16,16 +16,24 @@ class Prepared:
         self.op, (self.variant, self.dtype, self.memory) = op, made
         self._names, self._fields, self._call = _signatures.signature(op).names, fields, call
         self._tensors = [None if isinstance(tensor, (tuple, list)) else tensor for tensor in tensors]
-        self.open = tuple(name for name, tensor in zip(self._names, tensors) if isinstance(tensor, (tuple, list)))
+        self._places = tuple(place for place, tensor in enumerate(tensors) if isinstance(tensor, (tuple, list)))
+        self.open = tuple(self._names[place] for place in self._places)
 
     def __call__(self, *tensors, out=None, stream=None, **named):
+        if named or len(tensors) != len(self.open):
+            tensors = self._in_order(tensors, named)
+        merged = self._tensors.copy()
+        for place, tensor in zip(self._places, tensors):
+            merged[place] = tensor
+        return self._call(tuple(merged), self._fields, out, self.variant, stream, self.dtype, None, self.memory)
+
+    def _in_order(self, tensors, named):
         given = dict(zip(self.open, tensors))
         if len(tensors) > len(self.open) or named.keys() & given.keys() or (named | given).keys() != set(self.open):
             had = [*list(given)[: len(tensors)], *named] + ["one more"] * (len(tensors) > len(self.open))
             raise TypeError(f"{self.op}: this handle takes ({', '.join(self.open)}), not ({', '.join(had)}); what else it has, prepare was given")
         given.update(named)
-        merged = tuple(given.get(name, tensor) for name, tensor in zip(self._names, self._tensors))
-        return self._call(merged, self._fields, out, self.variant, stream, self.dtype, None, self.memory)
+        return [given[name] for name in self.open]
 
     def __repr__(self):
         size = "nothing laid out" if self.memory is None else f"{self.memory.nbytes} bytes laid out"

@@ -175,8 +175,13 @@ def make_function(op, call=None):
     made = signature(op)
     # A field that was left at its default is not given: what the tensors say is asked first.
     fields = ", ".join(f"None if {name} is _default_{name} else {name}" for name in made.keywords)
-    source = f"def {op}({made.parameters(typed=False)}):\n    return _call(({', '.join(made.names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype, plan)\n"
-    scope = {"_call": call or bound(op).call} | {f"_default_{name}": made.default(name) for name in made.keywords}
+    if call is None:
+        call = bound(op).function([*made.names, *made.keywords, *COMMON], False)
+        given = f"{', '.join(made.names)}, {fields}{', ' * bool(made.keywords)}{', '.join(COMMON)}"
+    else:
+        given = f"({', '.join(made.names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype, plan"
+    source = f"def {op}({made.parameters(typed=False)}):\n    return _call({given})\n"
+    scope = {"_call": call} | {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.ops.{op}>", "exec"), scope)
     function = scope[op]
     function.__doc__, function.__module__ = made.doc(), "noisefloor.ops"

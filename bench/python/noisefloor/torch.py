@@ -30,15 +30,7 @@ def _define(op):
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
-    # Written out, as a dictionary of arguments takes time in each call.
-    parameters = [name if name in made.first else f"{name}=None" for name in order]
-    keywords = [*made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"]
-    tensors = [f"{name}_is if {name} is None else {name}" if name in reasons else name for name in names]
-    source = (f"def real({', '.join(parameters)}, *, {', '.join(f'{name}=None' for name in keywords)}):\n"
-              f"    outputs = _call(({', '.join(tensors)},), ({', '.join(made.keywords)}{',' * bool(made.keywords)}), None, variant, None, dtype, None, prepared)\n"
-              f"    return list(outputs) if isinstance(outputs, tuple) else [outputs]\n")
-    scope = {"_call": bound.call}
-    exec(compile(source, f"<torch.ops.noisefloor.{op}>", "exec"), scope)
+    real = bound.function([*order, *made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"], True)
 
     def fake(*tensors, **given):
         by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
@@ -55,7 +47,7 @@ def _define(op):
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
     for key in ("CPU", "CUDA"):
-        _library.impl(op, scope["real"], key)
+        _library.impl(op, real, key)
     torch.library.register_fake(f"noisefloor::{op}", fake, lib=_library)
     return made, order, reasons
 

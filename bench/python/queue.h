@@ -1,0 +1,46 @@
+// Where a call runs, and the memory that the caller's framework gives it there.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "bench/python/tensor.h"
+
+namespace noisefloor::python {
+
+struct Queue {
+  Device device;
+  nanobind::object like;  // whose framework is asked: the first output that was given, else the first input
+  Stream stream = nullptr;
+  nanobind::object number = nanobind::none();  // of the stream; None where it is the framework's current one, or none
+
+  // `given`: a stream, its number, or None for the framework's current one. Throws InvalidInput for one on the CPU.
+  Queue(const std::string& op, const Device& device, const nanobind::object& like, nanobind::handle given);
+};
+
+// An uninitialised tensor of the framework.
+nanobind::object empty_tensor(const Queue& queue, std::span<const std::int64_t> shape, DType dtype);
+
+// Memory for one launch. On a GPU it is the framework's, too, so that a CUDA graph may capture the call, and the memory
+// is used again only behind the launch, on its stream.
+class ScratchMemory {
+ public:
+  ScratchMemory(const Queue& queue, std::size_t bytes);
+  void* data() const { return data_; }
+
+ private:
+  struct Free {
+    void operator()(void* data) const { std::free(data); }
+  };
+  void* data_ = nullptr;
+  std::unique_ptr<void, Free> host_;  // one of these three keeps it
+  Tensor direct_;
+  nanobind::object owner_;
+};
+
+}  // namespace noisefloor::python
