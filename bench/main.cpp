@@ -1,4 +1,5 @@
 // The command line of noisefloor.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -58,9 +58,9 @@ CrosscheckLine time_line(const SweepRow& row, double ncu_us, std::optional<doubl
   if (ncu_us < limits.shortest_us) {
     line.verdict = Verdict::not_judged;
     line.limit = fmt::format("not judged below {:g} us", limits.shortest_us);
-  } else if (row.bound.empty()) {
+  } else if (row.bound.by == Bound::By::nothing) {
     line.limit += ", raw: what bounds the row is not known";
-  } else if (!row.bound.starts_with("compute")) {
+  } else if (row.bound.by == Bound::By::memory) {
     line.limit += ", raw: not bound by compute";
   } else if (!(ncu_mhz > 0)) {
     line.limit += ", raw: the report has no SM clock";

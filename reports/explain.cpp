@@ -152,7 +152,7 @@ std::string explanation_text(const Explanation& explanation) {
     return time ? fmt::format("{:.2f} us", *time) : std::string("not timed");
   };
   text += is_timed(row) ? fmt::format("cold {}, warm {}{}\n", us(row.time_cold_us), us(row.time_warm_us),
-                                      row.bound.empty() ? "" : ", bound " + row.bound)
+                                      row.bound == Bound() ? "" : ", bound " + row.bound.text())
                         : fmt::format("{}\n", to_string(row.status));
   for (const Explanation::Finding& finding : explanation.findings)
     text += fmt::format("\n{}: {}\n  next: {}\n", finding.rule, finding.sentence, finding.experiment);

@@ -98,7 +98,7 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
       filled(row.plugin.empty() ? "scripts/ncu {op}/{problem}/{dtype}/{variant}"
                                 : "Nsight Compute on noisefloor run {op}/{problem}/{dtype}/{variant}{plugin_option}");
   if (!is_timed(row)) return;
-  const Number us = row.time_cold_us, memory = rate("dram_copy"), compute = rate(compute_ceiling_of(row));
+  const Number us = row.time_cold_us, memory = rate("dram_copy"), compute = rate(row.bound.ceiling);
   put("memory_pct", ratio(row.gbps, memory, 100));
   put("compute_pct", ratio(row.gflops, compute, 100));
   if (memory && row.ai) put("balance", ratio(*row.ai * *memory, compute));
@@ -108,7 +108,7 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
     put("dram_pct", ratio(ratio(moved, us, 1e-3), memory, 100));
   }
   put("l2_pct", ratio(ratio(row.l2_bytes, us, 1e-3), rate("l2"), 100));
-  if (numbers_.contains("compute_pct") && compute_ceiling_of(row).starts_with("tensor"))
+  if (numbers_.contains("compute_pct") && row.bound.ceiling.starts_with("tensor"))
     put("tensor_share_pct", ratio(numbers_["compute_pct"], row.tensor_pipe_pct, 100));
   put("occupancy_used_pct", ratio(row.occupancy_pct, row.occupancy_limit_pct, 100));
   if (row.waves) put("wave_fill_pct", ratio(row.waves, std::ceil(*row.waves), 100));
@@ -120,7 +120,7 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
   put("launch_us", launch_cost(run, row));
   put("launch_pct", ratio(launch_cost(run, row), us, 100));
   put("warm_pct", ratio(row.time_warm_us, us, 100));
-  if (const Ceiling* ceiling = ceilings.find(compute_ceiling_of(row)))
+  if (const Ceiling* ceiling = ceilings.find(row.bound.ceiling))
     put("clock_pct", ratio(row.sm_clock_mhz, ceiling->sm_clock_mhz, 100));
 }
 

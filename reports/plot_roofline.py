@@ -78,10 +78,15 @@ def read_run(folder: Path, dtype: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     ceilings = read_table(folder / "ceilings.csv", ["name"], ["value", "datasheet"]).set_index("name")
     if not ceilings.index.is_unique or not (ceilings["value"] > 0).all() or not np.isfinite(ceilings["value"]).all():
         raise refuse(f"{folder / 'ceilings.csv'}: a ceiling is there twice, or is not a number above 0")
-    lacking = ({"dram_copy"} | set(ok["bound"].astype(str).str.split(":").str[1].dropna())) - set(ceilings.index)
+    lacking = {"dram_copy", *ceilings_of(ok)} - set(ceilings.index)
     if lacking:
         raise refuse(f"{folder / 'ceilings.csv'}: no ceiling {', '.join(sorted(lacking))}")
     return ok, ceilings
+
+
+def ceilings_of(rows: pd.DataFrame) -> list[str]:
+    """The ceilings of arithmetic that rows are held to: what the column `bound` has behind its colon."""
+    return sorted({str(bound).partition(":")[2] for bound in rows["bound"]} - {""})
 
 
 def title(rows: pd.DataFrame, dtype: str, caption: str) -> str:
@@ -134,7 +139,7 @@ def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _fol
         axes.axis("off")
     for axes, op in zip(panels.flat, ops):
         points = rows[rows["op"] == op]
-        pipes = sorted(points["bound"].str.split(":").str[1].dropna().unique())
+        pipes = ceilings_of(points)
         ridge = max((ceilings["value"][name] for name in pipes), default=0) / ceilings["value"]["dram_copy"]
         span = (points["ai"].min() / 2, 4 * max(ridge, points["ai"].max()))  # every ridge is in the picture
         draw_ceilings(axes, ceilings, pipes, "datasheet", span, theme.surface["datasheet"], True)

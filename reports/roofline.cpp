@@ -23,18 +23,12 @@ CeilingRates read_ceiling_rates(const std::filesystem::path& file) {
   return rates;
 }
 
-std::string compute_ceiling_of(const SweepRow& row) {
-  const std::size_t colon = row.bound.find(':');
-  return colon == std::string::npos ? "" : row.bound.substr(colon + 1);
-}
-
 void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
   const auto memory = ceilings.find("dram_copy");
   if (memory == ceilings.end()) return;
   std::map<std::pair<std::string, std::string>, std::string> ceiling_of;  // by op and dtype
   for (const SweepRow& row : rows)
-    if (const std::string ceiling = compute_ceiling_of(row); !ceiling.empty())
-      ceiling_of[{row.op, row.dtype}] = ceiling;
+    if (!row.bound.ceiling.empty()) ceiling_of[{row.op, row.dtype}] = row.bound.ceiling;
   for (SweepRow& row : rows) {
     if (!is_timed(row) || !row.flops || !(*row.bytes > 0.0)) continue;
     if (!row.gflops) row.gflops = *row.flops / *row.time_cold_us * 1e-3;
@@ -46,7 +40,7 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
     const double by_memory = *row.ai * memory->second;
     row.attainable_gflops = std::min(by_memory, compute->second);
     row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
-    row.bound = (by_memory < compute->second ? "memory:" : "compute:") + compute->first;
+    row.bound = {by_memory < compute->second ? Bound::By::memory : Bound::By::compute, compute->first};
   }
 }
 
@@ -79,9 +73,9 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
       ai_measured = *row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", quote_csv(row.op), quote_csv(row.variant),
                         row.kind, row.dtype, quote_csv(row.problem), quote_csv(row.device), number(row.ai),
-                        number(ai_measured), number(row.gflops), number(row.gbps),
-                        number(rate(compute_ceiling_of(row))), number(rate("dram_copy")), number(row.attainable_gflops),
-                        number(row.pct_of_roof), row.bound, to_string(row.status));
+                        number(ai_measured), number(row.gflops), number(row.gbps), number(rate(row.bound.ceiling)),
+                        number(rate("dram_copy")), number(row.attainable_gflops), number(row.pct_of_roof),
+                        row.bound.text(), to_string(row.status));
   }
   write_atomically(file, text);
 }

@@ -16,9 +16,6 @@ namespace noisefloor {
 using CeilingRates = std::map<std::string, double>;
 CeilingRates read_ceiling_rates(const std::filesystem::path& file);  // throws std::runtime_error
 
-// The compute ceiling behind a row's `bound` ("memory:tensor_bf16" -> "tensor_bf16"); empty when the row names none.
-std::string compute_ceiling_of(const SweepRow& row);
-
 // Fills attainable_gflops, pct_of_roof and bound of timed rows that lack them (rows of another program, as PyTorch's),
 // by the ceilings that the other rows of the same op and dtype name.
 void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings);

@@ -126,6 +126,13 @@ Json lacks(const fs::path& folder, const std::vector<CaseId>& chosen, const std:
   return all;
 }
 
+// A bound's text -> the ceiling of arithmetic in it.
+std::map<std::string, std::string> ceiling_of(const std::vector<SweepRow>& rows) {
+  std::map<std::string, std::string> ceilings;
+  for (const SweepRow& row : rows) ceilings[row.bound.text()] = row.bound.ceiling;
+  return ceilings;
+}
+
 }  // namespace
 
 nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& rows) {
@@ -135,6 +142,7 @@ nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& r
   const auto without = cases_without_row(chosen, rows);
   return {{"rows", rows_json(rows)},
           {"ceilings", ceilings_json(folder / "ceilings.csv")},
+          {"ceiling_of", ceiling_of(rows)},
           {"networks", networks_json(problems)},
           {"totals", totals_json(network_totals(rows, problems))},
           {"environment", ordered_pairs(environment(folder / "env.json"))},

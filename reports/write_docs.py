@@ -79,6 +79,9 @@ def ladder(arguments: str) -> str:
             found.append((problem, {row["variant"]: row for row in rows}))
         else:
             lacking.append(f"`{problem}`")
+    if not found and (ROOT / "kernels" / op).is_dir() and not any(row["op"] == op for path in RECORDED.glob("*.csv") for row in rows_of(path.name)
+                                                                 if "status" in row and "variant" in row):  # fmt: skip
+        return "The recorded run has no row of this op.\n"
     if not found:
         raise CannotBeMade(f"{file} has no row of {op} {problem} in bf16")
     variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))

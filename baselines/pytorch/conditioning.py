@@ -4,11 +4,13 @@ usage: python3 -m baselines.pytorch.conditioning sd15|sdxl --weights FOLDER "a p
        python3 -m baselines.pytorch.conditioning svd --weights FOLDER PICTURE [ANOTHER ...] --out FILE.safetensors
 
 FOLDER is that of a diffusers pipeline, of which it reads the tokenizers and text encoders, or the image encoder and the VAE. Needs PyTorch,
-transformers and safetensors, and for svd diffusers and Pillow.
+transformers and safetensors, and for svd diffusers and Pillow; of sdxl and svd also the program, which knows the sizes that they draw.
 """
 
 import argparse
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,11 +20,35 @@ NETWORKS = {
     "sdxl": ("tokenizer", "text_encoder", "tokenizer_2", "text_encoder_2"),
     "svd": ("feature_extractor", "image_encoder", "vae"),
 }
-DIVISORS = {"sdxl": 32, "svd": 64}  # of the sides of what is drawn, as sample has them
+ROOT = Path(__file__).resolve().parents[2]
+MOST_PIXELS = 65536  # of a side
 
 
 class Refused(Exception):
     """A message for whoever called."""
+
+
+def drawn_by(network):
+    """Height and width of what a network draws where none are asked for, and what sides are multiples of: the program's own row of it."""
+    built = sorted(ROOT.glob("build/*/bin/noisefloor"), key=lambda file: file.stat().st_mtime, reverse=True)
+    places = [Path(os.environ.get("NOISEFLOOR_BINARY", "")), ROOT / "bin/noisefloor", *built]
+    program = next((place for place in places if place.is_file()), None)
+    if program is None:
+        raise Refused("no noisefloor is built, which knows the sizes of pictures; build it, or name one in NOISEFLOOR_BINARY")
+    listed = subprocess.run([program, "list", "ops", "--ops", "network", "--format", "json"], capture_output=True, text=True)
+    if listed.returncode != 0:
+        raise Refused(f"{program} lists no networks: {listed.stderr.strip()}")
+    row = next(row for row in json.loads(listed.stdout)["networks"] if row["name"] == network)
+    return row["height"], row["width"], row["multiples_of"]
+
+
+def resolve_sizes(given):
+    *sides, step = drawn_by(given.network)
+    for name, side in zip(("height", "width"), sides):
+        asked = getattr(given, name)
+        if asked is not None and (asked % step or not step <= asked <= MOST_PIXELS):
+            raise Refused(f"argument --{name}: {asked} is out of range (multiples of {step}, {step} to {MOST_PIXELS})")
+        setattr(given, name, side if asked is None else asked)
 
 
 def loaded(folder, part, kind, **options):
@@ -114,6 +140,8 @@ MAKERS = {"sd15": of_prompts, "sdxl": of_prompts_xl, "svd": of_pictures}
 
 
 def make(given):
+    if "height" in given:
+        resolve_sizes(given)
     missing = [part for part in NETWORKS[given.network] if not (given.weights / part).is_dir()]
     if missing:
         raise Refused(f"{given.weights} is not the folder of a diffusers pipeline: it has no {' and no '.join(f'{part}/' for part in missing)}")
@@ -141,16 +169,16 @@ def make(given):
     return tensors
 
 
-def within(kind, least, most, step=1):
+def within(kind, least, most):
     """Numbers of a range; not a number is in none."""
 
     def parsed(text):
         try:
-            if least <= (value := kind(text)) <= most and (step == 1 or value % step == 0):
+            if least <= (value := kind(text)) <= most:
                 return value
         except ValueError:
             pass
-        raise argparse.ArgumentTypeError(f"{text} is out of range ({f'multiples of {step}, ' if step > 1 else ''}{least} to {most})")
+        raise argparse.ArgumentTypeError(f"{text} is out of range ({least} to {most})")
 
     return parsed
 
@@ -167,10 +195,8 @@ def options():
         if name != "svd":
             network.add_argument("--negative", metavar="PROMPT", help="what guidance leads away from (default: the empty prompt; sdxl: zeros)")
         if name != "sd15":
-            height, width = (576, 1024) if name == "svd" else (1024, 1024)
-            pixels = within(int, DIVISORS[name], 65536, DIVISORS[name])
-            network.add_argument("--height", type=pixels, default=height, help=f"of what is drawn, in pixels (default: {height})")
-            network.add_argument("--width", type=pixels, default=width, help=f"(default: {width})")
+            network.add_argument("--height", type=int, help="of what is drawn, in pixels (default: the network's own)")
+            network.add_argument("--width", type=int, help="(default: the network's own)")
         if name == "svd":
             network.add_argument("--fps", type=within(int, 1, 1000), default=7, help="frames a second that the network is told (default: 7)")
             network.add_argument("--motion", type=within(int, 0, 1000), default=127, help="how much moves: its motion bucket (default: 127)")

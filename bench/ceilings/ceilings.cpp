@@ -42,12 +42,11 @@ void place_under_roof(SweepRow& row, const Ceilings& ceilings, const Ceiling& co
   const double memory_bound_gflops = *row.ai * ceilings.memory().value;
   row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
   row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
-  row.bound = (memory_bound_gflops < compute.value ? "memory:" : "compute:") + compute.name;
+  row.bound = {memory_bound_gflops < compute.value ? Bound::By::memory : Bound::By::compute, compute.name};
 }
 
 bool place_under_roof(SweepRow& row, const Ceilings& ceilings) {
-  const std::size_t colon = row.bound.find(':');
-  const Ceiling* compute = colon == std::string::npos ? nullptr : ceilings.find(row.bound.substr(colon + 1));
+  const Ceiling* compute = ceilings.find(row.bound.ceiling);
   if (compute == nullptr || !row.ai || !row.gflops) return false;
   place_under_roof(row, ceilings, *compute);
   if (const std::size_t begin = row.reason.rfind(kAboveRoof); begin != std::string::npos && *row.pct_of_roof <= 100)

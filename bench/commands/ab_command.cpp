@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <regex>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/selection_options.h"
 #include "bench/sweep/alternate.h"

@@ -1,6 +1,7 @@
 #include "bench/commands/breakdown_common.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <optional>
 

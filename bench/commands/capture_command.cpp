@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 
 namespace noisefloor {
 namespace {

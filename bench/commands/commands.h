@@ -2,7 +2,6 @@
 // code: 0 done, 1 the thing checked is not so (incorrect, an error on the device), 2 could not do what was asked.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +11,10 @@
 #include "bench/measure/suite.h"
 #include "bench/platform/platform.h"
 #include "kernels/core/op.h"
+
+namespace CLI {
+class App;  // CLI11 takes seconds to compile: for add_command.h and what adds options
+}
 
 namespace noisefloor {
 
@@ -27,15 +30,6 @@ constexpr int kDone = 0;
 constexpr int kNotSo = 1;
 constexpr int kCouldNot = 2;
 
-// A subcommand and its arguments, which `run` gets when the command line has been read.
-template <class Arguments>
-std::pair<CLI::App&, Arguments&> add_command(CLI::App& app, const CommandResult& result, const std::string& name,
-                                             const std::string& about, int (*run)(const Arguments&)) {
-  CLI::App* const command = app.add_subcommand(name, about);
-  const auto arguments = std::make_shared<Arguments>();
-  command->callback([=] { *result = [=] { return run(*arguments); }; });
-  return {*command, *arguments};
-}
 void add_device_option(CLI::App& command, std::string& device);  // of open_platform
 void add_problems_option(CLI::App& command, std::string& folder);
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "bench/ceilings/store.h"
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"

@@ -1,5 +1,6 @@
 // noisefloor devices: what is in this machine, what this program was built for, and what can be counted.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "bench/commands/commands.h"
 #include "bench/counters/range_profiler.h"

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/measure/case_row.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 #include "kernels/core/fields.h"
 #include "reports/explain.h"
 #include "reports/roofline.h"

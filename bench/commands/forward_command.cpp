@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "bench/commands/add_command.h"
 #include "bench/commands/breakdown_common.h"
 #include "bench/commands/image_layout.h"
 #include "bench/commands/network_sizes.h"

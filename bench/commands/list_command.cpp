@@ -8,6 +8,8 @@
 #include <regex>
 #include <vector>
 
+#include "bench/commands/add_command.h"
+#include "bench/commands/network_sizes.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/measure/problem_record.h"
 #include "bench/sweep/problem_files.h"
@@ -30,9 +32,15 @@ struct Wanted {
   std::regex filter;
   std::vector<std::string> ops;  // none: all
   bool json = false;             // one object a line
+  bool matched = false;          // a name, by the filter
 
   bool has(const Workload& op) const { return ops.empty() || std::find(ops.begin(), ops.end(), op.name) != ops.end(); }
-  bool has(const Workload& op, const std::string& name) const { return has(op) && std::regex_search(name, filter); }
+  bool has(const std::string& name) {
+    const bool found = std::regex_search(name, filter);
+    matched = matched || found;
+    return found;
+  }
+  bool has(const Workload& op, const std::string& name) { return has(op) && has(name); }
 };
 
 void print_line(const Json& line) {
@@ -68,7 +76,17 @@ std::vector<std::string> dtype_names(const Workload& op) {
   return names;
 }
 
-void list_ops(const Wanted& wanted) {
+// Every network, and the pictures that it draws where none are asked for.
+Json networks_json() {
+  Json all = Json::array();
+  for (const networks::NetworkInfo& info : networks::all_networks()) {
+    const auto [height, width, side] = picture_sides(info);
+    all.push_back({{"name", info.name}, {"height", height}, {"width", width}, {"multiples_of", side}});
+  }
+  return all;
+}
+
+void list_ops(Wanted& wanted) {
   for (const SuiteEntry& entry : suite().entries()) {
     const Workload& op = *entry.workload;
     if (!wanted.has(op, op.name)) continue;
@@ -76,7 +94,9 @@ void list_ops(const Wanted& wanted) {
       Json fields = Json::array(), variants = Json::array();
       for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
       for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
-      print_line({{"op", op.name}, {"dtypes", dtype_names(op)}, {"fields", fields}, {"variants", variants}});
+      Json line = {{"op", op.name}, {"dtypes", dtype_names(op)}, {"fields", fields}, {"variants", variants}};
+      if (entry.whole_networks) line["networks"] = networks_json();
+      print_line(line);
       continue;
     }
     fmt::print("{}  ({})\n", op.name, fmt::join(dtype_names(op), ", "));
@@ -86,7 +106,7 @@ void list_ops(const Wanted& wanted) {
   }
 }
 
-void list_variants(const Wanted& wanted) {
+void list_variants(Wanted& wanted) {
   constexpr const char* kLine = "{:<14} {:<22} {:<12} {:<8} {}\n";
   if (!wanted.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built");
   for (const SuiteEntry& entry : suite().entries())
@@ -104,9 +124,9 @@ void list_variants(const Wanted& wanted) {
     }
 }
 
-void list_networks(const std::vector<ProblemEntry>& problems, const Wanted& wanted) {
+void list_networks(const std::vector<ProblemEntry>& problems, Wanted& wanted) {
   for (const std::string& name : network_names(problems)) {
-    if (!std::regex_search(name, wanted.filter)) continue;
+    if (!wanted.has(name)) continue;
     std::size_t distinct = 0;
     long launches = 0;
     bool set = false;
@@ -120,10 +140,10 @@ void list_networks(const std::vector<ProblemEntry>& problems, const Wanted& want
   }
 }
 
-void list_solvers(const Wanted& wanted) {
+void list_solvers(Wanted& wanted) {
   using sampler_step::SolverRow;
   for (const SolverRow& row : sampler_step::solvers()) {
-    if (!std::regex_search(row.name, wanted.filter)) continue;
+    if (!wanted.has(row.name)) continue;
     const Json line = {{"solver", row.name},
                        {"order", row.order},
                        {"calls", row.calls},
@@ -141,13 +161,13 @@ void list_solvers(const Wanted& wanted) {
   }
 }
 
-void list_columns(const Wanted& wanted) {
+void list_columns(Wanted& wanted) {
   if (!wanted.json) {
-    fmt::print("{}", columns_markdown());
+    fmt::print("{}", columns_markdown([&](const SweepColumn& column) { return wanted.has(column.name); }));
     return;
   }
   for (const SweepColumn& column : sweep_columns())
-    if (std::regex_search(column.name, wanted.filter))
+    if (wanted.has(column.name))
       print_line({{"column", column.name},
                   {"unit", column.unit},
                   {"text", column.text},
@@ -158,9 +178,9 @@ void list_columns(const Wanted& wanted) {
 
 constexpr std::int64_t kMostValues = 4096;  // of a tensor, in a line that people may read
 
-void list_problems(const std::vector<ProblemEntry>& problems, const Wanted& wanted) {
+void list_problems(const std::vector<ProblemEntry>& problems, Wanted& wanted) {
   for (const ProblemEntry& entry : problems) {
-    if (!std::regex_search(entry.op->name + "/" + entry.text, wanted.filter)) continue;
+    if (!wanted.has(entry.op->name + "/" + entry.text)) continue;
     if (!wanted.json) {
       fmt::print("{} {}  [{}]\n", entry.op->name, entry.text, entry.networks());
       continue;
@@ -186,27 +206,27 @@ int list(const ListArguments& arguments) {
   PluginOptions plugins = arguments.plugins;
   plugins.device = "host";  // names need no GPU
   add_plugins(plugins);
-  if (arguments.what == "ops" || arguments.what == "variants") {
-    (arguments.what == "ops" ? list_ops : list_variants)(wanted);
-    return kDone;
-  }
-  if (arguments.what == "solvers") {
+  if (arguments.what == "ops") {
+    list_ops(wanted);
+  } else if (arguments.what == "variants") {
+    list_variants(wanted);
+  } else if (arguments.what == "solvers") {
     list_solvers(wanted);
-    return kDone;
-  }
-  if (arguments.what == "rules") {
+  } else if (arguments.what == "rules") {
+    if (!arguments.filter.empty()) throw InvalidInput("--filter: rules have no names to match");
     fmt::print("{}", explain_rules_markdown());
-    return kDone;
-  }
-  if (arguments.what == "columns") {
+  } else if (arguments.what == "columns") {
     list_columns(wanted);
-    return kDone;
+  } else {
+    auto problems = load_problems(arguments.problems.empty() ? default_problem_folder()
+                                                             : std::filesystem::path(arguments.problems));
+    if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
+    std::erase_if(problems, [&](const ProblemEntry& entry) { return !wanted.has(*entry.op); });
+    (arguments.what == "networks" ? list_networks : list_problems)(problems, wanted);
   }
-  auto problems =
-      load_problems(arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems));
-  if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
-  std::erase_if(problems, [&](const ProblemEntry& entry) { return !wanted.has(*entry.op); });
-  (arguments.what == "networks" ? list_networks : list_problems)(problems, wanted);
+  if (!arguments.filter.empty() && !wanted.matched)
+    throw InvalidInput(
+        fmt::format("--filter: no name matches '{}'; see noisefloor list {}", arguments.filter, arguments.what));
   return kDone;
 }
 

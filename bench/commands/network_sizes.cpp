@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <map>
@@ -74,10 +75,16 @@ void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bo
           ->check(CLI::Range(std::int64_t{1}, most));
 }
 
+PictureSides picture_sides(const NetworkInfo& info) {
+  const std::int64_t times = enlarges(info);
+  return {info.image.height * times, info.image.width * times, info.divisor * times};
+}
+
 Sizes latents_of_pictures(const NetworkInfo& info, Sizes sizes) {
   const std::int64_t times = enlarges(info);
   NetworkInfo pictures = info;
-  for (std::int64_t* size : {&pictures.image.height, &pictures.image.width, &pictures.divisor}) *size *= times;
+  const auto [height, width, side] = picture_sides(info);
+  pictures.image.height = height, pictures.image.width = width, pictures.divisor = side;
   (void)pictures.resolved(sizes);
   for (std::int64_t* size : {&sizes.height, &sizes.width}) *size /= times;
   return sizes;

@@ -1,12 +1,15 @@
 // The sizes that a network is run at: --height, --width, --frames and --tokens, and what the tensors of a file say.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 
 #include "bench/tensors/safetensors.h"
 #include "networks/network.h"
+
+namespace CLI {
+class App;
+}
 
 namespace noisefloor {
 
@@ -14,6 +17,12 @@ namespace noisefloor {
 // drawn (latents_of_pictures). `without`: a size that cannot be chosen.
 void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",
                       bool of_pictures = false, std::string_view without = {});
+
+// What a network draws, in pixels, unless other sides are asked for: multiples of `side` (0: no others).
+struct PictureSides {
+  std::int64_t height, width, side;
+};
+PictureSides picture_sides(const networks::NetworkInfo& info);
 
 // Height and width of pictures, as those of the latents that a decoder makes them of; other networks' are their
 // pictures'. Throws InvalidInput on pictures that the network does not draw.

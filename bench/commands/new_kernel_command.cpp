@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 #include "bench/sweep/problem_files.h"
 #include "reports/run/files.h"
 
@@ -66,8 +66,9 @@ bool calls(const std::string& text, const std::string& name) {
   return false;
 }
 
-// The text of a file, or of a folder's files by their names.
+// The text of a file, or of a folder's files by their names; "" where there is neither.
 std::string text_of(const fs::path& path) {
+  if (!fs::exists(path)) return "";
   if (!fs::is_directory(path)) return read_whole_file(path);
   const std::set<fs::path> files(fs::directory_iterator(path), fs::directory_iterator{});
   std::string text;
@@ -109,8 +110,8 @@ int new_kernel(const NewKernelArguments& arguments) {
   const auto& [op, out] = arguments;
   const SuiteEntry& entry = require_op(op);
   if (entry.whole_networks) throw InvalidInput(fmt::format("'{}' is no op: its rows are plans of whole networks", op));
-  const fs::path folder(out), plugins = default_problem_folder().parent_path() / "plugin";
-  const fs::path texts = plugins / "new_kernel";
+  const fs::path folder(out), bench = default_problem_folder().parent_path(), plugins = bench / "plugin";
+  const fs::path texts = plugins / "new_kernel", numpy = bench.parent_path() / "kernels" / op / "formula.py";
   std::error_code error;
   fs::create_directories(folder, error);
   if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
@@ -122,7 +123,9 @@ int new_kernel(const NewKernelArguments& arguments) {
     fs::path text = texts / (op + ending);
     std::string formula;
     if (!fs::is_regular_file(text)) {  // most ops share one, around their formula
-      if (formulas != nullptr) formula = blocks_of(text_of(texts / formulas), cuda, op);
+      const bool has_own = std::string_view(ending) == "_numpy.py";
+      if (formulas != nullptr)
+        formula = blocks_of(text_of(texts / formulas) + (has_own ? "\n\n" + text_of(numpy) : ""), cuda, op);
       if (formula.empty()) continue;
       if (cuda)
         formula = fmt::format("{}\n\nusing Kernel = {};", formula.substr(3), op);  // behind the text's own "// "

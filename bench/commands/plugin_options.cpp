@@ -1,5 +1,7 @@
 #include "bench/commands/plugin_options.h"
 
+#include <CLI/CLI.hpp>
+
 namespace noisefloor {
 
 void add_plugin_options(CLI::App& command, PluginOptions& options) {

@@ -1,6 +1,7 @@
 // noisefloor problems: what one call of a network asks of each op.
 #include <fmt/format.h>
 
+#include "bench/commands/add_command.h"
 #include "bench/commands/network_sizes.h"
 #include "bench/commands/pipeline_common.h"
 #include "networks/unfused.h"

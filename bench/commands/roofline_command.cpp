@@ -1,7 +1,7 @@
 // noisefloor roofline (or report): what a run's files say, without a GPU.
 #include <fmt/format.h>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 #include "reports/roofline.h"
 #include "reports/run/run_files.h"
 #include "reports/run_report.h"

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "bench/ceilings/store.h"
+#include "bench/commands/add_command.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"

@@ -22,7 +22,6 @@ using namespace pipeline;
 
 constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
 constexpr std::int64_t kMostFrameBytes = std::int64_t{1} << 32;    // of its pictures, all at once
-constexpr std::int64_t kMostFirstImage = std::int64_t{1} << 62;    // so that numbers of images stay below 2^63
 
 int index_of(const char* what, const std::string& name, std::span<const char* const> names) {
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -99,26 +98,6 @@ void require_gif_fits(const SampleArguments& arguments, const Network& network, 
 
 std::string name_of(sampler_step::Schedule schedule) {
   return sampler_step::kScheduleNames[static_cast<int>(schedule)];
-}
-
-// What the networks have by default: "(default: cosine for adm64, else karras)".
-std::string defaults(std::string (*of)(const NetworkInfo&)) {
-  std::map<std::string, std::vector<std::string>> who;
-  for (const NetworkInfo& info : all_networks()) who[of(info)].emplace_back(info.name);
-  const auto usual = std::max_element(who.begin(), who.end(),
-                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  std::string text;
-  for (const auto& [value, names] : who)
-    if (value != usual->first) text += fmt::format("{} for {}, ", value, listed(names, "and"));
-  return fmt::format(" (default: {}{}{})", text, text.empty() ? "" : "else ", usual->first);
-}
-
-std::string networks_that(bool (*so)(const NetworkInfo&)) {
-  return listed(networks_where(so), "and");
-}
-
-std::string conditioned_networks() {
-  return networks_that([](const NetworkInfo& info) { return !info.conditioning.empty(); });
 }
 
 // Options of videos, and those that show pictures on their way.
@@ -262,127 +241,6 @@ std::string guidance_note(const NetworkInfo& network) {
       "--guidance compares with the network's prediction for a label of zeros, which {} were never trained "
       "on: what it does to pictures is not classifier-free guidance as published",
       network.unguided_checkpoints);
-}
-
-void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
-  using sampler_step::SolverRow;
-  const auto those = [](bool (*so)(const SolverRow&), const char* conjunction) {
-    return listed(sampler_step::solvers_where(so), conjunction);
-  };
-  const std::vector<std::string> schedules(std::begin(sampler_step::kScheduleNames),
-                                           std::end(sampler_step::kScheduleNames));
-  SamplingOptions& options = arguments.options;
-  add_network_options(command, arguments.network);
-  command.add_option(
-      "--sampler", arguments.sampler,
-      those([](const SolverRow&) { return true; }, "or") +
-          defaults([](const NetworkInfo& info) -> std::string { return sampler_step::row_of(info.solver).name; }));
-  command.add_option("--schedule", arguments.schedule, listed(schedules, "or") + defaults([](const NetworkInfo& info) {
-                                                         return name_of(info.schedule);
-                                                       }));
-  command.add_option("--spacing", arguments.spacing,
-                     "Training timesteps that are visited: linspace, leading or trailing, as diffusers names them" +
-                         defaults([](const NetworkInfo& info) -> std::string {
-                           return sampler_step::kSpacingNames[static_cast<int>(info.spacing)];
-                         }));
-  command.add_option("--offset", arguments.offset,
-                     "leading: added to each timestep" +
-                         defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }));
-  command
-      .add_option("--final", arguments.final_level,
-                  fmt::format("Where the last step ends: zero, without noise, or first, at the level of timestep 0 "
-                              "(default: first for {} by {}, else zero)",
-                              networks_that([](const NetworkInfo& info) { return info.ends_noisy; }),
-                              those([](const SolverRow& row) { return row.ends_as_trained; }, "and")))
-      ->check(CLI::IsMember({"zero", "first"}));
-  command.add_option("--sigma-min", arguments.sigma_min,
-                     fmt::format("karras: last noise level (default: {})", options.sigma_min));
-  command.add_option("--sigma-max", arguments.sigma_max,
-                     "karras: first noise level" +
-                         defaults([](const NetworkInfo& info) { return fmt::format("{}", info.sigma_max); }));
-  command.add_option("--rho", arguments.rho,
-                     fmt::format("karras: how the levels crowd towards the last (default: {})", options.rho));
-  command
-      .add_option("--eta", options.eta,
-                  those([](const SolverRow& row) { return row.takes_eta(); }, "and") + ": 0 deterministic, 1 as ddpm")
-      ->capture_default_str();
-  command
-      .add_option("--churn", options.churn,
-                  those([](const SolverRow& row) { return row.churns; }, "and") + ": noise added on the way (S_churn)")
-      ->capture_default_str();
-  command
-      .add_option(
-          "--guidance", arguments.guidance,
-          fmt::format(
-              "Classifier-free guidance; 0: none. For weights that were also trained without labels (or text), as "
-              "the shipped ones of {} were; the originals' of {} were not",
-              networks_that([](const NetworkInfo& info) { return info.shipped; }),
-              networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
-              defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
-      ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command.add_option("--seed", arguments.seed, "An image is a function of seed, its number and its label")
-      ->capture_default_str();
-  command.add_option("--conditioning", arguments.conditioning,
-                     fmt::format("{}: safetensors file of what the network is told of each picture, and of the first "
-                                 "noise where it is given (latents [count, channels, height, width], of videos [count, "
-                                 "frames, channels, height, width]); python3 -m "
-                                 "baselines.pytorch.conditioning makes it",
-                                 conditioned_networks()));
-  command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
-  command.add_option(
-      "--cache-every", options.cache_every,
-      "Compute the network whole in one call of K, and in the others only the last blocks of its decoder, on what that "
-      "one left below them: faster, and other pictures; how much of both is printed (default: 1, all whole)");
-  command
-      .add_option("--cache-blocks", arguments.cache_blocks,
-                  "How many of the decoder's last blocks those are (default: 1)")
-      ->check(CLI::Range(1, 1000));
-}
-
-void add_sample_options(CLI::App& command, SampleArguments& arguments) {
-  add_drawing_options(command, arguments);
-  add_size_options(command, arguments.sizes, "the network's own", true);
-  add_breakdown_options(command, arguments.breakdown);
-  command
-      .add_option(
-          "--first-guidance", arguments.first_guidance,
-          fmt::format("Of a video's first frame; grows in equal steps to --guidance at the last (default: 1 for "
-                      "{}, else as --guidance)",
-                      networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; })))
-      ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--steps", arguments.steps,
-                     "1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
-  command.add_option("--count", arguments.count, "Images")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-  command.add_option("--first-image", arguments.first_image, "Number of the first image")
-      ->check(CLI::Range(std::int64_t{0}, kMostFirstImage))
-      ->capture_default_str();
-  command
-      .add_option("--batch", arguments.batch,
-                  "Images at a time (default: all, at most 64); too many for a network are refused with its range")
-      ->check(CLI::Range(1, 65536));
-  command.add_option("--out", arguments.out, "PNG file of the grid; of videos an animated one")->required();
-  command.add_option("--columns", arguments.columns, "Of the grid; no more than there are images")
-      ->check(CLI::Range(1, 1000));
-  command.add_option("--zoom", arguments.zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
-  command.add_option("--strip", arguments.strip,
-                     "PNG file of the first batch on its way, a row an image; with --every");
-  command.add_option("--gif", arguments.gif,
-                     "Animated GIF of the grid on its way, from noise to pictures, with --every; of videos, of these");
-  command.add_option("--folder", arguments.folder, "Folder of a video's frames: frame-0000.png and on");
-  command.add_option("--fps", arguments.fps, "Frames of a video shown in a second (default: 7)")
-      ->check(CLI::Range(1, 50));
-  command
-      .add_option("--chunk", arguments.chunk,
-                  "Frames of a video that are decoded at a time, and do not see others (default: all, or what fits)")
-      ->check(CLI::Range(1, 1024));
-  command.add_option("--every", arguments.every, "Show the noise, every K-th step and the last in strip and GIF");
-  command.add_option(
-      "--tensor", arguments.tensor,
-      "safetensors file of images [n, channels, height, width], as forward takes them, labels, the noise, and latents "
-      "where the network draws them");
 }
 
 }  // namespace noisefloor

@@ -36,6 +36,7 @@ struct SampleArguments {
 void add_sample_options(CLI::App& command, SampleArguments& arguments);
 // Those of them that say what is drawn, from network to class, but for sizes and the number of steps.
 void add_drawing_options(CLI::App& command, SampleArguments& arguments);
+std::string conditioned_networks();  // those that --conditioning is for: "sd15, sdxl and svd"
 
 // Sampler, schedule, steps, guidance (the network's own where none are given), seed and noise levels: fills
 // arguments.options, of which the steps follow. Throws InvalidInput.

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "bench/commands/add_command.h"
 #include "bench/commands/conditioning.h"
 #include "bench/commands/decoding.h"
 #include "bench/commands/image_layout.h"

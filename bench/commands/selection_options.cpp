@@ -1,6 +1,7 @@
 #include "bench/commands/selection_options.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

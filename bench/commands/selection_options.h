@@ -1,11 +1,14 @@
 // The options that say which cases: of `sweep` and `ab`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/sweep/selection.h"
+
+namespace CLI {
+class App;
+}
 
 namespace noisefloor {
 

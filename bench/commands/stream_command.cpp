@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 
+#include "bench/commands/add_command.h"
 #include "bench/commands/conditioning.h"
 #include "bench/commands/network_sizes.h"
 #include "bench/commands/sample_arguments.h"

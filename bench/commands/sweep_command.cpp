@@ -7,8 +7,8 @@
 #include <iostream>
 #include <set>
 
+#include "bench/commands/add_command.h"
 #include "bench/commands/benchmark_flags.h"
-#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/commands/selection_options.h"

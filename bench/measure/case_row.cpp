@@ -93,7 +93,7 @@ void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size
   for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
     if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
   row.reason +=
-      (row.reason.empty() ? "" : "; ") + why_above_roof(cost, written, row.bound.starts_with("memory"), cache_bytes);
+      (row.reason.empty() ? "" : "; ") + why_above_roof(cost, written, row.bound.by == Bound::By::memory, cache_bytes);
 }
 
 }  // namespace noisefloor

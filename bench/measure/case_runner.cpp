@@ -30,7 +30,7 @@ void clear_times(CaseResult& result) {
   for (auto* field : {&row.time_cold_us, &row.time_cold_mad_us, &row.time_warm_us, &row.time_warm_serial_us,
                       &row.gflops, &row.gbps, &row.attainable_gflops, &row.pct_of_roof})
     field->reset();
-  row.bound.clear();
+  row.bound = {};
 }
 
 }  // namespace

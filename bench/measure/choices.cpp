@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/measure/bound_case.h"
+#include "bench/measure/entrants.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/verify.h"
 #include "reports/statistics.h"
@@ -23,21 +24,6 @@ struct Stage {
 };
 constexpr Stage kStages[] = {{1.3, 1}, {1.1, 2}, {1.04, 4}};
 
-// At most `most` of those within `factor` of the best warm time, but no fewer than kFewestFinalists, and the
-// estimate's; best first.
-std::vector<TimedChoice*> best_of(const std::vector<TimedChoice*>& choices, double factor, std::size_t most) {
-  std::vector<std::pair<double, TimedChoice*>> timed;
-  for (TimedChoice* choice : choices) timed.emplace_back(choice->warm_us(), choice);
-  std::stable_sort(timed.begin(), timed.end(), [](const auto& l, const auto& r) { return l.first < r.first; });
-  std::vector<TimedChoice*> best;
-  for (std::size_t i = 0; i < timed.size(); ++i) {
-    const auto& [us, choice] = timed[i];
-    if (choice->choice.estimated || i < kFewestFinalists || (i < most && us <= factor * timed.front().first))
-      best.push_back(choice);
-  }
-  return best;
-}
-
 // The case's variant, launched by the choice at hand.
 class ChoiceTimer {
  public:
@@ -53,14 +39,14 @@ class ChoiceTimer {
         bound_(fixture_, *implementation_of(variant_)) {}
   ChoiceTimer(const ChoiceTimer&) = delete;  // the variant points into it
 
-  void verify(const TimedChoice& choice);
-  // Returns those that can be launched.
-  std::vector<TimedChoice*> time_warm(std::vector<TimedChoice>& choices);
-  void time_cold(const std::vector<TimedChoice*>& choices);
+  void verify(const Choice& choice);
+  // Those that can be launched.
+  std::vector<Entrant> time_warm(const std::vector<Choice>& choices);
+  std::vector<double> time_cold(const Choice& choice, int samples);
 
  private:
   AnyVariant by_choice(AnyVariant variant);
-  std::string name_of(const TimedChoice& choice) const { return fmt::format("{}, {}", problem_, choice.choice.text); }
+  std::string name_of(const Choice& choice) const { return fmt::format("{}, {}", problem_, choice.text); }
 
   Platform* platform_;
   std::string problem_;
@@ -81,51 +67,39 @@ AnyVariant ChoiceTimer::by_choice(AnyVariant variant) {
   return variant;
 }
 
-void ChoiceTimer::verify(const TimedChoice& choice) {
-  current_ = choice.choice.text;
+void ChoiceTimer::verify(const Choice& choice) {
+  current_ = choice.text;
   const Verdict verdict = verifier_.verify(bound_);
   if (!verdict.correct) throw std::runtime_error(fmt::format("{}: wrong: {}", name_of(choice), verdict.reason));
 }
 
-std::vector<TimedChoice*> ChoiceTimer::time_warm(std::vector<TimedChoice>& choices) {
-  current_ = choices.front().choice.text;
+std::vector<Entrant> ChoiceTimer::time_warm(const std::vector<Choice>& choices) {
+  current_ = choices.front().text;
   const Launch launch = bound_.launch(/*overlapping=*/true);
-  const int repeats = probe_warm_launches([&](int samples, int some) {
-                        return platform_->time_warm(launch, samples, some);
-                      }).repeats;
-  std::vector<TimedChoice*> timed;
-  for (TimedChoice& choice : choices) {
-    current_ = choice.choice.text;
+  const int repeats =
+      probe_warm_launches([&](int samples, int some) { return platform_->time_warm(launch, samples, some); }).repeats;
+  const auto sample = [&](std::size_t index, int samples) {
+    current_ = choices[index].text;
+    return platform_->time_warm(launch, samples, repeats);
+  };
+  std::vector<Entrant> timed;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
     try {
-      choice.warm = platform_->time_warm(launch, 1, repeats);
-      timed.push_back(&choice);
+      timed.push_back({i, sample(i, 1), choices[i].estimated});
     } catch (const std::runtime_error& error) {
       const auto* const device = dynamic_cast<const DeviceError*>(&error);
-      if (choice.choice.estimated || (device != nullptr && device->lost())) throw;
-      log_(fmt::format("{}: left out: {}", name_of(choice), error.what()));
+      if (choices[i].estimated || (device != nullptr && device->lost())) throw;
+      log_(fmt::format("{}: left out: {}", name_of(choices[i]), error.what()));
     }
   }
-  for (const Stage& stage : kStages) {
-    const auto left = best_of(timed, stage.within, timed.size());
-    for (int turn = 0; turn < stage.turns; ++turn)
-      for (TimedChoice* choice : left) {
-        current_ = choice->choice.text;
-        const auto samples = platform_->time_warm(launch, kSamples, repeats);
-        choice->warm.insert(choice->warm.end(), samples.begin(), samples.end());
-      }
-  }
+  for (const Stage& stage : kStages)
+    sample_in_turns(best_of(timed, stage.within, kFewestFinalists, timed.size()), stage.turns, kSamples, sample);
   return timed;
 }
 
-void ChoiceTimer::time_cold(const std::vector<TimedChoice*>& choices) {
-  const Launch launch = bound_.launch();
-  const auto resident = bound_.resident();
-  for (int turn = 0; turn < kColdTurns; ++turn)
-    for (TimedChoice* choice : choices) {
-      current_ = choice->choice.text;
-      const auto samples = platform_->time_cold(launch, kSamples, resident);
-      choice->cold.insert(choice->cold.end(), samples.begin(), samples.end());
-    }
+std::vector<double> ChoiceTimer::time_cold(const Choice& choice, int samples) {
+  current_ = choice.text;
+  return platform_->time_cold(bound_.launch(), samples, bound_.resident());
 }
 
 }  // namespace
@@ -140,18 +114,24 @@ double TimedChoice::cold_us() const {
 
 std::vector<TimedChoice> tune_choices(Platform& platform, const Case& test_case,
                                       const std::function<void(const std::string&)>& log) {
-  std::vector<TimedChoice> choices;
-  for (Choice& choice : test_case.implementation->variant()->choices->list(test_case.problem, test_case.dtype,
-                                                                           platform.description().info))
-    choices.push_back({std::move(choice), {}, {}});
+  const std::vector<Choice> choices = test_case.implementation->variant()->choices->list(
+      test_case.problem, test_case.dtype, platform.description().info);
   if (choices.empty()) return {};
   ChoiceTimer timer(platform, test_case, log);
   timer.verify(choices.front());
-  const auto finalists = best_of(timer.time_warm(choices), kFinalistWithin, kMostFinalists);
-  for (const TimedChoice* finalist : finalists) timer.verify(*finalist);
-  timer.time_cold(finalists);
+  std::vector<Entrant> warm = timer.time_warm(choices), cold;
+  const auto finalists = best_of(warm, kFinalistWithin, kFewestFinalists, kMostFinalists);
+  std::vector<Entrant*> turns;
+  cold.reserve(finalists.size());
+  for (const Entrant* finalist : finalists) {
+    timer.verify(choices[finalist->index]);
+    turns.push_back(&cold.emplace_back(Entrant{finalist->index, {}}));
+  }
+  sample_in_turns(turns, kColdTurns, kSamples,
+                  [&](std::size_t index, int samples) { return timer.time_cold(choices[index], samples); });
   std::vector<TimedChoice> result;
-  for (TimedChoice* finalist : finalists) result.push_back(std::move(*finalist));
+  for (std::size_t i = 0; i < finalists.size(); ++i)
+    result.push_back({choices[finalists[i]->index], std::move(finalists[i]->us), std::move(cold[i].us)});
   return result;
 }
 

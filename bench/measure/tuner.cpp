@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
+#include "bench/measure/entrants.h"
 #include "bench/measure/timing_loop.h"
-#include "reports/statistics.h"
 
 namespace noisefloor {
 namespace {
@@ -20,14 +21,14 @@ void HarnessRanker::require_time() const {
 }
 
 // Nothing where the library refuses a launch, or its launch waits for the device.
-std::optional<double> HarnessRanker::median_us(Caches caches, const Launch& launch, int samples) {
+std::optional<std::vector<double>> HarnessRanker::times(Caches caches, const Launch& launch, int samples) {
   Fixture& fixture = verifier_->fixture();
   Platform& platform = fixture.platform();
   try {
     if (!platform.try_launch(launch)) return std::nullopt;  // also loads the kernel
-    if (caches == Caches::cold) return median(platform.time_cold(launch, samples, fixture.resident()));
+    if (caches == Caches::cold) return platform.time_cold(launch, samples, fixture.resident());
     const auto warm = [&](int some, int repeats) { return platform.time_warm(launch, some, repeats); };
-    return median(warm(samples, platform.description().is_host ? 1 : probe_warm_launches(warm).repeats));
+    return warm(samples, platform.description().is_host ? 1 : probe_warm_launches(warm).repeats);
   } catch (const DeviceError& error) {
     if (error.lost()) throw;
   } catch (const std::runtime_error&) {  // the library refused a later launch
@@ -37,26 +38,26 @@ std::optional<double> HarnessRanker::median_us(Caches caches, const Launch& laun
 
 Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status(int)>& launch) {
   const auto start = std::chrono::steady_clock::now();
-  const auto faster = [](const Timed& a, const Timed& b) { return a.microseconds < b.microseconds; };
+  const Sampler sampler = [&](std::size_t index, int samples) {
+    return times(
+        caches, [&] { return launch(static_cast<int>(index)); }, samples);
+  };
   Ranking ranking;
-  std::vector<Timed> first;
+  std::vector<Entrant> ran;
   for (int i = 0; i < count; ++i) {
     require_time();
     ++ranking.tried;
-    if (const auto us = median_us(
-            caches, [&] { return launch(i); }, kFirstSamples))
-      first.push_back({*us, i});
+    if (auto us = sampler(static_cast<std::size_t>(i), kFirstSamples))
+      ran.push_back({static_cast<std::size_t>(i), std::move(*us)});
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (elapsed.count() > budget_seconds_ && !first.empty()) break;
+    if (elapsed.count() > budget_seconds_ && !ran.empty()) break;
   }
-  ranking.ran = static_cast<int>(first.size());
-  std::sort(first.begin(), first.end(), faster);
-  first.resize(std::min(first.size(), kFinalists));
-  for (const Timed& finalist : first)
-    if (const auto us = median_us(
-            caches, [&] { return launch(finalist.index); }, kFinalSamples))
-      ranking.fastest.push_back({*us, finalist.index});
-  std::sort(ranking.fastest.begin(), ranking.fastest.end(), faster);
+  ranking.ran = static_cast<int>(ran.size());
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  for (const Entrant* finalist : sample_in_turns(best_of(ran, kAny, 0, kFinalists), 1, kFinalSamples, sampler))
+    ranking.fastest.push_back({finalist->median_us(), static_cast<int>(finalist->index)});
+  std::sort(ranking.fastest.begin(), ranking.fastest.end(),
+            [](const Timed& a, const Timed& b) { return a.microseconds < b.microseconds; });
   if (ranking.fastest.empty())
     ranking.status = failure(StatusCode::unsupported_problem, "the library refused every algorithm that it offered");
   return ranking;

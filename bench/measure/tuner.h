@@ -1,4 +1,6 @@
-// How the harness chooses among the algorithms of a library: by its own times and its own verifier.
+// How the harness chooses among the algorithms of a library: by its own times and its own verifier. The search has the
+// steps of tune_choices (entrants.h), and differs in who asks: a library does, in the middle of a sweep that has a
+// budget, and takes the next one where the fastest is inaccurate.
 #pragma once
 
 #include <chrono>
@@ -15,7 +17,7 @@ class BudgetSpent : public std::runtime_error {
   BudgetSpent() : std::runtime_error("the budget was spent before the search had ended") {}
 };
 
-// Every algorithm is sampled three times and the eight fastest fifteen times. No further algorithms are begun once
+// Every algorithm is sampled three times and the eight fastest fifteen times more. No further algorithms are begun once
 // `budget_seconds` are spent; once `until` is past, each question throws BudgetSpent.
 class HarnessRanker final : public Ranker {
  public:
@@ -27,7 +29,7 @@ class HarnessRanker final : public Ranker {
 
  private:
   void require_time() const;
-  std::optional<double> median_us(Caches caches, const Launch& launch, int samples);
+  std::optional<std::vector<double>> times(Caches caches, const Launch& launch, int samples);
 
   Verifier* verifier_;
   double budget_seconds_;

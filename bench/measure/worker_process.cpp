@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -33,11 +34,11 @@ std::string WorkerProcess::end(std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kStep{10};
   for (auto waited = kTick * 0; !child_->has_ended() && waited < patience; waited += kTick) read_some(kStep);
   const bool ended = child_->has_ended();
-  const std::string words = ending_words(child_->end());
+  const int status = child_->end();
   read_some(kStep * 0);
   child_.reset();
   if (!ended) return "closed its output";
-  return (words.starts_with("exit") ? "ended with " : "was ") + words;
+  return (WIFSIGNALED(status) ? "was " : "ended with ") + ending_words(status);
 }
 
 // With the last line that it wrote to standard error.

@@ -22,7 +22,7 @@ nb::dict field_data(const FieldInfo& field) {
   nb::dict data;
   data["name"] = field.name;
   data["type"] = to_string(field.type);
-  data["range"] = field.range();
+  data["range"] = field.range();  // to be printed
   data["choices"] = nb::cast(field.choices);
   data["default"] = field.fallback ? nb::cast(*field.fallback) : nb::none();
   return data;
@@ -36,6 +36,11 @@ nb::dict variant_data(const AnyVariant& variant) {
   data["built"] = variant.built;
   data["not_written"] = variant.not_written ? nb::cast(*variant.not_written) : nb::none();
   return data;
+}
+
+const Op& required(const std::string& name) {
+  if (const Op* op = find_op(name)) return *op;
+  throw InvalidInput("there is no op '" + name + "'");
 }
 
 nb::list catalogue_data() {
@@ -55,12 +60,22 @@ nb::list catalogue_data() {
   return all;
 }
 
+// The text of a problem and its fields that are not at their default. ValueError: what is wrong with them.
+nb::tuple problem_data(const std::string& name, const nb::dict& given) {
+  const Op& op = required(name);
+  std::vector<KeyValue> pairs;
+  for (const auto& [key, value] : given) pairs.push_back({nb::cast<std::string>(key), nb::cast<std::string>(value)});
+  const std::string text = op.print(op.parse_pairs(std::move(pairs)));
+  nb::dict fields;
+  for (const KeyValue& pair : split_problem_text(text)) fields[pair.key.c_str()] = pair.value;
+  return nb::make_tuple(text, fields);
+}
+
 // ([(values by field, [(name, shape, dtype or "T" for the row's, role)])], the fields that inputs follow)
 nb::tuple sample_data(const std::string& name, std::uint64_t seed, std::size_t count) {
-  const Op* op = find_op(name);
-  if (op == nullptr) throw InvalidInput("there is no op '" + name + "'");
+  const Op& op = required(name);
   nb::list all;
-  const std::vector<Sample> drawn = samples(*op, seed, count);
+  const std::vector<Sample> drawn = samples(op, seed, count);
   for (const Sample& sample : drawn) {
     nb::dict values;
     for (const KeyValue& pair : sample.values) values[pair.key.c_str()] = pair.value;
@@ -73,8 +88,8 @@ nb::tuple sample_data(const std::string& name, std::uint64_t seed, std::size_t c
     all.append(nb::make_tuple(values, tensors));
   }
   nb::list moving;
-  for (const FieldInfo& field : op->fields)
-    if (moves_inputs(*op, field, drawn)) moving.append(field.name);
+  for (const FieldInfo& field : op.fields)
+    if (moves_inputs(op, field, drawn)) moving.append(field.name);
   return nb::make_tuple(all, moving);
 }
 
@@ -94,6 +109,7 @@ NB_MODULE(_core, m) {
   define_plan(m);
   define_result_columns(m);
   m.def("catalogue", catalogue_data);
+  m.def("problem", problem_data);
   m.def("samples", sample_data);
   m.attr("version") = NOISEFLOOR_VERSION;
   nb::set_leak_warnings(false);  // PyTorch keeps its operators to the end of the process, and they their op

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "reports/run/bound.h"
 #include "reports/run/figure.h"
 
 namespace nb = nanobind;

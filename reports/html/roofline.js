@@ -20,7 +20,7 @@ function placeOf(row) {
 
 function ceilingsOf(opRows) {
   if (state.pipes === "all") return page.ceilings;
-  const named = new Set(opRows.map((row) => row.bound.split(":")[1]));
+  const named = new Set(opRows.map((row) => page.ceiling_of[row.bound]));
   return page.ceilings.filter((ceiling) => (isMemory(ceiling) ? ceiling.name !== "dram_read" : named.has(ceiling.name)));
 }
 

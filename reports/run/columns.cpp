@@ -28,6 +28,9 @@ std::string text_of(const std::string& value) {
 std::string text_of(Outcome value) {
   return to_string(value);
 }
+std::string text_of(const Bound& value) {
+  return value.text();
+}
 std::string text_of(const Figure& value) {
   return value && std::isfinite(*value) ? fmt::format("{:.6g}", *value) : std::string();
 }
@@ -43,6 +46,9 @@ void take(Outcome& member, const std::string& text) {
   if (!outcome) throw std::runtime_error(fmt::format("'{}' is not a status", text));
   member = *outcome;
 }
+void take(Bound& member, const std::string& text) {
+  member = Bound::parse(text);
+}
 void take(Figure& member, const std::string& text) {
   if (!text.empty()) member = parse_number<double>(text);
 }
@@ -55,7 +61,8 @@ template <auto Member>
 using MemberType = std::remove_cvref_t<decltype(std::declval<SweepRow>().*Member)>;
 
 template <auto Member>
-constexpr bool kIsText = std::is_same_v<MemberType<Member>, std::string> || std::is_same_v<MemberType<Member>, Outcome>;
+constexpr bool kIsText = std::is_same_v<MemberType<Member>, std::string> ||
+                         std::is_same_v<MemberType<Member>, Outcome> || std::is_same_v<MemberType<Member>, Bound>;
 
 template <auto Member>
 std::optional<double> number_of(const SweepRow& row) {
@@ -131,11 +138,12 @@ std::vector<std::pair<std::string, double>> counters_of(const SweepRow& row) {
   return counters;
 }
 
-std::string columns_markdown() {
+std::string columns_markdown(const std::function<bool(const SweepColumn&)>& wanted) {
   std::string text = "| column | unit | what it is | counter |\n|---|---|---|---|\n";
   for (const SweepColumn& column : sweep_columns())
-    text += fmt::format("| `{}` | {} | {} | {} |\n", column.name, column.unit, column.description,
-                        column.counter ? "yes" : "");
+    if (wanted(column))
+      text += fmt::format("| `{}` | {} | {} | {} |\n", column.name, column.unit, column.description,
+                          column.counter ? "yes" : "");
   return text;
 }
 

@@ -1,6 +1,7 @@
 // What is known of each column of sweep.csv. The table is columns.def.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,7 +32,7 @@ const std::vector<SweepColumn>& sweep_columns();
 // measured", and left out of what is written (bench/sweep/benchmark_output.h).
 std::vector<std::pair<std::string, double>> counters_of(const SweepRow& row);
 
-// docs/columns.md between its markers.
-std::string columns_markdown();
+// docs/columns.md between its markers: the columns that are `wanted`.
+std::string columns_markdown(const std::function<bool(const SweepColumn&)>& wanted);
 
 }  // namespace noisefloor

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reports/run/bound.h"
 #include "reports/run/case_id.h"
 #include "reports/run/figure.h"
 

@@ -32,4 +32,5 @@ if(TARGET noisefloor)
     install(DIRECTORY ${data} DESTINATION ${parent} COMPONENT program EXCLUDE_FROM_ALL
             FILES_MATCHING PATTERN "*.csv" PATTERN "*.safetensors" PATTERN "*.py" PATTERN "plugin.h" PATTERN "new_kernel/*.cu" PATTERN "formulas/*.cu" PATTERN __pycache__ EXCLUDE)
   endforeach()
+  install(DIRECTORY kernels DESTINATION noisefloor COMPONENT program EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "formula.py")
 endif()

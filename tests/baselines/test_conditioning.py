@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from baselines.pytorch.conditioning import DIVISORS, NETWORKS, Refused, loaded, loaded_network, make, options  # noqa: E402
+from baselines.pytorch.conditioning import NETWORKS, Refused, drawn_by, loaded, loaded_network, make, options  # noqa: E402
 
 
 def conditioning(*arguments):
@@ -67,8 +67,18 @@ def test_what_a_network_does_not_read_is_refused(tmp_path, weights, arguments, s
 
 def test_sides_are_multiples_of_what_sample_takes():
     (line,) = {line for line in (ROOT / "docs/commands.md").read_text().splitlines() if "Of the picture, in pixels: " in line}
-    for network, divisor in DIVISORS.items():
+    for network in ("sdxl", "svd"):
+        *sides, divisor = drawn_by(network)
         assert network in re.search(rf"a multiple of {divisor} \(([^)]*)\)", line)[1].split(", "), line
+        assert all(side >= divisor and side % divisor == 0 for side in sides)
+    assert drawn_by("svd") == (576, 1024, 64)
+
+
+def test_without_the_program_sizes_are_not_guessed(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys.modules[drawn_by.__module__], "ROOT", tmp_path)
+    monkeypatch.delenv("NOISEFLOOR_BINARY", raising=False)
+    with pytest.raises(Refused, match="no noisefloor is built, which knows the sizes"):
+        drawn_by("svd")
 
 
 def test_files_that_are_read_are_not_written(tmp_path):

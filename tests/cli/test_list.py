@@ -26,6 +26,7 @@ def test_ops_are_listed_as_data():
     assert gemm["scale"] == {"name": "scale", "type": "real", "low": -1e6, "high": 1e6, "default": "1"}
     assert gemm["bias"] == {"name": "bias", "type": "flag", "choices": ["0", "1"], "default": "1"}
     assert {field["name"]: field for field in ops["sampler_step"]["fields"]}["seed"]["high"] == (1 << 63) - 1
+    assert {"name": "svd", "height": 576, "width": 1024, "multiples_of": 64} in ops["network"]["networks"]
     # The text says the same.
     lines = iter(run("list", "ops").stdout.splitlines())
     for op in ops.values():
@@ -108,3 +109,12 @@ def test_list_honours_ops(problems):
     for what in ("ops", "variants", "problems", "networks"):
         result = run("list", what, "--ops", "gem")
         assert result.returncode == 2 and "unknown op 'gem'; did you mean 'gemm'" in result.stderr
+
+
+def test_a_filter_that_matches_nothing_is_an_error():
+    for what in ("ops", "variants", "problems", "networks", "solvers", "columns"):
+        for form in ("text", "json"):
+            result = run("list", what, "--filter", "^no such name$", "--format", form)
+            assert result.returncode == 2 and f"--filter: no name matches '^no such name$'; see noisefloor list {what}" in result.stderr
+    assert run("list", "rules", "--filter", "launch").returncode == 2
+    assert [line.split("`")[1] for line in run("list", "columns", "--filter", "^time_warm").stdout.splitlines()[2:]] == ["time_warm_us", "time_warm_serial_us"]

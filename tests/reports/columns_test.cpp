@@ -119,6 +119,13 @@ TEST(Columns, EveryBenchmarkHasEveryCounter) {
 }
 
 // Each recorded folder, and each recorded table beside its sweep.
+TEST(Columns, ABoundIsReadAsItIsWritten) {
+  for (const char* text : {"", "memory:tensor_bf16", "compute:fma_fp32"}) EXPECT_EQ(Bound::parse(text).text(), text);
+  EXPECT_EQ(Bound::parse("memory:tensor_bf16"), (Bound{Bound::By::memory, "tensor_bf16"}));
+  for (const char* text : {"memory", "Compute:x", ":tensor_bf16"})
+    EXPECT_THROW(Bound::parse(text), std::runtime_error) << text;
+}
+
 TEST(Recorded, EveryRunIsReadableByEveryCommand) {
   std::size_t runs = 0;
   for (const auto& entry : fs::directory_iterator(kRecorded)) {

@@ -213,7 +213,7 @@ const std::string kClocked =
 CrosscheckLine time_of(double time_us, const std::string& bound, std::optional<double> launch_mhz,
                        const std::string& text = kClocked) {
   SweepRow ours = row(time_us, 400e6, 100e6, 40);
-  ours.bound = bound;
+  ours.bound = Bound::parse(bound);
   ours.sm_clock_mhz = 1980;  // read between launches: has no part in it
   return crosscheck(ours, parse_ncu_csv(text), launch_mhz).front();
 }

@@ -29,7 +29,7 @@ struct MadeUp {
     row.stop = "converged", row.throttle = "none", row.counter_status = "ok";
     row.time_cold_us = 100, row.time_warm_us = 80;
     row.bytes = 60e6, row.gbps = 600, row.gflops = 30000, row.ai = 50, row.pct_of_roof = 60;
-    row.bound = "memory:tensor_bf16";
+    row.bound = {Bound::By::memory, "tensor_bf16"};
     row.dram_read_bytes = 40e6, row.dram_write_bytes = 20e6, row.l2_bytes = 120e6;
     row.tensor_pipe_pct = 35, row.occupancy_pct = 50, row.occupancy_limit_pct = 60, row.occupancy_limiter = "registers";
     row.registers = 64, row.smem_bytes = 1024, row.spill_bytes = 0, row.blocks = 100, row.threads = 256, row.waves = 10;
@@ -53,7 +53,7 @@ struct MadeUp {
                          &row().dram_write_bytes, &row().l2_bytes})
       *figure = **figure / times;
   }
-  void bound_by_arithmetic() { row().ai = 200, row().bound = "compute:tensor_bf16"; }
+  void bound_by_arithmetic() { row().ai = 200, row().bound = {Bound::By::compute, "tensor_bf16"}; }
 };
 
 using Change = std::function<void(MadeUp&)>;

@@ -258,9 +258,9 @@ TEST(Roofline, FastestLeavesOutRowsThatAreNotOk) {
 TEST(Roofline, CompletesRowsOfOtherPrograms) {
   std::vector<SweepRow> rows = {timed_row("gemm", "p", "ptx", "ptx", 10, ""),
                                 timed_row("gemm", "p", "torch_eager", "baseline", 20, "")};
-  rows[0].bound = "compute:tensor_bf16";
+  rows[0].bound = {Bound::By::compute, "tensor_bf16"};
   complete_rows(rows, {{"dram_copy", 4000}, {"tensor_bf16", 800000}});
-  EXPECT_EQ(rows[1].bound, "compute:tensor_bf16");
+  EXPECT_EQ(rows[1].bound, rows[0].bound);
   EXPECT_DOUBLE_EQ(rows[1].attainable_gflops.value(), 800000);     // ai 2000 x 4000 GB/s is above it
   EXPECT_DOUBLE_EQ(rows[1].pct_of_roof.value(), 100 * 1e5 / 8e5);  // 2e9 FLOP in 20 us
 }

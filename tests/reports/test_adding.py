@@ -1,9 +1,11 @@
-"""Follows the worked examples of docs/adding.md: their files lie over the tree's, what they touch is compiled as the build compiles it, and the
-program with them is linked and asked. (test_columns.py follows that of a column.)"""
+"""Follows the worked examples of docs/adding.md, in one build: their files lie over the tree's, what they touch is compiled, and the program
+with them is linked and asked. A column is in every row, so what reads and writes rows is compiled with it as a program of its own."""
 
 import csv
+import json
 import os
 import re
+import resource
 import runpy
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -16,16 +18,33 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("NOISEFLOOR_BINARY", ""))
 BUILD = PROGRAM.parent.parent
 EXAMPLE = re.compile(r"<!-- example: (\w+), (new|in) ([^\s,]+)(?:, (after|before): (.*?))? -->\n```\w*\n(.*?)```", re.S)
+OF_ROWS = ["reports/column_json.cpp", *(f"reports/run/{name}.cpp" for name in ("bound", "case_id", "columns", "csv", "files", "sweep_csv"))]
+DRIVER = """
+#include <fstream>
+#include <iostream>
+#include "reports/column_json.h"
+#include "reports/run/columns.h"
+using namespace noisefloor;
+int main(int, char** arguments) {
+  SweepRow row;
+  row.op = "gemm";
+  row.board_watts = 412.5;
+  std::ofstream(arguments[1]) << sweep_csv_header() << to_csv(row);
+  nlohmann::json counters;
+  for (const auto& [name, value] : counters_of(row)) counters[name] = value;
+  const std::string docs = columns_markdown([](const auto&) { return true; });
+  std::cout << nlohmann::json{{"counters", counters}, {"report", rows_json(read_sweep_csv(arguments[1]))}, {"docs", docs}};
+}
+"""
 
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="NOISEFLOOR_BINARY names no program")
 
 
-def lay_over(folder, kinds):
-    """Writes the examples' files below `folder`; gives them by path."""
-    files = {}
+def lay_over(folder):
+    """Writes the examples' files below `folder`; gives their texts by kind and path."""
+    files, kinds = {}, {}
     for kind, how, path, place, anchor, text in EXAMPLE.findall((ROOT / "docs" / "adding.md").read_text()):
-        if kind not in kinds:
-            continue
+        kinds.setdefault(kind, set()).add(path)
         if how == "new":
             assert not (ROOT / path).exists(), f"{path} is there: choose another example"
             files[path] = text
@@ -38,7 +57,7 @@ def lay_over(folder, kinds):
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    return files
+    return kinds
 
 
 def command_of(target):
@@ -69,33 +88,64 @@ def shell(command):
     return result.stdout
 
 
-def compile_all(sources, folder):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(folder, kind -> its files, program, program of rows)"""
+    folder = tmp_path_factory.mktemp("examples")
+    kinds = lay_over(folder)
+    (folder / "rows.cpp").write_text(DRIVER)
+    kernels = [path for path in kinds["variant"] | kinds["op"] if path.endswith(".cpp")]
+    of_kernels = [(path if (ROOT / path).exists() else "kernels/catalogue.cpp", folder / path) for path in sorted(kernels)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with ThreadPoolExecutor(2) as pool:
-        return " ".join(str(made) for made in pool.map(lambda pair: compile_as(*pair, folder), sources))
-
-
-def test_a_variant_and_an_op_are_measured(tmp_path):
-    files = lay_over(tmp_path, ("variant", "op"))
-    sources = [(path if (ROOT / path).exists() else "kernels/catalogue.cpp", tmp_path / path) for path in files if path.endswith(".cpp")]
-    objects = compile_all(sources, tmp_path)
-    program = tmp_path / "noisefloor"
+        rows = pool.map(lambda source: compile_as("bench/main.cpp", source, folder), [*(ROOT / path for path in OF_ROWS), folder / "rows.cpp"])
+        objects = " ".join(str(one) for one in pool.map(lambda pair: compile_as(*pair, folder), of_kernels))
+        rows = " ".join(str(one) for one in rows)
     link = command_of("bin/noisefloor")
-    shell(re.sub(r" (\S*main\.cpp\.o) -o bin/\S+", rf" \1 {objects} -o {program}", link).split(" && ", 1)[1].rsplit(" && ", 1)[0])
+    shell(re.sub(r" (\S*main\.cpp\.o) -o bin/\S+", rf" \1 {objects} -o {folder / 'noisefloor'}", link).split(" && ", 1)[1].rsplit(" && ", 1)[0])
+    shell(f"{re.search(r'&& (/?[^ ]*)', link)[1]} {rows} -lfmt -o {folder / 'rows'}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime - before.ru_utime < 60, "one build of at most a minute"
+    return folder, kinds, folder / "noisefloor", folder / "rows"
 
-    def rows(*arguments):
-        result = subprocess.run([program, "run", *arguments, "--device", "host"], capture_output=True, text=True, timeout=120)
-        # On a loaded machine a right row has no time.
-        assert result.returncode == 0 or "throttled (threads waited" in result.stdout, result.stdout + result.stderr
-        return result.stdout
 
-    assert re.search(r"host_plain .*\b(ok|throttled)\b", rows("layernorm", "--problem", "rows=33,channels=40,images=3,fusion=scale_shift,residual=1",
-                                                  "--variant", "host_plain"))
-    with open(tmp_path / "tests/problems/rmsnorm.csv", newline="") as file:
-        for line in csv.DictReader(file):
-            problem = ",".join(f"{key}={value}" for key, value in line.items() if key not in ("network", "count"))
-            for dtype in ("bf16", "fp32"):
-                assert re.search(r"\bhost .*\b(ok|throttled)\b", rows("rmsnorm", "--problem", problem, "--dtype", dtype))
+def test_few_files_are_touched(made):
+    _, kinds, _, _ = made
+    assert len(kinds["variant"]) == 2 and len(kinds["column"]) == 1
+    outside = {path for path in kinds["op"] if not path.startswith("kernels/rmsnorm/")}
+    assert len(outside - {"bench/problems/rmsnorm.csv"}) == 3, outside
+
+
+def test_a_variant_and_an_op_are_measured(made):
+    folder, _, program, _ = made
+
+    result = subprocess.run([program, "run", "layernorm", "--problem", "rows=33,channels=40,images=3,fusion=scale_shift,residual=1", "--variant",
+                             "host_plain", "--device", "host"], capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert re.search(r"host_plain .*\b(ok|throttled)\b", result.stdout), result.stdout + result.stderr  # loaded, a right row has no time
+    result = subprocess.run([program, "sweep", "--ops", "rmsnorm", "--problems", folder / "tests/problems", "--networks", "tiny,ragged,real", "--dtypes",
+                             "bf16,fp32", "--device", "host", "--out", folder / "run", "--benchmark_min_time=0.001"],
+                            capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    with open(folder / "run" / "sweep.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["variant"] == "host"]
+    with open(folder / "tests/problems/rmsnorm.csv", newline="") as file:
+        assert len(rows) == 2 * len(list(csv.DictReader(file)))
+    assert {row["status"] for row in rows} <= {"ok", "throttled"}, rows
     listed = subprocess.run([program, "list", "variants", "--filter", "^rmsnorm/"], capture_output=True, text=True, timeout=60).stdout
     assert "ptx_sm90a" in listed and "an example of docs/adding.md" in listed
-    rmsnorm = runpy.run_path(tmp_path / "bench/plugin/new_kernel/formulas.py")["rmsnorm"]
+    rmsnorm = runpy.run_path(folder / "kernels/rmsnorm/formula.py")["rmsnorm"]
     assert np.allclose(rmsnorm({"eps": "0"}, {"x": np.array([[3.0, -3.0]]), "gamma": np.array([1.0, 2.0])}), [[1, -2]])
+
+
+def test_a_column_is_one_line(made):
+    folder, _, _, program = made
+    ran = subprocess.run([program, folder / "sweep.csv"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    data = json.loads(ran.stdout)
+    header, row = (folder / "sweep.csv").read_text().splitlines()
+    assert header.split(",")[-1] == "board_watts" and row.split(",")[-1] == "412.5"
+    assert data["counters"]["board_watts"] == 412.5
+    assert data["report"]["columns"]["board_watts"] == [412.5]
+    about = data["report"]["about"]["board_watts"]
+    assert (about["unit"], about["place"], about["label"], about["text"]) == ("W", 13, "watts", False)
+    assert "| `board_watts` | W | Power that the board draws, by NVML. | yes |" in data["docs"]

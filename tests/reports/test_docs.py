@@ -71,6 +71,15 @@ def test_a_ladder_says_which_problems_are_not_recorded():
     assert "1: `m=1024,n=1152,k=384`. Not recorded: `m=1,n=1,k=1`." in made and "2: cold us" not in made
 
 
+def test_a_ladder_says_that_its_op_is_not_recorded():
+    recorded = write_docs.rows_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_docs, "rows_of", lambda *file: [one for one in recorded(*file) if one.get("op") != "resample"])
+        assert write_docs.ladder("resample | n=1,h=2,w=2,channels=8") == "The recorded run has no row of this op.\n"
+        with pytest.raises(write_docs.CannotBeMade, match="has no row of resampel"):
+            write_docs.ladder("resampel | n=1")
+
+
 def test_a_recorded_folder_has_its_own_figures(tmp_path):
     for name in ("env.json", "sweep.csv"):
         (tmp_path / name).write_text((write_docs.RECORDED / name).read_text().replace("NVIDIA H200", "Another GPU"))

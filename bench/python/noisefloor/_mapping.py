@@ -6,7 +6,7 @@ Layouts are not compared: the catalogue's images are channels-last, its products
 import dataclasses
 import math
 
-from noisefloor._signatures import CATALOGUE
+from noisefloor import _core
 
 DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 NO_OP = "no op of the catalogue"
@@ -21,29 +21,16 @@ class Problem:
     op: str
     dtype: str
     text: str  # as the program prints it
-
-    @property
-    def fields(self):
-        return dict(pair.split("=", 1) for pair in self.text.split(","))
+    fields: dict = dataclasses.field(compare=False)  # those that are not at their default, as text
 
 
 def problem(op, dtype, /, **values):
-    """Of fields, those that have their default left out; Unmapped where one is out of its range."""
-    pairs = []
-    for field in CATALOGUE[op]["fields"]:
-        if (value := values.pop(field["name"], None)) is None:
-            continue
-        if field["type"] in ("integer", "real"):
-            low, _, high = field["range"].partition(" to ")
-            if not float(low) <= value <= float(high):
-                raise Unmapped(f"{op} takes {field['name']} from {field['range']}, not {value:.10g}")
-            if field["default"] is not None and value == float(field["default"]) and field["name"] != "pad":
-                continue
-        text = value if isinstance(value, str) else str(int(value)) if value == int(value) else str(value)
-        if text != field["default"] or field["name"] == "pad":
-            pairs.append(f"{field['name']}={text}")
-    assert not values, values
-    return Problem(op, dtype, ",".join(pairs))
+    """None stands for a field's default. Unmapped where the op does not take the values."""
+    texts = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in values.items() if value is not None}
+    try:
+        return Problem(op, dtype, *_core.problem(op, texts))
+    except ValueError as error:
+        raise Unmapped(f"no {op}: {error}") from None
 
 
 def need(holds, reason):
@@ -128,7 +115,7 @@ def convolution(a, out, tags):
              f"conv_transpose2d has a stride of 2, and a kernel of 2 without pad or of 4 with a pad of 1; it is {form}")
         return problem("conv_transpose2d", dtype, cout=weight.shape[1], **sizes)
     need(kernel[0] % 2 == 1, f"conv2d has odd kernels; it is {form}")
-    return problem("conv2d", dtype, cout=weight.shape[0], stride=stride[0], pad=None if pad[0] == kernel[0] // 2 else pad[0], **sizes)
+    return problem("conv2d", dtype, cout=weight.shape[0], stride=stride[0], pad=pad[0], **sizes)
 
 
 def group_norm(a, out, tags):

@@ -53,7 +53,7 @@ class Results(pandas.DataFrame):
         rates = {name: [value, datasheet] for name, (value, _, datasheet) in self.attrs.get("ceilings", {}).items()}
         ceilings = pandas.DataFrame.from_dict(rates, orient="index", columns=["value", "datasheet"])
         ok = pandas.DataFrame(ok[ok["dtype"] == dtype])
-        lacking = [name for name in ("dram_copy", *ok["bound"].str.split(":").str[1].dropna().unique()) if name not in ceilings.index]
+        lacking = [name for name in ("dram_copy", *plot_roofline.ceilings_of(ok)) if name not in ceilings.index]
         if ok.empty or lacking:
             raise ValueError(f"no row of dtype '{dtype}' is ok" if ok.empty else f"the run has no ceiling {', '.join(lacking)}")
         if not ((ok["flops"] > 0) & (ok["ai"] > 0)).any():

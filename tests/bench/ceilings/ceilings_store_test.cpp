@@ -225,18 +225,18 @@ TEST(Ceilings, RowsArePlacedAnew) {
   row.ai = 10;
   row.gflops = 21250;
   EXPECT_FALSE(place_under_roof(row, ceilings)) << "it was not placed before";
-  row.bound = "compute:fma_fp32";
+  row.bound = {Bound::By::compute, "fma_fp32"};
   EXPECT_TRUE(place_under_roof(row, ceilings));
   EXPECT_EQ(row.attainable_gflops, 42500);
   EXPECT_EQ(row.pct_of_roof, 50);
-  EXPECT_EQ(row.bound, "memory:fma_fp32");
-  row.bound = "memory:tensor_int4";
+  EXPECT_EQ(row.bound.text(), "memory:fma_fp32");
+  row.bound = {Bound::By::memory, "tensor_int4"};
   EXPECT_FALSE(place_under_roof(row, ceilings));
 }
 
 TEST(Ceilings, ARowThatIsBelowAHigherRoofHasNoReasonForBeingAbove) {
   SweepRow row;
-  row.bound = "memory:fma_fp32";
+  row.bound = {Bound::By::memory, "fma_fp32"};
   row.ai = 10;
   for (const auto& [gflops, before, after] : {std::tuple{21250.0, "above the roof: x; y", ""},
                                               {21250.0, "seen; above the roof: x", "seen"},

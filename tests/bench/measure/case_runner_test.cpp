@@ -113,7 +113,7 @@ TEST_F(WarmOnly, RowsHaveAWarmTimeAndNothingElse) {
   for (const auto& unasked : {row.time_cold_us, row.time_cold_mad_us, row.gflops, row.gbps, row.attainable_gflops,
                               row.pct_of_roof, row.dram_read_bytes, row.dram_write_bytes, row.occupancy_pct})
     EXPECT_FALSE(unasked.has_value());
-  EXPECT_EQ(row.bound, "") << "it is not placed under the roof";
+  EXPECT_EQ(row.bound, Bound()) << "it is not placed under the roof";
 }
 
 TEST_F(WarmOnly, AWholeRunIsPlacedUnderTheRoof) {  // what the test above would see
@@ -121,7 +121,7 @@ TEST_F(WarmOnly, AWholeRunIsPlacedUnderTheRoof) {  // what the test above would 
   const CaseResult result = run(platform.taking(5, host_gemm()));
   EXPECT_EQ(result.row.time_cold_us, 5);
   EXPECT_TRUE(result.row.pct_of_roof.has_value());
-  EXPECT_NE(result.row.bound, "");
+  EXPECT_NE(result.row.bound, Bound());
   EXPECT_EQ(result.row.shortcut, "none");
   EXPECT_EQ(*result.row.pct_of_roof > 100, result.row.reason.find("above the roof") != std::string::npos);
 }

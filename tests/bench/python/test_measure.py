@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from noisefloor import _signatures
 
-FILE = Path(__file__).resolve().parents[1] / "gpu" / "measure_python.py"
+FILE = Path(__file__).resolve().parents[2] / "gpu" / "measure_python.py"
 
 
 def test_a_launch_is_timed_on_the_tensors_of_the_call():

@@ -15,7 +15,7 @@ import pytest
 pandas = pytest.importorskip("pandas")
 import noisefloor  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
 
@@ -36,7 +36,7 @@ def test_columns_are_those_of_the_table(recorded):
     table = columns_def()
     assert list(recorded.columns) == [name for _, name, _ in table] and len(table) > 50
     assert recorded.units == {name: unit for _, name, unit in table} and recorded.units["time_cold_us"] == "µs"
-    kinds = {"std::string": "object", "Figure": "float64", "std::optional<long>": "Int64"}
+    kinds = {"std::string": "object", "Bound": "object", "Figure": "float64", "std::optional<long>": "Int64"}
     assert {name: str(dtype) for name, dtype in recorded.dtypes.items()} == {name: kinds[kind] for kind, name, _ in table}
     assert recorded.descriptions["flops"].startswith("Floating-point operations")
 
@@ -185,7 +185,7 @@ def test_the_program_reads_the_same(tmp_path, text, ceilings):
 def test_statuses_are_those_of_the_program():
     from noisefloor import _results
 
-    text = (Path(__file__).resolve().parents[2] / "reports/run/sweep_csv.h").read_text()
+    text = (Path(__file__).resolve().parents[3] / "reports/run/sweep_csv.h").read_text()
     assert _results.STATUSES == tuple(re.search(r"enum class Outcome \{(.*?)\}", text, re.S)[1].replace(",", " ").split())
 
 

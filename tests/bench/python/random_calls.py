@@ -1,5 +1,7 @@
 """Random problems of any op with random tensors, made of nothing but what the module says of itself."""
 
+import importlib
+
 import ml_dtypes
 import numpy as np
 from noisefloor import _core
@@ -7,6 +9,11 @@ from noisefloor._signatures import CATALOGUE, signature
 
 DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 OPS = sorted(CATALOGUE)
+
+
+def formula(op):
+    """The module that has it in NumPy."""
+    return importlib.import_module(f"kernels.{op}.formula")
 
 
 def problem(op, seed, which=0):

@@ -14,7 +14,7 @@ import pytest
 from noisefloor import _signatures, ops
 from noisefloor._core import Op
 
-RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded" / "nvidia-h200" / "plan.csv"
+RECORDED = Path(__file__).resolve().parents[3] / "reports" / "recorded" / "nvidia-h200" / "plan.csv"
 A, B = np.ones((4, 8), np.float32), np.ones((5, 8), np.float32)
 
 

@@ -8,7 +8,6 @@ import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
-from bench.plugin.new_kernel import formulas as references  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -110,7 +109,7 @@ def test_several_devices_are_refused_without_a_kernel_too(moved):
 def test_the_reference_holds_for_torch():
     values, inputs, fields = random_calls.call_of("conv2d", 5, "fp32")
     y = as_tuple(noisefloor.torch.conv2d(**tensors(inputs), **fields))[0]
-    wanted = references.conv2d(values | {"dtype": "fp32"}, {name: array.astype(np.float64) for name, array in inputs.items()})[0]
+    wanted = random_calls.formula("conv2d").conv2d(values | {"dtype": "fp32"}, {name: array.astype(np.float64) for name, array in inputs.items()})[0]
     assert np.allclose(y.numpy(), wanted, atol=1e-4)
 
 

@@ -1,7 +1,7 @@
 """Writes captured/NETWORK.csv: the problems of one call of diffusers' U-Nets in fp32, of two images or videos, by noisefloor.capture() on the meta
 device. tests/cli/test_problems.py holds `noisefloor problems --unfused` to them where there is no PyTorch.
 
-usage: PYTHONPATH=build/host/python python3 tests/python/captured.py, with diffusers 0.42.1 and PyTorch
+usage: PYTHONPATH=build/host/python python3 tests/bench/python/captured.py, with diffusers 0.42.1 and PyTorch
 """
 
 import collections
@@ -23,7 +23,7 @@ def capture(name):
     import noisefloor
     import torch
 
-    sys.path.insert(0, str(FOLDER.parents[2]))
+    sys.path.insert(0, str(FOLDER.parents[3]))
     from tests.bench.pipeline import diffusers_unet
 
     configuration = {"sd15": diffusers_unet.SD15, "sdxl": diffusers_unet.SDXL, "svd": diffusers_unet.SVD}[name]

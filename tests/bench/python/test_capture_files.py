@@ -10,18 +10,16 @@ import built  # finds the module
 import noisefloor
 import pytest
 from capturing import F, PROGRAM, block, listed, needs_program, needs_torch, program, torch
-from noisefloor import _mapping
+from noisefloor import _mapping, _signatures
 
 
 @needs_program
 def test_problems_are_written_as_the_program_writes_them(tmp_path):
     kinds = {"integer": int, "real": float, "flag": lambda text: text == "1"}
-    for op, data in _mapping.CATALOGUE.items():
+    for op, data in _signatures.CATALOGUE.items():
         wanted = {}
         for values, _ in noisefloor._core.samples(op, 3, 60)[0]:
             typed = {field["name"]: kinds.get(field["type"], str)(values[field["name"]]) for field in data["fields"]}
-            if typed.get("pad") == typed.get("kernel", -2) // 2:
-                del typed["pad"]
             wanted[_mapping.problem(op, "fp32", **typed).text] = values
         folder = tmp_path / op
         folder.mkdir()

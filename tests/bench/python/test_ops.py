@@ -5,7 +5,6 @@ import noisefloor
 import numpy as np
 import pytest
 import random_calls
-from bench.plugin.new_kernel import formulas as references
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from noisefloor import _core
@@ -40,9 +39,9 @@ def hold_to_the_reference(op, dtype, values, inputs, fields):
     assert [(name, str(result.dtype)) for (name, _, _), result in zip(outputs, results)] == [
         (name, np.dtype(random_calls.DTYPES[its]).name) for name, _, its in outputs]
     with np.errstate(over="ignore"):
-        wanted = getattr(references, op)(values | {"dtype": dtype}, {name: tensor.astype(np.float64) for name, tensor in inputs.items()})
+        wanted = getattr(random_calls.formula(op), op)(values | {"dtype": dtype}, {name: tensor.astype(np.float64) for name, tensor in inputs.items()})
     if op == "conv2d" and fields["stats"]:
-        wanted += references.conv2d_statistics(values, results[0].astype(np.float64))
+        wanted += random_calls.formula(op).conv2d_statistics(values, results[0].astype(np.float64))
     for (name, _, _), result, right in zip(outputs, results, wanted, strict=op != "sampler_step"):
         if right is not None:
             assert random_calls.error_text(result, right, tolerance) == "", (values, name)

@@ -8,7 +8,7 @@ from noisefloor import _mapping
 
 
 def test_a_field_out_of_range_is_a_reason():
-    with pytest.raises(_mapping.Unmapped, match="conv2d takes kernel from 1 to 31, not 33"):
+    with pytest.raises(_mapping.Unmapped, match="no conv2d: problem: field 'kernel' is 33, outside 1 to 31"):
         _mapping.problem("conv2d", "fp32", n=1, h=64, w=64, cin=8, cout=8, kernel=33)
 
 

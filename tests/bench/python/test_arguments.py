@@ -16,7 +16,7 @@ import pytest
 import random_calls
 from noisefloor import _signatures, ops
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def zeros(*shape, dtype=np.float32):
