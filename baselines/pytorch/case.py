@@ -40,17 +40,29 @@ class Case:
         began = time.monotonic()
         if getattr(self.op, "WHOLE", False):
             self.op.prepare_compiler()
-        compiled = torch.compile(run, mode=compile_mode, dynamic=False, fullgraph=True)
         try:
-            compiled(self.inputs)
+            compiled = self._compiled(run, compile_mode)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # the compiler stack raises its own kinds; a failed device shows at the next call
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             raise NotBuilt(f"torch.compile: {first_line(error)}") from None
-        self.note = f"torch.compile(mode={compile_mode})"
+        self.note = f"torch.compile(mode={compile_mode}){self.note}"
         self.compiled_s = time.monotonic() - began
+        return compiled
+
+    def _compiled(self, run, compile_mode):
+        """In one graph. A library's network may break it: then in parts, which the note says."""
+        try:
+            compiled = torch.compile(run, mode=compile_mode, dynamic=False, fullgraph=True)
+            compiled(self.inputs)
+        except torch._dynamo.exc.Unsupported:
+            if not getattr(self.op, "WHOLE", False):
+                raise
+            self.note = ", with graph breaks"
+            compiled = torch.compile(run, mode=compile_mode, dynamic=False)
+            compiled(self.inputs)
         return compiled
 
     def judge(self):
@@ -86,6 +98,7 @@ class Case:
                 if isinstance(value, torch.Tensor):
                     value.copy_(value.flatten().roll(1).view(value.shape))
         graph = self._graph(repeats)
+        graph.replay()  # behind whatever ran before, as the program's own
         times, self._holds["warm"] = timer.samples(graph.replay, samples, launches=repeats, hold_s=self._holds.get("warm", 0.001))
         return times
 

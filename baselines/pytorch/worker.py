@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 
 from baselines.pytorch.errors import BadQuestion, CannotRun, NotBuilt, Unsupported
 from baselines.pytorch.problems import read_problem
@@ -36,8 +38,12 @@ class Answers:
             version = triton.__version__
         except ImportError:
             version = "none"
+        try:
+            diffusers = version_of("diffusers")
+        except PackageNotFoundError:
+            diffusers = "none"
         return {"pytorch": str(torch.__version__), "pytorch_cuda": str(torch.version.cuda), "pytorch_cudnn": str(torch.backends.cudnn.version()),
-                "triton": version}
+                "triton": version, "diffusers": diffusers}
 
     def answer(self, question):
         ask = question.get("ask")

@@ -207,6 +207,13 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   return plan_steps(options, info.prediction);
 }
 
+void require_decoder_beside(const NetworkInfo& info, const std::string& weights) {
+  if (std::error_code error; *info.decoder != '\0' && !std::filesystem::is_directory(weights, error))
+    throw InvalidInput(
+        fmt::format("{} draws latents: --weights is the folder of a diffusers pipeline, with {}/ and, for {}, {}/",
+                    info.name, info.folder, info.decoder, require_network(info.decoder).folder));
+}
+
 Drawing plan_drawing(const SampleArguments& arguments, const Network& network, const ImageShape& picture) {
   if (arguments.options.guidance != 0 && network.classes == 0 && network.info->conditioning.empty())
     throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name()));
@@ -223,7 +230,7 @@ Drawing plan_drawing(const SampleArguments& arguments, const Network& network, c
   ImageShape one = picture;  // of a video, which is shown frame by frame
   one.frames = 1;
   const Picture grid = grid_outline(arguments.count, one, drawing.columns, drawing.zoom);
-  require_png_fits("--out", arguments.out, grid, "lower --zoom or --count");
+  if (!arguments.out.empty()) require_png_fits("--out", arguments.out, grid, "lower --zoom or --count");
   if (arguments.moves)
     require_animation_fits("--out", arguments.out, picture.frames, grid, "lower --zoom, --count or --frames");
   if (!arguments.strip.empty()) {

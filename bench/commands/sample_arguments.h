@@ -42,6 +42,9 @@ std::string conditioned_networks();  // those that --conditioning is for: "sd15,
 // arguments.options, of which the steps follow. Throws InvalidInput.
 std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments);
 
+// Throws InvalidInput where a network of latents has weights that are no folder with its decoder.
+void require_decoder_beside(const networks::NetworkInfo& info, const std::string& weights);
+
 // Pictures as they will be drawn, each of that shape. Throws InvalidInput where the network lacks a label's class,
 // guidance is asked of one without classes and text, or a picture would be larger than its format.
 struct Drawing {

@@ -57,27 +57,34 @@ struct Frames {
   }
 };
 
-// The last steps of a schedule of as many as make them `strength` of it.
-SamplingOptions options_of_frames(const StreamArguments& arguments) {
+// The last steps of a schedule of as many as make them `strength` of it, in whole steps; and what they are.
+std::pair<SamplingOptions, std::vector<StepPlan>> plan_frames(const StreamArguments& arguments,
+                                                              const NetworkInfo& info) {
   SamplingOptions options = arguments.drawing.options;
-  if (options.draws_noise())
+  if (sampler_step::stochastic(options.row(), 0))
     throw InvalidInput(fmt::format(
         "--sampler {}: draws noise at its steps; frames take one that draws none: {}", arguments.drawing.sampler,
         listed(sampler_step::solvers_where([](const auto& row) { return !sampler_step::stochastic(row, 0); }), "or")));
-  const long all = std::lround(arguments.steps / arguments.strength);
-  if (all > sampler_step::kTrainingSteps)
-    throw InvalidInput(fmt::format("--steps {} and --strength {}: are the last of {} steps; the most are {}",
-                                   arguments.steps, arguments.strength, all, sampler_step::kTrainingSteps));
-  options.steps = static_cast<int>(std::max<long>(all, arguments.steps));
+  if (options.draws_noise())
+    throw InvalidInput(
+        fmt::format("{}: draws noise on the way, which frames do not", options.churn > 0 ? "--churn" : "--eta"));
+  const long all = std::max<long>(arguments.steps, std::lround(arguments.steps / arguments.strength));
+  options.steps = static_cast<int>(std::min<long>(all, sampler_step::kTrainingSteps + 1));
   options.first_step = options.steps - arguments.steps;
-  return options;
+  try {
+    return {options, plan_steps(options, info.prediction)};
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("--steps {} and --strength {}: are the last of {} steps: {}", arguments.steps,
+                                   arguments.strength, all, error.what()));
+  }
 }
 
 void check(const StreamArguments& arguments, const NetworkInfo& info) {
   if (info.most_frames > 1)
     throw InvalidInput(fmt::format(
         "stream follows a picture with pictures; {} draws videos, which noisefloor sample shows", info.name));
-  if (arguments.drawing.options.guidance_grows()) throw InvalidInput("--first-guidance is for videos");
+  if (const std::string& out = arguments.drawing.out; std::filesystem::path(out).extension() == ".gif")
+    throw InvalidInput(fmt::format("--out {}: is an animated PNG of the frames", out));
 }
 
 // Frames behind `first`, each timed from its noise to its picture on the host, behind one that is not.
@@ -114,14 +121,25 @@ void write_times(const std::filesystem::path& file, const Frames& frames, double
   if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
 }
 
+// A sampler, and the stream that it draws.
+struct Loop {
+  Loop(Platform& platform, Executor& network, const SamplingOptions& options, Executor* decoder, double blend)
+      : sampler(platform, network, options), frames(platform, network, sampler, decoder, blend, options.seed) {}
+  static std::size_t bytes(const Network& network, const SamplingOptions& options) {
+    return sampler_bytes(network, options) + FrameStream::bytes(network);
+  }
+
+  Sampler sampler;
+  FrameStream frames;
+};
+
 int stream(const StreamArguments& given) {
   StreamArguments arguments = given;
   SampleArguments& drawing = arguments.drawing;
   (void)resolve_options(drawing);
   const NetworkInfo& info = require_network(drawing.network.network);
   check(arguments, info);
-  const SamplingOptions frame_options = options_of_frames(arguments);
-  const std::vector<StepPlan> steps = plan_steps(frame_options, info.prediction);
+  const auto [frame_options, steps] = plan_frames(arguments, info);
   SamplingOptions first_options = drawing.options;
   first_options.cache_every = 1;
   const bool guided = first_options.guidance != 0, latent = *info.decoder != '\0';
@@ -140,7 +158,9 @@ int stream(const StreamArguments& given) {
   if (!info.conditioning.empty()) {
     conditioning.emplace(drawing.conditioning, info, guided);
     drawing.sizes = conditioning->sizes(drawing.sizes);
+    (void)info.resolved(drawing.sizes);
   }
+  require_decoder_beside(info, drawing.network.weights);
 
   OpenNetwork open = build_network(info, drawing.network,
                                    {.batch = 1,
@@ -170,45 +190,52 @@ int stream(const StreamArguments& given) {
   if (conditioning) conditioning->read(network, 1);
   if (latent) decoder.check_weights();
 
+  if (latent) start_network(decoder, decoding);
+  // One draws the first picture; two make frames, as asked for and with all calls whole.
+  std::optional<Sampler> drawer;
+  std::optional<Loop> asked, whole;
+  const auto make = [&](std::optional<Loop>& loop, OpenNetwork& opened, int cache_every) {
+    SamplingOptions options = frame_options;
+    options.cache_every = cache_every;
+    loop.emplace(*opened.platform, *opened.executor, options, decoder.executor.get(), arguments.blend);
+  };
   start_network(open, drawing.network,
                 {[&](const Network& other) {
-                   return 3 * sampler_bytes(other, frame_options);  // three loops, one at a time
+                   return sampler_bytes(other, first_options) +
+                          (frame_options.cache_every > 1 ? 2 : 1) * Loop::bytes(other, frame_options);
                  },
-                 [](OpenNetwork&) {}});
-  if (latent) start_network(decoder, decoding);
-  if (conditioning) conditioning->set(*open.platform, *open.executor, 0);
-
-  std::vector<float> first;
-  {
-    Sampler sampler(*open.platform, *open.executor, first_options);
-    if (conditioning) sampler.begin_from(conditioning->noise(network, 0));
-    first = sampler.run(labels, 0);
-    require_finite(first, network.image.elements(), 0);
+                 [&](OpenNetwork& opened) {
+                   drawer.emplace(*opened.platform, *opened.executor, first_options);
+                   make(asked, opened, frame_options.cache_every);
+                   if (frame_options.cache_every > 1) make(whole, opened, 1);
+                 }});
+  if (first_options.guidance != 0 && first_options.guidance != 1)  // at 1 nothing is compared
+    if (const std::string note = guidance_note(info); !note.empty()) fmt::print(stderr, "{}\n", note);
+  if (conditioning) {
+    conditioning->set(*open.platform, *open.executor, 0);
+    drawer->begin_from(conditioning->noise(network, 0));
   }
+  const std::vector<float> first = drawer->run(labels, 0);
+  require_finite(first, network.image.elements(), 0);
+
   std::vector<Picture> pictures;
   const auto keep = [&](const std::vector<float>& image) {
     if (!drawing.out.empty()) pictures.push_back(make_grid(image, picture, 1, zoom));
   };
-  const auto frames_of = [&](int cache_every, const auto& seen) {
-    SamplingOptions options = frame_options;
-    options.cache_every = cache_every;
-    Sampler sampler(*open.platform, *open.executor, options);
-    FrameStream frames(*open.platform, *open.executor, sampler, decoder.executor.get(), arguments.blend, options.seed);
-    return run(frames, labels, first, arguments.frames, seen);
-  };
-  const Frames frames = frames_of(frame_options.cache_every, keep);
-  fmt::print("{}, {} frames of {} steps by {}, from noise of level {:.3g}{}; deadline {:g} ms\n", info.name,
-             arguments.frames, arguments.steps, drawing.sampler, steps.front().churned_from,
-             latent ? fmt::format(", decoded by {}", info.decoder) : "", arguments.deadline_ms);
+  const Frames frames = run(asked->frames, labels, first, arguments.frames, keep);
+  fmt::print("{}, {} frames of {} steps by {}, the last of {}, from noise of level {:.3g}{}; deadline {:g} ms\n",
+             info.name, arguments.frames, arguments.steps, drawing.sampler, frame_options.steps,
+             steps.front().churned_from, latent ? fmt::format(", decoded by {}", info.decoder) : "",
+             arguments.deadline_ms);
   fmt::print("{:<12} {:>9} {:>9} {:>9} {:>8} {:>9}  {}\n", "whole calls", "p50 ms", "p99 ms", "worst ms", "missed",
              "frames/s", "the last frame is off by");
   if (frame_options.cache_every == 1) {
     print(frames, "all", arguments.deadline_ms, "-");
   } else {
-    const Frames whole = frames_of(1, [](const std::vector<float>&) {});
+    const Frames expected = run(whole->frames, labels, first, arguments.frames, [](const std::vector<float>&) {});
     print(frames, fmt::format("1 in {}", frame_options.cache_every), arguments.deadline_ms,
-          fmt::format("{:.1f} % (relative L2)", 100 * relative_l2(frames.last, whole.last)));
-    print(whole, "all", arguments.deadline_ms, "-");
+          fmt::format("{:.1f} % (relative L2)", 100 * relative_l2(frames.last, expected.last)));
+    print(expected, "all", arguments.deadline_ms, "-");
   }
   if (!drawing.out.empty())
     write_animated_png(files.partial("--out"), pictures,
@@ -235,17 +262,22 @@ void add_stream_command(CLI::App& app, CommandResult result) {
       ->required()
       ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"ms", 1}, {"s", 1e3}},
                                         CLI::AsNumberWithUnit::UNIT_REQUIRED, "DURATION"))
-      ->check(CLI::Range(1e-3, 1e9));
+      ->check(CLI::Range(1e-3, 1e9))
+      ->check(why_not_finite);
   command.add_option("--steps", arguments.steps, "Of a frame")->check(CLI::Range(1, 1000))->capture_default_str();
   command
-      .add_option("--strength", arguments.strength,
-                  "How much of a schedule the steps of a frame are, its last: 1 draws it from noise alone")
+      .add_option(
+          "--strength", arguments.strength,
+          "How much of a schedule the steps of a frame are, its last, in whole steps; 1 begins at its noisiest level")
       ->check(CLI::Range(1e-3, 1.0))
+      ->check(why_not_finite)
       ->capture_default_str();
   command.add_option("--blend", arguments.blend, "How much of the frame before gives way to noise, 0 to 1")
       ->check(CLI::Range(0.0, 1.0))
+      ->check(why_not_finite)
       ->capture_default_str();
-  command.add_option("--first-steps", arguments.drawing.steps, "Of the first picture (default: the network's own)");
+  command.add_option("--first-steps", arguments.drawing.steps, "Of the first picture (default: the network's own)")
+      ->check(CLI::Range(1, 1000));
   command.add_option("--out", arguments.drawing.out, "Animated PNG of the frames (default: none is kept)");
   command.add_option("--zoom", arguments.drawing.zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
   command.add_option("--times", arguments.times, "CSV file of the frames' times");

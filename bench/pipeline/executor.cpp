@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "kernels/core/alignment.h"
 #include "networks/arena.h"
@@ -192,6 +193,7 @@ Status Executor::enqueue_once() {
 }
 
 Status Executor::enqueue_call(bool shallow) {
+  if (shallow && !network_->kept) throw std::logic_error("a shallow call of a network that keeps nothing");
   return launch_those(true, shallow);
 }
 

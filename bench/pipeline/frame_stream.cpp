@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/measure/oracle.h"
+#include "bench/pipeline/memory_need.h"
 #include "kernels/core/fields.h"
 #include "kernels/q_sample/q_sample.h"
 
@@ -38,6 +40,13 @@ FrameStream::FrameStream(Platform& platform, Executor& network, Sampler& sampler
   const Plan plan(platform, network.nodes(), {counted}, {});
   KnownTimes nothing;
   mixing_ = plan.choice(problem_id(counted))->make(platform, problem, DType::fp32, nothing);
+}
+
+std::size_t FrameStream::bytes(const Network& network) {
+  const auto latents = static_cast<std::size_t>(network.batch * network.image.elements()) * sizeof(float);
+  const std::size_t levels = static_cast<std::size_t>(network.batch) * sizeof(q_sample::Level);
+  return std::max(2 * (latents + levels),
+                  trial_bytes(*find_op("q_sample"), AnyProblem(mixing_problem(network)), DType::fp32));
 }
 
 void FrameStream::begin(std::span<const int> labels, const std::vector<float>& x0) {

@@ -18,7 +18,8 @@ class FrameStream {
   // before gives way to noise of its own deviation; 0 keeps it whole, 1 begins anew. Throws InvalidInput for another.
   FrameStream(Platform& platform, Executor& network, Sampler& sampler, Executor* decoder, double blend,
               std::uint64_t seed);
-  FrameStream(const FrameStream&) = delete;  // its recording knows where it is
+  static std::size_t bytes(const Network& network);  // of device memory, beside its sampler's
+  FrameStream(const FrameStream&) = delete;          // its recording knows where it is
   FrameStream& operator=(const FrameStream&) = delete;
 
   // The picture before the first frame, x0 as Sampler::run() gives it. Frames are numbered anew: the same pictures

@@ -49,7 +49,9 @@ std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype) {
 std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
                                           const VariantOf& variant_of) {
   const Graph& graph = network.graph;
-  std::size_t held = place(activation_lifetimes(graph, network.output_values(), nodes_of_each_call(network), network.kept)).bytes,
+  std::size_t held =
+                  place(activation_lifetimes(graph, network.output_values(), nodes_of_each_call(network), network.kept))
+                      .bytes,
               workspace = 0, measuring = 0;
   for (const Value& value : graph.values())
     if (value.kind != Value::Kind::activation && value.kind != Value::Kind::unread) held += aligned(value.bytes());

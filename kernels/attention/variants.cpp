@@ -18,6 +18,8 @@ Support can_run_tiled(const Problem& p, DType dtype) {
 Support can_run_sm80(const Problem& p, DType dtype) {
   if (const Support support = can_run_naive(p, dtype); !support) return support;
   if (const Support support = reads_heads_in_pieces(p.layout, p.dim, dtype); !support) return support;
+  if (p.dim > kTiledDim && p.batch * p.heads * p.seq_q > kMaxBlocks / 2)
+    return unsupported("needs batch * heads * seq_q below 2^30 at a head size above 256: two blocks a tile");
   if (p.batch * p.heads * p.seq_q > kMaxBlocks) return unsupported("needs batch * heads * seq_q below 2^31");
   return supported();
 }

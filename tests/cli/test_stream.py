@@ -51,18 +51,25 @@ def test_samples_of_calls_that_are_not_whole_say_both(tmp_path, network):
     result = run("sample", network, "--device", "host", "--steps", 4, "--count", 2, "--cache-every", 2, "--out", tmp_path / "grid.png")
     assert result.returncode == 0, result.stderr
     said = re.match(r"one call in 2 whole: ([\d.]+) s a batch, ([\d.]+) s with all whole, ([\d.]+) times as fast; x0 is off by ([\d.]+) %", result.stdout)
-    assert float(said[4]) > 0 and float(said[3]) > 0
+    assert float(said[4]) > 0
+    assert float(said[3]) == pytest.approx(float(said[2]) / float(said[1]), rel=0.1)
+    drawn = re.search(r"in 4 steps: ([\d.]+) s, ", result.stdout)
+    assert float(drawn[1]) < 2 * (float(said[1]) + float(said[2])), "the loops that are compared are not counted"
 
 
 @pytest.mark.parametrize("arguments, message", [
     (("--deadline", "16"), "--deadline"),
     (("--deadline", "0ms"), "--deadline"),
     (("--frames", 0), "--frames"),
-    (("--steps", 600), "--steps 600 and --strength 0.5: are the last of 1200 steps; the most are 1000"),
+    (("--steps", 600), "--steps 600 and --strength 0.5: are the last of 1200 steps: "),
+    (("--strength", "nan"), "--strength"),
+    (("--sampler", "ddim", "--eta", 0.5), "--eta: draws noise on the way, which frames do not"),
+    (("--out", "frames.gif"), "--out frames.gif: is an animated PNG of the frames"),
+    (("--first-steps", 0), "--first-steps"),
     (("--strength", 0), "--strength"),
     (("--blend", 2), "--blend"),
     (("--sampler", "ddpm"), "--sampler ddpm: draws noise at its steps; frames take one that draws none: ddim"),
-    (("--churn", 1), "draws noise"),
+    (("--churn", 1), "--churn: draws noise on the way"),
     (("--cache-every", 0), "--cache-every 0: must be 1 or more"),
     (("--cache-blocks", 1), "--cache-blocks is for --cache-every 2 and more"),
     (("--cache-every", 2, "--cache-blocks", 5), "it has 1 to 4"),
