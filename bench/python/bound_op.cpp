@@ -61,11 +61,11 @@ class BoundOp {
     }
     if (slots.size() > kMostArguments) throw InvalidInput(op_->name + " has too many arguments");
     const std::size_t inputs = tensors_.size();
-    return make_function(names, [this, places, inputs, rest, as_list](PyObject* const* given) {
+    return make_function(op_->name, names, [this, places, inputs, rest, as_list](PyObject* const* given) {
       std::array<PyObject*, kMostArguments> all;
       all.fill(Py_None);
       for (std::size_t i = 0; i < places.size(); ++i)
-        if (given[i] != Py_None) all[places[i]] = given[i];
+        if (given[i] != Py_None && all[places[i]] == Py_None) all[places[i]] = given[i];  // tensors are named first
       nb::object outputs =
           call_or_time({all.data(), inputs}, {all.data() + inputs, rest - inputs}, all[rest], all[rest + 1],
                        all[rest + 2], all[rest + 3], all[rest + 4], all[rest + 5], nullptr);
@@ -399,9 +399,12 @@ class BoundOp {
       } else {
         object = empty_tensor(queue, spec.shape, spec.dtype);
         tensor = read_tensor(object, {op_->name, spec.name, ": output '"}, true);
-        if (tensor->device != queue.device)
-          throw std::runtime_error(fmt::format("{}: the framework made output '{}' on {}, not on {}", op_->name,
-                                               spec.name, to_string(tensor->device), to_string(queue.device)));
+        if (tensor->device != queue.device || tensor->dtype != spec.dtype ||
+            !std::ranges::equal(tensor->shape, spec.shape))
+          throw std::runtime_error(fmt::format("{}: the framework made output '{}' in {} {} on {}, not in {} {} on {}",
+                                               op_->name, spec.name, to_string(tensor->dtype),
+                                               shape_text(tensor->shape), to_string(tensor->device),
+                                               to_string(spec.dtype), shape_text(spec.shape), to_string(queue.device)));
       }
       pointers[k] = tensor->data;
       ++number;

@@ -19,6 +19,7 @@ namespace {
 constexpr char kCapsule[] = "noisefloor.function";
 
 struct Function {
+  std::string name;
   std::vector<std::string> names;
   std::function<nb::object(PyObject* const*)> call;
 };
@@ -27,7 +28,8 @@ nb::object with_arguments(const Function& function, PyObject* const* given, std:
   std::array<PyObject*, kMostArguments> arguments;
   arguments.fill(Py_None);
   if (count > function.names.size())
-    throw nb::type_error(fmt::format("takes {} arguments, not {}", function.names.size(), count).c_str());
+    throw nb::type_error(
+        fmt::format("{} takes {} arguments, not {}", function.name, function.names.size(), count).c_str());
   std::copy_n(given, count, arguments.begin());
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
   for (Py_ssize_t i = 0; i < named; ++i) {
@@ -36,8 +38,11 @@ nb::object with_arguments(const Function& function, PyObject* const* given, std:
     if (text == nullptr) nb::raise_python_error();
     const std::string_view name(text, static_cast<std::size_t>(size));
     const auto found = std::ranges::find(function.names, name);
-    if (found == function.names.end()) throw nb::type_error(fmt::format("has no argument '{}'", name).c_str());
-    arguments[static_cast<std::size_t>(found - function.names.begin())] = given[count + static_cast<std::size_t>(i)];
+    if (found == function.names.end())
+      throw nb::type_error(fmt::format("{} has no argument '{}'", function.name, name).c_str());
+    const auto place = static_cast<std::size_t>(found - function.names.begin());
+    if (place < count) throw nb::type_error(fmt::format("{}: '{}' is given twice", function.name, name).c_str());
+    arguments[place] = given[count + static_cast<std::size_t>(i)];
   }
   return function.call(arguments.data());
 }
@@ -63,11 +68,12 @@ PyObject* enter(PyObject* capsule, PyObject* const* given, Py_ssize_t count, PyO
 
 }  // namespace
 
-nb::object make_function(std::vector<std::string> names, std::function<nb::object(PyObject* const*)> call) {
+nb::object make_function(const std::string& name, std::vector<std::string> names,
+                         std::function<nb::object(PyObject* const*)> call) {
   static PyMethodDef definition{"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(enter)),
                                 METH_FASTCALL | METH_KEYWORDS, nullptr};
   if (names.size() > kMostArguments) throw std::length_error("a function of too many arguments");
-  auto function = std::make_unique<Function>(Function{std::move(names), std::move(call)});
+  auto function = std::make_unique<Function>(Function{name, std::move(names), std::move(call)});
   const nb::object capsule = nb::steal(PyCapsule_New(function.get(), kCapsule, [](PyObject* dead) {
     delete static_cast<Function*>(PyCapsule_GetPointer(dead, kCapsule));
   }));

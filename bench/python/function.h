@@ -12,8 +12,9 @@ namespace noisefloor::python {
 
 inline constexpr std::size_t kMostArguments = 64;
 
-// Takes its arguments by position, in the order of the names, and by name; those that are not given are None. `call`
-// gets them in that order. Throws as the functions that nanobind binds.
-nanobind::object make_function(std::vector<std::string> names, std::function<nanobind::object(PyObject* const*)> call);
+// `name` is for messages. Takes its arguments by position, in the order of the names, and by name; those that are not
+// given are None. `call` gets them in that order. Throws as the functions that nanobind binds.
+nanobind::object make_function(const std::string& name, std::vector<std::string> names,
+                               std::function<nanobind::object(PyObject* const*)> call);
 
 }  // namespace noisefloor::python

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <new>
+#include <stdexcept>
 
 #include "bench/python/with_python.h"
 #include "kernels/core/alignment.h"
@@ -53,7 +54,10 @@ ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
   const auto extent = static_cast<std::int64_t>(bytes);
   owner_ = empty_tensor(queue, {&extent, 1}, DType::uint8);
   static const std::string call = "a call";
-  data_ = read_tensor(owner_, {call, "scratch"}, true).data;
+  const Tensor scratch = read_tensor(owner_, {call, "scratch"}, true);
+  if (scratch.device != queue.device || scratch.bytes() < bytes)
+    throw std::runtime_error("the framework made scratch memory of another size, or on another device, than asked for");
+  data_ = scratch.data;
 }
 
 }  // namespace noisefloor::python

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/core/alignment.h"
+
 namespace nb = nanobind;
 
 namespace noisefloor::python {
@@ -39,15 +41,15 @@ nb::object asked_often(nb::handle object) {
 }
 constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__",
                kCurrentLevel[] = "_current_level", kIsGradEnabled[] = "is_grad_enabled", kTensor[] = "Tensor",
-               kDevice[] = "device", kTorch[] = "torch", kForwardAd[] = "torch.autograd.forward_ad";
+               kDevice[] = "device", kEmpty[] = "empty", kTorch[] = "torch", kForwardAd[] = "torch.autograd.forward_ad";
 
-// A module that was imported, which it then stays; null where it was not. The GIL guards the static.
+// A module that was imported; null where it was not, or is kept from being.
 template <auto& name>
-nb::handle imported() {
-  static PyObject* found = nullptr;
-  if (found == nullptr) found = PyImport_GetModule(nb::str(name).ptr());
-  if (found == nullptr) PyErr_Clear();
-  return found;
+nb::object imported() {
+  static PyObject* const interned = PyUnicode_InternFromString(name);
+  nb::object found = nb::steal(PyImport_GetModule(interned));
+  PyErr_Clear();
+  return found && !found.is_none() ? found : nb::object();
 }
 
 // DLPack's exchange in C (dlpack.h, version 1.3), which needs no call of __dlpack__: as far as it is used here.
@@ -82,7 +84,7 @@ TypeFacts ask_type(nb::handle type) {
   if (PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api") != 0)
     facts.api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   if (facts.api != nullptr && (facts.api->major != 1 || facts.api->managed_tensor == nullptr)) facts.api = nullptr;
-  if (const nb::handle torch = imported<kTorch>(); torch) {
+  if (const nb::object torch = imported<kTorch>()) {
     const nb::object tensor = asked_often<kTensor>(torch);
     facts.torch = nb::isinstance<nb::type_object>(tensor) && PyObject_IsSubclass(type.ptr(), tensor.ptr()) == 1;
     PyErr_Clear();
@@ -205,6 +207,18 @@ bool exchange(nb::handle object, const TypeFacts& facts, Tensor& tensor, std::st
   return true;
 }
 
+// Whether what PyTorch gave is an offset into no storage: an address that no allocator gives, so that others need not
+// be asked.
+bool lacks_storage(nb::handle object, const Tensor& tensor) {
+  constexpr std::uintptr_t kLowest = std::uintptr_t{1} << 32;
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) >= kLowest || std::ranges::count(tensor.shape, 0) > 0) return false;
+  try {
+    return nb::cast<std::uintptr_t>(object.attr("untyped_storage")().attr("data_ptr")()) == 0;
+  } catch (nb::python_error&) {  // fakes of tensors refuse to say
+    return true;
+  }
+}
+
 // Of that very class: others may have its name.
 bool is_exactly(nb::handle object, const char* module, const char* name) {
   const nb::object found = nb::steal(PyImport_GetModule(nb::str(module).ptr()));
@@ -259,10 +273,11 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 Gradients gradients_now() {
   Gradients now;
-  const nb::handle torch = imported<kTorch>();
-  if (!torch) return now;
-  now.recorded = asked_often<kIsGradEnabled>(torch)().is(nb::handle(Py_True));
-  const nb::handle forward_ad = imported<kForwardAd>();
+  const nb::object torch = imported<kTorch>();
+  const nb::object recorded = torch ? asked_often<kIsGradEnabled>(torch) : nb::none();
+  if (recorded.is_none()) return now;
+  now.recorded = recorded().is(nb::handle(Py_True));
+  const nb::object forward_ad = imported<kForwardAd>();
   const nb::object level = forward_ad ? asked_often<kCurrentLevel>(forward_ad) : nb::none();
   if (nb::isinstance<nb::int_>(level) && nb::cast<int>(level) >= 0) now.forward = forward_ad;
   return now;
@@ -297,6 +312,7 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written, const Grad
   if (facts.torch && gradients.forward && !gradients.forward.attr("unpack_dual")(object).attr("tangent").is_none())
     throw InvalidInput(name.text() + " has a forward-mode gradient, and the ops have none");
   bool done = exchange(object, facts, tensor, problem, written);
+  if (done && problem.empty() && facts.torch && lacks_storage(object, tensor)) problem = "has no memory of its own";
   if (!done && requires_gradient()) source = source.attr("detach")();
   if (!done) done = read(nb::object(source), false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
@@ -314,20 +330,20 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written, const Grad
 
 nb::object torch_empty(nb::handle like, std::span<const std::int64_t> shape, DType dtype) {
   if (!facts_of(like).torch) return {};
-  static PyObject *empty = nullptr, *names = nullptr, *dtypes[8] = {};  // the GIL guards them
-  if (empty == nullptr) {
-    // Named: PyTorch takes twice as long to tell a tuple from numbers.
-    names = nb::make_tuple("size", "dtype", "device").release().ptr();
-    empty = nb::object(imported<kTorch>().attr("empty")).release().ptr();
-  }
+  static PyObject *names = nullptr, *dtypes[8] = {};  // the GIL guards them
+  // Named: PyTorch takes twice as long to tell a tuple from numbers.
+  if (names == nullptr) names = nb::make_tuple("size", "dtype", "device").release().ptr();
+  const nb::object torch = imported<kTorch>();
+  if (!torch) return {};
   PyObject*& type = dtypes[static_cast<std::size_t>(dtype)];
   if (type == nullptr)
     type = nb::object(nb::module_::import_("noisefloor._frameworks").attr("torch_dtype")(to_string(dtype)))
                .release()
                .ptr();
-  const nb::object size = tuple_of(shape), device = asked_often<kDevice>(like);
+  // Asked each time: others put a function of theirs in its place for a while.
+  const nb::object size = tuple_of(shape), device = asked_often<kDevice>(like), empty = asked_often<kEmpty>(torch);
   PyObject* const given[] = {size.ptr(), type, device.ptr()};
-  nb::object made = nb::steal(PyObject_Vectorcall(empty, given, 0, names));
+  nb::object made = nb::steal(PyObject_Vectorcall(empty.ptr(), given, 0, names));
   if (!made) nb::raise_python_error();
   return made;
 }
@@ -349,11 +365,16 @@ Tensor framework_memory(nb::handle like, int gpu, std::size_t bytes) {
   nb::dlpack::dltensor wanted{nullptr, {nb::device::cuda::value, gpu}, 1, nb::dtype<std::uint8_t>(), &extent, nullptr,
                               0};
   ManagedTensor* managed = nullptr;
-  if (facts.api->allocate(&wanted, &managed, nullptr, [](void*, const char*, const char*) {}) != 0) return tensor;
+  if (facts.api->allocate(&wanted, &managed, nullptr, [](void*, const char*, const char*) {}) != 0) {
+    PyErr_Clear();
+    return tensor;
+  }
   keep(managed, tensor);
   std::string problem;
   take(managed->tensor, like, false, tensor, problem);
-  return problem.empty() ? tensor : Tensor();
+  const bool fits = problem.empty() && tensor.device == Device{true, gpu} && tensor.bytes() >= bytes &&
+                    reinterpret_cast<std::uintptr_t>(tensor.data) % kAllocationAlignment == 0;
+  return fits ? tensor : Tensor();
 }
 
 }  // namespace noisefloor::python

@@ -55,7 +55,7 @@ struct Name {
 // Which of PyTorch's gradients are recorded; none of a tensor that the call itself had made.
 struct Gradients {
   bool recorded = false;
-  nanobind::handle forward;  // its forward_ad, while it has a level open
+  nanobind::object forward;  // its forward_ad, while it has a level open
 };
 Gradients gradients_now();  // asked once a call
 

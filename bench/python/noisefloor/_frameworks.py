@@ -73,7 +73,7 @@ class Streams(set):
         return Streams()
 
     def __reduce__(self):
-        return Streams, ()
+        return set, ()  # which torch.load takes
 
 
 def used(tensor, stream):
@@ -82,10 +82,10 @@ def used(tensor, stream):
     if torch is None or not isinstance(tensor, torch.Tensor):
         return
     # The allocator keeps what it was told; the tensor remembers that, as telling takes as long as a launch.
-    told = tensor.__dict__.setdefault("_noisefloor_streams", Streams())
-    if stream not in told:
+    told, key = tensor.__dict__.setdefault("_noisefloor_streams", Streams()), (tensor.data_ptr(), stream)
+    if key not in told:
         tensor.record_stream(torch.cuda.ExternalStream(stream, device=tensor.device))
-        told.add(stream)
+        told.add(key)
 
 
 def current_stream(torch, device):

@@ -1,5 +1,7 @@
 """PyTorch: its tensors through noisefloor.ops, and the operators that noisefloor.torch registers, against plain NumPy in fp64."""
 
+import sys
+
 import built  # noqa: F401 - first
 import pytest
 
@@ -244,3 +246,38 @@ def test_forward_mode_gradients_are_refused():
             assert package.groupnorm(x, ones, ones, groups=4).shape == x.shape, "of what has none nothing is asked"
     with pytest.raises(ValueError, match="'x' has a forward-mode gradient"):
         torch.func.jvp(lambda x: noisefloor.torch.groupnorm(x, ones, ones, groups=4), (x,), (x,))
+
+
+# ---- What others do to PyTorch
+
+@pytest.mark.parametrize("call", [noisefloor.ops.gemm, noisefloor.torch.gemm])
+def test_a_view_into_no_storage_is_refused(call):
+    view = torch.ones(4, 8)[2:]
+    view.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="has no memory of its own"):
+        call(view, torch.ones(3, 8))
+
+
+def test_a_framework_that_makes_other_tensors_than_asked_for_is_caught_and_then_forgotten(monkeypatch):
+    a, b, real = torch.ones(2, 8), torch.ones(3, 8), torch.empty
+    for other in ({"dtype": torch.bfloat16}, {"size": (2, 2)}, {"device": "meta"}):
+        with monkeypatch.context() as patched:
+            patched.setattr(torch, "empty", lambda **asked: real(**{**asked, **other}))  # noqa: B023 - called at once
+            with pytest.raises((RuntimeError, ValueError, TypeError)):
+                noisefloor.ops.gemm(a, b)
+    assert (noisefloor.ops.gemm(a, b) == 8).all()
+
+
+def test_a_pytorch_that_is_kept_from_being_imported_is_none(monkeypatch):
+    a = np.ones((2, 8), np.float32)
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "torch", None)
+        assert (noisefloor.ops.gemm(a, a) == 8).all()
+    with pytest.raises(ValueError, match="gradient"):
+        noisefloor.ops.gemm(torch.ones(2, 8, requires_grad=True), torch.ones(3, 8))
+
+
+def test_a_given_tensor_outdoes_the_word_for_it():
+    x0, levels, noise = torch.ones(2, 6), torch.tensor([[1.0, 2.0]] * 2), torch.full((2, 6), 3.0)
+    given = torch.ops.noisefloor.q_sample(x0, levels, noise, noise_is="drawn", seed=3)
+    assert (given[0] == 7).all()
