@@ -363,18 +363,14 @@ class BoundOp {
     if (tensor.device != device)
       throw InvalidInput(
           fmt::format("{} is on {}, the inputs are on {}", what.text(), to_string(tensor.device), to_string(device)));
-    const auto overlaps = [&](const Tensor& other) {
-      const auto *a = static_cast<const char*>(tensor.data), *b = static_cast<const char*>(other.data);
-      return std::less<>()(a, b + other.bytes()) && std::less<>()(b, a + tensor.bytes());
-    };
     for (const Input& input : inputs)
-      if (overlaps(input))
+      if (tensor.overlaps(input))
         throw InvalidInput(
             fmt::format("{} shares memory with '{}'; no op works in place", what.text(), tensors_[input.place]));
-    if (prepared && overlaps(*prepared))
+    if (prepared && tensor.overlaps(*prepared))
       throw InvalidInput(what.text() + " shares memory with the weights that were laid out");
     for (std::size_t i = 0; i < number; ++i)
-      if (overlaps(*outputs[i].tensor))
+      if (tensor.overlaps(*outputs[i].tensor))
         throw InvalidInput(fmt::format("{} shares memory with output {}", what.text(), i));
   }
 
@@ -401,10 +397,9 @@ class BoundOp {
         tensor = read_tensor(object, {op_->name, spec.name, ": output '"}, true);
         if (tensor->device != queue.device || tensor->dtype != spec.dtype ||
             !std::ranges::equal(tensor->shape, spec.shape))
-          throw std::runtime_error(fmt::format("{}: the framework made output '{}' in {} {} on {}, not in {} {} on {}",
-                                               op_->name, spec.name, to_string(tensor->dtype),
-                                               shape_text(tensor->shape), to_string(tensor->device),
-                                               to_string(spec.dtype), shape_text(spec.shape), to_string(queue.device)));
+          throw std::runtime_error(
+              fmt::format("{}: the framework made output '{}' of another type, shape or device than asked for",
+                          op_->name, spec.name));
       }
       pointers[k] = tensor->data;
       ++number;

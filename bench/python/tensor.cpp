@@ -259,6 +259,11 @@ std::size_t Tensor::bytes() const {
   return count;
 }
 
+bool Tensor::overlaps(const Tensor& other) const {
+  const auto *a = static_cast<const char*>(data), *b = static_cast<const char*>(other.data);
+  return std::less<>()(a, b + other.bytes()) && std::less<>()(b, a + bytes());
+}
+
 nb::tuple tuple_of(std::span<const std::int64_t> shape) {
   nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   if (!extents) nb::raise_python_error();

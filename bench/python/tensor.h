@@ -42,6 +42,7 @@ struct Tensor {
   bool torch = false;  // of PyTorch
 
   std::size_t bytes() const;
+  bool overlaps(const Tensor& other) const;  // in memory
 };
 
 // What a message calls a tensor, made when there is one: "groupnorm: 'x'", "groupnorm: output 'y'".
