@@ -25,7 +25,6 @@ namespace noisefloor::python {
 namespace {
 
 constexpr char kUsed[] = "used", kPreparedMemory[] = "prepared_memory";
-
 constexpr std::size_t kMostCalls = 1024;  // calls of an op: shapes that never repeat must not fill the memory
 
 // One op, called with its tensors in the order of `tensors` and its fields in that of `fields`. A name that is both, as
