@@ -29,7 +29,6 @@ FrameStream::FrameStream(Platform& platform, Executor& network, Sampler& sampler
   for (Buffer* buffer : {&noise_, &before_}) *buffer = Buffer(platform, numbers * sizeof(float));
   for (Buffer* buffer : {&begin_levels_, &end_levels_})
     *buffer = Buffer(platform, static_cast<std::size_t>(graph.batch) * sizeof(q_sample::Level));
-  if (decoder != nullptr) decoder->bind(decoder->network().x(), before_.data());
   picture_.resize(decoder == nullptr
                       ? numbers
                       : static_cast<std::size_t>(decoder->network().graph[decoder->network().output()].elements()));
@@ -72,7 +71,9 @@ const std::vector<float>& FrameStream::next() {
       mix(before_.data(), begin_levels_, sampler_->first_latents());
       if (const Status status = sampler_->enqueue_steps(); !status.ok()) return status;
       mix(sampler_->last_latents(), end_levels_, before_.data());
-      return decoder_ == nullptr ? success() : decoder_->enqueue();
+      if (decoder_ == nullptr) return success();
+      decoder_->bind(decoder_->network().x(), before_.data());  // which another stream may share
+      return decoder_->enqueue();
     });
   recording_->replay();
   platform_->synchronize();

@@ -138,6 +138,7 @@ TEST(FrameStream, DecodesWhatWasDrawn) {
       opened.platform, opened.executor,
       {.solver = Solver::ddim, .schedule = Schedule::scaled_linear, .steps = 4, .ends_noisy = true, .first_step = 2});
   FrameStream stream(opened.platform, opened.executor, sampler, &executor, 0.1, 5);
+  FrameStream other(opened.platform, opened.executor, sampler, &executor, 0.1, 6);  // of the same decoder
   stream.begin({}, std::vector<float>(4 * 6 * 4, 0.25f));
   for (int frame = 0; frame < 2; ++frame) {
     const std::vector<float> shown = stream.next(), latents = stream.latents();
