@@ -24,7 +24,7 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 namespace {
 
-constexpr char kUsed[] = "used", kPreparedMemory[] = "prepared_memory";
+constexpr char kPreparedMemory[] = "prepared_memory";
 constexpr std::size_t kMostCalls = 1024;  // calls of an op: shapes that never repeat must not fill the memory
 
 // One op, called with its tensors in the order of `tensors` and its fields in that of `fields`. A name that is both, as
@@ -41,20 +41,21 @@ class BoundOp {
   // `plan`: a Plan, the file of one, or None; `prepared`: the weights as `prepare` left them for that variant, or None.
   nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
                   nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared) const {
-    return call_or_time(items(tensors, tensors_), items(fields, fields_), out, variant, stream, dtype, plan, prepared,
-                        nullptr);
+    const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
+    return call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, nullptr);
   }
 
-  // `call` as a function of arguments in the order of `names`: of tensors, fields and what else it takes. What is named
-  // NAME_is stands for the tensor of that name where there is none. With `as_list` it returns a list of all outputs.
+  // `call` as a function of arguments in the order of `names`: of tensors, fields and what else it takes; `fields` is a
+  // text of several ("groups=32,fusion=silu"). With `as_list` it returns a list of all outputs.
   nb::object function(const std::vector<std::string>& names, bool as_list) const {
     std::vector<std::string> slots = tensors_;
     slots.insert(slots.end(), fields_.begin(), fields_.end());
     const std::size_t rest = slots.size();
-    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared"}) slots.emplace_back(name);
+    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared", "fields"})
+      slots.emplace_back(name);
     std::vector<std::size_t> places;
     for (const std::string& name : names) {
-      const auto found = std::ranges::find(slots, name.ends_with("_is") ? name.substr(0, name.size() - 3) : name);
+      const auto found = std::ranges::find(slots, name);
       if (found == slots.end()) throw InvalidInput(named(name) + " is no argument");
       places.push_back(static_cast<std::size_t>(found - slots.begin()));
     }
@@ -63,11 +64,10 @@ class BoundOp {
     return make_function(op_->name, names, [this, places, inputs, rest, as_list](PyObject* const* given) {
       std::array<PyObject*, kMostArguments> all;
       all.fill(Py_None);
-      for (std::size_t i = 0; i < places.size(); ++i)
-        if (given[i] != Py_None && all[places[i]] == Py_None) all[places[i]] = given[i];  // tensors are named first
+      for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = given[i];
       nb::object outputs =
-          call_or_time({all.data(), inputs}, {all.data() + inputs, rest - inputs}, all[rest], all[rest + 1],
-                       all[rest + 2], all[rest + 3], all[rest + 4], all[rest + 5], nullptr);
+          call_or_time({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]}, all[rest],
+                       all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4], all[rest + 5], nullptr);
       if (!as_list) return outputs;
       nb::list listed;
       if (nb::isinstance<nb::tuple>(outputs))
@@ -83,7 +83,8 @@ class BoundOp {
                            nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, int count) const {
     if (count < 1) throw InvalidInput(named("count") + " must be at least 1");
     Timed timed{count};
-    call_or_time(items(tensors, tensors_), items(fields, fields_), out, variant, stream, dtype, plan, prepared, &timed);
+    const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
+    call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, &timed);
     return timed.seconds;
   }
 
@@ -92,7 +93,7 @@ class BoundOp {
   nb::tuple prepare(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle stream,
                     nb::handle dtype, nb::handle plan) const {
     const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
-    const Given given{in_order, values, variant, dtype, plan_of_call(plan)};
+    const Given given{in_order, {values}, variant, dtype, plan_of_call(plan)};
     nb::object like;
     const std::vector<Input> inputs = read_inputs(in_order, true, gradients_now(), like);
     if (!like) throw nb::type_error((op_->name + ": prepare needs the weights as tensors, not only shapes").c_str());
@@ -121,8 +122,8 @@ class BoundOp {
   }
 
   // Of tensors of these (shape, dtype), None where one is not given: the problem, its [(output, shape, dtype)], and how
-  // far an output may be off.
-  nb::tuple describe(const nb::tuple& tensors, const nb::tuple& fields, nb::handle dtype) const {
+  // far an output may be off. `fields` may be a text of those that are given.
+  nb::tuple describe(const nb::tuple& tensors, nb::handle fields, nb::handle dtype) const {
     const Question question = ask_of_shapes(tensors, fields, nb::none(), dtype, nb::none());
     const std::shared_ptr<const Decision> decision = decide_in_python(question, std::nullopt);
     nb::list found;
@@ -134,7 +135,7 @@ class BoundOp {
   }
 
   // The variant that a GPU of that compute capability, which need not be here, would run.
-  std::string chosen_on(int capability, const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant,
+  std::string chosen_on(int capability, const nb::tuple& tensors, nb::handle fields, nb::handle variant,
                         nb::handle dtype, nb::handle plan) const {
     DeviceInfo device;
     device.compute_capability = capability;
@@ -158,8 +159,14 @@ class BoundOp {
     return all;
   }
 
-  nb::object call_or_time(std::span<PyObject* const> tensors, std::span<PyObject* const> fields, nb::handle out,
-                          nb::handle variant, nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared,
+  // Fields' values in the order of `fields_`, none of those in `text`.
+  struct Fields {
+    std::span<PyObject* const> values;
+    nb::handle text = Py_None;
+  };
+
+  nb::object call_or_time(std::span<PyObject* const> tensors, const Fields& fields, nb::handle out, nb::handle variant,
+                          nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared,
                           Timed* timed) const {
     const Given given{tensors, fields, variant, dtype, plan_of_call(plan)};
     const Gradients gradients = gradients_now();
@@ -176,7 +183,8 @@ class BoundOp {
 
   // What was given beside outputs and streams.
   struct Given {
-    std::span<PyObject*const> tensors, fields;
+    std::span<PyObject* const> tensors;
+    Fields fields;
     nb::handle variant, dtype;
     std::shared_ptr<const Plan> plan;
   };
@@ -200,7 +208,8 @@ class BoundOp {
         key.add(*input++);
       else
         key.add(nb::handle(given.tensors[i]));
-    for (PyObject* const field : given.fields) key.add(nb::handle(field));
+    for (PyObject* const field : given.fields.values) key.add(nb::handle(field));
+    key.add(given.fields.text);
     key.add(static_cast<std::int64_t>(outputs.size()));
     for (const Output& output : outputs) key.add(output.tensor ? static_cast<std::int64_t>(output.tensor->dtype) : -1);
     key.add(given.dtype);
@@ -280,7 +289,7 @@ class BoundOp {
           decision.prepared_bytes));
     if (reinterpret_cast<std::uintptr_t>(memory.data) % kAlignment != 0)
       throw InvalidInput(fmt::format("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment));
-    if (queue.device.gpu) framework<kUsed>(prepared, reinterpret_cast<std::uintptr_t>(queue.stream));
+    note_use(prepared, memory, queue);
     return memory;
   }
 
@@ -300,8 +309,11 @@ class BoundOp {
   Question ask(const Given& given) const {
     Question question;
     question.op = op_;
-    for (std::size_t i = 0; i < fields_.size(); ++i)
-      if (given.fields[i] != Py_None) question.fields.push_back({fields_[i], text_of(given.fields[i])});
+    for (std::size_t i = 0; i < given.fields.values.size(); ++i)
+      if (given.fields.values[i] != Py_None) question.fields.push_back({fields_[i], text_of(given.fields.values[i])});
+    if (!given.fields.text.is_none())
+      for (KeyValue& field : split_problem_text(nb::cast<std::string>(given.fields.text)))
+        question.fields.push_back({field.key, truth_as_number(std::move(field.value))});
     for (std::size_t i = 0; i < tensors_.size(); ++i)
       if (is_field(i, given.tensors[i])) question.fields.push_back({tensors_[i], text_of(given.tensors[i])});
     question.variant = word("variant", given.variant);
@@ -329,10 +341,13 @@ class BoundOp {
     return text;
   }
 
-  Question ask_of_shapes(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle dtype,
+  Question ask_of_shapes(const nb::tuple& tensors, nb::handle fields, nb::handle variant, nb::handle dtype,
                          nb::handle plan) const {
-    const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
-    Question question = ask({in_order, values, variant, dtype, plan_of_call(plan)});
+    const bool text = nb::isinstance<nb::str>(fields);
+    const Items in_order = items(tensors, tensors_),
+                values = text ? Items() : items(nb::cast<nb::tuple>(fields), fields_);
+    Question question =
+        ask({in_order, {values, text ? fields : nb::handle(Py_None)}, variant, dtype, plan_of_call(plan)});
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const nb::handle given = tensors[i];
       if (given.is_none() || is_field(i, given)) continue;

@@ -16,9 +16,12 @@ enum class Tag : char { none, text, integer, real, no, yes, other, tensor };
 
 }  // namespace
 
-std::string text_of(nb::handle value) {
-  const auto text = nb::cast<std::string>(nb::str(value));
+std::string truth_as_number(std::string text) {
   return text == "True" ? "1" : text == "False" ? "0" : text;
+}
+
+std::string text_of(nb::handle value) {
+  return truth_as_number(nb::cast<std::string>(nb::str(value)));
 }
 
 std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device) {

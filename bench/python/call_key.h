@@ -15,8 +15,9 @@
 
 namespace noisefloor::python {
 
-// The text of a field's value, as problems have it.
+// The text of a field's value, as problems have it: of True and False 1 and 0.
 std::string text_of(nanobind::handle value);
+std::string truth_as_number(std::string text);
 
 class CallKey {
  public:

@@ -28,6 +28,8 @@ class CurrentGpu {
   bool changed_ = false;
 };
 
+bool is_current(const Device& device);
+
 // Whether a CUDA graph is capturing the stream, which then runs nothing.
 bool captures(const Device& device, Stream stream);
 void wait_for(const Device& device, Stream stream);

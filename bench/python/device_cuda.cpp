@@ -54,6 +54,12 @@ CurrentGpu::~CurrentGpu() {
   if (changed_) (void)cudaSetDevice(before_);
 }
 
+bool is_current(const Device& device) {
+  int current = 0;
+  check(cudaGetDevice(&current), "cudaGetDevice");
+  return device.gpu && device.index == current;
+}
+
 bool captures(const Device& device, Stream stream) {
   const CurrentGpu current(device.index);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

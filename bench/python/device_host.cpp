@@ -15,6 +15,9 @@ std::string gpu_name(int) {
 CurrentGpu::CurrentGpu(int) {}
 CurrentGpu::~CurrentGpu() = default;
 
+bool is_current(const Device&) {
+  return false;
+}
 bool captures(const Device&, Stream) {
   return false;
 }

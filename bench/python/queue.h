@@ -26,11 +26,17 @@ struct Queue {
 // An uninitialised tensor of the framework.
 nanobind::object empty_tensor(const Queue& queue, std::span<const std::int64_t> shape, DType dtype);
 
+// Tells the framework of prepared weights that the queue's stream reads them, once for each stream.
+void note_use(nanobind::handle memory, const Tensor& tensor, const Queue& queue);
+
 // Memory for one launch. On a GPU it is the framework's, too, so that a CUDA graph may capture the call, and the memory
 // is used again only behind the launch, on its stream.
 class ScratchMemory {
  public:
   ScratchMemory(const Queue& queue, std::size_t bytes);
+  ~ScratchMemory();
+  ScratchMemory(const ScratchMemory&) = delete;
+  ScratchMemory& operator=(const ScratchMemory&) = delete;
   void* data() const { return data_; }
 
  private:
@@ -38,7 +44,8 @@ class ScratchMemory {
     void operator()(void* data) const { std::free(data); }
   };
   void* data_ = nullptr;
-  std::unique_ptr<void, Free> host_;  // one of these three keeps it
+  std::unique_ptr<void, Free> host_;  // one of these four keeps it
+  nanobind::object address_;          // of PyTorch's allocator
   Tensor direct_;
   nanobind::object owner_;
 };

@@ -333,6 +333,10 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written, const Grad
   return tensor;
 }
 
+bool is_torch(nb::handle tensor) {
+  return facts_of(tensor).torch;
+}
+
 nb::object torch_empty(nb::handle like, std::span<const std::int64_t> shape, DType dtype) {
   if (!facts_of(like).torch) return {};
   static PyObject *names = nullptr, *dtypes[8] = {};  // the GIL guards them

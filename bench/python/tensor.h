@@ -67,6 +67,8 @@ Tensor read_tensor(nanobind::handle object, const Name& name, bool written, cons
 // Tells PyTorch's autograd, which refuses a backward pass that would read what was there before.
 void note_write(nanobind::handle tensor);
 
+bool is_torch(nanobind::handle tensor);  // of PyTorch
+
 // An uninitialised tensor on the device of `like`, on its current stream; null where that is not of PyTorch.
 nanobind::object torch_empty(nanobind::handle like, std::span<const std::int64_t> shape, DType dtype);
 

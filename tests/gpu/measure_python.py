@@ -6,9 +6,9 @@ usage: measure_python.py [--program NOISEFLOOR] [--plan PLAN.CSV] [--parts overh
 Needs PyTorch and diffusers, the package noisefloor (installed, or in the folder that NOISEFLOOR_PYTHON_PACKAGE names: build/cuda/python) and the
 program (default: NOISEFLOOR_BINARY, else the one on PATH), all of one build. Prints, each with what issue 17 asks:
 
-  overhead  noisefloor.ops with out=, and the torch operator, less the launch of the same variant from C++: medians over rounds of 100 calls
-            each, launch and calls in turns, nothing waiting on the GPU (asked: at most 5 and 12 us). Beside them an empty operator of the same
-            arguments, which is PyTorch's own share of the torch operator
+  overhead  noisefloor.ops with out=, the torch operator, and noisefloor.torch's function around it, less the launch of the same variant from C++:
+            medians over rounds of 100 calls each, launch and calls in turns, nothing waiting on the GPU (asked: at most 5, 12 and 12 us). Beside
+            them an empty operator of the same arguments, which is PyTorch's own share of the torch operator
   patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network as a CUDA graph. Its kernels of ours against our own
             network's over the same ops (`noisefloor forward sd15 --breakdown-csv`, of the same weights and inputs; asked: at most 1.05), and
             both as a whole. Times are of one kernel after the other: what overlaps is not counted twice, gaps stand beside it
@@ -23,6 +23,7 @@ import argparse
 import contextlib
 import copy
 import csv
+import functools
 import gc
 import json
 import os
@@ -37,6 +38,8 @@ from pathlib import Path
 
 REPLACED = {"conv2d", "gemm", "groupnorm", "layernorm", "attention"}  # what patch replaces, as ops
 CALLS, REPLAYS = 100, 9
+WITH_OUT = ("noisefloor.ops with out=", "noisefloor.ops with a handle and out=")
+ASKED = {**dict.fromkeys(WITH_OUT, 5), "torch operator": 12, "noisefloor.torch's function": 12}  # us
 RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded"
 begun = time.perf_counter()
 missed, figures = [], {}
@@ -126,35 +129,38 @@ def measure_overhead(options):
         "gemm": ((a, w), {"bias": bias}, lambda a, w, bias: F.linear(a, w, bias)),
         "conv2d": ((image, taps, bias), {}, lambda x, w, b: F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, padding=1).permute(0, 2, 3, 1)),
     }
-    library = torch.library.Library("noisefloor_empty", "DEF")
+    library, blocks = torch.library.Library("noisefloor_empty", "DEF"), {}
     for op, (tensors, given, exact) in cases.items():
         function, operator = getattr(noisefloor.ops, op), getattr(torch.ops.noisefloor, op).default
         handle = noisefloor.prepare(op, tuple(image.shape), *tensors[1:]) if op == "conv2d" else None
         more = {"variant": handle.variant, "prepared": handle.memory} if handle and handle.memory is not None else {}
+        fields = ",".join(f"{name}={value}" for name, value in given.items() if not torch.is_tensor(value))
+        by_text = {name: value for name, value in given.items() if torch.is_tensor(value)} | ({"fields": fields} if fields else {}) | more
         out = torch.empty_like(exact(*tensors, **{k: v for k, v in given.items() if torch.is_tensor(v)}))
         out = out.contiguous(memory_format=torch.contiguous_format)
-        timer = _signatures.make_function(op, lambda *args: _signatures.bound(op).seconds_of_launch(*args, more.get("prepared"), CALLS))
-        launch_given = {**given, **({"variant": more["variant"]} if more else {})}
-        with_out = (lambda: handle(tensors[0], out=out)) if handle else (lambda: function(*tensors, **given, out=out))
+        timer = _signatures.make_function(op, lambda *args, op=op, memory=more.get("prepared"): _signatures.bound(op).seconds_of_launch(*args, memory, CALLS))
+        launch_given = {**given, **({"variant": more["variant"]} if more else {}), "out": out}
+        with_out = functools.partial(handle, tensors[0], out=out) if handle else functools.partial(function, *tensors, **given, out=out)
         library.define(str(operator._schema).replace("noisefloor::", ""), tags=operator.tags)
         library.impl(op, lambda *_, out=out, **__: [out], "CUDA" if options.device == "cuda" else "CPU")
-        empty = getattr(torch.ops.noisefloor_empty, op).default
         wanted = exact(*(one.double() for one in tensors), **{k: v.double() for k, v in given.items() if torch.is_tensor(v)})
-        for name, got in (("ops", with_out()), ("operator", operator(*tensors, **given, **more)[0])):
+        for name, got in (("ops", with_out()), ("operator", operator(*tensors, **by_text)[0])):
             wrong(f"{op} by {name}", off(got, wanted), 2e-2 if dtype != torch.float32 else 1e-5)
-        blocks = {"launch": lambda: timer(*tensors, **launch_given, out=out) * 1e6, "out=": timed_calls(with_out),
-                  "operator": timed_calls(lambda: operator(*tensors, **given, **more)),
-                  "empty operator": timed_calls(lambda: empty(*tensors, **given, **more)),
-                  "noisefloor.torch": timed_calls(lambda: getattr(noisefloor.torch, op)(*tensors, **given, **more))}
-        in_turns(blocks, 3, options.wait)
-        times = in_turns(blocks, options.rounds, options.wait)
-        middle = {name: statistics.median(values) for name, values in times.items()}
+        blocks[op, "launch"] = lambda timer=timer, tensors=tensors, given=launch_given: timer(*tensors, **given) * 1e6
+        for name, call, named in ((WITH_OUT[bool(handle)], with_out, {}), ("torch operator", functools.partial(operator, *tensors), by_text),
+                                  ("noisefloor.torch's function", functools.partial(getattr(noisefloor.torch, op), *tensors), given | more),
+                                  ("empty operator", functools.partial(getattr(torch.ops.noisefloor_empty, op).default, *tensors), by_text)):
+            blocks[op, name] = timed_calls(functools.partial(call, **named))
+    in_turns(blocks, 3, options.wait)
+    times = in_turns(blocks, options.rounds, options.wait)  # of all ops in turn: a slow spell of the host falls on all alike
+    for op in cases:
+        middle = {name: statistics.median(values) for (of, name), values in times.items() if of == op}
         say(f"{op}: " + ", ".join(f"{name} {value:.2f} us" for name, value in middle.items()))
-        over = {name: statistics.median(b - a for a, b in zip(times["launch"], times[name])) for name in times}
-        ask(f"{op}: noisefloor.ops with {'a handle and ' if handle else ''}out= over the launch", over["out="], 5, " us")
-        ask(f"{op}: torch operator over the launch", over["operator"], 12, " us")
+        over = {name: statistics.median(b - a for a, b in zip(times[op, "launch"], times[op, name])) for name in middle}
+        for name, most in ASKED.items():
+            if name in over:
+                ask(f"{op}: {name} over the launch", over[name], most, " us")
         figures[f"{op}: launch"], figures[f"{op}: empty operator"] = middle["launch"], middle["empty operator"]
-        figures[f"{op}: noisefloor.torch's function over the launch"] = over["noisefloor.torch"]
 
 
 def graphed(call, options):

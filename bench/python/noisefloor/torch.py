@@ -12,44 +12,36 @@ from noisefloor._patch import patch  # noqa: F401
 
 _OPS = sorted(_signatures.CATALOGUE)
 __all__ = [*_OPS, "patch", "prepare"]
-_SCHEMA_TYPE = {"integer": "int?", "real": "float?", "flag": "bool?", "choice": "str?"}
 _library = torch.library.Library("noisefloor", "DEF")
 
 
 def _define(op):
-    """Registers an op, and returns what its function needs. Its outputs are a list, as their number is the problem's."""
-    made = _signatures.signature(op)
-    names = [tensor.name for tensor in made.inputs]
-    # A tensor may be absent for more than one reason: an operator has one more argument for it.
-    reasons = [name for name in made.shared if made.fields[name]["type"] == "choice"]
-    bound = _signatures.bound(op)
+    """Registers an op, and returns the order of its tensors. Its outputs are a list, as their number is the problem's."""
+    made, bound = _signatures.signature(op), _signatures.bound(op)
     schema = [f"Tensor{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered()]
     order = [text.split()[1].partition("=")[0] for text in schema]
-    schema += ["*"] + [f"{_SCHEMA_TYPE[made.fields[name]['type']]} {name}=None" for name in made.keywords]
-    schema += [f"str? {name}_is=None" for name in reasons] + ["str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
+    # All fields in one text: PyTorch takes longer for each argument, given or not, than this does to read it.
+    schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
-    real = bound.function([*order, *made.keywords, *(f"{name}_is" for name in reasons), "variant", "dtype", "prepared"], True)
-
-    def fake(*tensors, **given):
-        by_name = dict(zip(order, tensors)) | {name: given[name] for name in order if name in given}
-        inputs = [given.get(f"{name}_is") if by_name.get(name) is None else by_name[name] for name in names]
-        its_fields = tuple(given.get(name) for name in made.keywords)
-        shapes = tuple((tuple(map(int, one.shape)), _frameworks.short_name(one.dtype)) if isinstance(one, torch.Tensor) else one
-                       for one in inputs)
-        devices = {name: one.device for name, one in [*zip(names, inputs), ("prepared", given.get("prepared"))] if isinstance(one, torch.Tensor)}
+    def fake(*tensors, fields=None, variant=None, dtype=None, prepared=None, **named):
+        by_name = dict(zip(order, tensors)) | named
+        inputs = [by_name.get(name) for name in made.names]
+        shapes = tuple(None if one is None else (tuple(map(int, one.shape)), _frameworks.short_name(one.dtype)) for one in inputs)
+        devices = {name: one.device for name, one in [*zip(made.names, inputs), ("prepared", prepared)] if one is not None}
         first, device = next(iter(devices.items()))
         for name, other in devices.items():
             if other != device:
                 raise ValueError(f"{op}: '{name}' is on {other}, '{first}' on {device}; all tensors must be on one device")
-        outputs = bound.describe(shapes, its_fields, given.get("dtype"))[1]
+        outputs = bound.describe(shapes, fields or "", dtype)[1]
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
+    real = bound.function([*order, "fields", "variant", "dtype", "prepared"], True)
     for key in ("CPU", "CUDA"):
         _library.impl(op, real, key)
     torch.library.register_fake(f"noisefloor::{op}", fake, lib=_library)
-    return made, order, reasons
+    return order
 
 
 def _refuse_gradients(op, **tensors):
@@ -65,21 +57,31 @@ def _refuse_tangents(op, **tensors):
             raise ValueError(f"{op}: '{name}' has a forward-mode gradient, and the ops have none")
 
 
+def _word(op, name, value):
+    if "," in value:  # which would read as another field
+        raise ValueError(f"{op}: '{name}' takes {_signatures.signature(op).fields[name]['range']}, not '{value}'")
+    return f",{name}={value}"
+
+
 def _make_function(op):
-    made, order, reasons = _define(op)
+    order, made = _define(op), _signatures.signature(op)
     parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
-    # What has its default is not passed: each argument costs PyTorch more than this looks at it.
-    absent = dict.fromkeys(order, "None") | {name: f"_default_{name}" for name in made.keywords}
-    lines = [f"    if {name} is not {absent.get(name, 'None')}{f' and {name} is not False' * (name in made.shared)}: given['{name}'] = {name}\n"
-             for name in [*order, *made.keywords, "variant", "dtype", "prepared"] if name not in made.first]
-    lines += [f"    if isinstance({name}, str): given['{name}_is'] = given.pop('{name}')\n" for name in reasons]
+    text = {name: f"fields += f',{name}={{{name}}}' if {name}.__class__ is not str else _word('{op}', '{name}', {name})" for name in made.fields}
+    lines = [f"if {name} is not _default_{name} and {name} is not None: {text[name]}" for name in made.keywords]
+    # A name of both, a tensor and what says why there is none.
+    lines += [f"if {name} is False: {name} = None" if made.fields[name]["type"] == "flag" else
+              f"if isinstance({name}, str): {text[name]}; {name} = None" for name in made.shared]
+    # What is not given is not passed: each argument costs PyTorch more than this looks at it.
+    lines += [f"if {name} is not None: given['{name}'] = {name}" for name in [*order, "variant", "dtype", "prepared"] if name not in made.first]
+    lines.append("if fields: given['fields'] = fields[1:]")
     named = ", ".join(f"{name}={name}" for name in order)
     source = (f"def {op}({parameters}):\n    if _recording(): _refuse_gradients('{op}', {named})\n"
               f"    if _forward._current_level >= 0: _refuse_tangents('{op}', {named})\n"
-              f"    given = {{}}\n{''.join(lines)}    outputs = _operator({', '.join([*made.first, '**given'])})\n"
+              f"    given, fields = {{}}, ''\n    {chr(10).join(lines).replace(chr(10), chr(10) + '    ')}\n"
+              f"    outputs = _operator({', '.join([*made.first, '**given'])})\n"
               f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
     scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients,
-             "_forward": forward_ad, "_refuse_tangents": _refuse_tangents}
+             "_forward": forward_ad, "_word": _word, "_refuse_tangents": _refuse_tangents}
     scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.torch.{op}>", "exec"), scope)
     function = scope[op]

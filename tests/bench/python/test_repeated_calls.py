@@ -1,15 +1,11 @@
 """Calls that come again: what is remembered of them follows all that decides; and tensors that come by DLPack's exchange in C."""
 
-import copy
-import io
-import pickle
-
 import built  # noqa: F401 - first
 import noisefloor
 import numpy as np
 import pytest
 from exchanging import make_type, ones
-from noisefloor import _frameworks, _signatures
+from noisefloor import _signatures
 
 gemm, groupnorm = noisefloor.ops.gemm, noisefloor.ops.groupnorm
 
@@ -173,14 +169,3 @@ def test_an_output_of_inference_mode_has_no_version_to_count():
     version = kept._version
     gemm(torch.ones(2, 8), torch.ones(3, 8), out=kept)
     assert kept._version == version + 1
-
-
-def test_a_copy_of_prepared_weights_was_told_of_no_stream():
-    torch = pytest.importorskip("torch")
-    memory = torch.zeros(4, dtype=torch.uint8)
-    memory._noisefloor_streams = _frameworks.Streams([7])
-    file = io.BytesIO()
-    torch.save(memory, file)
-    for copied in (copy.deepcopy(memory), pickle.loads(pickle.dumps(memory)), torch.load(io.BytesIO(file.getvalue()))):
-        assert copied._noisefloor_streams == set()
-    assert memory._noisefloor_streams == {7}

@@ -29,10 +29,11 @@ def operator_call(op, seed, dtype):
     """(values, inputs, positional and keyword arguments of the operator itself)"""
     values, inputs, fields = random_calls.call_of(op, seed, dtype)
     made = noisefloor._signatures.signature(op)
-    given = tensors(inputs) | {name: value for name, value in fields.items() if name in made.keywords}
+    given, words = tensors(inputs), {name: value for name, value in fields.items() if name in made.keywords}
     if "noise" in made.shared and "noise" not in inputs:
-        given["noise_is"] = values["noise"]
-    return values, inputs, [given.pop(name, None) for name in made.first], given | {"dtype": dtype}
+        words["noise"] = values["noise"]
+    text = ",".join(f"{name}={value}" for name, value in words.items())
+    return values, inputs, [given.pop(name, None) for name in made.first], given | {"dtype": dtype, "fields": text or None}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -277,7 +278,33 @@ def test_a_pytorch_that_is_kept_from_being_imported_is_none(monkeypatch):
         noisefloor.ops.gemm(torch.ones(2, 8, requires_grad=True), torch.ones(3, 8))
 
 
-def test_a_given_tensor_outdoes_the_word_for_it():
+def test_fields_are_one_text():
+    x, ones = torch.randn(2, 5, 8), torch.ones(8)
+    operator = torch.ops.noisefloor.groupnorm
+    wanted = noisefloor.ops.groupnorm(x, ones, ones, groups=4, fusion="silu", eps=0.5)
+    assert torch.equal(operator(x, ones, ones, fields="groups=4,fusion=silu,eps=0.5")[0], wanted)
+    assert torch.equal(noisefloor.torch.groupnorm(x, ones, ones, groups=4, fusion="silu", eps=0.5), wanted)
+    assert torch.equal(operator(x, ones, ones, fields="groups=8,stats=False")[0], noisefloor.ops.groupnorm(x, ones, ones, groups=8, stats=False))
+    for wrong, why in (("groups=3", "groups"), ("groups", "="), ("group=4", "group"), ("groups=4,groups=4", "groups"), ("", "groups"), (",", "=")):
+        with pytest.raises(ValueError, match=why):
+            operator(x, ones, ones, fields=wrong)
+
+
+@pytest.mark.parametrize("name, value", [("fusion", "silu,eps=0.5"), ("groups", "4,eps=0.5")])
+def test_a_value_is_no_second_field(name, value):
+    x, ones = torch.randn(2, 5, 8), torch.ones(8)
+    with pytest.raises(ValueError, match=f"groupnorm: '{name}' takes"):
+        noisefloor.torch.groupnorm(x, ones, ones, **{"groups": 4, name: value})
+
+
+def test_what_is_none_was_not_given():
+    x, ones = torch.randn(2, 5, 8), torch.ones(8)
+    assert torch.equal(noisefloor.torch.groupnorm(x, ones, ones, groups=4, eps=None, n=None), noisefloor.ops.groupnorm(x, ones, ones, groups=4))
+    assert torch.equal(noisefloor.torch.gemm(x[0], x[1], bias=False), noisefloor.ops.gemm(x[0], x[1]))
+
+
+def test_a_tensor_and_the_word_for_it_are_too_much():
     x0, levels, noise = torch.ones(2, 6), torch.tensor([[1.0, 2.0]] * 2), torch.full((2, 6), 3.0)
-    given = torch.ops.noisefloor.q_sample(x0, levels, noise, noise_is="drawn", seed=3)
-    assert (given[0] == 7).all()
+    assert (torch.ops.noisefloor.q_sample(x0, levels, noise, fields="seed=3")[0] == 7).all()
+    with pytest.raises(ValueError, match="noise"):
+        torch.ops.noisefloor.q_sample(x0, levels, noise, fields="noise=drawn,seed=3")

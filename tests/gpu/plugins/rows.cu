@@ -1,5 +1,5 @@
 // Plugins of elementwise op=relu in fp32 on a GPU: right ones, and every kind of wrong that a stream, a graph or L2
-// makes possible. test_plugins.py compiles this.
+// makes possible. test_plugins_on_a_gpu.py compiles this.
 #include <cuda_runtime.h>
 
 #include <noisefloor/plugin.h>

@@ -1,7 +1,7 @@
 """Plugins on a GPU: a CUDA kernel and a Triton one are rows, and what streams, graphs and L2 let a wrong one do is not. Skipped where there
 is no GPU; the CUDA ones without nvcc, Triton's without a Python that has it.
 
-NOISEFLOOR_BINARY=build/cuda/bin/noisefloor python3 -m pytest -rs tests/gpu/test_plugins.py
+NOISEFLOOR_BINARY=build/cuda/bin/noisefloor python3 -m pytest -rs tests/gpu/test_plugins_on_a_gpu.py
 """
 
 import csv
