@@ -1,6 +1,7 @@
 #include "kernels/groupnorm/cluster_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -11,6 +12,7 @@
 
 #include "kernels/core/choice.h"
 #include "kernels/core/measured.h"
+#include "kernels/core/remembered.h"
 #include "kernels/groupnorm/measured_plans.h"
 
 namespace noisefloor::groupnorm {
@@ -137,12 +139,14 @@ std::optional<ClusterPlan> estimated_cluster_plan(const Problem& p, int sm_count
 }
 
 std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
-  const MeasuredPlans measured = measured_plans();
-  if (sm_count != measured.sm_count) return estimated_cluster_plan(p, sm_count);
-  const auto shape = [](const auto& of) { return std::tuple(of.n, of.hw, of.channels, of.groups); };
-  const MeasuredPlan* row = find_measured(measured.plans, shape(p), shape);
-  if (row == nullptr) return estimated_cluster_plan(p, sm_count);
-  return make_cluster_plan(p, row->bundle, row->blocks, row->threads, row->held);
+  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
+    const MeasuredPlans measured = measured_plans();
+    if (sm_count != measured.sm_count) return estimated_cluster_plan(p, sm_count);
+    const auto shape = [](const auto& of) { return std::tuple(of.n, of.hw, of.channels, of.groups); };
+    const MeasuredPlan* row = find_measured(measured.plans, shape(p), shape);
+    if (row == nullptr) return estimated_cluster_plan(p, sm_count);
+    return make_cluster_plan(p, row->bundle, row->blocks, row->threads, row->held);
+  });
 }
 
 std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& device) {

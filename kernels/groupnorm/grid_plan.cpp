@@ -1,7 +1,10 @@
 #include "kernels/groupnorm/grid_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+
+#include "kernels/core/remembered.h"
 
 namespace noisefloor::groupnorm {
 namespace {
@@ -55,20 +58,22 @@ std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundl
 }
 
 std::optional<GridPlan> choose_grid_plan(const Problem& p, int sm_count) {
-  std::optional<GridPlan> best;
-  double most = 0;
-  for (int bundle = 1; bundle <= p.groups; ++bundle) {
-    if (p.groups % bundle != 0) continue;
-    for (int teams = 1; teams <= kMaxGridTeams; ++teams) {
-      const auto plan = make_grid_plan(p, sm_count, bundle, teams);
-      if (!plan) continue;
-      const double value = merit(p, *plan);
-      if (best && value <= most) continue;
-      best = plan;
-      most = value;
+  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
+    std::optional<GridPlan> best;
+    double most = 0;
+    for (int bundle = 1; bundle <= p.groups; ++bundle) {
+      if (p.groups % bundle != 0) continue;
+      for (int teams = 1; teams <= kMaxGridTeams; ++teams) {
+        const auto plan = make_grid_plan(p, sm_count, bundle, teams);
+        if (!plan) continue;
+        const double value = merit(p, *plan);
+        if (best && value <= most) continue;
+        best = plan;
+        most = value;
+      }
     }
-  }
-  return best;
+    return best;
+  });
 }
 
 std::size_t grid_part_words(const Problem& p, const GridPlan& plan) {

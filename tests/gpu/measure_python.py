@@ -23,7 +23,6 @@ import argparse
 import contextlib
 import copy
 import csv
-import functools
 import gc
 import json
 import os
@@ -112,6 +111,12 @@ def timed_calls(call):
     return block
 
 
+def written_out(call, tensors, named):
+    """A function of no arguments that makes the call as a user would write it, so that handing arguments on is not timed."""
+    scope = {"call": call} | {f"t{i}": one for i, one in enumerate(tensors)} | {f"given_{name}": value for name, value in named.items()}
+    return eval(f"lambda: call({', '.join([f't{i}' for i in range(len(tensors))] + [f'{name}=given_{name}' for name in named])})", scope)
+
+
 def measure_overhead(options):
     """The queue stays short of what CUDA holds, so that no call waits for the GPU."""
     import noisefloor
@@ -140,17 +145,17 @@ def measure_overhead(options):
         out = out.contiguous(memory_format=torch.contiguous_format)
         timer = _signatures.make_function(op, lambda *args, op=op, memory=more.get("prepared"): _signatures.bound(op).seconds_of_launch(*args, memory, CALLS))
         launch_given = {**given, **({"variant": more["variant"]} if more else {}), "out": out}
-        with_out = functools.partial(handle, tensors[0], out=out) if handle else functools.partial(function, *tensors, **given, out=out)
+        with_out = written_out(handle, tensors[:1], {"out": out}) if handle else written_out(function, tensors, given | {"out": out})
         library.define(str(operator._schema).replace("noisefloor::", ""), tags=operator.tags)
         library.impl(op, lambda *_, out=out, **__: [out], "CUDA" if options.device == "cuda" else "CPU")
         wanted = exact(*(one.double() for one in tensors), **{k: v.double() for k, v in given.items() if torch.is_tensor(v)})
         for name, got in (("ops", with_out()), ("operator", operator(*tensors, **by_text)[0])):
             wrong(f"{op} by {name}", off(got, wanted), 2e-2 if dtype != torch.float32 else 1e-5)
         blocks[op, "launch"] = lambda timer=timer, tensors=tensors, given=launch_given: timer(*tensors, **given) * 1e6
-        for name, call, named in ((WITH_OUT[bool(handle)], with_out, {}), ("torch operator", functools.partial(operator, *tensors), by_text),
-                                  ("noisefloor.torch's function", functools.partial(getattr(noisefloor.torch, op), *tensors), given | more),
-                                  ("empty operator", functools.partial(getattr(torch.ops.noisefloor_empty, op).default, *tensors), by_text)):
-            blocks[op, name] = timed_calls(functools.partial(call, **named))
+        calls = {WITH_OUT[bool(handle)]: with_out, "torch operator": written_out(operator, tensors, by_text),
+                 "noisefloor.torch's function": written_out(getattr(noisefloor.torch, op), tensors, given | more),
+                 "empty operator": written_out(getattr(torch.ops.noisefloor_empty, op).default, tensors, by_text)}
+        blocks |= {(op, name): timed_calls(call) for name, call in calls.items()}
     in_turns(blocks, 3, options.wait)
     times = in_turns(blocks, options.rounds, options.wait)  # of all ops in turn: a slow spell of the host falls on all alike
     for op in cases:
