@@ -18,7 +18,7 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 namespace {
 
-constexpr char kEmpty[] = "empty", kStream[] = "stream", kUsed[] = "used";
+constexpr char kMakeEmpty[] = "empty", kStream[] = "stream", kUsed[] = "used";
 
 // Which streams the framework was told of, of one tensor; a weak reference, as others may come to lie at its address.
 struct Told {
@@ -90,7 +90,7 @@ Queue::Queue(const std::string& op, const Device& where, const nb::object& whose
 nb::object empty_tensor(const Queue& queue, std::span<const std::int64_t> shape, DType dtype) {
   if (queue.number.is_none())
     if (nb::object made = torch_empty(queue.like, shape, dtype)) return made;
-  return framework<kEmpty>(queue.like, tuple_of(shape), to_string(dtype), queue.number);
+  return framework<kMakeEmpty>(queue.like, tuple_of(shape), to_string(dtype), queue.number);
 }
 
 ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
