@@ -12,6 +12,7 @@ constexpr int kOtherRank = 100;
 constexpr int kOtherTensors = 10'000;
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 48;  // far above any op's, so that no sum overflows
 constexpr std::int64_t kMostAsked = 300'000;                    // a second or two
+constexpr std::size_t kMostKnown = 10'000;                      // some megabytes
 constexpr std::int64_t kFewValues = 64;                         // all of a field's range, or of two fields'
 
 std::int64_t number(const std::string& text) {
@@ -49,16 +50,20 @@ std::optional<std::vector<TensorSpec>> ShapeFit::inputs(const FieldValues& value
   if (++asked_ > kMostAsked)
     throw InvalidInput(
         fmt::format("the tensors leave too many problems of {} to try; {}", op_.name, wording_.give_more));
+  std::string text;
+  for (const auto& [key, value] : values) text.append(key).append(1, '=').append(value).append(1, ',');
+  if (const auto before = known_inputs_.find(text); before != known_inputs_.end()) return before->second;
   std::vector<KeyValue> pairs;
   for (const auto& [key, value] : values) pairs.push_back({key, value});
+  std::optional<std::vector<TensorSpec>> specs;
   try {
-    std::vector<TensorSpec> specs = op_.tensors(op_.parse_pairs(std::move(pairs)), op_.dtypes.front());
-    std::erase_if(specs, [](const TensorSpec& spec) { return spec.role == Role::out; });
-    return specs;
+    specs = op_.tensors(op_.parse_pairs(std::move(pairs)), op_.dtypes.front());
+    std::erase_if(*specs, [](const TensorSpec& spec) { return spec.role == Role::out; });
   } catch (const InvalidInput& error) {
     if (why_no_problem_.empty()) why_no_problem_ = error.what();
-    return std::nullopt;
   }
+  if (known_inputs_.size() == kMostKnown) known_inputs_.clear();
+  return known_inputs_.emplace(std::move(text), std::move(specs)).first->second;
 }
 
 int ShapeFit::distance(const FieldValues& values) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,9 @@ class ShapeFit {
   const Followers& followers(const FieldInfo& field, const FieldValues& fit);
   bool move_two(FieldValues& values, int& best, const std::vector<const FieldInfo*>& fields);
 
+  // By the values' text: a search comes by the same ones again and again, and those that make no problem cost an
+  // exception.
+  std::unordered_map<std::string, std::optional<std::vector<TensorSpec>>> known_inputs_;
   const std::string* alone_ = nullptr;  // the tensor whose extents alone count; null: all do
   const Workload& op_;
   const KnownShapes& shapes_;
