@@ -34,10 +34,9 @@ Number launch_cost(const RunFiles& run, const SweepRow& explained) {
   return shortest;
 }
 
-// Behind kAboveRoof in the row's reason: why it is above its roof. Rows of other programs and older runs say nothing.
+// Rows of other programs and older runs say nothing.
 std::string why_above_roof(const SweepRow& row) {
-  const std::size_t begin = row.reason.rfind(kAboveRoof);
-  return begin == std::string::npos ? "" : ": " + row.reason.substr(begin + kAboveRoof.size());
+  return row.above_roof.empty() ? "" : ": " + row.above_roof;
 }
 
 std::string plugin_option(const SweepRow& row) {

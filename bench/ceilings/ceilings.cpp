@@ -49,8 +49,7 @@ bool place_under_roof(SweepRow& row, const Ceilings& ceilings) {
   const Ceiling* compute = ceilings.find(row.bound.ceiling);
   if (compute == nullptr || !row.ai || !row.gflops) return false;
   place_under_roof(row, ceilings, *compute);
-  if (const std::size_t begin = row.reason.rfind(kAboveRoof); begin != std::string::npos && *row.pct_of_roof <= 100)
-    row.reason.erase(begin < 2 ? begin : begin - 2);  // with the "; " before it
+  if (*row.pct_of_roof <= 100) row.above_roof.clear();
   return true;
 }
 

@@ -107,7 +107,7 @@ void list_ops(Wanted& wanted) {
 }
 
 void list_variants(Wanted& wanted) {
-  constexpr const char* kLine = "{:<14} {:<22} {:<12} {:<8} {}\n";
+  constexpr const char* kLine = "{:<18} {:<26} {:<12} {:<8} {}\n";
   if (!wanted.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built");
   for (const SuiteEntry& entry : suite().entries())
     for (const ImplementationPtr& one : entry.implementations) {

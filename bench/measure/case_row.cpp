@@ -82,7 +82,7 @@ std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_b
   if (memory_bound && written_bytes < static_cast<double>(cache_bytes))
     reasons.emplace_back("what it writes fits into cache");
   if (reasons.empty()) reasons.emplace_back("the ceiling was measured lower");
-  return fmt::format("{}{}", kAboveRoof, fmt::join(reasons, "; "));
+  return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row) {
@@ -92,8 +92,7 @@ void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size
   double written = 0;
   for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
     if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
-  row.reason +=
-      (row.reason.empty() ? "" : "; ") + why_above_roof(cost, written, row.bound.by == Bound::By::memory, cache_bytes);
+  row.above_roof = why_above_roof(cost, written, row.bound.by == Bound::By::memory, cache_bytes);
 }
 
 }  // namespace noisefloor

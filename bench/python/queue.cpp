@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "bench/python/device.h"
@@ -31,21 +32,43 @@ constexpr std::size_t kMostTold = 4096;  // to be told again costs little
 // Functions of PyTorch's allocator, without a tensor around the memory, which takes longer to make; none where this
 // PyTorch has none.
 struct Allocator {
-  nb::object allocate, free;
+  nb::object allocate, free, current_gpu;
 };
 const Allocator& torch_allocator() {
   static const Allocator* found = nullptr;  // the GIL guards it
   if (found == nullptr) {
     const nb::object c = nb::module_::import_("torch").attr("_C");
     found = new Allocator{nb::getattr(c, "_cuda_cudaCachingAllocator_raw_alloc", nb::none()),
-                          nb::getattr(c, "_cuda_cudaCachingAllocator_raw_delete", nb::none())};
+                          nb::getattr(c, "_cuda_cudaCachingAllocator_raw_delete", nb::none()),
+                          nb::getattr(c, "_cuda_getDevice", nb::none())};
   }
   return *found;
 }
 
-nb::object called(const nb::object& function, const nb::object& one, const nb::object& other = {}) {
-  PyObject* const given[] = {one.ptr(), other.ptr()};
-  return nb::steal(outlive_python([&] { return PyObject_Vectorcall(function.ptr(), given, other ? 2 : 1, nullptr); }));
+// Null, and no error set, where it fails.
+template <class... Arguments>
+nb::object called(const nb::object& function, const Arguments&... arguments) {
+  PyObject* const given[] = {nullptr, arguments.ptr()...};
+  PyObject* const result =
+      outlive_python([&] { return PyObject_Vectorcall(function.ptr(), given + 1, sizeof...(arguments), nullptr); });
+  if (result == nullptr) PyErr_Clear();
+  return nb::steal(result);
+}
+
+// An address of PyTorch's allocator; null where it gives none, as those of others need not, and where the queue's GPU
+// is not the current one both for CUDA and for PyTorch, which may put off to change it.
+nb::object torch_memory(const Queue& queue, std::size_t bytes) {
+  const auto& [allocate, free, current_gpu] = torch_allocator();
+  if (allocate.is_none() || free.is_none() || current_gpu.is_none() || !is_current(queue.device)) return {};
+  const nb::object index = called(current_gpu);
+  if (!index || !index.equal(nb::int_(queue.device.index))) return {};
+  nb::object made = called(allocate, nb::int_(bytes), nb::int_(reinterpret_cast<std::uintptr_t>(queue.stream)));
+  if (!made) return {};
+  const auto address = reinterpret_cast<std::uintptr_t>(PyLong_AsVoidPtr(made.ptr()));
+  if (address != 0 && address % kAllocationAlignment == 0) return made;
+  PyErr_Clear();
+  if (address != 0) (void)called(free, made);
+  return {};
 }
 
 }  // namespace
@@ -53,18 +76,18 @@ nb::object called(const nb::object& function, const nb::object& one, const nb::o
 void note_use(nb::handle memory, const Tensor& tensor, const Queue& queue) {
   if (!queue.device.gpu || !tensor.torch) return;                      // PyTorch's allocator alone must be told
   static auto* const known = new std::unordered_map<PyObject*, Told>;  // the GIL guards it; Python may end before it
-  Told& told = (*known)[memory.ptr()];
-  const nb::object alive = told.tensor == nullptr ? nb::none() : nb::steal(PyObject_CallNoArgs(told.tensor));
-  if (!alive.is(memory) || told.data != tensor.data) {
-    Py_XDECREF(told.tensor);
-    told = {PyWeakref_NewRef(memory.ptr(), nullptr), tensor.data, {}};
-    if (told.tensor == nullptr) nb::raise_python_error();
-  }
-  if (std::ranges::count(told.streams, queue.stream) > 0) return;
   if (known->size() > kMostTold) {
     for (auto& [object, one] : *known) Py_XDECREF(one.tensor);
     known->clear();
   }
+  PyObject* const reference = PyWeakref_NewRef(memory.ptr(), nullptr);  // first: to make one may run other code
+  if (reference == nullptr) nb::raise_python_error();
+  Told& told = (*known)[memory.ptr()];
+  const nb::object alive = told.tensor == nullptr ? nb::none() : nb::steal(PyObject_CallNoArgs(told.tensor));
+  Py_XDECREF(std::exchange(told.tensor, reference));
+  if (!alive.is(memory) || told.data != tensor.data) told.streams.clear();
+  told.data = tensor.data;
+  if (std::ranges::count(told.streams, queue.stream) > 0) return;
   framework<kUsed>(memory, reinterpret_cast<std::uintptr_t>(queue.stream));
   // Looked up anew: other threads ran. Where they emptied it, it is told again.
   if (const auto found = known->find(memory.ptr()); found != known->end())
@@ -101,10 +124,9 @@ ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
     data_ = host_.get();
     return;
   }
-  if (queue.number.is_none() && is_torch(queue.like) && is_current(queue.device)) {
-    if (const auto& [allocate, free] = torch_allocator(); !allocate.is_none() && !free.is_none()) {
-      address_ = called(allocate, nb::int_(bytes), nb::int_(reinterpret_cast<std::uintptr_t>(queue.stream)));
-      if (!address_) nb::raise_python_error();
+  if (queue.number.is_none() && is_torch(queue.like)) {
+    address_ = torch_memory(queue, bytes);
+    if (address_) {
       data_ = PyLong_AsVoidPtr(address_.ptr());
       return;
     }
@@ -122,7 +144,7 @@ ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
 }
 
 ScratchMemory::~ScratchMemory() {
-  if (address_ && !called(torch_allocator().free, address_)) PyErr_Clear();
+  if (address_) (void)called(torch_allocator().free, address_);
 }
 
 }  // namespace noisefloor::python

@@ -38,8 +38,6 @@ struct SweepRow : CaseId {
 #include "reports/run/columns.def"
   std::map<std::string, std::string> others;  // what a file has in columns that this program does not know: kept
 };
-// How the last part of the reason of a row above its roof begins. A row that is placed anew and lies below loses it.
-inline constexpr std::string_view kAboveRoof = "above the roof: ";
 
 // The header line and one row, RFC 4180 quoting, with line ends. `others`: unknown columns of the file, behind ours.
 std::string sweep_csv_header(const std::vector<std::string>& others = {});

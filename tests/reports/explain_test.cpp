@@ -185,10 +185,10 @@ TEST(Explain, ALaunchCostsWhatAShortOtherOneTakes) {
 
 TEST(Explain, SaysWhyARowIsAboveItsRoofWhereItIsKnown) {
   MadeUp made;
-  made.row().pct_of_roof = 120, made.row().reason = "a note; above the roof: what it writes fits into cache";
+  made.row().pct_of_roof = 120, made.row().above_roof = "what it writes fits into cache";
   EXPECT_EQ(made.explained().findings.front().sentence,
             "It is above the roof of compulsory bytes from DRAM: what it writes fits into cache.");
-  made.row().reason = "a note";
+  made.row().above_roof = "";
   EXPECT_EQ(made.explained().findings.front().sentence, "It is above the roof of compulsory bytes from DRAM.");
 }
 

@@ -58,15 +58,17 @@ def _refuse_tangents(op, **tensors):
 
 
 def _word(op, name, value):
-    if "," in value:  # which would read as another field
-        raise ValueError(f"{op}: '{name}' takes {_signatures.signature(op).fields[name]['range']}, not '{value}'")
-    return f",{name}={value}"
+    text = value if value.__class__ is str else str.__str__(value) if isinstance(value, str) else str(value)
+    if "," in text:  # which would read as another field
+        raise ValueError(f"{op}: '{name}' takes {_signatures.signature(op).fields[name]['range']}, not '{text}'")
+    return f",{name}={text}"
 
 
 def _make_function(op):
     order, made = _define(op), _signatures.signature(op)
     parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
-    text = {name: f"fields += f',{name}={{{name}}}' if {name}.__class__ is not str else _word('{op}', '{name}', {name})" for name in made.fields}
+    # The sum makes of what torch.compile holds as a symbol a number of this call.
+    text = {name: f"fields += f',{name}={{{name} + 0}}' if isinstance({name}, (int, float)) else _word('{op}', '{name}', {name})" for name in made.fields}
     lines = [f"if {name} is not _default_{name} and {name} is not None: {text[name]}" for name in made.keywords]
     # A name of both, a tensor and what says why there is none.
     lines += [f"if {name} is False: {name} = None" if made.fields[name]["type"] == "flag" else

@@ -1,5 +1,7 @@
 """PyTorch: its tensors through noisefloor.ops, and the operators that noisefloor.torch registers, against plain NumPy in fp64."""
 
+import copy
+import enum
 import sys
 
 import built  # noqa: F401 - first
@@ -301,6 +303,81 @@ def test_what_is_none_was_not_given():
     x, ones = torch.randn(2, 5, 8), torch.ones(8)
     assert torch.equal(noisefloor.torch.groupnorm(x, ones, ones, groups=4, eps=None, n=None), noisefloor.ops.groupnorm(x, ones, ones, groups=4))
     assert torch.equal(noisefloor.torch.gemm(x[0], x[1], bias=False), noisefloor.ops.gemm(x[0], x[1]))
+
+
+def compiled_without_breaks(call, **options):
+    torch._dynamo.reset()
+    return torch.compile(call, fullgraph=True, backend="eager", **options)
+
+
+def test_fields_may_be_symbols_of_a_compiled_call():
+    x, ones = torch.randn(2, 5, 8), torch.ones(8)
+    normed = lambda x, groups, eps: noisefloor.torch.groupnorm(x, ones, ones, groups=groups, eps=eps)  # noqa: E731
+    for options in ({}, {"dynamic": True}):
+        call = compiled_without_breaks(normed, **options)
+        for groups, eps in ((4, 1e-5), (8, 0.5), (2, 1e-6), (1, 1)):
+            assert torch.equal(call(x, groups, eps), normed(x, groups, eps)), (groups, eps)
+    counted = compiled_without_breaks(lambda x: noisefloor.torch.groupnorm(x, ones, ones, groups=4, n=x.shape[0]), dynamic=True)
+    for n in (2, 3):
+        assert counted(torch.randn(n, 5, 8)).shape == (n, 5, 8)
+
+
+def test_modules_that_differ_in_a_field_are_compiled_one_by_one():
+    class Norm(torch.nn.Module):
+        def __init__(self, groups, eps):
+            super().__init__()
+            self.groups, self.eps = groups, eps
+
+        def forward(self, x):
+            return noisefloor.torch.groupnorm(x, torch.ones(8), torch.ones(8), groups=self.groups, eps=self.eps, fusion="silu")
+
+    torch._dynamo.reset()
+    x = torch.randn(2, 5, 8)
+    for groups, eps in ((4, 1e-5), (4, 1e-6), (2, 0.5)):
+        module = Norm(groups, eps)
+        wanted = module(x)
+        module.compile(fullgraph=True, backend="eager", dynamic=eps == 0.5)
+        assert torch.equal(module(x), wanted)
+
+
+def test_values_of_other_kinds():
+    class Fusion(str, enum.Enum):
+        SILU = "silu"
+
+    class Groups(enum.IntEnum):
+        FOUR = 4
+
+    class Text(str):
+        def __str__(self):
+            return "none"
+
+    x, ones = torch.randn(2, 5, 8), torch.ones(8)
+    wanted = noisefloor.ops.groupnorm(x, ones, ones, groups=4, fusion="silu")
+    for groups, fusion in ((Groups.FOUR, Fusion.SILU), (np.int64(4), Text("silu")), ("4", "silu")):
+        assert torch.equal(noisefloor.torch.groupnorm(x, ones, ones, groups=groups, fusion=fusion), wanted)
+    for wrong in ((4, 1), torch.tensor([4, 4]), Text("4,eps=0.5")):
+        with pytest.raises(ValueError, match="groupnorm: 'groups' takes"):
+            noisefloor.torch.groupnorm(x, ones, ones, groups=wrong)
+    with pytest.raises(ValueError, match="groupnorm: 'fields' 'groups=4,eps':"):
+        torch.ops.noisefloor.groupnorm(x, ones, ones, fields="groups=4,eps")
+
+
+@on_gpu
+def test_the_allocator_is_told_once_of_each_stream_that_reads_prepared_weights(monkeypatch):
+    told, real = [], torch.Tensor.record_stream
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: told.append(tensor.data_ptr()) or real(tensor, stream))
+    x, w = torch.randn(2, 64, 64, 4, device="cuda", dtype=torch.bfloat16), torch.randn(320, 3, 3, 4, device="cuda", dtype=torch.bfloat16)
+    handle, other = (noisefloor.prepare("conv2d", x.shape, w, w[:, 0, 0, 0].contiguous()) for _ in range(2))
+    assert handle.memory is not None
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for of, stream in [(handle, streams[0])] * 3 + [(handle, streams[1]), (other, streams[0])] * 2:
+        of(x, stream=stream)
+    torch.cuda.synchronize()
+    assert told == [handle.memory.data_ptr()] * 2 + [other.memory.data_ptr()]
+    copied = copy.deepcopy(handle.memory)
+    for _ in range(2):
+        noisefloor.torch.conv2d(x, w, w[:, 0, 0, 0].contiguous(), variant=handle.variant, prepared=copied)
+    assert told[3:] == [copied.data_ptr()]
 
 
 def test_a_tensor_and_the_word_for_it_are_too_much():
