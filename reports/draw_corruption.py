@@ -102,8 +102,10 @@ def corruption(arguments):
         for sampler, steps in STEPS.items():
             said = call(arguments.noisefloor, "sample", "digits", "--sampler", sampler, "--steps", steps, "--schedule", "cosine", "--clamp", 1,
                         "--count", arguments.digits, "--out", folder / "grid.png", "--tensor", folder / f"{sampler}.safetensors", *seed, *device)
-            seconds = float(re.search(r"steps: ([0-9.]+) s", said)[1])
-            sampled[sampler] = (load_file(folder / f"{sampler}.safetensors")["images"][:, 0], seconds)
+            took = re.search(r"steps: ([0-9.]+) s", said)
+            if took is None:
+                raise Refused(f"{arguments.noisefloor} sample no longer says how long it took: {said.strip()}")
+            sampled[sampler] = (load_file(folder / f"{sampler}.safetensors")["images"][:, 0], float(took[1]))
 
         digit = np.kron(sampled["ddim"][0][3], np.ones((SIZE // 8, SIZE // 8)))
         pictures = [circle(), smiley(), digit]

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "reports/run/ceilings_csv.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
 
@@ -17,15 +16,9 @@ std::string number(const std::optional<double>& value) {
 
 }  // namespace
 
-CeilingRates read_ceiling_rates(const std::filesystem::path& file) {
-  CeilingRates rates;
-  for (const Ceiling& row : read_ceilings(file).rows) rates[row.name] = row.value;
-  return rates;
-}
-
-void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
-  const auto memory = ceilings.find("dram_copy");
-  if (memory == ceilings.end()) return;
+void complete_rows(std::vector<SweepRow>& rows, const CeilingTable& ceilings) {
+  const Ceiling* const memory = ceilings.find("dram_copy");
+  if (memory == nullptr) return;
   std::map<std::pair<std::string, std::string>, std::string> ceiling_of;  // by op and dtype
   for (const SweepRow& row : rows)
     if (!row.bound.ceiling.empty()) ceiling_of[{row.op, row.dtype}] = row.bound.ceiling;
@@ -35,12 +28,12 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings) {
     if (!row.gbps) row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
     if (!row.ai) row.ai = *row.flops / *row.bytes;
     if (row.attainable_gflops) continue;
-    const auto compute = ceilings.find(ceiling_of[{row.op, row.dtype}]);
-    if (compute == ceilings.end()) continue;
-    const double by_memory = *row.ai * memory->second;
-    row.attainable_gflops = std::min(by_memory, compute->second);
+    const Ceiling* const compute = ceilings.find(ceiling_of[{row.op, row.dtype}]);
+    if (compute == nullptr) continue;
+    const double by_memory = *row.ai * memory->value;
+    row.attainable_gflops = std::min(by_memory, compute->value);
     row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
-    row.bound = {by_memory < compute->second ? Bound::By::memory : Bound::By::compute, compute->first};
+    row.bound = {by_memory < compute->value ? Bound::By::memory : Bound::By::compute, compute->name};
   }
 }
 
@@ -59,13 +52,13 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
 }
 
 void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
-                        const CeilingRates& ceilings) {
+                        const CeilingTable& ceilings) {
   std::string text =
       "op,variant,kind,dtype,problem,device,ai,ai_measured,gflops,gbps,ceiling_gflops,ceiling_gbps,attainable_gflops,"
       "pct_of_roof,bound,status\n";
   const auto rate = [&](const std::string& name) -> std::optional<double> {
-    const auto found = ceilings.find(name);
-    return found == ceilings.end() ? std::nullopt : std::optional(found->second);
+    const Ceiling* const found = ceilings.find(name);
+    return found == nullptr ? std::nullopt : std::optional(found->value);
   };
   for (const SweepRow& row : rows) {
     std::optional<double> ai_measured;

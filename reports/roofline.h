@@ -3,28 +3,24 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "reports/run/ceilings_csv.h"
 #include "reports/run/sweep_csv.h"
 #include "reports/totals.h"
 
 namespace noisefloor {
 
-// Measured rates by name ("dram_copy" in GB/s, "tensor_bf16" in GFLOP/s), from ceilings.csv.
-using CeilingRates = std::map<std::string, double>;
-CeilingRates read_ceiling_rates(const std::filesystem::path& file);  // throws std::runtime_error
-
 // Fills attainable_gflops, pct_of_roof and bound of timed rows that lack them (rows of another program, as PyTorch's),
 // by the ceilings that the other rows of the same op and dtype name.
-void complete_rows(std::vector<SweepRow>& rows, const CeilingRates& ceilings);
+void complete_rows(std::vector<SweepRow>& rows, const CeilingTable& ceilings);
 
 // The fastest `ok` row of each (op, problem, dtype) by cold time; `own_only` leaves out baselines.
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only);
 
 void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
-                        const CeilingRates& ceilings);
+                        const CeilingTable& ceilings);
 // Without rows of other programs (torch_*) and of whole networks: a pipeline loads the plan.
 void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows);
 

@@ -68,6 +68,12 @@ def commits(rows: list[dict]) -> str:
 
 
 # One column group a problem, all of it from one file, so that a column never mixes machines.
+def rungs_of(op: str) -> list[str]:
+    """The names of an op's ladder on a GPU, best last."""
+    rows = [json.loads(line) for line in listed("variants", "--ops", op, "--format", "json").splitlines()]
+    return [row["variant"] for row in rows if row["kind"] not in ("host", "baseline")]
+
+
 def ladder(arguments: str) -> str:
     op, *columns = [part.strip() for part in arguments.split("|")]
     found, lacking = [], []
@@ -85,9 +91,9 @@ def ladder(arguments: str) -> str:
     if not found:
         raise CannotBeMade(f"{file} has no row of {op} {problem} in bf16")
     variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
-    rank = {name: number for number, name in enumerate(["naive", "tiled", "tensor_core_sm75", "tensor_core_sm80", "ptx_sm90a_small_m", "ptx_sm90a_short",
-                                                        "ptx_sm90a", "ptx_sm90a_grid"])}
-    variants.sort(key=lambda name: rank.get(name, len(rank)))
+    rungs = rungs_of(op)
+    variants.sort(key=lambda name: rungs.index(name) if name in rungs else len(rungs))
+    lacking += [f"`{name}`" for name in rungs if not any(name in rows for _, rows in found)]
     lines = []
     for name in variants:
         line = [f"`{name}`"]
@@ -263,8 +269,8 @@ def the_program() -> str:
     return str(built[-1])
 
 
-def listed(what: str) -> str:
-    result = subprocess.run([the_program(), "list", what], capture_output=True, text=True, timeout=60)
+def listed(what: str, *options: str) -> str:
+    result = subprocess.run([the_program(), "list", what, *options], capture_output=True, text=True, timeout=60)
     if result.returncode != 0:
         raise CannotBeMade(f"noisefloor list {what}: {result.stderr.strip()}")
     return result.stdout

@@ -70,9 +70,7 @@ int explain_row(const ExplainArguments& arguments) {
   if (!ceilings.device.empty() && ceilings.device != row.device)
     throw InvalidInput(
         fmt::format("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device));
-  CeilingRates rates;
-  for (const Ceiling& ceiling : ceilings.rows) rates[ceiling.name] = ceiling.value;
-  complete_rows(run.rows, rates);
+  complete_rows(run.rows, ceilings);
   const Explanation explanation = explain(run, row, ceilings);
   fmt::print("{}", arguments.json ? explanation_json(explanation) : explanation_text(explanation));
   return kDone;

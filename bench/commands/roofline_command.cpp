@@ -13,7 +13,7 @@ int roofline(const std::string& run) {
   const std::filesystem::path folder(run);
   auto rows = read_run(folder, RunEnd::may_lack).rows;
   if (rows.empty()) throw InvalidInput(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
-  const CeilingRates ceilings = read_ceiling_rates(folder / "ceilings.csv");
+  const CeilingTable ceilings = read_ceilings(folder / "ceilings.csv");
   complete_rows(rows, ceilings);
   if (const std::string message = write_run_report(folder, rows); !message.empty())
     fmt::print(stderr, "noisefloor: report.html: {}\n", message);
@@ -22,9 +22,7 @@ int roofline(const std::string& run) {
   const auto totals = network_totals(rows, read_network_problems(folder, rows));
   write_totals_csv(folder / "totals.csv", totals);
   fmt::print("{}\n{}\n", row_table(rows), totals_table(totals));
-  for (const auto& [name, rate] : ceilings)
-    fmt::print("ceiling {:<12} {:>12.1f} {}\n", name, rate,
-               name.rfind("fma", 0) == 0 || name.rfind("tensor", 0) == 0 ? "GFLOP/s" : "GB/s");
+  for (const Ceiling& one : ceilings.rows) fmt::print("ceiling {:<12} {:>12.1f} {}\n", one.name, one.value, one.unit);
   fmt::print("wrote {}, totals.csv, plan.csv and report.html\n", (folder / "roofline.csv").string());
   return kDone;
 }

@@ -17,14 +17,6 @@ function drawHead() {
   if (wrong > 0) figures.push(["incorrect or failed", wrong]);
   if (page.without_row.count > 0) figures.push(["without a row", page.without_row.count]);
   figures.push(["problems", new Set(rows.map(problemName)).size]);
-  const compared = [...baselineRows.keys()];
-  if (compared.length > 0) {
-    const own = new Map();
-    for (const row of rows)
-      if (row.status === "ok" && row.kind !== "baseline") own.set(problemName(row), Math.min(own.get(problemName(row)) ?? Infinity, row.time_cold_us));
-    const faster = compared.filter((key) => own.get(key) <= baselineRows.get(key).cold.time_cold_us).length;
-    figures.push(["problems where ours is at least as fast as every baseline (cold)", `${faster} of ${compared.filter((key) => own.has(key)).length}`]);
-  }
   replaceChildren(byId("figures"), figures.map(([label, value]) =>
     element("div", {}, element("dt", {}, label), element("dd", {}, typeof value === "number" ? value.toLocaleString("en-US") : value))));
 

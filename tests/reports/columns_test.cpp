@@ -139,7 +139,7 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     const auto history = trace_history(read_history({entry.path()}), {});
     EXPECT_GT(history.series.size(), 10u);
     auto rows = run.rows;
-    complete_rows(rows, read_ceiling_rates(entry.path() / "ceilings.csv"));
+    complete_rows(rows, read_ceilings(entry.path() / "ceilings.csv"));
     EXPECT_EQ(run_report(entry.path(), rows)["rows"]["count"], rows.size());
     for (const auto& file : fs::directory_iterator(entry.path())) {
       std::ifstream stream(file.path());

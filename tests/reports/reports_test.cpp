@@ -259,7 +259,7 @@ TEST(Roofline, CompletesRowsOfOtherPrograms) {
   std::vector<SweepRow> rows = {timed_row("gemm", "p", "ptx", "ptx", 10, ""),
                                 timed_row("gemm", "p", "torch_eager", "baseline", 20, "")};
   rows[0].bound = {Bound::By::compute, "tensor_bf16"};
-  complete_rows(rows, {{"dram_copy", 4000}, {"tensor_bf16", 800000}});
+  complete_rows(rows, {"", "", "", {{"dram_copy", 4000, "GB/s"}, {"tensor_bf16", 800000, "GFLOP/s"}}});
   EXPECT_EQ(rows[1].bound, rows[0].bound);
   EXPECT_DOUBLE_EQ(rows[1].attainable_gflops.value(), 800000);     // ai 2000 x 4000 GB/s is above it
   EXPECT_DOUBLE_EQ(rows[1].pct_of_roof.value(), 100 * 1e5 / 8e5);  // 2e9 FLOP in 20 us
@@ -268,7 +268,7 @@ TEST(Roofline, CompletesRowsOfOtherPrograms) {
 TEST(Roofline, WritesItsFiles) {
   const TemporaryFolder folder;
   const std::vector<SweepRow> rows = {timed_row("gemm", "m=1,n=2", "naive", "naive", 10, "net:3")};
-  write_roofline_csv(folder / "roofline.csv", rows, {{"dram_copy", 4000}});
+  write_roofline_csv(folder / "roofline.csv", rows, {"", "", "", {{"dram_copy", 4000, "GB/s"}}});
   write_plan_csv(folder / "plan.csv", rows);
   EXPECT_EQ(read_csv(folder / "roofline.csv").lines.at(0).fields.at(4), "m=1,n=2");
   EXPECT_EQ(read_csv(folder / "plan.csv").lines.at(0).fields,

@@ -15,8 +15,8 @@ from reports import write_docs  # noqa: E402
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:x(?!\w)|×|\s?(?:us|µs|ms|%|[TG]FLOP/s|[TG]B/s)(?![\w/]))")
 FILES = write_docs.markdown_files()
-NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules) -->", path.read_text())]
-LONGEST_ROOM, WORDS_OF_README, WORDS_OF_READMES = 80, 600, 12_000
+NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules|ladder)", path.read_text())]
+LONGEST_ROOM, LONGEST_HEADER, WORDS_OF_README, WORDS_OF_READMES = 80, 15, 600, 12_000
 
 
 def of_the_log(path):
@@ -66,9 +66,16 @@ def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
     assert result.returncode == 2 and says in result.stderr
 
 
-def test_a_ladder_says_which_problems_are_not_recorded():
+@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+def test_a_ladder_says_which_problems_and_rungs_are_not_recorded(monkeypatch):
+    recorded = write_docs.rows_of
+    monkeypatch.setattr(write_docs, "rows_of", lambda *file: [row for row in recorded(*file) if row.get("variant") != "tiled"])
     made = write_docs.ladder("gemm | m=1,n=1,k=1 | nowhere.csv:m=1024,n=1152,k=384")
-    assert "1: `m=1024,n=1152,k=384`. Not recorded: `m=1,n=1,k=1`." in made and "2: cold us" not in made
+    assert "1: `m=1024,n=1152,k=384`. Not recorded: `m=1,n=1,k=1`, " in made and "2: cold us" not in made
+    assert "`tiled`" in made.split("\n")[0] and "| `tiled`" not in made
+    rungs = [row.split("`")[1] for row in made.splitlines() if row.startswith("| `")]
+    ours = [name for name in rungs if name in write_docs.rungs_of("gemm")]
+    assert ours == [name for name in write_docs.rungs_of("gemm") if name in ours] and rungs[: len(ours)] == ours, "best last, before others"
 
 
 def test_a_ladder_says_that_its_op_is_not_recorded():
@@ -127,6 +134,16 @@ def test_pages_stay_short():
     assert not long
     assert len(typed(readmes[ROOT / "README.md"]).split()) <= WORDS_OF_README
     assert sum(len(text.split()) for text in readmes.values()) <= WORDS_OF_READMES
+
+
+def test_headers_of_kernels_stay_short():
+    found = []
+    for path in [*ROOT.glob("kernels/*/*.cu"), *ROOT.glob("kernels/*/*.cuh")]:
+        lines = path.read_text().splitlines()
+        header = next((number for number, line in enumerate(lines) if not line.startswith("//")), len(lines))
+        if header > LONGEST_HEADER:
+            found.append(f"{path.relative_to(ROOT)}: {header} lines")
+    assert not found
 
 
 def test_links_lead_somewhere():
