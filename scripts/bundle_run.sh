@@ -18,7 +18,6 @@
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/scripts/lib.sh"
-. "$here/scripts/measure.sh"
 . "$here/scripts/capture.sh"
 script=run.sh
 step=starting
@@ -74,7 +73,7 @@ case "${1:---help}" in
   sweep)
     shift
     case " $* " in *' -h '* | *' --help '*) exec "$here/bin/noisefloor" sweep --help ;; esac
-    sweep_and_report "$here/bin/noisefloor" "$here/runs" "$@" ;;
+    sweep_below "$here/bin/noisefloor" "$here/runs" "$@" ;;
   record)
     shift
     NOISEFLOOR_BINARY="$here/bin/noisefloor" exec python3 "$here/scripts/record" "$@" ;;

@@ -155,3 +155,16 @@ choose_tests() {
     selection+=(-R "$filter")
   fi
 }
+
+# sweep_below BINARY RUNS [ARGUMENTS OF `noisefloor sweep`]: sweeps into a run folder below RUNS, or goes on in the one that was cut short.
+# Ends the script.
+sweep_below() {
+  local binary=$1 runs=$2 code=0
+  shift 2
+  step=sweeping
+  say "$step"
+  trap 'say "interrupted: the finished rows are kept, and the same command resumes"; exit 130' INT TERM
+  "$binary" sweep --runs "$runs" "$@" </dev/null || code=$?
+  [ $code -le 2 ] || say "error while $step: '$binary sweep $*' ended with exit code $code"
+  exit $((code > 1 ? 2 : code))
+}

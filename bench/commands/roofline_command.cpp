@@ -2,15 +2,14 @@
 #include <fmt/format.h>
 
 #include "bench/commands/add_command.h"
+#include "bench/commands/roofline_files.h"
 #include "reports/roofline.h"
 #include "reports/run/run_files.h"
 #include "reports/run_report.h"
 
 namespace noisefloor {
-namespace {
 
-int roofline(const std::string& run) {
-  const std::filesystem::path folder(run);
+void write_roofline_files(const std::filesystem::path& folder) {
   auto rows = read_run(folder, RunEnd::may_lack).rows;
   if (rows.empty()) throw InvalidInput(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
   const CeilingTable ceilings = read_ceilings(folder / "ceilings.csv");
@@ -24,6 +23,12 @@ int roofline(const std::string& run) {
   fmt::print("{}\n{}\n", row_table(rows), totals_table(totals));
   for (const Ceiling& one : ceilings.rows) fmt::print("ceiling {:<12} {:>12.1f} {}\n", one.name, one.value, one.unit);
   fmt::print("wrote {}, totals.csv, plan.csv and report.html\n", (folder / "roofline.csv").string());
+}
+
+namespace {
+
+int roofline(const std::string& run) {
+  write_roofline_files(run);
   return kDone;
 }
 

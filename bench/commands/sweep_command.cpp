@@ -11,6 +11,7 @@
 #include "bench/commands/benchmark_flags.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/plugin_options.h"
+#include "bench/commands/roofline_files.h"
 #include "bench/commands/selection_options.h"
 #include "bench/commands/sweep_folder.h"
 #include "bench/platform/build_info.h"
@@ -27,6 +28,7 @@
 #include "reports/run/load.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run/shard.h"
+#include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {
@@ -36,7 +38,7 @@ struct SweepArguments {
   SelectionOptions cases;
   PluginOptions plugins;
   std::optional<std::string> shard;
-  std::string device, out, counters = "auto", pytorch = "auto";
+  std::string device, out, runs, counters = "auto", pytorch = "auto";
   bool fresh = false, search_again = false, do_bench = false, no_duels = false;
   int max_autotune = 0;
   double budget = 0;
@@ -64,6 +66,26 @@ void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& fl
   pointers.push_back(nullptr);
   execv("/proc/self/exe", pointers.data());
   throw std::runtime_error("the program could not be started again; run the same command with --out " + out.string());
+}
+
+// What --runs resumes by: the build and the command line, but for what only says which folder.
+std::string command_text(const Invocation& invocation) {
+  std::vector<std::string> words = command_line_to_go_on(invocation.arguments, {});
+  words.resize(words.size() - 2);  // --out and its value
+  words.front() = build_info().commit;
+  return nlohmann::json(words).dump() + "\n";
+}
+
+std::filesystem::path run_folder_of(const SweepArguments& arguments, const std::string& device) {
+  if (!arguments.out.empty()) return arguments.out;
+  if (arguments.runs.empty()) return default_run_folder(device);
+  const std::filesystem::path runs = arguments.runs;
+  if (!arguments.fresh)
+    if (const auto begun = unfinished_run(runs / device_slug(device), command_text(*arguments.invocation))) {
+      fmt::print(stderr, "resuming {} (--fresh begins another)\n", begun->string());
+      return *begun;
+    }
+  return default_run_folder(device, runs);
 }
 
 int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>& cases, bool own_display) {
@@ -174,9 +196,14 @@ int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
   std::string why;
   const auto devices = list_cuda_devices(why);
   if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
-  return sweep_all_devices(
-      devices, arguments.invocation->arguments,
-      arguments.out.empty() ? default_run_folder("all GPUs") : std::filesystem::path(arguments.out));
+  const std::filesystem::path out = run_folder_of(arguments, "all GPUs");
+  if (!arguments.runs.empty()) {
+    std::filesystem::create_directories(out);
+    note_unfinished(out, command_text(*arguments.invocation));
+  }
+  const int code = sweep_all_devices(devices, arguments.invocation->arguments, out);
+  if (!arguments.runs.empty() && code <= kNotSo) note_finished(out);
+  return code;
 }
 
 int sweep(const SweepArguments& arguments) {
@@ -227,8 +254,10 @@ int sweep(const SweepArguments& arguments) {
   OutputFiles outputs;
   outputs.add("--benchmark_out", flags.out);
 
-  RunFolder folder(arguments.out.empty() ? default_run_folder(description.name) : std::filesystem::path(arguments.out),
+  const bool below_runs = !arguments.runs.empty();
+  RunFolder folder(run_folder_of(arguments, below_runs && description.is_host ? "host" : description.name),
                    description.name, build_info().commit, arguments.fresh);
+  if (below_runs) note_unfinished(folder.path(), command_text(invocation));
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor);
   require_same_software(folder, facts);
@@ -273,9 +302,13 @@ int sweep(const SweepArguments& arguments) {
   }
   if (session.device_lost()) start_again(invocation, folder.path());
   if (display) std::cout << display->text() << std::flush;
-  const int code = finish(folder, session, cases, !display);
+  const int code = finish(folder, session, cases, !display && !below_runs);
   if (file) write_atomically(outputs.partial("--benchmark_out"), file->text());
   outputs.commit();
+  if (!below_runs) return code;
+  note_finished(folder.path());
+  if (!display && !folder.rows().empty()) write_roofline_files(folder.path());
+  fmt::print(stderr, "all files of the run are in {}\n", folder.path().string());
   return code;
 }
 
@@ -292,6 +325,9 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "
       "where there is one)");
   command.add_option("--out", arguments.out, "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
+  command.add_option("--runs", arguments.runs,
+                     "As scripts/sweep: where the newest run below RUNS/<device> is of the same command and was cut "
+                     "short, resume it, else begin another; at the end do as noisefloor roofline does");
   command.add_option(
       "--shard", arguments.shard,
       "Only part I/N of the problems, every N-th with all of its cases; noisefloor merge makes one run of all "

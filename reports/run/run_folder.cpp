@@ -306,8 +306,8 @@ std::string device_slug(const std::string& device) {
   return slug.empty() ? "device" : slug;
 }
 
-std::filesystem::path default_run_folder(const std::string& device) {
-  const auto folder = std::filesystem::path("runs") / device_slug(device);
+std::filesystem::path default_run_folder(const std::string& device, const std::filesystem::path& runs) {
+  const auto folder = runs / device_slug(device);
   const std::string name = fmt::format("{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
   std::filesystem::create_directories(folder);
   auto made = folder / name;

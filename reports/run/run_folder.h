@@ -67,9 +67,8 @@ class RunFolder {
   std::optional<FolderLock> lock_;
 };
 
-// runs/<device>/<UTC time>, below the working directory; made, with -2 and so on where another sweep began in that
-// second.
-std::filesystem::path default_run_folder(const std::string& device);
+// RUNS/<device>/<UTC time>; made, with -2 and so on where another sweep began in that second.
+std::filesystem::path default_run_folder(const std::string& device, const std::filesystem::path& runs = "runs");
 
 // "NVIDIA H200" -> "nvidia-h200".
 std::string device_slug(const std::string& device);

@@ -177,6 +177,63 @@ def test_killed_sweep_loses_at_most_the_case_in_flight(tmp_path):
     assert len(table) == 40 and len({row["problem"] for row in table}) == 40
 
 
+def below(runs, problems, *more, **kwargs):
+    return run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--runs", runs, *more, **kwargs)
+
+
+def test_a_run_below_runs_ends_with_its_place_under_the_roof(problems, tmp_path):
+    result = below(tmp_path / "runs", problems)
+    assert result.returncode == 0, result.stderr
+    [folder] = (tmp_path / "runs/host").iterdir()
+    assert result.stdout.count("mini") and "\nceiling dram_copy" in result.stdout and f"wrote {folder}/roofline.csv" in result.stdout
+    assert {"roofline.csv", "report.html", "plan.csv", "totals.csv"} <= {file.name for file in folder.iterdir()}
+    assert not (folder / ".unfinished").exists() and str(folder) in result.stderr
+    report = below(tmp_path / "runs", problems, "--benchmark_format=json")
+    assert report.returncode == 0 and len(strict(report.stdout)["benchmarks"]) == 3, "its own display alone"
+    assert len(list((tmp_path / "runs/host").iterdir())) == 2, "what was finished is not resumed"
+
+
+def test_what_is_refused_leaves_no_run(problems, tmp_path):
+    assert below(tmp_path / "runs", problems, "--opps").returncode == 2
+    assert below(tmp_path / "runs", problems, "--ops", "conv2d").returncode == 2
+    assert below(tmp_path / "runs", problems, "--benchmark_list_tests").returncode == 0
+    assert run("sweep", "--device", "all", "--runs", tmp_path / "runs").returncode in (0, 1, 2)
+    assert not (tmp_path / "runs/host").exists()
+
+
+def test_the_same_command_resumes_below_runs(tmp_path):
+    (tmp_path / "problems").mkdir()
+    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
+    (tmp_path / "problems/gemm.csv").write_text("\n".join(lines) + "\n")
+    runs = tmp_path / "runs"
+    process = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", tmp_path / "problems", "--networks", "all", "--runs", runs],
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for _ in range(5):
+        while not next(process.stderr).startswith("["):
+            pass
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    [folder] = (runs / "host").iterdir()
+    note = (folder / ".unfinished").read_text()
+
+    other = below(runs, tmp_path / "problems", "--benchmark_filter=m=7,")
+    assert other.returncode == 0 and "resuming" not in other.stderr, "another command"
+    [another] = set((runs / "host").iterdir()) - {folder}
+    assert len(rows(another)) == 1
+    newest = another.with_name("9999-01-01_00-00-00")
+    folder.rename(newest)
+    fresh = below(runs, tmp_path / "problems", "--fresh", "--budget", "0.001")
+    assert fresh.returncode == 0 and "resuming" not in fresh.stderr and len(rows(newest)) < 40
+    resumed = below(runs, tmp_path / "problems")
+    assert resumed.returncode == 0 and f"resuming {newest} (--fresh begins another)" in resumed.stderr, resumed.stderr
+    assert len(rows(newest)) == 40 and not (newest / ".unfinished").exists()
+
+    (newest / ".unfinished").write_text(note.replace('["', '["0', 1))
+    assert "resuming" not in below(runs, tmp_path / "problems", "--budget", "0.001").stderr, "of another build"
+    given = below(runs, tmp_path / "problems", "--out", tmp_path / "out", "--benchmark_filter=m=7,")
+    assert given.returncode == 0 and len(rows(tmp_path / "out")) == 1 and (tmp_path / "out/roofline.csv").exists()
+
+
 @pytest.mark.parametrize("more", [[], ["--fresh"]])
 def test_two_sweeps_in_one_folder_at_once(more, tmp_path):
     problems = tmp_path / "problems"

@@ -6,33 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.locks import held
-
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
-
-# Stands in for noisefloor: writes what it was called with, and the files that a sweep leaves.
-PROGRAM = """#!/usr/bin/env bash
-echo "$*" >>"$CALLS"
-case "$1" in
-  --version) echo "noisefloor 0 (abc)"; exit 0 ;;
-  sweep)
-    [[ " $* " != *" --device all "* ]] || folders=${FOLDERS-gpu0-h200 gpu1-h200}
-    while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
-    if [ -n "${folders:-}" ]; then
-      echo folder,gpu,device >"$out/gpus.csv"
-      for folder in $folders; do
-        mkdir -p "$out/$folder" && echo "$folder,${folder:3:1},H200" >>"$out/gpus.csv" && echo rows >>"$out/$folder/sweep.csv"
-      done
-      [ -z "${DEAD:-}" ] || rm "$out/$DEAD/sweep.csv"
-      exit "${SWEEP_CODE:-0}"
-    fi
-    [ "${SWEEP_CODE:-0}" -gt 1 ] && [ -z "${LEAVE_ROWS:-}" ] || echo rows >>"$out/sweep.csv"
-    exit "${SWEEP_CODE:-0}" ;;
-  roofline) echo "the table"; exit 0 ;;
-esac
-"""
-
 
 def run(*command, **environment):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
@@ -138,107 +113,14 @@ def test_a_filter_chooses_tests(tmp_path, filter, gpu, selection, gpu_filter):
         assert result.stdout == f"{selection}\n{gpu_filter}\n", result.stderr
 
 
-class Sweep:
-    def __init__(self, folder):
-        self.folder = folder
-        self.calls = folder / "calls"
-        self.program = executable(folder / "program", PROGRAM)
-        self.runs = folder / "runs"
-
-    def __call__(self, *arguments, **environment):
-        self.calls.write_text("")
-        text = f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; . "{SCRIPTS}/measure.sh"; sweep_and_report "$@"'
-        return run("bash", "-c", text, "sweep", self.program, self.runs, *arguments, CALLS=str(self.calls), **environment)
-
-    def called(self):
-        return [line for line in self.calls.read_text().splitlines() if line != "--version"]
-
-    def folders(self):
-        return sorted(self.runs.iterdir()) if self.runs.exists() else []
-
-
-@pytest.fixture
-def sweep(tmp_path):
-    return Sweep(tmp_path)
-
-
-def test_a_sweep_ends_with_the_table(sweep):
-    result = sweep("--ops", "gemm")
-    assert result.returncode == 0, result.stderr
-    [folder] = sweep.folders()
-    assert sweep.called() == [f"sweep --ops gemm --out {folder}", f"roofline {folder}"]
-    assert result.stdout == "the table\n"
-    assert str(folder) in result.stderr
-    assert not (folder / ".unfinished").exists()
-
-
-def test_a_sweep_cut_short_goes_on_in_its_folder(sweep):
-    assert sweep(SWEEP_CODE="2", LEAVE_ROWS="1").returncode == 2
-    [folder] = sweep.folders()
-    assert sweep().returncode == 0
-    assert sweep.called()[0] == f"sweep --out {folder}"
-    assert (folder / "sweep.csv").read_text() == "rows\nrows\n"
-
-
-@pytest.mark.parametrize("arguments", [["--fresh"], ["--ops", "gemm"]])
-def test_another_command_begins_anew(sweep, arguments):
-    sweep.runs.mkdir()
-    old = sweep.runs / "2000-01-01_00-00-00"
-    old.mkdir()
-    (old / ".unfinished").write_text("noisefloor 0 (abc) ''\n")
-    assert sweep(*arguments).returncode == 0
-    assert len(sweep.folders()) == 2
-
-
-def test_two_sweeps_in_one_folder_at_once(sweep, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / ".unfinished").write_text("the other's\n")
-    with held(out / ".session"):
-        result = sweep("--out", out)
-        assert result.returncode == 2 and f"another sweep is writing to {out}" in result.stderr
-        assert sweep.called() == [] and (out / ".unfinished").read_text() == "the other's\n"
-
-
-def test_a_refused_sweep_leaves_no_folder(sweep):
-    assert sweep("--opps", SWEEP_CODE="2").returncode == 2
-    assert sweep.folders() == []
-
-
-def test_incorrect_rows_still_get_their_table_and_exit_1(sweep):
-    result = sweep(SWEEP_CODE="1")
-    assert result.returncode == 1
-    assert result.stdout == "the table\n"
-
-
-def test_all_gpus_get_a_table_each(sweep, tmp_path):
-    out = tmp_path / "out"
-    result = sweep("--device", "all", "--out", out)
-    assert result.returncode == 0, result.stderr
-    calls = sweep.called()
-    assert calls == [f"sweep --device all --out {out}", f"roofline {out}/gpu0-h200", f"roofline {out}/gpu1-h200"]
-    assert not (out / ".unfinished").exists()
-
-
-def test_a_gpu_that_dies_leaves_the_others_their_rows(sweep, tmp_path):
-    out = tmp_path / "out"
-    result = sweep("--device=all", "--device", "all", "--out", out, SWEEP_CODE="2", DEAD="gpu0-h200")
-    assert result.returncode == 2
-    assert [call.split()[-1] for call in sweep.called()[1:]] == [f"{out}/gpu1-h200"]
-    assert (out / ".unfinished").exists()
-
-
-def test_all_gpus_of_a_machine_without_one(sweep, tmp_path):
-    out = tmp_path / "out"
-    result = sweep("--device", "all", "--out", out, SWEEP_CODE="2", FOLDERS="")
-    assert result.returncode == 2
-    assert not out.exists()
-
-
-def test_an_unwritable_folder_is_named(sweep):
-    result = sweep("--out", "/proc/nowhere")
-    assert result.returncode == 2
-    assert "cannot write the run folder /proc/nowhere" in result.stderr
+@pytest.mark.parametrize("ends, code", [("0", 0), ("1", 1), ("2", 2), ("70", 2)])
+def test_a_sweep_is_the_programs(tmp_path, ends, code):
+    program = executable(tmp_path / "program", f'#!/bin/sh\nprintf "%s|" "$@" >"$CALLS"\nexit {ends}\n')
+    text = f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; sweep_below "$@"; echo not reached'
+    result = run("bash", "-c", text, "sweep", program, tmp_path / "runs", "--ops", "gemm", "--out", "a b", CALLS=str(tmp_path / "calls"))
+    assert result.returncode == code and result.stdout == ""
+    assert (tmp_path / "calls").read_text() == f"sweep|--runs|{tmp_path}/runs|--ops|gemm|--out|a b|"
+    assert ("ended with exit code 70" in result.stderr) == (ends == "70")
 
 
 # Stands in for lib.sh: nothing is set up or built, and the program says what it is asked for.
