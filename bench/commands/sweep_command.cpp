@@ -73,7 +73,7 @@ std::string command_text(const Invocation& invocation) {
   std::vector<std::string> words = command_line_to_go_on(invocation.arguments, {});
   words.resize(words.size() - 2);  // --out and its value
   words.front() = build_info().commit;
-  return nlohmann::json(words).dump() + "\n";
+  return nlohmann::json(words).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::filesystem::path run_folder_of(const SweepArguments& arguments, const std::string& device) {

@@ -1,8 +1,7 @@
 #include "reports/run/unfinished.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <stdexcept>
 #include <vector>
 
 #include "reports/run/files.h"
@@ -11,6 +10,8 @@ namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 22;  // Linux takes no longer command lines
 
 fs::path note_of(const fs::path& run) {
   return run / ".unfinished";
@@ -25,9 +26,11 @@ std::optional<fs::path> unfinished_run(const fs::path& folder, const std::string
     if (entry.is_directory(error)) runs.push_back(entry.path());
   if (runs.empty()) return std::nullopt;
   const fs::path newest = *std::ranges::max_element(runs);  // names are times
-  std::ifstream stream(note_of(newest));
-  const std::string noted{std::istreambuf_iterator<char>(stream), {}};
-  return noted == command ? std::optional(newest) : std::nullopt;
+  try {
+    if (read_whole_file(note_of(newest), kMostBytes) == command) return newest;
+  } catch (const std::runtime_error&) {  // there is none, or it is none of ours
+  }
+  return std::nullopt;
 }
 
 void note_unfinished(const fs::path& run, const std::string& command) {

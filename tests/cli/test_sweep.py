@@ -230,6 +230,9 @@ def test_the_same_command_resumes_below_runs(tmp_path):
 
     (newest / ".unfinished").write_text(note.replace('["', '["0', 1))
     assert "resuming" not in below(runs, tmp_path / "problems", "--budget", "0.001").stderr, "of another build"
+    (newest / ".unfinished").unlink()
+    os.mkfifo(newest / ".unfinished")
+    assert "resuming" not in below(runs, tmp_path / "problems", "--budget", "0.001").stderr, "a pipe holds no command"
     given = below(runs, tmp_path / "problems", "--out", tmp_path / "out", "--benchmark_filter=m=7,")
     assert given.returncode == 0 and len(rows(tmp_path / "out")) == 1 and (tmp_path / "out/roofline.csv").exists()
 

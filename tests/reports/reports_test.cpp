@@ -129,23 +129,6 @@ TEST(SweepCsv, WhatALibraryGetsWrongIsARowAndNoFailure) {
     }
 }
 
-TEST(SweepCsv, HeaderIsTheDocumentedOne) {
-  EXPECT_EQ(
-      sweep_csv_header(),
-      "op,variant,kind,plugin,dtype,problem,networks,status,reason,algorithm,device,gpu_uuid,arch,"
-      "time_cold_us,time_cold_mad_us,time_warm_us,time_warm_serial_us,rival,duel_cold,duel_cold_low,duel_cold_high,"
-      "duel_warm,duel_warm_low,duel_warm_high,samples,stop,warm_samples,warm_stop,flops,bytes,shortcut,"
-      "gflops,gbps,ai,attainable_gflops,pct_of_"
-      "roof,bound,"
-      "dram_read_bytes,dram_write_bytes,l2_bytes,occupancy_pct,occupancy_limit_pct,occupancy_limiter,"
-      "blocks,threads,waves,tensor_pipe_pct,counter_status,"
-      "registers,smem_bytes,spill_bytes,workspace_bytes,prepare_us,sm_clock_mhz,warm_clock_mhz,edge_us,throttle,load,"
-      "waited_"
-      "pct,max_rel_error,"
-      "tolerance,"
-      "commit\n");
-}
-
 TEST(SweepCsv, LeavesOutATornLastLineAndNamesBrokenOnes) {
   const TemporaryFolder folder;
   const std::string line = to_csv(timed_row("gemm", "m=1,n=2,k=3", "naive", "naive", 3, ""));
