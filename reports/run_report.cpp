@@ -9,6 +9,7 @@
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/json_file.h"
 #include "reports/run/selected_cases.h"
+#include "reports/run/unfinished.h"
 #include "reports/totals.h"
 
 namespace noisefloor {
@@ -114,7 +115,7 @@ Json lacks(const fs::path& folder, const std::vector<CaseId>& chosen, const std:
                     without.size(), chosen.size()));
   if (ends_in_torn_line(folder / "sweep.csv"))
     say(true, "sweep.csv ends within a row: the sweep was killed while it wrote. That row is left out here.");
-  if (fs::exists(folder / ".unfinished"))
+  if (is_unfinished(folder))
     say(true, "scripts/sweep did not come to its end in this folder. The same command resumes it.");
   if (chosen.empty()) say(false, "cases.csv is not there, so that cases without a row cannot be named.");
   constexpr std::pair<const char*, const char*> kFiles[] = {

@@ -67,13 +67,13 @@ def commits(rows: list[dict]) -> str:
     return ", ".join(f"`{commit}`" for commit in dict.fromkeys(row["commit"] for row in rows))
 
 
-# One column group a problem, all of it from one file, so that a column never mixes machines.
 def rungs_of(op: str) -> list[str]:
     """The names of an op's ladder on a GPU, best last."""
     rows = [json.loads(line) for line in listed("variants", "--ops", op, "--format", "json").splitlines()]
     return [row["variant"] for row in rows if row["kind"] not in ("host", "baseline")]
 
 
+# One column group a problem, all of it from one file, so that a column never mixes machines.
 def ladder(arguments: str) -> str:
     op, *columns = [part.strip() for part in arguments.split("|")]
     found, lacking = [], []

@@ -70,9 +70,14 @@ void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& fl
 
 // What --runs resumes by: the build and the command line, but for what only says which folder.
 std::string command_text(const Invocation& invocation) {
-  std::vector<std::string> words = command_line_to_go_on(invocation.arguments, {});
-  words.resize(words.size() - 2);  // --out and its value
-  words.front() = build_info().commit;
+  std::vector<std::string> words{build_info().commit};
+  const std::vector<std::string>& given = invocation.arguments;
+  for (std::size_t i = 1; i < given.size(); ++i) {
+    if (given[i] == "--out" || given[i] == "--runs")
+      ++i;  // and its value
+    else if (given[i] != "--fresh" && !given[i].starts_with("--out=") && !given[i].starts_with("--runs="))
+      words.push_back(given[i]);
+  }
   return nlohmann::json(words).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -188,6 +193,16 @@ HostLoad load_at_start(const PlatformDescription& description) {
   return load;
 }
 
+// The others of a machine's GPUs wrote theirs; what this one's process had before it ended gets its tables too.
+void write_tables_of_the_unfinished(const std::filesystem::path& run) {
+  if (!is_unfinished(run) || !std::filesystem::exists(run / "sweep.csv")) return;
+  try {
+    write_roofline_files(run);
+  } catch (const std::runtime_error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+  }
+}
+
 int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
   if (!flags.format.empty() || !flags.out.empty())
     throw InvalidInput(
@@ -197,12 +212,13 @@ int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
   const auto devices = list_cuda_devices(why);
   if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
   const std::filesystem::path out = run_folder_of(arguments, "all GPUs");
-  if (!arguments.runs.empty()) {
-    std::filesystem::create_directories(out);
-    note_unfinished(out, command_text(*arguments.invocation));
-  }
-  const int code = sweep_all_devices(devices, arguments.invocation->arguments, out);
-  if (!arguments.runs.empty() && code <= kNotSo) note_finished(out);
+  const bool below_runs = !arguments.runs.empty();
+  const int code = sweep_all_devices(devices, arguments.invocation->arguments, out, [&] {
+    if (below_runs) note_unfinished(out, command_text(*arguments.invocation));
+  });
+  if (!below_runs) return code;
+  for (const DeviceLane& lane : device_lanes(devices, {}, out)) write_tables_of_the_unfinished(out / lane.folder);
+  if (code <= kNotSo) note_finished(out);
   return code;
 }
 
@@ -257,7 +273,6 @@ int sweep(const SweepArguments& arguments) {
   const bool below_runs = !arguments.runs.empty();
   RunFolder folder(run_folder_of(arguments, below_runs && description.is_host ? "host" : description.name),
                    description.name, build_info().commit, arguments.fresh);
-  if (below_runs) note_unfinished(folder.path(), command_text(invocation));
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor);
   require_same_software(folder, facts);
@@ -270,6 +285,7 @@ int sweep(const SweepArguments& arguments) {
   }
   HostLoad load = load_at_start(description);
   if (description.is_host) facts.update(load.facts());
+  if (below_runs) note_unfinished(folder.path(), command_text(invocation));  // behind all that refuses the folder
   folder.write_environment(facts, invocation.arguments);
   merge_network_problems(folder.path(), network_problems(problems, selection));
   merge_selected_cases(folder.path(), ids_of(cases));

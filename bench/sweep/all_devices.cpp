@@ -83,7 +83,7 @@ void write_gpu_listing(const std::filesystem::path& run, const std::vector<Devic
 }
 
 int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
-                      const std::filesystem::path& run) {
+                      const std::filesystem::path& run, const std::function<void()>& begun) {
   std::error_code error;
   std::filesystem::create_directories(run, error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
@@ -91,6 +91,7 @@ int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<
   if (std::filesystem::exists(run / "sweep.csv"))
     throw std::runtime_error(
         fmt::format("{}: is the run folder of one device; give another --out for --device all", run.string()));
+  begun();
   const auto lanes = device_lanes(devices, arguments, run);
   write_gpu_listing(run, lanes, nullptr);
   std::vector<Lane> programs;

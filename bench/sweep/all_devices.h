@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,9 @@ std::vector<DeviceLane> device_lanes(const std::vector<CudaDevice>& devices, con
 void write_gpu_listing(const std::filesystem::path& run, const std::vector<DeviceLane>& lanes,
                        const SideBySideResult* result);
 
-// Makes RUN, locks it, and sweeps all devices side by side into it. Returns the worst exit code; does not return when
-// the process was told to end. Throws std::runtime_error when RUN is the run folder of one device.
+// Makes RUN, locks it, calls `begun`, and sweeps all devices side by side into it. Returns the worst exit code; does
+// not return when the process was told to end. Throws std::runtime_error when RUN is the run folder of one device.
 int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
-                      const std::filesystem::path& run);
+                      const std::filesystem::path& run, const std::function<void()>& begun);
 
 }  // namespace noisefloor

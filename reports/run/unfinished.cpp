@@ -42,4 +42,9 @@ void note_finished(const fs::path& run) {
   fs::remove(note_of(run), error);
 }
 
+bool is_unfinished(const fs::path& run) {
+  std::error_code error;
+  return fs::exists(note_of(run), error);
+}
+
 }  // namespace noisefloor

@@ -13,5 +13,6 @@ std::optional<std::filesystem::path> unfinished_run(const std::filesystem::path&
 // FOLDER/.unfinished holds the command. Throws std::runtime_error where it cannot be written.
 void note_unfinished(const std::filesystem::path& run, const std::string& command);
 void note_finished(const std::filesystem::path& run);
+bool is_unfinished(const std::filesystem::path& run);
 
 }  // namespace noisefloor

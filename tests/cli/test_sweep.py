@@ -39,6 +39,9 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     assert (out / "plan.csv").read_text().splitlines()[0] == "op,dtype,problem,variant"
     assert len((out / "roofline.csv").read_text().splitlines()) == 4
 
+    explained = run("explain", "gemm/m=8,n=16,k=24/bf16/host", "--run", out)
+    assert explained.returncode == 0 and "gemm/m=8,n=16,k=24/bf16/host" in explained.stdout, explained.stderr
+
     again = sweep(problems, out)
     assert again.returncode == 0 and "3 cases are already in" in again.stderr
     assert len(rows(out)) == 3
@@ -197,8 +200,7 @@ def test_what_is_refused_leaves_no_run(problems, tmp_path):
     assert below(tmp_path / "runs", problems, "--opps").returncode == 2
     assert below(tmp_path / "runs", problems, "--ops", "conv2d").returncode == 2
     assert below(tmp_path / "runs", problems, "--benchmark_list_tests").returncode == 0
-    assert run("sweep", "--device", "all", "--runs", tmp_path / "runs").returncode in (0, 1, 2)
-    assert not (tmp_path / "runs/host").exists()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_same_command_resumes_below_runs(tmp_path):
@@ -224,6 +226,9 @@ def test_the_same_command_resumes_below_runs(tmp_path):
     folder.rename(newest)
     fresh = below(runs, tmp_path / "problems", "--fresh", "--budget", "0.001")
     assert fresh.returncode == 0 and "resuming" not in fresh.stderr and len(rows(newest)) < 40
+    refused = below(runs, tmp_path / "problems", "--out", newest, "--shard", "1/2")
+    assert refused.returncode == 2 and (newest / ".unfinished").read_text() == note, "what is refused changes no note"
+    runs, newest = runs.rename(tmp_path / "moved"), tmp_path / "moved/host" / newest.name
     resumed = below(runs, tmp_path / "problems")
     assert resumed.returncode == 0 and f"resuming {newest} (--fresh begins another)" in resumed.stderr, resumed.stderr
     assert len(rows(newest)) == 40 and not (newest / ".unfinished").exists()

@@ -58,7 +58,7 @@ def _refuse_tangents(op, **tensors):
 
 
 def _word(op, name, value):
-    text = value if value.__class__ is str else str.__str__(value) if isinstance(value, str) else str(value)
+    text = value if value.__class__ is str else str.__str__(value) if isinstance(value, str) else f"{value}"
     if "," in text:  # which would read as another field
         raise ValueError(f"{op}: '{name}' takes {_signatures.signature(op).fields[name]['range']}, not '{text}'")
     return f",{name}={text}"

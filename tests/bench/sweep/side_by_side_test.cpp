@@ -181,7 +181,8 @@ TEST(AllDevices, AreListed) {
 TEST(AllDevices, LeaveARunOfOneDeviceAlone) {
   const TemporaryFolder temporary;
   std::ofstream(temporary / "sweep.csv") << sweep_csv_header();
-  EXPECT_THROW((void)sweep_all_devices(kDevices, {"noisefloor", "sweep"}, temporary.path()), std::runtime_error);
+  EXPECT_THROW((void)sweep_all_devices(kDevices, {"noisefloor", "sweep"}, temporary.path(), [] { FAIL() << "begun"; }),
+               std::runtime_error);
   EXPECT_FALSE(std::filesystem::exists(temporary / "gpus.csv"));
 }
 
