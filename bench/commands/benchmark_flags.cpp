@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "bench/sweep/command_line.h"
 #include "kernels/core/fields.h"
 
 namespace noisefloor {
@@ -104,15 +105,7 @@ std::string not_a_benchmark_flag(const std::string& argument) {
 
 std::vector<std::string> command_line_to_go_on(const std::vector<std::string>& arguments,
                                                const std::filesystem::path& out) {
-  std::vector<std::string> kept;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--out") {
-      ++i;  // and its value
-      continue;
-    }
-    if (argument != "--fresh" && !argument.starts_with("--out=")) kept.push_back(argument);
-  }
+  std::vector<std::string> kept = without_options(arguments, {"--out"}, {"--fresh"});
   kept.insert(kept.end(), {"--out", out.string()});
   return kept;
 }

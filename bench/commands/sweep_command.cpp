@@ -20,6 +20,7 @@
 #include "bench/platform/run_queue.h"
 #include "bench/sweep/all_devices.h"
 #include "bench/sweep/benchmark_output.h"
+#include "bench/sweep/command_line.h"
 #include "bench/sweep/environment.h"
 #include "bench/sweep/pytorch.h"
 #include "bench/sweep/sweep.h"
@@ -70,14 +71,8 @@ void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& fl
 
 // What --runs resumes by: the build and the command line, but for what only says which folder.
 std::string command_text(const Invocation& invocation) {
-  std::vector<std::string> words{build_info().commit};
-  const std::vector<std::string>& given = invocation.arguments;
-  for (std::size_t i = 1; i < given.size(); ++i) {
-    if (given[i] == "--out" || given[i] == "--runs")
-      ++i;  // and its value
-    else if (given[i] != "--fresh" && !given[i].starts_with("--out=") && !given[i].starts_with("--runs="))
-      words.push_back(given[i]);
-  }
+  std::vector<std::string> words = without_options(invocation.arguments, {"--out", "--runs"}, {"--fresh"});
+  words.front() = build_info().commit;
   return nlohmann::json(words).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <stdexcept>
 
+#include "bench/sweep/command_line.h"
 #include "bench/sweep/cpu_sets.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
@@ -47,13 +48,7 @@ void print_results(const std::filesystem::path& run, const std::vector<DeviceLan
 
 std::vector<DeviceLane> device_lanes(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
                                      const std::filesystem::path& run) {
-  std::vector<std::string> shared;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--device" || arguments[i] == "--out")
-      ++i;  // and its value
-    else if (!arguments[i].starts_with("--device=") && !arguments[i].starts_with("--out="))
-      shared.push_back(arguments[i]);
-  }
+  const std::vector<std::string> shared = without_options(arguments, {"--device", "--out"});
   std::vector<std::vector<int>> near;
   for (const CudaDevice& device : devices) near.push_back(cpus_near(device.pci_bus_id));
   const auto cpus = share_cpus(near);
