@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/python/device.h"
+#include "bench/python/torch_memory.h"
 #include "bench/python/with_python.h"
 #include "kernels/core/alignment.h"
 #include "kernels/core/op.h"
@@ -28,48 +28,6 @@ struct Told {
   std::vector<Stream> streams;
 };
 constexpr std::size_t kMostTold = 4096;  // to be told again costs little
-
-// Functions of PyTorch's allocator, without a tensor around the memory, which takes longer to make; none where this
-// PyTorch has none.
-struct Allocator {
-  nb::object allocate, free, current_gpu;
-};
-const Allocator& torch_allocator() {
-  static const Allocator* found = nullptr;  // the GIL guards it
-  if (found == nullptr) {
-    const nb::object c = nb::module_::import_("torch").attr("_C");
-    found = new Allocator{nb::getattr(c, "_cuda_cudaCachingAllocator_raw_alloc", nb::none()),
-                          nb::getattr(c, "_cuda_cudaCachingAllocator_raw_delete", nb::none()),
-                          nb::getattr(c, "_cuda_getDevice", nb::none())};
-  }
-  return *found;
-}
-
-// Null, and no error set, where it fails.
-template <class... Arguments>
-nb::object called(const nb::object& function, const Arguments&... arguments) {
-  PyObject* const given[] = {nullptr, arguments.ptr()...};
-  PyObject* const result =
-      outlive_python([&] { return PyObject_Vectorcall(function.ptr(), given + 1, sizeof...(arguments), nullptr); });
-  if (result == nullptr) PyErr_Clear();
-  return nb::steal(result);
-}
-
-// An address of PyTorch's allocator; null where it gives none, as those of others need not, and where the queue's GPU
-// is not the current one both for CUDA and for PyTorch, which may put off to change it.
-nb::object torch_memory(const Queue& queue, std::size_t bytes) {
-  const auto& [allocate, free, current_gpu] = torch_allocator();
-  if (allocate.is_none() || free.is_none() || current_gpu.is_none() || !is_current(queue.device)) return {};
-  const nb::object index = called(current_gpu);
-  if (!index || !index.equal(nb::int_(queue.device.index))) return {};
-  nb::object made = called(allocate, nb::int_(bytes), nb::int_(reinterpret_cast<std::uintptr_t>(queue.stream)));
-  if (!made) return {};
-  const auto address = reinterpret_cast<std::uintptr_t>(PyLong_AsVoidPtr(made.ptr()));
-  if (address != 0 && address % kAllocationAlignment == 0) return made;
-  PyErr_Clear();
-  if (address != 0) (void)called(free, made);
-  return {};
-}
 
 }  // namespace
 
@@ -112,7 +70,7 @@ Queue::Queue(const std::string& op, const Device& where, const nb::object& whose
 
 nb::object empty_tensor(const Queue& queue, std::span<const std::int64_t> shape, DType dtype) {
   if (queue.number.is_none())
-    if (nb::object made = torch_empty(queue.like, shape, dtype)) return made;
+    if (nb::object made = torch_empty(queue, shape, dtype)) return made;
   return framework<kMakeEmpty>(queue.like, tuple_of(shape), to_string(dtype), queue.number);
 }
 
@@ -124,12 +82,10 @@ ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
     data_ = host_.get();
     return;
   }
-  if (queue.number.is_none() && is_torch(queue.like)) {
-    address_ = torch_memory(queue, bytes);
-    if (address_) {
-      data_ = PyLong_AsVoidPtr(address_.ptr());
-      return;
-    }
+  address_ = torch_memory(queue, bytes);
+  if (address_) {
+    data_ = PyLong_AsVoidPtr(address_.ptr());
+    return;
   }
   if (queue.number.is_none()) direct_ = framework_memory(queue.like, queue.device.index, bytes);
   data_ = direct_.data;
@@ -144,7 +100,7 @@ ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
 }
 
 ScratchMemory::~ScratchMemory() {
-  if (address_) (void)called(torch_allocator().free, address_);
+  if (address_) free_torch_memory(address_);
 }
 
 }  // namespace noisefloor::python

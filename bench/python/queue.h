@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,6 +19,7 @@ struct Queue {
   nanobind::object like;  // whose framework is asked: the first output that was given, else the first input
   Stream stream = nullptr;
   nanobind::object number = nanobind::none();  // of the stream; None where it is the framework's current one, or none
+  mutable std::optional<bool> is_now;          // whether its GPU is the current one; torch_memory.cpp asks once
 
   // `given`: a stream, its number, or None for the framework's current one. Throws InvalidInput for one on the CPU.
   Queue(const std::string& op, const Device& device, const nanobind::object& like, nanobind::handle given);

@@ -7,12 +7,17 @@
 #include <utility>
 #include <vector>
 
+#include "bench/python/with_python.h"
 #include "kernels/core/alignment.h"
 
 namespace nb = nanobind;
 
 namespace noisefloor::python {
 namespace {
+
+constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__",
+               kCurrentLevel[] = "_current_level", kIsGradEnabled[] = "is_grad_enabled", kTensor[] = "Tensor",
+               kForwardAd[] = "torch.autograd.forward_ad";
 
 constexpr std::uintptr_t kAlignment = 16;  // of the widest loads and stores
 
@@ -28,28 +33,6 @@ std::optional<DType> dtype_of(const nb::dlpack::dtype& type) {
   if (code == Code::Int && type.bits == 32) return DType::int32;
   if (code == Code::UInt && type.bits == 8) return DType::uint8;
   return std::nullopt;
-}
-
-// An attribute that each call asks for; None where there is none. The name is made and hashed once.
-template <auto& name>
-nb::object asked_often(nb::handle object) {
-  static PyObject* const interned = PyUnicode_InternFromString(name);
-  PyObject* const value = PyObject_GetAttr(object.ptr(), interned);
-  if (value != nullptr) return nb::steal(value);
-  PyErr_Clear();
-  return nb::none();
-}
-constexpr char kRequiresGrad[] = "requires_grad", kExchangeApi[] = "__dlpack_c_exchange_api__",
-               kCurrentLevel[] = "_current_level", kIsGradEnabled[] = "is_grad_enabled", kTensor[] = "Tensor",
-               kDevice[] = "device", kEmpty[] = "empty", kTorch[] = "torch", kForwardAd[] = "torch.autograd.forward_ad";
-
-// A module that was imported; null where it was not, or is kept from being.
-template <auto& name>
-nb::object imported() {
-  static PyObject* const interned = PyUnicode_InternFromString(name);
-  nb::object found = nb::steal(PyImport_GetModule(interned));
-  PyErr_Clear();
-  return found && !found.is_none() ? found : nb::object();
 }
 
 // DLPack's exchange in C (dlpack.h, version 1.3), which needs no call of __dlpack__: as far as it is used here.
@@ -335,26 +318,6 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written, const Grad
 
 bool is_torch(nb::handle tensor) {
   return facts_of(tensor).torch;
-}
-
-nb::object torch_empty(nb::handle like, std::span<const std::int64_t> shape, DType dtype) {
-  if (!facts_of(like).torch) return {};
-  static PyObject *names = nullptr, *dtypes[8] = {};  // the GIL guards them
-  // Named: PyTorch takes twice as long to tell a tuple from numbers.
-  if (names == nullptr) names = nb::make_tuple("size", "dtype", "device").release().ptr();
-  const nb::object torch = imported<kTorch>();
-  if (!torch) return {};
-  PyObject*& type = dtypes[static_cast<std::size_t>(dtype)];
-  if (type == nullptr)
-    type = nb::object(nb::module_::import_("noisefloor._frameworks").attr("torch_dtype")(to_string(dtype)))
-               .release()
-               .ptr();
-  // Asked each time: others put a function of theirs in its place for a while.
-  const nb::object size = tuple_of(shape), device = asked_often<kDevice>(like), empty = asked_often<kEmpty>(torch);
-  PyObject* const given[] = {size.ptr(), type, device.ptr()};
-  nb::object made = nb::steal(PyObject_Vectorcall(empty.ptr(), given, 0, names));
-  if (!made) nb::raise_python_error();
-  return made;
 }
 
 std::optional<Stream> current_stream(nb::handle like, int gpu) {

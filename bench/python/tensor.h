@@ -69,9 +69,6 @@ void note_write(nanobind::handle tensor);
 
 bool is_torch(nanobind::handle tensor);  // of PyTorch
 
-// An uninitialised tensor on the device of `like`, on its current stream; null where that is not of PyTorch.
-nanobind::object torch_empty(nanobind::handle like, std::span<const std::int64_t> shape, DType dtype);
-
 // Both by the framework of `like`, without a call into Python, where it has DLPack's exchange in C; else none, and no
 // data. The memory belongs to its current stream.
 std::optional<Stream> current_stream(nanobind::handle like, int gpu);

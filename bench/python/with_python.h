@@ -32,6 +32,26 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
+// An attribute that each call asks for; None where there is none. The name is made and hashed once.
+template <auto& name>
+nanobind::object asked_often(nanobind::handle object) {
+  static PyObject* const interned = PyUnicode_InternFromString(name);
+  PyObject* const value = PyObject_GetAttr(object.ptr(), interned);
+  if (value != nullptr) return nanobind::steal(value);
+  PyErr_Clear();
+  return nanobind::none();
+}
+
+// A module that was imported; null where it was not, or is kept from being.
+template <auto& name>
+nanobind::object imported() {
+  static PyObject* const interned = PyUnicode_InternFromString(name);
+  nanobind::object found = nanobind::steal(PyImport_GetModule(interned));
+  PyErr_Clear();
+  return found && !found.is_none() ? found : nanobind::object();
+}
+inline constexpr char kTorch[] = "torch";
+
 // What the caller's framework does for a call: a function of noisefloor._frameworks, looked up once. The GIL guards it;
 // a static's own guard would wait for a thread that waits for the GIL.
 template <auto& name, class... Arguments>
