@@ -30,7 +30,7 @@ Arguments::Items Arguments::items(const nb::tuple& tuple, const std::vector<std:
   return all;
 }
 
-std::vector<Arguments::Input> Arguments::read_inputs(std::span<PyObject* const> tensors, bool shapes,
+std::vector<Arguments::Input> Arguments::read_inputs(std::span<PyObject* const> tensors, Taken taken,
                                                      const Gradients& gradients, nb::object& like) const {
   std::vector<Input> inputs;
   const Input* first = nullptr;
@@ -38,7 +38,7 @@ std::vector<Arguments::Input> Arguments::read_inputs(std::span<PyObject* const> 
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const nb::handle given = tensors[i];
     if (given.is_none() || is_field(i, given)) continue;
-    if (shapes && (nb::isinstance<nb::tuple>(given) || nb::isinstance<nb::list>(given))) {
+    if (taken == Taken::shapes_too && (nb::isinstance<nb::tuple>(given) || nb::isinstance<nb::list>(given))) {
       std::vector<std::int64_t> shape;
       if (!nb::try_cast(given, shape) || shape.size() > Shape::kMost)
         throw nb::type_error(
@@ -47,7 +47,8 @@ std::vector<Arguments::Input> Arguments::read_inputs(std::span<PyObject* const> 
       inputs.emplace_back().shape = Shape(shape);
       inputs.back().only_shape = true;
     } else {
-      inputs.push_back({read_tensor(given, name(tensors_[i]), false, gradients)});
+      inputs.push_back({taken == Taken::at_any_address ? read_or_clone(given, name(tensors_[i]), gradients)
+                                                       : read_tensor(given, name(tensors_[i]), false, gradients)});
       if (!like) like = nb::borrow(given);
       if (first == nullptr) first = &inputs.back();
       if (inputs.back().device != first->device)

@@ -47,8 +47,8 @@ class Arguments {
   };
 
   Items items(const nanobind::tuple& tuple, const std::vector<std::string>& names) const;
-  // With `shapes`, some may be no tensors but a shape.
-  std::vector<Input> read_inputs(std::span<PyObject* const> tensors, bool shapes, const Gradients& gradients,
+  enum class Taken { aligned, shapes_too, at_any_address };  // the last of PyTorch, by copies where it must
+  std::vector<Input> read_inputs(std::span<PyObject* const> tensors, Taken taken, const Gradients& gradients,
                                  nanobind::object& like) const;
   // `like` becomes the first that is given.
   std::vector<Output> read_outputs(nanobind::handle out, const Gradients& gradients, nanobind::object& like) const;

@@ -35,12 +35,14 @@ class BoundOp : Arguments {
   nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
                   nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared) const {
     const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
-    return call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, nullptr);
+    return call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, {});
   }
 
   // `call` as a function of arguments in the order of `names`: of tensors, fields and what else it takes; `fields` is a
-  // text of several ("groups=32,fusion=silu"). With `as_list` it returns a list of all outputs.
-  nb::object function(const std::vector<std::string>& names, bool as_list) const {
+  // text of several ("groups=32,fusion=silu"). With `as_list` it returns a list of all outputs. `of_module`: as a
+  // module of PyTorch calls it, with inputs at any address and with weights that may have changed: each launch lays
+  // them out anew in `prepared`, but one that a CUDA graph captures.
+  nb::object function(const std::vector<std::string>& names, bool as_list, bool of_module) const {
     std::vector<std::string> slots = tensors_;
     slots.insert(slots.end(), fields_.begin(), fields_.end());
     const std::size_t rest = slots.size();
@@ -54,13 +56,13 @@ class BoundOp : Arguments {
     }
     if (slots.size() > kMostArguments) throw InvalidInput(op_->name + " has too many arguments");
     const std::size_t inputs = tensors_.size();
-    return make_function(op_->name, names, [this, places, inputs, rest, as_list](PyObject* const* given) {
+    return make_function(op_->name, names, [this, places, inputs, rest, as_list, of_module](PyObject* const* given) {
       std::array<PyObject*, kMostArguments> all;
       all.fill(Py_None);
       for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = given[i];
       nb::object outputs =
           call_or_time({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]}, all[rest],
-                       all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4], all[rest + 5], nullptr);
+                       all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4], all[rest + 5], {of_module});
       if (!as_list) return outputs;
       nb::list listed;
       if (nb::isinstance<nb::tuple>(outputs))
@@ -77,7 +79,7 @@ class BoundOp : Arguments {
     if (count < 1) throw InvalidInput(named("count") + " must be at least 1");
     Timed timed{count};
     const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
-    call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, &timed);
+    call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, {false, &timed});
     return timed.seconds;
   }
 
@@ -88,7 +90,7 @@ class BoundOp : Arguments {
     const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
     const Given given{in_order, {values}, variant, dtype, plan_of_call(plan)};
     nb::object like;
-    const std::vector<Input> inputs = read_inputs(in_order, true, gradients_now(), like);
+    const std::vector<Input> inputs = read_inputs(in_order, Taken::shapes_too, gradients_now(), like);
     if (!like) throw nb::type_error((op_->name + ": prepare needs the weights as tensors, not only shapes").c_str());
     Device device;
     for (const Input& input : inputs)
@@ -142,21 +144,25 @@ class BoundOp : Arguments {
     int count;
     double seconds = 0;
   };
+  struct How {
+    bool of_module = false;
+    Timed* timed = nullptr;  // null: one launch
+  };
 
   nb::object call_or_time(std::span<PyObject* const> tensors, const Fields& fields, nb::handle out, nb::handle variant,
-                          nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared,
-                          Timed* timed) const {
+                          nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, How how) const {
     const Given given{tensors, fields, variant, dtype, plan_of_call(plan)};
     const Gradients gradients = gradients_now();
     nb::object like;  // whose framework makes what is not given: the first output that is, else the first input
-    const std::vector<Input> inputs = read_inputs(tensors, false, gradients, like);
+    const Taken taken = how.of_module ? Taken::at_any_address : Taken::aligned;
+    const std::vector<Input> inputs = read_inputs(tensors, taken, gradients, like);
     const Device device = inputs.front().device;
     std::vector<Output> outputs = read_outputs(out, gradients, like);
     const std::shared_ptr<const Decision> decision = find_again(given, inputs, outputs, device);
     const Queue queue(op_->name, device, like, stream);
     std::optional<Tensor> laid_out;
     if (!prepared.is_none()) laid_out = read_prepared(prepared, given, *decision, queue);
-    return run(*decision, inputs, outputs, queue, laid_out, timed);
+    return run(*decision, inputs, outputs, queue, laid_out, how);
   }
 
   // What the same call had before, without a question.
@@ -185,7 +191,7 @@ class BoundOp : Arguments {
   }
 
   nb::object run(const Decision& decision, const std::vector<Input>& inputs, std::vector<Output>& outputs,
-                 const Queue& queue, const std::optional<Tensor>& prepared, Timed* timed) const {
+                 const Queue& queue, const std::optional<Tensor>& prepared, How how) const {
     const auto count = static_cast<std::size_t>(
         std::ranges::count_if(decision.specs, [](const TensorSpec& spec) { return spec.role == Role::out; }));
     if (!outputs.empty() && outputs.size() != count)
@@ -216,15 +222,17 @@ class BoundOp : Arguments {
     }
     const ScratchMemory workspace(queue, decision.workspace_bytes);
     const ScratchMemory memory(queue, prepared ? 0 : decision.prepared_bytes);
+    void* const weights = prepared ? prepared->data : memory.data();
+    const bool lays_out = !prepared || (how.of_module && !(queue.device.gpu && captures(queue.device, queue.stream)));
     {
       const WithoutGil released;
-      if (!prepared) python::prepare(decision, pointers, memory.data(), queue.device, queue.stream);
-      const Scratch scratch{workspace.data(), prepared ? prepared->data : memory.data()};
-      if (timed == nullptr)
+      if (lays_out) python::prepare(decision, pointers, weights, queue.device, queue.stream);
+      const Scratch scratch{workspace.data(), weights};
+      if (how.timed == nullptr)
         launch(decision, pointers, scratch, queue.device, queue.stream);
       else
-        timed->seconds =
-            python::seconds_of_launch(decision, pointers, scratch, queue.device, queue.stream, timed->count);
+        how.timed->seconds =
+            python::seconds_of_launch(decision, pointers, scratch, queue.device, queue.stream, how.timed->count);
     }
     if (count == 1) return outputs.front().object;
     nb::list all;
@@ -243,7 +251,8 @@ void define_op(nb::module_& m) {
       .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
            nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
            nb::arg("plan").none() = nb::none(), nb::arg("prepared").none() = nb::none())
-      .def("function", &BoundOp::function, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("as_list"))
+      .def("function", &BoundOp::function, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("as_list"),
+           nb::arg("of_module") = false)
       .def("seconds_of_launch", &BoundOp::seconds_of_launch, nb::arg("tensors"), nb::arg("fields"),
            nb::arg("out").none(), nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
            nb::arg("plan").none(), nb::arg("prepared").none(), nb::arg("count"))

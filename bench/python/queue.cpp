@@ -74,12 +74,18 @@ nb::object empty_tensor(const Queue& queue, std::span<const std::int64_t> shape,
   return framework<kMakeEmpty>(queue.like, tuple_of(shape), to_string(dtype), queue.number);
 }
 
+thread_local ScratchMemory::Block ScratchMemory::spare_;
+
 ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
   if (bytes == 0) return;
   if (!queue.device.gpu) {
-    host_.reset(std::aligned_alloc(kAllocationAlignment, aligned(bytes)));
-    if (host_ == nullptr) throw std::bad_alloc();
-    data_ = host_.get();
+    host_ = std::exchange(spare_, {});
+    if (host_.bytes < bytes) {
+      host_ = {};
+      host_ = {std::unique_ptr<void, Free>(std::aligned_alloc(kAllocationAlignment, aligned(bytes))), bytes};
+    }
+    data_ = host_.data.get();
+    if (data_ == nullptr) throw std::bad_alloc();
     return;
   }
   address_ = torch_memory(queue, bytes);
@@ -101,6 +107,7 @@ ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
 
 ScratchMemory::~ScratchMemory() {
   if (address_) free_torch_memory(address_);
+  if (host_.bytes > spare_.bytes) spare_ = std::move(host_);
 }
 
 }  // namespace noisefloor::python

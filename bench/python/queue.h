@@ -32,7 +32,8 @@ nanobind::object empty_tensor(const Queue& queue, std::span<const std::int64_t> 
 void note_use(nanobind::handle memory, const Tensor& tensor, const Queue& queue);
 
 // Memory for one launch. On a GPU it is the framework's, too, so that a CUDA graph may capture the call, and the memory
-// is used again only behind the launch, on its stream.
+// is used again only behind the launch, on its stream. On the host a thread keeps the last block for its next call:
+// fresh pages take longer than what is written into them.
 class ScratchMemory {
  public:
   ScratchMemory(const Queue& queue, std::size_t bytes);
@@ -45,9 +46,14 @@ class ScratchMemory {
   struct Free {
     void operator()(void* data) const { std::free(data); }
   };
+  struct Block {
+    std::unique_ptr<void, Free> data;
+    std::size_t bytes = 0;
+  };
+  static thread_local Block spare_;
   void* data_ = nullptr;
-  std::unique_ptr<void, Free> host_;  // one of these four keeps it
-  nanobind::object address_;          // of PyTorch's allocator
+  Block host_;                // one of these four keeps it
+  nanobind::object address_;  // of PyTorch's allocator
   Tensor direct_;
   nanobind::object owner_;
 };

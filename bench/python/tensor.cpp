@@ -129,9 +129,6 @@ void take(const nb::dlpack::dltensor& given, nb::handle object, bool bf16, Tenso
   if (strided)
     problem = fmt::format("must be contiguous in row-major order; its shape is {}, its strides are {}",
                           shape_text(tensor.shape), shape_text({given.strides, rank}));
-  else if (reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment != 0)
-    problem = fmt::format("must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
-                          kAlignment);
   else if (given.data == nullptr)
     problem = "has no memory of its own";
 }
@@ -282,7 +279,13 @@ void note_write(nb::handle tensor) {
   if (!nb::cast<bool>(tensor.attr("is_inference")())) throw error;  // which has no version
 }
 
-Tensor read_tensor(nb::handle object, const Name& name, bool written, const Gradients& gradients) {
+namespace {
+
+bool is_misaligned(const Tensor& tensor) {  // an empty one is refused by its shape
+  return reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment != 0 && std::ranges::count(tensor.shape, 0) == 0;
+}
+
+Tensor read_at_any_address(nb::handle object, const Name& name, bool written, const Gradients& gradients) {
   Tensor tensor;
   std::string problem;
   nb::object source = nb::borrow(object);
@@ -313,6 +316,26 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written, const Grad
                              .c_str());
   if (!problem.empty()) throw InvalidInput(name.text() + " " + problem);
   tensor.torch = facts.torch;
+  return tensor;
+}
+
+}  // namespace
+
+Tensor read_tensor(nb::handle object, const Name& name, bool written, const Gradients& gradients) {
+  Tensor tensor = read_at_any_address(object, name, written, gradients);
+  if (is_misaligned(tensor))
+    throw InvalidInput(
+        fmt::format("{} must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
+                    name.text(), kAlignment));
+  return tensor;
+}
+
+Tensor read_or_clone(nb::handle object, const Name& name, const Gradients& gradients) {
+  Tensor tensor = read_at_any_address(object, name, false, gradients);
+  if (!is_misaligned(tensor)) return tensor;
+  const nb::object clone = object.attr("clone")();
+  tensor = read_tensor(clone, name, false, gradients);
+  tensor.keeper = std::make_shared<nb::object>(clone);
   return tensor;
 }
 

@@ -64,6 +64,9 @@ Gradients gradients_now();  // asked once a call
 // one that no op takes: another element type, strided, misaligned, read-only where it is written, needing a gradient.
 Tensor read_tensor(nanobind::handle object, const Name& name, bool written, const Gradients& gradients = {});
 
+// The same of PyTorch's, and a misaligned one by its clone.
+Tensor read_or_clone(nanobind::handle object, const Name& name, const Gradients& gradients);
+
 // Tells PyTorch's autograd, which refuses a backward pass that would read what was there before.
 void note_write(nanobind::handle tensor);
 

@@ -15,15 +15,16 @@ __all__ = [*_OPS, "patch", "prepare"]
 _library = torch.library.Library("noisefloor", "DEF")
 
 
-def _define(op):
-    """Registers an op, and returns the order of its tensors. Its outputs are a list, as their number is the problem's."""
+def _define(op, of_module):
+    """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's."""
     made, bound = _signatures.signature(op), _signatures.bound(op)
     schema = [f"Tensor{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered()]
     order = [text.split()[1].partition("=")[0] for text in schema]
     # All fields in one text: PyTorch takes longer for each argument, given or not, than this does to read it.
     schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-    _library.define(f"{op}({', '.join(schema)}) -> Tensor[]", tags=tags)
+    name = f"{op}.{'of_module' if of_module else 'default'}"
+    _library.define(f"{name.removesuffix('.default')}({', '.join(schema)}) -> Tensor[]", tags=tags)
 
     def fake(*tensors, fields=None, variant=None, dtype=None, prepared=None, **named):
         by_name = dict(zip(order, tensors)) | named
@@ -37,11 +38,12 @@ def _define(op):
         outputs = bound.describe(shapes, fields or "", dtype)[1]
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
-    real = bound.function([*order, "fields", "variant", "dtype", "prepared"], True)
+    real = bound.function([*order, "fields", "variant", "dtype", "prepared"], True, of_module)
+    operator = getattr(getattr(torch.ops.noisefloor, op), name.partition(".")[2])
     for key in ("CPU", "CUDA"):
-        _library.impl(op, real, key)
-    torch.library.register_fake(f"noisefloor::{op}", fake, lib=_library)
-    return order
+        _library.impl(operator, real, key)
+    torch.library.register_fake(operator, fake, lib=_library)
+    return operator, order
 
 
 def _refuse_gradients(op, **tensors):
@@ -64,8 +66,8 @@ def _word(op, name, value):
     return f",{name}={text}"
 
 
-def _make_function(op):
-    order, made = _define(op), _signatures.signature(op)
+def _make_function(op, of_module=False):
+    (operator, order), made = _define(op, of_module), _signatures.signature(op)
     parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
     # The sum makes of what torch.compile holds as a symbol a number of this call.
     text = {name: f"fields += f',{name}={{{name} + 0}}' if isinstance({name}, (int, float)) else _word('{op}', '{name}', {name})" for name in made.fields}
@@ -82,7 +84,7 @@ def _make_function(op):
               f"    given, fields = {{}}, ''\n    {chr(10).join(lines).replace(chr(10), chr(10) + '    ')}\n"
               f"    outputs = _operator({', '.join([*made.first, '**given'])})\n"
               f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
-    scope = {"_operator": getattr(torch.ops.noisefloor, op).default, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients,
+    scope = {"_operator": operator, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients,
              "_forward": forward_ad, "_word": _word, "_refuse_tangents": _refuse_tangents}
     scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.torch.{op}>", "exec"), scope)
@@ -92,6 +94,8 @@ def _make_function(op):
 
 
 globals().update({op: _make_function(op) for op in _OPS})
+# For `patch`: with what PyTorch's own modules take, tensors at any address and weights that may have changed.
+_of_modules = {op: _make_function(op, True) for op in ("attention", "conv2d", "gemm", "groupnorm", "layernorm")}
 
 
 def prepare(op, /, *tensors, **arguments):

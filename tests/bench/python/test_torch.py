@@ -137,6 +137,39 @@ def test_a_handle_of_the_operators():
         noisefloor.prepare("conv2d", x.shape, torch.nn.Parameter(w), bias)
 
 
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+def test_a_modules_operators_take_tensors_at_any_address(backend):
+    """What is compiled for an aligned tensor is called with others of its shape: PyTorch does not ask for addresses."""
+    def call(x, w, bias):
+        return noisefloor.torch._of_modules["gemm"](x, w, bias)
+
+    compiled = call if backend is None else torch.compile(call, fullgraph=True, backend=backend)
+    for tensors in (lambda n, *shape: torch.randn(n + 1, *shape)[:n], lambda n, *shape: torch.randn(n + 1, *shape)[1:]):
+        x, w, bias = tensors(4, 3), tensors(8, 3), tensors(8)
+        assert torch.allclose(compiled(x, w, bias), torch.nn.functional.linear(x, w, bias), atol=1e-5)
+    assert x.data_ptr() % 16 and w.data_ptr() % 16 and bias.data_ptr() % 16
+    with pytest.raises(ValueError, match="gemm: 'a' must begin at a multiple of 16 bytes"):
+        noisefloor.torch.gemm(x, w, bias)
+
+
+def test_a_modules_operators_lay_weights_out_in_each_call():
+    x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
+    handle, call = noisefloor.torch.prepare("conv2d", x.shape, w, bias), noisefloor.torch._of_modules["conv2d"]
+    wanted, given = handle(x), {"variant": handle.variant, "prepared": handle.memory}
+    handle.memory.zero_()
+    assert torch.equal(call(x, w, bias, **given), wanted) and torch.equal(handle(x), wanted)
+    w.data.mul_(2)
+    assert torch.equal(torch.compile(call, fullgraph=True, backend="aot_eager")(x, w, bias, **given), noisefloor.torch.conv2d(x, w, bias))
+    torch.library.opcheck(torch.ops.noisefloor.conv2d.of_module, (x, w, bias), given)
+
+
+def test_a_calls_scratch_is_the_next_ones():
+    for channels in (8, 32, 16, 64, 8):
+        x, w = torch.randn(1, 6, 5, channels), torch.randn(16, 3, 3, channels)
+        wanted = torch.nn.functional.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1).permute(0, 2, 3, 1)
+        assert torch.allclose(noisefloor.torch.conv2d(x, w, bias=False), wanted, atol=1e-4)
+
+
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
 
 
