@@ -18,8 +18,6 @@ from noisefloor._replacements import Unfit, need
 @functools.cache
 def derived(replacement, base):
     def reduced(module, _):  # pickle would look for the class by its name
-        if issubclass(replacement, replacements.Conv2d) and any(module._noisefloor.get(upsample) for upsample in (False, True)):
-            replacements.require_unchanged(module)
         return again, (replacement, base), base.__getstate__(module) if hasattr(base, "__getstate__") else module.__dict__
 
     return type(f"Noisefloor{base.__name__}", (replacement, base), {"__module__": replacements.__name__, "__reduce_ex__": reduced})
@@ -27,16 +25,34 @@ def derived(replacement, base):
 
 def again(replacement, base):
     """A module as copy and pickle begin it; its state follows."""
+    import noisefloor.torch  # noqa: F401 - who unpickles one need not have done so
+
     made = derived(replacement, base)
     return made.__new__(made)
 
 
+ITSELF = "(the module itself)"
+
+
 class Report:
-    """What `patch` did: `replaced` and `left` by the modules' names, with the op, or the reason. `undo()` and the end of a `with` give all back."""
+    """What `patch` did: `replaced` and `left` by the modules' names, with the op, or the reason. `undo()` and the end of a `with` give all back.
+
+    `fell_back` has what PyTorch computed since then in a replaced module's place: by its name the reasons, each with the number of calls. Of code that
+    torch.compile made, a reason counts when it is compiled.
+    """
 
     def __init__(self, dtype):
         self.replaced, self.left = {}, {}
-        self._dtype, self._undo = dtype, []
+        self._dtype, self._undo, self._fell_back = dtype, [], {}
+
+    @property
+    def fell_back(self):
+        return {name: dict(reasons) for name, reasons in self._fell_back.items() if reasons}
+
+    def count(self, name, replaced):
+        """Has the calls of a module or processor that fall back counted under that name."""
+        replaced._noisefloor_fell_back = self._fell_back[name] = collections.Counter()
+        self._undo.append(lambda: delattr(replaced, "_noisefloor_fell_back"))
 
     def replace(self, name, module, replacement):
         for weight in module.parameters(recurse=False):
@@ -46,9 +62,12 @@ class Report:
             need(module.weight.dtype == self._dtype, f"its weights are {module.weight.dtype}, most of the network's {self._dtype}")
         need("forward" not in module.__dict__, "its forward is replaced already, as accelerate's hooks do")
         if hasattr(replacement, "convert"):
-            self._undo.append(replacement.convert(module, name))
+            self._undo.append(replacement.convert(module))
+        if hasattr(replacement, "lay_out"):
+            replacement.lay_out(module, name)
         before, module.__class__ = type(module), derived(replacement, type(module))
         self._undo.append(lambda: setattr(module, "__class__", before))
+        self.count(name, module)
         self.replaced[name] = f"{before.__name__}: {replacement.runs}"
 
     def undo(self):
@@ -64,8 +83,9 @@ class Report:
 
     def __str__(self):
         lines = [f"noisefloor replaced {len(self.replaced)} modules and left {len(self.left)}"]
-        lines += [f"  {name or '(the module itself)'}: {what}" for name, what in self.replaced.items()]
-        return "\n".join(lines + [f"  {name or '(the module itself)'}: left, {what}" for name, what in self.left.items()])
+        lines += [f"  {name or ITSELF}: {what}" for name, what in self.replaced.items()]
+        lines += [f"  {name or ITSELF}: left, {what}" for name, what in self.left.items()]
+        return "\n".join(lines + [f"  {name or ITSELF}: fell back {n} times, {why}" for name, reasons in self.fell_back.items() for why, n in reasons.items()])
 
     __repr__ = __str__
 
@@ -101,7 +121,9 @@ def patch(module):
     """Puts the ops into a network, for inference, and returns a Report of what it replaced and what it left, and why.
 
     Layers first (convolutions, linear layers, group and layer norms), then blocks of diffusers that fuse them, then attention processors. Parameters and
-    their names stay. Patch after moving or loading weights, and do not change them before `undo`. A call with gradients on is refused.
+    their names stay, and what is written to them, through `.data` too, counts from the next call on; docs/python.md says what a CUDA graph sees.
+    Leave modules' other settings as they are until `undo`. A call that no op takes is the module's own, and counted in `fell_back`; one with gradients
+    on is refused.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"patch takes a torch.nn.Module, not a {type(module).__name__}")
@@ -139,6 +161,7 @@ def replace_processor(report, name, attn):
     before = attn.processor
     attn.processor = replacements.AttentionProcessor(before)
     report._undo.append(lambda: setattr(attn, "processor", before))
+    report.count(name, attn.processor)
     report.replaced[name] = f"{type(before).__name__}: attention"
 
 

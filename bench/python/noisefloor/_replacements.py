@@ -1,16 +1,25 @@
 """What `patch` puts into a network: a class for each kind of module, whose `forward` calls the ops.
 
-`fits` raises Unfit where the ops cannot do what the module does; `convert` changes what the module holds and returns what puts it back; `runs`
-names the ops. Activations are channels-last from end to end: `permute(0, 2, 3, 1)` of such a tensor is the dense [n, h, w, c] that the ops
-take, and no copy.
+`fits` raises Unfit where the ops cannot do what the module does; `convert` changes what the module holds and returns what puts it back; `lay_out`
+adds to that; `runs` names the ops. Activations are channels-last from end to end: `permute(0, 2, 3, 1)` of such a tensor is the dense [n, h, w, c]
+that the ops take, and no copy. Weights are read at each call. A call that no op takes is PyTorch's: `misfit` says why, and `fall_back` counts it.
 """
 
 import torch
 from torch import nn
 
 from noisefloor import _frameworks, _signatures
+from noisefloor._laid_out import NOMINAL, LaidOut
 
-NOMINAL = 64  # height and width by which a convolution is judged and its weights are prepared; they do not follow it
+OPERATORS = {}  # by the op's name, of noisefloor.torch, which fills it: what asks a module for it in each call takes longer
+DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
+
+
+def most(name, field):
+    return int(_signatures.signature(name).fields[field]["range"].rpartition(" ")[2])
+
+
+MOST_IMAGES, MOST_ROWS = min(most("conv2d", "n"), most("groupnorm", "n")), most("gemm", "m")
 
 
 class Unfit(Exception):
@@ -27,12 +36,6 @@ def unhooked(module, *layers):
     for name in layers:
         layer = getattr(module, name)
         need(not layer._forward_hooks and not layer._forward_pre_hooks, f"its {name} has hooks, which would not be called")
-
-
-def op(name):
-    from noisefloor import torch as operators
-
-    return getattr(operators, name)
 
 
 def judged(name, dtype, /, **arguments):
@@ -55,7 +58,30 @@ def channels_first(y):
     return y.movedim(-1, 1)
 
 
-class Conv2d:
+def misfit(x, dtype, least=1, most=64, images=False, rows=False):
+    """Why no op takes x, which PyTorch may; None where one does. Of shape and types alone: torch.compile asks once, and a CUDA graph never."""
+    if x.dtype is not dtype or dtype not in DTYPES:
+        return "an element type that is not the weights', or that no op takes"
+    if x.layout is not torch.strided or x.is_nested:
+        return "an input that is not dense"
+    if not least <= x.dim() <= most:
+        return f"an input of {x.dim()} axes"
+    if x.numel() == 0:
+        return "an empty input"
+    if images and x.size(0) > MOST_IMAGES:
+        return f"more than {MOST_IMAGES} images"
+    return f"more than {MOST_ROWS} rows" if rows and x.numel() > MOST_ROWS * x.size(-1) else None
+
+
+class Replacement:
+    """Before the class of the module itself, whose `forward` is `super().forward`."""
+
+    @torch.compiler.assume_constant_result  # called when torch.compile traces it, and not by what that made
+    def fall_back(self, why):
+        self._noisefloor_fell_back[why] += 1
+
+
+class Conv2d(Replacement):
     runs = "conv2d"
 
     @staticmethod
@@ -70,78 +96,70 @@ class Conv2d:
         cout, cin, kernel, _ = module.weight.shape
         need(kernel % 2 == 1, f"kernel_size={module.kernel_size}, which is even")
         need("weight" in module._parameters, "its weight is computed in each call")
+        need("_conv_forward" not in module.__dict__, "its _conv_forward is replaced, as for pictures without seams")
         judged("conv2d", module.weight.dtype, x=(1, NOMINAL, NOMINAL, cin), w=(cout, kernel, kernel, cin), stride=module.stride[0], pad=module.padding[0])
 
     @staticmethod
-    def convert(module, name):
-        """The weights channels-last in place, and what a variant lays out of them once, for the plain convolution and for one behind an upsample."""
+    def convert(module):
+        """The weights channels-last in place: the kernels read the parameter's own memory."""
         weight = module.weight.detach()
         was_channels_last = weight.is_contiguous(memory_format=torch.channels_last)
         if not was_channels_last:
             module.weight.data = weight.contiguous(memory_format=torch.channels_last)
-        module._noisefloor = {False: Conv2d.prepared(module, False), "of": (name, *state(module.weight))}
+        module._noisefloor_laid_out = {}
 
         def restore():
-            del module._noisefloor
+            del module._noisefloor_laid_out
             if not was_channels_last:
                 module.weight.data = module.weight.data.contiguous()
 
         return restore
 
     @staticmethod
-    def prepared(module, upsample):
-        w = module.weight.detach().permute(0, 2, 3, 1)
-        made = op("prepare")("conv2d", (1, NOMINAL, NOMINAL, w.shape[3]), w, stride=module.stride[0], pad=module.padding[0], upsample=upsample)
-        return {} if made.memory is None else {"variant": made.variant, "prepared": made.memory}
+    def lay_out(module, name):
+        LaidOut.add(module, name, False)
 
-    def __setstate__(self, given):
-        super().__setstate__(given)
-        self._noisefloor["of"] = (self._noisefloor["of"][0], *state(self.weight))  # a copy has its own
-
-    def forward(self, x):
-        return convolve(self, x)
+    def forward(self, input):
+        weight = self.weight
+        if why := misfit(input, weight.dtype, 4, 4, images=True):
+            self.fall_back(why)
+            return super().forward(input)
+        return convolve(self, weight, input)
 
 
-def state(weight):
-    """Another one when it was written to, or is another one's memory."""
-    return weight.data_ptr(), None if weight.is_inference() else weight._version
-
-
-def require_unchanged(conv):
-    name, *before = conv._noisefloor["of"]
-    if before != list(state(conv.weight)):
-        raise ValueError(f"the weights of '{name}' changed after patch laid them out: undo, change them, and patch again")
-
-
-def convolve(conv, x, residual=None, upsample=False, **more):
-    laid_out, weight = conv._noisefloor[upsample], conv.weight
-    if laid_out and not torch.compiler.is_compiling():
-        require_unchanged(conv)
+def convolve(conv, weight, x, residual=None, upsample=False, **more):
+    kept = conv._noisefloor_laid_out
+    if kept and (laid_out := kept.get((upsample, weight.dtype, weight.device))):  # not after the network was moved
+        more |= laid_out.of_call(weight)
     if residual is not None:
         more["residual"] = channels_last(residual)
-    y = op("conv2d")(channels_last(x), weight.permute(0, 2, 3, 1), conv.bias, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample,
-                     **more, **laid_out)
+    y = OPERATORS["conv2d"](channels_last(x), weight.permute(0, 2, 3, 1).contiguous(), conv.bias, stride=conv.stride[0], pad=conv.padding[0],
+                            upsample=upsample, **more)
     return channels_first(y)
 
 
-class Linear:
+class Linear(Replacement):
     runs = "gemm"
 
     @staticmethod
     def fits(module):
         judged("gemm", module.weight.dtype, a=(NOMINAL, module.in_features), b=module.weight.shape)
 
-    def forward(self, x):
-        return multiply(self, x)
+    def forward(self, input):
+        weight = self.weight
+        if why := misfit(input, weight.dtype, rows=True):
+            self.fall_back(why)
+            return super().forward(input)
+        return multiply(self, weight, input)
 
 
-def multiply(linear, x, act="none", residual=None):
+def multiply(linear, weight, x, act="none", residual=None):
     rows = x.reshape(-1, x.shape[-1]).contiguous()
     residual = None if residual is None else residual.reshape(rows.shape[0], -1).contiguous()
-    return op("gemm")(rows, linear.weight, linear.bias, residual, act=act).reshape(*x.shape[:-1], -1)
+    return OPERATORS["gemm"](rows, weight, linear.bias, residual, act=act).reshape(*x.shape[:-1], -1)
 
 
-class GroupNorm:
+class GroupNorm(Replacement):
     runs = "groupnorm"
 
     @staticmethod
@@ -150,18 +168,23 @@ class GroupNorm:
         c = module.num_channels
         judged("groupnorm", module.weight.dtype, x=(1, NOMINAL, c), gamma=(c,), beta=(c,), groups=module.num_groups, eps=module.eps)
 
-    def forward(self, x):
-        return normalize(self, x, self.__dict__.get("_noisefloor_fusion", "none"))
+    def forward(self, input):
+        weight, fusion = self.weight, self.__dict__.get("_noisefloor_fusion", "none")
+        if why := misfit(input, weight.dtype, 2, images=True):
+            self.fall_back(why)
+            y = super().forward(input)
+            return y if fusion == "none" else nn.functional.silu(y)
+        return normalize(self, weight, input, fusion)
 
 
-def normalize(norm, x, fusion, **more):
+def normalize(norm, weight, x, fusion, **more):
     dense = channels_last(x)
     rows = dense.reshape(dense.shape[0], -1, dense.shape[-1])
-    y = op("groupnorm")(rows, norm.weight, norm.bias, groups=norm.num_groups, eps=norm.eps, fusion=fusion, **more)
+    y = OPERATORS["groupnorm"](rows, weight, norm.bias, groups=norm.num_groups, eps=norm.eps, fusion=fusion, **more)
     return channels_first(y.reshape(dense.shape))
 
 
-class LayerNorm:
+class LayerNorm(Replacement):
     runs = "layernorm"
 
     @staticmethod
@@ -172,8 +195,15 @@ class LayerNorm:
         affine = {} if module.weight is None else {"gamma": (c,), "beta": (c,)}
         judged("layernorm", torch.float32 if module.weight is None else module.weight.dtype, x=(NOMINAL, c), eps=module.eps, **affine)
 
-    def forward(self, x):
-        return op("layernorm")(x.reshape(-1, x.shape[-1]).contiguous(), gamma=self.weight, beta=self.bias, eps=self.eps).reshape(x.shape)
+    def forward(self, input):
+        weight = self.weight
+        why = misfit(input, input.dtype if weight is None else weight.dtype)
+        if why is None and weight is None and input.size(-1) != self.normalized_shape[0]:
+            why = "an input of another width"
+        if why:
+            self.fall_back(why)
+            return super().forward(input)
+        return OPERATORS["layernorm"](input.reshape(-1, input.shape[-1]).contiguous(), gamma=weight, beta=self.bias, eps=self.eps).reshape(input.shape)
 
 
 def fits_projection(module):
@@ -181,7 +211,7 @@ def fits_projection(module):
     unhooked(module, "proj")
 
 
-class Geglu:
+class Geglu(Replacement):
     runs = "gemm"
 
     @staticmethod
@@ -191,10 +221,15 @@ class Geglu:
         judged("gemm", module.proj.weight.dtype, a=(NOMINAL, k), b=(n, k), act="geglu")
 
     def forward(self, hidden_states, *args, **kwargs):
-        return multiply(self.proj, hidden_states, "geglu")
+        proj = self.proj
+        weight = proj.weight
+        if why := misfit(hidden_states, weight.dtype, rows=True):
+            self.fall_back(why)
+            return super().forward(hidden_states, *args, **kwargs)
+        return multiply(proj, weight, hidden_states, "geglu")
 
 
-class Gelu:
+class Gelu(Replacement):
     runs = "gemm"
     ACT = {"none": "gelu", "tanh": "gelu_tanh"}
 
@@ -204,10 +239,15 @@ class Gelu:
         fits_projection(module)
 
     def forward(self, hidden_states):
-        return multiply(self.proj, hidden_states, Gelu.ACT[self.approximate])
+        proj = self.proj
+        weight = proj.weight
+        if why := misfit(hidden_states, weight.dtype, rows=True):
+            self.fall_back(why)
+            return super().forward(hidden_states)
+        return multiply(proj, weight, hidden_states, Gelu.ACT[self.approximate])
 
 
-class Upsample2D:
+class Upsample2D(Replacement):
     """Nearest neighbours and a convolution as one op."""
 
     runs = "conv2d"
@@ -221,17 +261,18 @@ class Upsample2D:
                w=(conv.out_channels, *conv.kernel_size, conv.in_channels))
 
     @staticmethod
-    def convert(module, _):
-        module.conv._noisefloor[True] = Conv2d.prepared(module.conv, True)
-        return lambda: module.conv._noisefloor.pop(True)
+    def lay_out(module, name):
+        LaidOut.add(module.conv, name, True)
 
     def forward(self, hidden_states, output_size=None, *args, **kwargs):
-        if output_size is None:
-            return convolve(self.conv, hidden_states, upsample=True)
-        return original(self).forward(self, hidden_states, output_size, *args, **kwargs)
+        weight = self.conv.weight
+        if why := "a given output_size" if output_size is not None else misfit(hidden_states, weight.dtype, 4, 4, images=True):
+            self.fall_back(why)
+            return super().forward(hidden_states, output_size, *args, **kwargs)
+        return convolve(self.conv, weight, hidden_states, upsample=True)
 
 
-class ResnetBlock2D:
+class ResnetBlock2D(Replacement):
     """GroupNorm with SiLU, the timestep's shift in the first convolution, the residual in the second."""
 
     runs = "groupnorm, conv2d"
@@ -246,26 +287,30 @@ class ResnetBlock2D:
         unhooked(module, "norm1", "norm2", "conv1", "conv2", "nonlinearity")
 
     def forward(self, input_tensor, temb=None, *args, **kwargs):
-        x = normalize(self.norm1, input_tensor, "silu")
+        norm1, norm2, conv1, conv2 = self.norm1, self.norm2, self.conv1, self.conv2
+        if why := misfit(input_tensor, conv1.weight.dtype, 4, 4, images=True):
+            self.fall_back(why)
+            return super().forward(input_tensor, temb, *args, **kwargs)
+        x = normalize(norm1, norm1.weight, input_tensor, "silu")
         resample = self.upsample if self.upsample is not None else self.downsample
         if resample is not None:
             input_tensor, x = resample(input_tensor), resample(x)
         if self.time_emb_proj is not None:
             temb = self.time_emb_proj(temb if self.skip_time_act else self.nonlinearity(temb)).expand(x.shape[0], -1).contiguous()
         shift = {"image_shift": temb} if self.time_embedding_norm == "default" and self.time_emb_proj is not None else {}
-        x = convolve(self.conv1, x, **shift)
+        x = convolve(conv1, conv1.weight, x, **shift)
         if self.time_embedding_norm == "default" and not shift and temb is not None:
             x = x + temb
         if self.time_embedding_norm == "scale_shift":
-            x = normalize(self.norm2, x, "silu+ss", scale_shift=temb)
+            x = normalize(norm2, norm2.weight, x, "silu+ss", scale_shift=temb)
         else:
-            x = normalize(self.norm2, x, "silu")
+            x = normalize(norm2, norm2.weight, x, "silu")
         if self.conv_shortcut is not None:
             input_tensor = self.conv_shortcut(input_tensor)
-        return convolve(self.conv2, self.dropout(x), residual=input_tensor, gain=1 / self.output_scale_factor)
+        return convolve(conv2, conv2.weight, self.dropout(x), residual=input_tensor, gain=1 / self.output_scale_factor)
 
 
-class Transformer2DModel:
+class Transformer2DModel(Replacement):
     """Its last projection with the residual in it, and no copy to channels-first."""
 
     runs = "gemm or conv2d"
@@ -277,14 +322,19 @@ class Transformer2DModel:
         unhooked(module, "proj_out")
 
     def _get_output_for_continuous_inputs(self, hidden_states, residual, batch_size, height, width, inner_dim):
-        if isinstance(self.proj_out, Conv2d):
-            return convolve(self.proj_out, channels_first(hidden_states.reshape(batch_size, height, width, inner_dim)), residual)
-        y = multiply(self.proj_out, hidden_states, residual=channels_last(residual))
+        proj_out = self.proj_out
+        weight = proj_out.weight
+        if why := misfit(hidden_states, weight.dtype, 3, 3) or misfit(residual, weight.dtype, 4, 4, images=True):
+            self.fall_back(why)
+            return super()._get_output_for_continuous_inputs(hidden_states, residual, batch_size, height, width, inner_dim)
+        if isinstance(proj_out, Conv2d):
+            return convolve(proj_out, weight, channels_first(hidden_states.reshape(batch_size, height, width, inner_dim)), residual)
+        y = multiply(proj_out, weight, hidden_states, residual=channels_last(residual))
         return channels_first(y.reshape(batch_size, height, width, -1))
 
 
-class AttentionProcessor:
-    """AttnProcessor2_0 with the op: queries, keys and values stay [batch, tokens, heads, dim]. With a mask the original serves."""
+class AttentionProcessor(Replacement):
+    """AttnProcessor2_0 with the op: queries, keys and values stay [batch, tokens, heads, dim]."""
 
     def __init__(self, processor):
         self.original = processor
@@ -301,7 +351,11 @@ class AttentionProcessor:
         judged("attention", attn.to_q.weight.dtype, **{name: (1, NOMINAL, attn.heads, dim) for name in "qkv"})
 
     def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, temb=None, *args, **kwargs):
-        if attention_mask is not None:
+        why = "an attention mask" if attention_mask is not None else misfit(hidden_states, hidden_states.dtype, 3, 4)
+        if why is None and encoder_hidden_states is not None:
+            why = misfit(encoder_hidden_states, hidden_states.dtype, 3, 3)
+        if why:
+            self.fall_back(why)
             return self.original(attn, hidden_states, encoder_hidden_states, attention_mask, temb, *args, **kwargs)
         residual = hidden_states
         if attn.spatial_norm is not None:
@@ -316,17 +370,12 @@ class AttentionProcessor:
             keys = attn.norm_encoder_hidden_states(encoder_hidden_states)
         q, k, v = (project(tokens).unflatten(-1, (attn.heads, -1)).contiguous()
                    for project, tokens in ((attn.to_q, hidden_states), (attn.to_k, keys), (attn.to_v, keys)))
-        y = attn.to_out[1](attn.to_out[0](op("attention")(q, k, v).flatten(2)))
+        y = attn.to_out[1](attn.to_out[0](OPERATORS["attention"](q, k, v).flatten(2)))
         if image is not None:
             y = channels_first(y.reshape(image[0], image[2], image[3], -1))
         if attn.residual_connection:
             y = y + residual
         return y if attn.rescale_output_factor == 1 else y / attn.rescale_output_factor
-
-
-def original(module):
-    """The class that a replaced module had."""
-    return type(module).__mro__[2]
 
 
 LAYERS = {nn.Conv2d: Conv2d, nn.Linear: Linear, nn.GroupNorm: GroupNorm, nn.LayerNorm: LayerNorm}

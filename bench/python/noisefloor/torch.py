@@ -7,7 +7,7 @@ gradients: a tensor that requires one is refused where they are recorded.
 import torch
 from torch.autograd import forward_ad
 
-from noisefloor import _frameworks, _prepared, _signatures
+from noisefloor import _frameworks, _prepared, _replacements, _signatures
 from noisefloor._patch import patch  # noqa: F401
 
 _OPS = sorted(_signatures.CATALOGUE)
@@ -94,8 +94,8 @@ def _make_function(op, of_module=False):
 
 
 globals().update({op: _make_function(op) for op in _OPS})
-# For `patch`: with what PyTorch's own modules take, tensors at any address and weights that may have changed.
-_of_modules = {op: _make_function(op, True) for op in ("attention", "conv2d", "gemm", "groupnorm", "layernorm")}
+# What PyTorch's own modules take, these do too: tensors at any address, and weights that may have changed.
+_replacements.OPERATORS.update({op: _make_function(op, True) for op in ("attention", "conv2d", "gemm", "groupnorm", "layernorm")})
 
 
 def prepare(op, /, *tensors, **arguments):

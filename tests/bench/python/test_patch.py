@@ -9,9 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+import diffusers.models.attention  # noqa: E402
+import diffusers.models.resnet  # noqa: E402
 import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
-from noisefloor import _replacements  # noqa: E402
+from noisefloor import _laid_out  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 COMMON = {"block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8}
@@ -98,7 +100,7 @@ def test_feed_forward_layers(activation):
     wanted = net(x)
     with noisefloor.torch.patch(net) as report, Copies() as calls:
         assert off(net(x), wanted) < 1e-6 and len(report.replaced) == 3 and not report.left
-    assert calls.calls["noisefloor.gemm.default"] == 2 and not {"gelu", "addmm"} & calls.calls.keys()
+    assert calls.calls["noisefloor.gemm.of_module"] == 2 and not {"gelu", "addmm"} & calls.calls.keys()
 
 
 def test_another_activation_leaves_the_block_and_takes_its_layers():
@@ -228,7 +230,7 @@ def test_channels_last_is_not_copied(name):
     given = inputs(torch.float32)
     with noisefloor.torch.patch(net), Copies() as copies:
         net(given[0].to(memory_format=torch.channels_last), *given[1:])
-    assert copies.calls["noisefloor.conv2d.default"] > 20
+    assert copies.calls["noisefloor.conv2d.of_module"] > 20
     assert not {"clone", "copy_", "convolution", "addmm", "native_group_norm", "_scaled_dot_product_flash_attention_for_cpu"} & copies.calls.keys()
 
 
@@ -241,6 +243,14 @@ def test_compile_traces_through_and_sees_undo():
         eager = net(*given).sample
         assert torch.equal(compiled(*given).sample, eager) and not torch.equal(eager, wanted)
     assert torch.equal(compiled(*given).sample, wanted)
+
+
+def test_inductor_compiles_what_is_patched():
+    """A block of which nothing is left to inductor's own kernels, which take a compiler and half a minute."""
+    net = diffusers.models.resnet.ResnetBlock2D(in_channels=16, out_channels=32, temb_channels=None, groups=8)
+    x = torch.randn(2, 16, 6, 6).to(memory_format=torch.channels_last)
+    with noisefloor.torch.patch(net):
+        assert torch.equal(torch.compile(net, fullgraph=True, backend="inductor")(x, None), net(x, None))
 
 
 def test_gradients_are_refused():
@@ -265,17 +275,17 @@ def test_what_is_left_is_named_with_the_reason():
     net = nn.ModuleDict({"groups": nn.Conv2d(4, 4, 3, groups=2), "dilated": nn.Conv2d(4, 4, 3, dilation=2), "even": nn.Conv2d(4, 4, 2), "oblong": nn.Conv2d(4, 4, (3, 1)),
                          "same": nn.Conv2d(4, 4, 3, padding="same"), "mirrored": nn.Conv2d(4, 4, 3, padding_mode="reflect", padding=1),
                          "wide": nn.Linear(4, 4).double(), "plain": nn.GroupNorm(2, 4, affine=False), "uneven": nn.LayerNorm((3, 4)), "unbiased": nn.LayerNorm(4, bias=False), "video": nn.Conv3d(4, 4, 1),
-                         "hooked": nn.Linear(4, 4), "empty": nn.Conv2d(4, 4, 3, device="meta"), "right": nn.Conv2d(4, 4, 3), "derived": type("Own", (nn.Linear,), {})(4, 4)})
-    net["hooked"].forward = lambda x: x
+                         "hooked": nn.Linear(4, 4), "empty": nn.Conv2d(4, 4, 3, device="meta"), "right": nn.Conv2d(4, 4, 3), "seamless": nn.Conv2d(4, 4, 3), "derived": type("Own", (nn.Linear,), {})(4, 4)})
+    net["hooked"].forward, net["seamless"]._conv_forward = lambda x: x, lambda x, weight, bias: x
     report = noisefloor.torch.patch(net)
     assert report.replaced == {"right": "Conv2d: conv2d"}
     for name, why in {"groups": "groups=2", "dilated": "dilation=(2, 2)", "even": "kernel_size=(2, 2), which is even", "oblong": "kernel_size=(3, 1)", "same": "padding='same'",
                       "mirrored": "padding_mode='reflect'", "wide": "element type", "plain": "it has no weights", "uneven": "it is over 2 axes", "unbiased": "it has a weight and no bias",
-                      "video": "replaces Conv3d", "empty": "on the device 'meta'", "hooked": "its forward is replaced already", "derived": "replaces Own"}.items():
+                      "video": "replaces Conv3d", "empty": "on the device 'meta'", "hooked": "its forward is replaced already", "seamless": "its _conv_forward is replaced", "derived": "replaces Own"}.items():
         assert why in report.left[name]
     assert set(report.left) == set(net) - {"right"}
     text = str(report).splitlines()
-    assert text[0] == "noisefloor replaced 1 modules and left 14" and "  groups: left, groups=2" in text and "  right: Conv2d: conv2d" in text
+    assert text[0] == "noisefloor replaced 1 modules and left 15" and "  groups: left, groups=2" in text and "  right: Conv2d: conv2d" in text
     with pytest.raises(ValueError, match="the module is patched already .at 'right'.: undo that first"):
         noisefloor.torch.patch(net)
     report.undo()
@@ -290,44 +300,17 @@ def test_a_patch_that_fails_leaves_nothing_behind(monkeypatch):
     given = inputs(torch.float32)
     wanted, calls = net(*given).sample, []
 
-    def fail(module, upsample, prepared=_replacements.Conv2d.prepared):
-        calls.append(module)
+    def fail(laid_out, conv, name, upsample, made=_laid_out.LaidOut.__init__):
+        calls.append(conv)
         if len(calls) == 5:
             raise RuntimeError("out of memory")
-        return prepared(module, upsample)
+        made(laid_out, conv, name, upsample)
 
-    monkeypatch.setattr(_replacements.Conv2d, "prepared", staticmethod(fail))
+    monkeypatch.setattr(_laid_out.LaidOut, "__init__", fail)
+    monkeypatch.setattr(_laid_out.LaidOut, "serves", lambda weight: True)
     with pytest.raises(RuntimeError, match="out of memory"):
         noisefloor.torch.patch(net)
-    assert torch.equal(net(*given).sample, wanted) and not [one for one in net.modules() if "_noisefloor" in one.__dict__]
-
-
-def test_weights_are_laid_out_once():
-    net, inputs = made("sd")
-    with noisefloor.torch.patch(net):
-        assert net.conv_in._noisefloor[False]["variant"] == "host"
-        net.conv_in._noisefloor[False]["prepared"].zero_()
-        x, bias = inputs(torch.float32)[0], net.conv_in.bias
-        assert torch.equal(net.conv_in(x), bias[:, None, None].expand(2, -1, 8, 8))
-
-
-def test_weights_that_change_under_a_patch_are_named():
-    (net, inputs), (other, _) = made("sd"), NETWORKS["sd"][0]()
-    given = inputs(torch.float32)
-    with noisefloor.torch.patch(net):
-        net.load_state_dict(other.state_dict())
-        with pytest.raises(ValueError, match="the weights of 'conv_in' changed after patch laid them out: undo, change them, and patch again"):
-            net(*given)
-    wanted = net(*given).sample
-    with noisefloor.torch.patch(net):
-        assert off(net(*given).sample, wanted) < 1e-5
-        net.up_blocks[0].upsamplers[0].conv.weight.data = net.up_blocks[0].upsamplers[0].conv.weight.data.clone()
-        with pytest.raises(ValueError, match="the weights of 'up_blocks.0.upsamplers.0.conv' changed"):
-            net(*given)
-    with torch.inference_mode():  # whose tensors have no versions
-        net = torch.nn.Conv2d(4, 8, 3)
-        with noisefloor.torch.patch(net):
-            assert net(torch.randn(1, 4, 8, 8)).isfinite().all()
+    assert torch.equal(net(*given).sample, wanted) and not [one for one in net.modules() if "noisefloor" in str(list(one.__dict__))]
 
 
 def test_norms_of_another_element_type_are_left():
@@ -349,23 +332,13 @@ def test_a_copy_is_patched_and_has_its_own_weights(copied):
         patched = net(*given).sample
         other = copied(net)
         assert torch.equal(other(*given).sample, patched) and "Noisefloor" in type(other.conv_in).__name__
-        other.conv_in.weight.mul_(2)
-        with pytest.raises(ValueError, match="the weights of 'conv_in' changed after patch laid them out"):
-            other(*given)
-        with pytest.raises(ValueError, match="the weights of 'conv_in' changed"):
-            copied(other)
+        other.conv_in.weight.data.mul_(2)
+        changed = other(*given).sample
+        assert off(changed, patched) > 1e-3 and torch.equal(copied(other)(*given).sample, changed)
         assert torch.equal(net(*given).sample, patched)
     assert torch.equal(net(*given).sample, wanted)
     other = copied(net)
     assert torch.equal(other(*given).sample, wanted) and "Noisefloor" not in type(other.conv_in).__name__
-
-
-def test_a_copy_of_weights_that_no_variant_laid_out_may_come_after_a_change(monkeypatch):
-    monkeypatch.setattr(noisefloor._replacements.Conv2d, "prepared", staticmethod(lambda module, upsample: {}))
-    net, x = torch.nn.Conv2d(4, 8, 3), torch.randn(1, 4, 8, 8)
-    with noisefloor.torch.patch(net):
-        net.weight.mul_(2)
-        assert torch.equal(copy.deepcopy(net)(x), net(x))
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")

@@ -12,6 +12,7 @@ import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
+from noisefloor import _replacements  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -141,7 +142,7 @@ def test_a_handle_of_the_operators():
 def test_a_modules_operators_take_tensors_at_any_address(backend):
     """What is compiled for an aligned tensor is called with others of its shape: PyTorch does not ask for addresses."""
     def call(x, w, bias):
-        return noisefloor.torch._of_modules["gemm"](x, w, bias)
+        return _replacements.OPERATORS["gemm"](x, w, bias)
 
     compiled = call if backend is None else torch.compile(call, fullgraph=True, backend=backend)
     for tensors in (lambda n, *shape: torch.randn(n + 1, *shape)[:n], lambda n, *shape: torch.randn(n + 1, *shape)[1:]):
@@ -154,7 +155,7 @@ def test_a_modules_operators_take_tensors_at_any_address(backend):
 
 def test_a_modules_operators_lay_weights_out_in_each_call():
     x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
-    handle, call = noisefloor.torch.prepare("conv2d", x.shape, w, bias), noisefloor.torch._of_modules["conv2d"]
+    handle, call = noisefloor.torch.prepare("conv2d", x.shape, w, bias), _replacements.OPERATORS["conv2d"]
     wanted, given = handle(x), {"variant": handle.variant, "prepared": handle.memory}
     handle.memory.zero_()
     assert torch.equal(call(x, w, bias, **given), wanted) and torch.equal(handle(x), wanted)
