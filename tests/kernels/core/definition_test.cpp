@@ -106,7 +106,7 @@ TEST(Definitions, PointersFollow) {
 TEST(Fields, AreDataAsTheOpDeclaresThem) {
   using Type = FieldInfo::Type;
   const auto& fields = find_op("gemm")->fields;
-  ASSERT_EQ(fields.size(), 7u);
+  ASSERT_EQ(fields.size(), 8u);
   EXPECT_EQ(fields[0].name, "m");
   EXPECT_EQ(fields[0].type, Type::integer);
   EXPECT_EQ(fields[0].low, 1);
