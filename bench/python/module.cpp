@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bench/python/call.h"
+#include "bench/python/call_key.h"
 #include "bench/python/plan.h"
 #include "bench/python/tensor.h"
 #include "kernels/catalogue.h"
@@ -114,3 +115,4 @@ NB_MODULE(_core, m) {
   m.attr("version") = NOISEFLOOR_VERSION;
   nb::set_leak_warnings(false);  // PyTorch keeps its operators to the end of the process, and they their op
 }
+  m.def("short_dtype", short_dtype);

@@ -76,6 +76,7 @@ def _make_function(op):
     # What is not given is not passed: each argument costs PyTorch more than this looks at it.
     lines += [f"if {name} is not None: given['{name}'] = {name}" for name in [*order, "variant", "dtype", "prepared"] if name not in made.first]
     lines.append("if fields: given['fields'] = fields[1:]")
+    lines.insert(0, "if dtype is not None and dtype.__class__ is not str: dtype = str(getattr(dtype, '__name__', dtype))")  # torch.float16
     named = ", ".join(f"{name}={name}" for name in order)
     source = (f"def {op}({parameters}):\n    if _recording(): _refuse_gradients('{op}', {named})\n"
               f"    if _forward._current_level >= 0: _refuse_tangents('{op}', {named})\n"

@@ -77,7 +77,10 @@ REFUSED = [
     (dict(channels=64), ValueError, "channels=64 clashes with them, channels=32 would fit"),
     (dict(variant="tild"), ValueError, "groupnorm has no variant 'tild'; did you mean 'tiled'?"),
     (dict(variant="naive"), ValueError, "variant 'naive' "),
-    (dict(dtype="fp64"), ValueError, "dtype 'fp64' is not one of its element types"),
+    (dict(dtype="fp64"), ValueError, "dtype 'fp64' is not one of its element types: bf16, fp16, fp32, or what PyTorch and NumPy call these"),
+    (dict(dtype=np.float64), ValueError, "dtype 'fp64' is not one of its element types"),
+    (dict(dtype=np.int8), ValueError, "dtype 'int8' is not one of its element types"),
+    (dict(dtype=np.float16), ValueError, "'x' is fp32, not fp16"),
     (dict(dtype="bf16"), ValueError, "'x' is fp32, not bf16"),
     (dict(stream=0), ValueError, "'stream' is for tensors on a GPU"),
     (dict(grops=4), TypeError, "unexpected keyword argument 'grops'"),
@@ -154,6 +157,15 @@ def test_the_output_may_say_the_dtype():
         ops.timestep_embedding(t, channels=8)
     out = zeros(3, 8, dtype=np.float16)
     assert ops.timestep_embedding(t, channels=8, out=out) is out and (out[:, 0] != 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "float16", np.float16, np.dtype("float16"), "torch.float16"])
+def test_a_dtype_has_the_names_that_frameworks_give_it(dtype):
+    t = np.ones(3, np.float32)
+    assert np.array_equal(ops.timestep_embedding(t, channels=8, dtype=dtype), ops.timestep_embedding(t, channels=8, dtype="fp16"))
+    handle = noisefloor.prepare("gemm", (3, 4), np.ones((5, 4), np.float16), dtype=dtype)
+    assert handle.dtype == "fp16" and (handle(np.ones((3, 4), np.float16)) == 4).all()
+    assert ops.timestep_embedding(t, channels=8, dtype=ml_dtypes.bfloat16).dtype == ml_dtypes.bfloat16
 
 
 def test_bf16_of_numpy_is_that_of_ml_dtypes():
