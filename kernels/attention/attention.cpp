@@ -23,7 +23,8 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("seq_kv", "keys and values of an image; of a packed layout as many as queries", p.seq_kv, 1,
                 std::int64_t{1} << 20);
   visit.integer("dim", "numbers of a head", p.dim, 1, 512);
-  visit.enumeration("layout", "q, k and v apart, or as one tensor qkv in that order of heads, dim and the three",
+  visit.enumeration("layout",
+                    "q, k and v apart, or one tensor qkv whose last axes the name says: 3hd is [3, heads, dim]",
                     p.layout, kLayoutNames, Layout::separate);
   visit.real("scale", "multiplies the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
   visit.flag("lse", "also write the log-sum-exp of each row of logits", p.lse, false);

@@ -103,17 +103,16 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in({"shift", "with affine"}, t.shift, {p.cout});
   }
   if (p.image_shift) visit.in("image_shift", t.image_shift, {p.n, p.cout});
-  if (p.residual) visit.in("residual", t.residual, output);
+  if (p.residual) visit.in({"residual", "as y"}, t.residual, output);
   if (p.norm != Norm::none)
     visit.in({"norm_coefficients", "multiplier and addend of each image and channel of x, with norm"},
              t.norm_coefficients, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
   if (p.side > 0) {
-    visit.in("side", t.side, pixels(p.side));
-    if (p.side_skip > 0) visit.in("side_skip", t.side_skip, pixels(p.side_skip));
+    visit.in({"side", "as high and wide as y"}, t.side, pixels(p.side));
+    if (p.side_skip > 0) visit.in({"side_skip", "as high and wide as y"}, t.side_skip, pixels(p.side_skip));
     visit.in("w_side", t.w_side, {p.cout, p.side + p.side_skip}, weights);
   }
-  visit.out({"y", "(h + 2 * pad - kernel) / stride + 1 pixels high, likewise wide; of 2 * h with upsample"}, t.y,
-            output);
+  visit.out({"y", "(h + 2 * pad - kernel) / stride + 1 pixels high, likewise wide; 2 * h with upsample"}, t.y, output);
   if (p.stats) {
     visit.out({"mean", "of y, of each slab of 64 pixels, or patch, and each channel"}, t.mean, slabs);
     visit.out({"m2", "sum of squared deviations from that mean"}, t.m2, slabs);

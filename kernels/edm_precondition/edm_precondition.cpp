@@ -34,7 +34,8 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   if (p.side == Side::output) visit.in({"f", "what the network said"}, t.f, images);
   visit.in({"sigma", "noise of each image as a standard deviation in the unit of x, above 0"}, t.sigma, {p.batch},
            kFilledByOp);
-  visit.out(p.side == Side::input ? "y" : "d", t.y, images);
+  visit.out(p.side == Side::input ? TensorName{"y", "what the network takes"} : TensorName{"d", "the denoised image"},
+            t.y, images);
   if (p.side == Side::input)
     visit.out({"c_noise", "ln(sigma) / 4, for the timestep's embedding"}, t.c_noise, {p.batch});
 }

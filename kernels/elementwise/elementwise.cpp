@@ -13,8 +13,10 @@ constexpr const char* kOperations[] = {"silu_fma", "add",  "geglu",        "relu
                                        "silu",     "cast", "nchw_to_nhwc", "nhwc_to_nchw"};
 constexpr const char* kTargets[] = {"bf16", "fp16", "fp32"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
-constexpr TensorName kA{"a", "of silu_fma, with broadcast one row an image, and of add"};
-constexpr TensorName kX{"x", "of all but silu_fma and add; geglu: of 2 * channels"};
+constexpr TensorName kA{"a", "[n, hw, channels], with broadcast [n, channels]; of silu_fma and add"};
+constexpr TensorName kX{
+    "x",
+    "[n, hw, channels]; of nchw_to_nhwc [n, channels, hw], of geglu [n, hw, 2 * channels]; none of silu_fma and add"};
 
 // Of one element; exponential, division, error function and conversion count one each. What only moves counts one per
 // element, so that its rate can be drawn on a roofline.
@@ -75,7 +77,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     case Operation::silu_fma:
       visit.in(kA, t.a, rows, normal_fill(0, 0.5));
       visit.in("b", t.b, nhwc);
-      visit.in({"c", "of silu_fma, as a"}, t.c, rows, normal_fill(1, 0.25));
+      visit.in({"c", "as a, of silu_fma"}, t.c, rows, normal_fill(1, 0.25));
       break;
     case Operation::add:
       visit.in(kA, t.a, nhwc);
@@ -87,8 +89,8 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     default:
       visit.in(kX, t.a, p.op == Operation::nchw_to_nhwc ? nchw : nhwc);
   }
-  visit.out({"y", "[n, hw, channels], but of nhwc_to_nchw"}, t.y, p.op == Operation::nhwc_to_nchw ? nchw : nhwc,
-            p.output_dtype(visit.row_dtype()));
+  visit.out({"y", "[n, hw, channels]; of nhwc_to_nchw [n, channels, hw]"}, t.y,
+            p.op == Operation::nhwc_to_nchw ? nchw : nhwc, p.output_dtype(visit.row_dtype()));
 }
 
 Cost cost(const Problem& p, DType, double bytes) {

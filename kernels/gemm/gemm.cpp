@@ -46,7 +46,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in("a", t.a, {p.m, p.k});
   visit.in({"b", "the weights, n rows; geglu: 2 * n"}, t.b, {p.b_rows(), p.k},
            normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k))));
-  if (p.bias) visit.in({"bias", "n; geglu: 2 * n"}, t.bias, {p.b_rows()});
+  if (p.bias) visit.in({"bias", "n long; geglu: 2 * n"}, t.bias, {p.b_rows()});
   if (p.residual) visit.in("residual", t.residual, {p.m, p.n});
   visit.out("d", t.d, {p.m, p.n});
 }

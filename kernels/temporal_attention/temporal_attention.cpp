@@ -19,7 +19,8 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("hw", "pixels of a frame, height * width", p.hw, 1, std::int64_t{1} << 24);
   visit.integer("heads", "heads, each with an attention of its own", p.heads, 1, 1024);
   visit.integer("dim", "numbers of a head", p.dim, 1, 256);
-  visit.enumeration("layout", "q, k and v apart, or as one tensor qkv in that order of heads, dim and the three",
+  visit.enumeration("layout",
+                    "q, k and v apart, or one tensor qkv whose last axes the name says: 3hd is [3, heads, dim]",
                     p.layout, attention::kLayoutNames, Layout::separate);
   visit.real("scale", "multiplies the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
 }

@@ -55,7 +55,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("w2", t.w2, {p.hidden, p.hidden}, weights(p.hidden));
     visit.in("b2", t.b2, {p.hidden}, normal_fill(0, 0.25));
   }
-  visit.out("y", t.y, {p.batch, p.width()});
+  visit.out({"y", "as wide as channels; with hidden as that"}, t.y, {p.batch, p.width()});
 }
 
 // An element of the embedding: half a frequency and half an angle, one sine or cosine.
