@@ -85,7 +85,7 @@ bool moves_inputs(const Op& op, const FieldInfo& field, const std::vector<Sample
 }
 
 bool left_open(const Op& op, const FieldInfo& field, const std::vector<Sample>& samples) {
-  constexpr std::size_t kEvery = 10;  // a search each
+  constexpr std::size_t kEvery = 20;  // a search each
   if (field.fallback) return false;
   for (std::size_t i = 0; i < samples.size(); i += kEvery) {
     KnownShapes shapes;
