@@ -53,7 +53,7 @@ def docstring(made, common):
     """Of a Signature, with those arguments of every op."""
     dtypes = ", ".join(made.entry["dtypes"])
     tensors = [tensor_line(one, False) for one in made.inputs] + [tensor_line(one, True) for one in made.outputs]
-    legend = f"T is the element type of the call: {dtypes}." + ' "...": what several fields decide.' * any("..." in one for one in tensors)
+    legend = f"T is the element type of the call: {dtypes}." + ' "...": extents that several fields decide.' * any("..." in one for one in tensors)
     parts = [[usual_call(made)], [made.entry["computes"]], [legend, *tensors],
              [field_line(made, name) for name in made.fields],
              [f"{name}: {COMMON[name].format(op=made.op, dtypes=dtypes)}" for name in common]]  # fmt: skip
