@@ -10,6 +10,7 @@ from diffusers.models.attention import FeedForward  # noqa: E402
 from diffusers.models.attention_processor import Attention  # noqa: E402
 from diffusers.models.resnet import ResnetBlock2D  # noqa: E402
 from diffusers.models.upsampling import Upsample2D  # noqa: E402
+from noisefloor import _replacements  # noqa: E402
 from torch import nn  # noqa: E402
 
 TYPE, EMPTY = "an element type that is not the weights', or that no op takes", "an empty input"
@@ -82,6 +83,21 @@ def test_a_layer_takes_what_it_took(name, backend):
             # Of what is compiled, a reason counts when it is.
             assert report.fell_back == ({} if why is None else {"0": {why: 2 if backend is None else 1}}), x.shape
         torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+def test_a_modules_operators_take_tensors_at_any_address(backend):
+    """What is compiled for an aligned tensor is called with others of its shape: PyTorch does not ask for addresses."""
+    def call(x, w, bias):
+        return _replacements.OPERATORS["gemm"](x, w, bias)
+
+    compiled = call if backend is None else torch.compile(call, fullgraph=True, backend=backend)
+    for tensors in (lambda n, *shape: torch.randn(n + 1, *shape)[:n], lambda n, *shape: torch.randn(n + 1, *shape)[1:]):
+        x, w, bias = tensors(4, 3), tensors(8, 3), tensors(8)
+        assert torch.allclose(compiled(x, w, bias), torch.nn.functional.linear(x, w, bias), atol=1e-5)
+    assert x.data_ptr() % 16 and w.data_ptr() % 16 and bias.data_ptr() % 16
+    with pytest.raises(ValueError, match="gemm: 'a' must begin at a multiple of 16 bytes"):
+        noisefloor.torch.gemm(x, w, bias)
 
 
 def test_one_compiled_network_takes_all_in_turn():

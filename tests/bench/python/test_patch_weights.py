@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("diffusers", reason="diffusers is not installed")
 import noisefloor.torch  # noqa: E402
 from diffusers.models.upsampling import Upsample2D  # noqa: E402
-from noisefloor import _laid_out  # noqa: E402
+from noisefloor import _laid_out, _replacements  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -160,6 +160,24 @@ def test_a_captured_graph_takes_what_the_last_call_left(monkeypatch):
         captures = True
         net(x)
         assert places == [one.data_ptr() for one in memory]
+
+
+def test_a_modules_operators_lay_weights_out_in_each_call():
+    x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
+    handle, call = noisefloor.torch.prepare("conv2d", x.shape, w, bias), _replacements.OPERATORS["conv2d"]
+    wanted, given = handle(x), {"variant": handle.variant, "prepared": handle.memory}
+    handle.memory.zero_()
+    assert torch.equal(call(x, w, bias, **given), wanted) and torch.equal(handle(x), wanted)
+    w.data.mul_(2)
+    assert torch.equal(torch.compile(call, fullgraph=True, backend="aot_eager")(x, w, bias, **given), noisefloor.torch.conv2d(x, w, bias))
+    torch.library.opcheck(torch.ops.noisefloor.conv2d.of_module, (x, w, bias), given)
+
+
+def test_a_calls_scratch_is_the_next_ones():
+    for channels in (8, 32, 16, 64, 8):
+        x, w = torch.randn(1, 6, 5, channels), torch.randn(16, 3, 3, channels)
+        wanted = torch.nn.functional.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1).permute(0, 2, 3, 1)
+        assert torch.allclose(noisefloor.torch.conv2d(x, w, bias=False), wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["deepcopy", "pickle"])

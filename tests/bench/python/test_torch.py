@@ -2,9 +2,11 @@
 
 import copy
 import enum
+import inspect
 import sys
+from pathlib import Path
 
-import built  # noqa: F401 - first
+import built  # first
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -12,7 +14,7 @@ import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
-from noisefloor import _replacements  # noqa: E402
+from test_arguments import arguments_of  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -50,6 +52,37 @@ def test_both_ways_give_what_numpy_gives(op, dtype):
             assert len(got) == len(wanted)
             for one, right in zip(got, wanted):
                 assert isinstance(one, torch.Tensor) and np.array_equal(one.double().numpy(), right.astype(np.float64), equal_nan=True)
+
+
+def test_the_stub_has_what_there_is():
+    functions = arguments_of(Path(built.FOLDER) / "noisefloor" / "torch.pyi")
+    assert sorted([*functions, "patch"]) == sorted(noisefloor.torch.__all__)
+    for op in random_calls.OPS:
+        function = getattr(noisefloor.torch, op)
+        assert functions[op] == list(inspect.signature(function).parameters)
+        assert all(f"\n{name}: " in function.__doc__ for name in functions[op]) and "\nplan: " not in function.__doc__
+
+
+@pytest.mark.parametrize("make, reason", [
+    (lambda a: a.to("meta"), "Cannot pack tensors on meta .dtype torch.float32, layout torch.strided, device meta"),
+    (lambda a: a.to_sparse(), "Can't export tensors with layout other than torch.strided .dtype torch.float32, layout torch.sparse_coo"),
+    (lambda a: a.to_sparse_csr().requires_grad_(), "layout other than torch.strided .dtype torch.float32, layout torch.sparse_csr"),
+    (lambda a: torch.quantize_per_tensor(a, 0.1, 0, torch.quint8), "types are not supported by dlpack .dtype torch.quint8"),
+])  # fmt: skip
+def test_a_tensor_without_plain_memory_is_refused_with_its_kind(make, reason):
+    with torch.no_grad(), pytest.raises(ValueError, match=f"gemm: 'a' cannot be read: .*{reason}"):
+        noisefloor.ops.gemm(make(torch.ones(3, 4)), torch.ones(5, 4))
+
+
+@pytest.mark.parametrize("package", ["ops", "torch"])
+def test_a_dtype_may_be_pytorchs(package):
+    embed = getattr(noisefloor, package).timestep_embedding
+    for name, dtype in DTYPES.items():
+        assert embed(torch.ones(3), channels=8, dtype=dtype).dtype == embed(torch.ones(3), channels=8, dtype=name).dtype == dtype
+    with pytest.raises(ValueError, match="dtype 'int8' is not one of its element types: bf16, fp16, fp32"):
+        embed(torch.ones(3), channels=8, dtype=torch.int8)
+    compiled = torch.compile(lambda t: noisefloor.torch.timestep_embedding(t, channels=8, dtype=torch.float16), fullgraph=True, backend="aot_eager")
+    assert compiled(torch.ones(3)).dtype == torch.float16
 
 
 @pytest.mark.parametrize("op", random_calls.OPS)
@@ -136,39 +169,6 @@ def test_a_handle_of_the_operators():
         conv(x.requires_grad_())
     with pytest.raises(ValueError, match="'w' requires a gradient"):
         noisefloor.prepare("conv2d", x.shape, torch.nn.Parameter(w), bias)
-
-
-@pytest.mark.parametrize("backend", [None, "aot_eager"])
-def test_a_modules_operators_take_tensors_at_any_address(backend):
-    """What is compiled for an aligned tensor is called with others of its shape: PyTorch does not ask for addresses."""
-    def call(x, w, bias):
-        return _replacements.OPERATORS["gemm"](x, w, bias)
-
-    compiled = call if backend is None else torch.compile(call, fullgraph=True, backend=backend)
-    for tensors in (lambda n, *shape: torch.randn(n + 1, *shape)[:n], lambda n, *shape: torch.randn(n + 1, *shape)[1:]):
-        x, w, bias = tensors(4, 3), tensors(8, 3), tensors(8)
-        assert torch.allclose(compiled(x, w, bias), torch.nn.functional.linear(x, w, bias), atol=1e-5)
-    assert x.data_ptr() % 16 and w.data_ptr() % 16 and bias.data_ptr() % 16
-    with pytest.raises(ValueError, match="gemm: 'a' must begin at a multiple of 16 bytes"):
-        noisefloor.torch.gemm(x, w, bias)
-
-
-def test_a_modules_operators_lay_weights_out_in_each_call():
-    x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
-    handle, call = noisefloor.torch.prepare("conv2d", x.shape, w, bias), _replacements.OPERATORS["conv2d"]
-    wanted, given = handle(x), {"variant": handle.variant, "prepared": handle.memory}
-    handle.memory.zero_()
-    assert torch.equal(call(x, w, bias, **given), wanted) and torch.equal(handle(x), wanted)
-    w.data.mul_(2)
-    assert torch.equal(torch.compile(call, fullgraph=True, backend="aot_eager")(x, w, bias, **given), noisefloor.torch.conv2d(x, w, bias))
-    torch.library.opcheck(torch.ops.noisefloor.conv2d.of_module, (x, w, bias), given)
-
-
-def test_a_calls_scratch_is_the_next_ones():
-    for channels in (8, 32, 16, 64, 8):
-        x, w = torch.randn(1, 6, 5, channels), torch.randn(16, 3, 3, channels)
-        wanted = torch.nn.functional.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1).permute(0, 2, 3, 1)
-        assert torch.allclose(noisefloor.torch.conv2d(x, w, bias=False), wanted, atol=1e-4)
 
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
