@@ -86,9 +86,13 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
         run = Path(out or Path(folder, "run"))
         words = ["sweep", "--plugin", str(file), "--ops", op, "--dtypes", dtypes, "--out", str(run)]
         if problem is not None:
-            fields = dict(pair.partition("=")[::2] for pair in problem.split(","))
-            if not all(fields.values()):
-                raise ValueError(f"problem is {problem!r}; it must be fields with values, as m=4,n=8,k=8 (`noisefloor list ops` has them)")
+            fields = {}
+            for field, _, value in (pair.partition("=") for pair in problem.split(",")):
+                if not value:
+                    raise ValueError(f"problem is {problem!r}; it must be fields with values, as m=4,n=8,k=8 (`noisefloor list ops` has them)")
+                if field in fields:
+                    raise ValueError(f"problem: field '{field}' is given twice")
+                fields[field] = value
             Path(folder, "problems").mkdir()
             with open(Path(folder, "problems", f"{op}.csv"), "w", newline="") as table:
                 csv.writer(table).writerows([["network", *fields, "count"], ["given", *fields.values(), 1]])

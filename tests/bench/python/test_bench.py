@@ -90,6 +90,8 @@ def test_what_makes_no_sense_is_named():
         noisefloor.bench("gemm", "none.so", problem=PROBLEM, device="host", variants="host")
     with pytest.raises(ValueError, match="problem is 'm'; it must be fields with values"):
         noisefloor.bench("gemm", product, problem="m")
+    with pytest.raises(ValueError, match="^problem: field 'k' is given twice$"):
+        noisefloor.bench("gemm", product, problem="m=4,n=8,k=8,k=4")
     for argument, value in (("op", 7), ("problems", ["sd15-b2"]), ("problem", {"m": 4}), ("dtypes", ["fp32"]), ("name", 7), ("variants", ["host"])):
         with pytest.raises(TypeError, match=f"^{argument} must be text, not a {type(value).__name__}$"):
             noisefloor.bench(**{"op": "gemm", "plugin": product, argument: value})
