@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 FILE = """import pickle, sys
@@ -108,6 +109,9 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
         result = asked(*words)
         if result.returncode not in (0, 1) or not (run / "sweep.csv").is_file():
             raise RuntimeError(result.said)
+        for line in result.stderr.splitlines():
+            if line.startswith("--plugin: "):  # why there is no row of it
+                warnings.warn(line, stacklevel=2)
         if not quiet:
             print(result.stdout.partition("\n\n")[0])
         with open(run / "sweep.csv", newline="") as table:

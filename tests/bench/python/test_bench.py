@@ -64,6 +64,13 @@ def test_a_file_is_a_row(tmp_path):
         noisefloor.bench("groupnorm", str(file), problems="adm64-b1", variants="", device="host")
 
 
+def test_a_file_that_gets_no_row_is_warned_of(tmp_path):
+    file = tmp_path / "products.py"
+    file.write_text('arch, kind = "sm_80", "tiled"\n' + FILE)
+    with pytest.warns(UserWarning, match="there is no row of products.py: a host does not run products of gemm"):
+        assert "products" not in rows(file, variants=None)
+
+
 def test_a_closure_needs_cloudpickle():
     factor = 1.0
 
