@@ -46,6 +46,8 @@ def test_tampered_triton_is_incorrect_on_a_host(written):
     result = sweep(written / "problems", written / "run", "--dtypes", "fp32", "--variants", ",".join(["my_triton", *names]), "--plugin", written / "mine.py",
                    env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable, "TRITON_INTERPRET": "1"})  # fmt: skip
     assert result.returncode == 1, result.stderr
-    table = rows(written / "run")
-    assert {row["variant"]: row["status"] for row in table}["my_triton"] in ("ok", "throttled")
-    tampered.hold_to_reasons(table, names)
+    table = {row["variant"]: row for row in rows(written / "run")}
+    assert table["my_triton"]["status"] in ("ok", "throttled")
+    if table["stale"]["status"] == "throttled":  # where others have the cores a row ends before its second phase
+        names.remove("stale")
+    tampered.hold_to_reasons(table.values(), names)
