@@ -18,6 +18,7 @@ namespace noisefloor::cublaslt {
   X(desc_destroy, cublasLtMatmulDescDestroy)              \
   X(desc_set, cublasLtMatmulDescSetAttribute)             \
   X(layout_create, cublasLtMatrixLayoutCreate)            \
+  X(layout_set, cublasLtMatrixLayoutSetAttribute)         \
   X(layout_destroy, cublasLtMatrixLayoutDestroy)          \
   X(preference_create, cublasLtMatmulPreferenceCreate)    \
   X(preference_destroy, cublasLtMatmulPreferenceDestroy)  \

@@ -3,9 +3,9 @@
 //
 // cuBLASLt is column-major, so D[m,n] = A B^T is computed as D^T = op(B) A with op the transpose: no data moves. Its
 // epilogues cover bias, tanh-GELU and bias + tanh-GELU; a residual is its C matrix with beta = 1, which cuBLASLt adds
-// before the activation, so only act=none may have one. What its epilogues lack is refused, not patched with kernels of
-// ours under its name. Sums are fp32 for bf16 and fp16; fp32 is fp32 throughout (CUBLAS_COMPUTE_32F, no TF32, no
-// emulation).
+// before the activation, so only act=none may have one. Parts of D are a batch that shares A. What its epilogues lack
+// is refused, not patched with kernels of ours under its name. Sums are fp32 for bf16 and fp16; fp32 is fp32 throughout
+// (CUBLAS_COMPUTE_32F, no TF32, no emulation).
 
 #include <algorithm>
 #include <charconv>
@@ -85,11 +85,12 @@ class Run final : public BaselineRun {
 
     const cudaDataType_t type = data_type(dtype);
     const auto m = static_cast<std::uint64_t>(problem.m);
-    const auto n = static_cast<std::uint64_t>(problem.n);
+    const auto n = static_cast<std::uint64_t>(problem.part());
     const auto k = static_cast<std::uint64_t>(problem.k);
-    b_ = layout(type, k, n);
-    a_ = layout(type, k, m);
-    d_ = layout(type, n, m);
+    b_ = layout(type, k, n, k * n);
+    a_ = layout(type, k, m, 0);
+    d_ = layout(type, n, m, n * m);
+    if (problem.bias && problem.part_columns > 0) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, problem.part_columns);
     if (heuristics(kBestAlignment).empty())
       throw LibraryRefused("cuBLASLt's heuristics offer no algorithm for this problem");
     if (!earlier.empty()) repeat(earlier);
@@ -157,11 +158,21 @@ class Run final : public BaselineRun {
     require(lt_.desc_set(desc_.get(), attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
   }
 
-  Owned<cublasLtMatrixLayout_t> layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t columns) const {
-    cublasLtMatrixLayout_t result = nullptr;
-    require(lt_.layout_create(&result, type, rows, columns, static_cast<std::int64_t>(rows)),
+  // One matrix for each part of D, `stride` elements apart.
+  Owned<cublasLtMatrixLayout_t> layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t columns,
+                                       std::uint64_t stride) const {
+    cublasLtMatrixLayout_t raw = nullptr;
+    require(lt_.layout_create(&raw, type, rows, columns, static_cast<std::int64_t>(rows)),
             "cublasLtMatrixLayoutCreate");
-    return {result, lt_.layout_destroy};
+    Owned<cublasLtMatrixLayout_t> made{raw, lt_.layout_destroy};
+    if (problem_.part_columns == 0) return made;
+    const auto count = static_cast<std::int32_t>(problem_.parts());
+    const auto apart = static_cast<std::int64_t>(stride);
+    require(lt_.layout_set(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
+            "cublasLtMatrixLayoutSetAttribute");
+    require(lt_.layout_set(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart, sizeof(apart)),
+            "cublasLtMatrixLayoutSetAttribute");
+    return made;
   }
 
   static std::uintptr_t alignment_of(const gemm::Tensors& tensors) {

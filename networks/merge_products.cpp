@@ -13,21 +13,24 @@
 namespace noisefloor::networks {
 namespace {
 
-constexpr std::int64_t kPartColumns = 8;  // of 2 bytes: a load of 16
+constexpr std::int64_t kColumnsOfARow = 8;  // of 2 bytes: a load of 16
+constexpr std::int64_t kColumns = 32;        // the narrowest tile of gemm's ptx_sm90a, which lies in one part
+constexpr std::int64_t kMostRows = 1024;     // a product of more fills a GPU by itself
 
 bool stacks(const Value& weight) {
   return weight.source && weight.source->layout == WeightSource::Layout::plain && weight.source->rows == 0 &&
          weight.source->first_row == 0 && !weight.source->share;
 }
 
-// What products must agree in to be one; none for a node that stays alone.
+// What products must agree in to be one: of several rows in their columns, too. None for a node that stays alone.
 using Group = std::tuple<ValueId, std::string, DType, double, double>;
 std::optional<Group> group_of(const Graph& graph, const Node& node) {
   if (node.op != find_op("gemm")) return std::nullopt;
   gemm::Problem problem = node.problem.as<gemm::Problem>();
-  if (problem.m != 1 || problem.residual || problem.gated() || problem.n % kPartColumns != 0) return std::nullopt;
+  if (problem.m > kMostRows || problem.residual || problem.gated()) return std::nullopt;
+  if (problem.n % (problem.m == 1 ? kColumnsOfARow : kColumns) != 0) return std::nullopt;
   if (!stacks(graph[node.values.at(1)]) || (problem.bias && !stacks(graph[node.values.at(2)]))) return std::nullopt;
-  problem.n = kPartColumns;
+  if (problem.m == 1) problem.n = kColumnsOfARow;
   const double bias_times = problem.bias ? graph[node.values.at(2)].source->times : 1;
   return Group{node.values.at(0), node.op->print(AnyProblem(problem)), node.dtype,
                graph[node.values.at(1)].source->times, bias_times};
@@ -72,17 +75,18 @@ class Merge {
     gemm::Problem problem = first.problem.as<gemm::Problem>();
     problem.n = 0;
     for (const Node* member : members) problem.n += member->problem.as<gemm::Problem>().n;
+    if (problem.m > 1) problem.part_columns = first.problem.as<gemm::Problem>().n;
     std::map<std::string, ValueId> inputs{{"a", graph_.take(first.values.at(0))}, {"b", stacked(members, 1)}};
     if (problem.bias) inputs["bias"] = stacked(members, 2);
     const ValueId whole = graph_.to()
                               .add(fmt::format("{} and {} more", first.name, members.size() - 1), "gemm",
                                    first.op->print(AnyProblem(problem)), first.dtype, inputs)
                               .at(0);
-    std::int64_t column = 0;
+    std::int64_t element = 0;
     for (const Node* member : members) {
       const ValueId output = member->values.back();
-      graph_.move(output, graph_.to().part(whole, graph_.from()[output].name, column, graph_.from()[output].shape));
-      column += graph_.from()[output].elements();
+      graph_.move(output, graph_.to().part(whole, graph_.from()[output].name, element, graph_.from()[output].shape));
+      element += graph_.from()[output].elements();
     }
   }
 
@@ -92,7 +96,7 @@ class Merge {
 
 }  // namespace
 
-void merge_products_of_a_row(Network& network) {
+void merge_products(Network& network) {
   Merge(network.graph).run(network);
 }
 

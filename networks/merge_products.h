@@ -1,14 +1,14 @@
-// Fewer, larger nodes: the products of one row that share it, as the projections of one image's embedding in every
-// residual block do, become one product, whose parts their readers take where they lie. Of several rows the parts would
-// be strided, which no reader takes.
+// Fewer, larger nodes: short products that share A, as the projections of the embedding in every residual block and the
+// keys and values of the text do, become one product, whose parts their readers take where they lie. Of one row they are
+// of any widths; of several rows of one width, as gemm's part_columns makes them.
 #pragma once
 
 #include "networks/network.h"
 
 namespace noisefloor::networks {
 
-// Exact: each output element is the same sum. A product stays alone whose columns are not a multiple of 8 (parts are
-// read 16 bytes at a time), or whose weight is blended, cut or laid out anew.
-void merge_products_of_a_row(Network& network);
+// Each output element is the same sum. A product stays alone that is long (merging saves launches), whose columns are
+// not a multiple of what parts need, or whose weight is blended, cut or laid out anew.
+void merge_products(Network& network);
 
 }  // namespace noisefloor::networks

@@ -136,10 +136,11 @@ std::vector<ValueId> Network::output_values() const {
 }
 
 std::span<const SizeField> size_fields() {
-  static constexpr SizeField kFields[] = {{"height", &Sizes::height, kMostSide},
-                                          {"width", &Sizes::width, kMostSide},
-                                          {"frames", &Sizes::frames, kMostFrames},
-                                          {"tokens", &Sizes::tokens, kMostTokens}};
+  static constexpr SizeField kFields[] = {
+      {"height", "of an image in pixels, or of the latents in its place", &Sizes::height, kMostSide},
+      {"width", "as height", &Sizes::width, kMostSide},
+      {"frames", "of a video", &Sizes::frames, kMostFrames},
+      {"tokens", "of a text", &Sizes::tokens, kMostTokens}};
   return kFields;
 }
 
@@ -155,7 +156,7 @@ void NetworkInfo::require(DType dtype) const {
 
 Sizes NetworkInfo::resolved(Sizes sizes) const {
   const Sizes own = own_sizes();
-  for (const auto& [field, size, most] : size_fields())
+  for (const auto& [field, meaning, size, most] : size_fields())
     if (sizes.*size == 0) sizes.*size = own.*size;
   const auto hold = [](const char* field, std::int64_t size, const std::string& refusal) {
     if (!refusal.empty()) throw InvalidInput(fmt::format("{} {}: {}", field, size, refusal));
@@ -183,7 +184,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.classes = options.conditional ? classes : 0;
   network.sampling = options.sampling;
   builder(options, network);
-  merge_products_of_a_row(network);
+  merge_products(network);
   if (options.fold_skips) fold_skips(network);
   if (options.fuse_norms) fuse_norms(network);
   if (options.shallow_blocks > 0) keep_what_is_below(network, options.shallow_blocks);

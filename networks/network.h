@@ -81,7 +81,7 @@ struct Sizes {
   std::int64_t height = 0, width = 0, frames = 0, tokens = 0;
 };
 struct SizeField {
-  const char* name;  // in problems, options and messages
+  const char *name, *meaning;  // in problems, options and messages
   std::int64_t Sizes::*size;
   std::int64_t most;  // that can be asked for at all
 };

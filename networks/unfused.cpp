@@ -83,6 +83,7 @@ class Counter {
     const bool residual = f.flag("residual");
     f.set("act", "none");
     f.set("residual", "0");
+    f.set("part_columns", "0");
     if (source && !source->below.empty()) {
       for (const WeightSource::Below& tensor : source->tensors()) {
         f.set("n", std::to_string(tensor.rows));

@@ -6,7 +6,7 @@ import torch
 
 from baselines.pytorch import verify
 from baselines.pytorch.errors import NotBuilt
-from baselines.pytorch.timing import Graph
+from baselines.pytorch.timing import Graph, Hold
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 SEED = 0
@@ -28,7 +28,8 @@ class Case:
         self.run = lambda: function(self.inputs)
         self.whole = getattr(op, "WHOLE", False)
         self.outputs = self.run()
-        self._graphs, self._holds, self._warmed_up, self._rolled = {}, {}, False, False
+        self._holds = {"cold": Hold(0.002), "warm": Hold(0.001)}
+        self._graphs, self._warmed_up, self._rolled = {}, False, False
 
     def _function(self):
         if self.variant != "torch_eager" and self.variant not in COMPILE_MODES:
@@ -86,8 +87,7 @@ class Case:
         """A call of hundreds of kernels, enqueued one by one, would fill the launch queue, which then waits for the device: it is a graph."""
         self._warm_up()
         launch = self._graph(1).replay if self.whole else self._launch
-        times, self._holds["cold"] = timer.samples(launch, samples, prepare=timer.evict, hold_s=self._holds.get("cold", 0.002))
-        return times
+        return timer.samples(launch, samples, self._holds["cold"], prepare=timer.evict)
 
     def warm(self, timer, samples, repeats):
         """On other inputs than the cold launches, in the same place: a result that was kept from those is wrong."""
@@ -99,8 +99,7 @@ class Case:
                     value.copy_(value.flatten().roll(1).view(value.shape))
         graph = self._graph(repeats)
         graph.replay()  # behind whatever ran before, as the program's own
-        times, self._holds["warm"] = timer.samples(graph.replay, samples, launches=repeats, hold_s=self._holds.get("warm", 0.001))
-        return times
+        return timer.samples(graph.replay, samples, self._holds["warm"], launches=repeats)
 
     def _launch(self):
         self.outputs = self.run()

@@ -1,5 +1,7 @@
 """Times of launches, cold and warm, as bench/platform takes them: between events, behind something that holds the stream."""
 
+import dataclasses
+
 import torch
 
 from baselines.pytorch.errors import Unsupported
@@ -7,6 +9,14 @@ from baselines.pytorch.errors import Unsupported
 BATCH = 4  # samples enqueued behind one hold: as the program (bench/platform)
 EVICTED_L2 = 2.5  # times L2's size, as the program reads
 MAX_HOLD_S = 1.0
+
+
+@dataclasses.dataclass
+class Hold:
+    """What the last samples needed, where the next ones begin."""
+
+    seconds: float
+    batch: int = BATCH  # fewer of what would fill the launch queue, which then waits for the device: long graphs of networks
 
 
 def held(hold, enqueue, starts, hold_s):
@@ -38,11 +48,11 @@ class Timer:
         torch.cuda.synchronize()
         torch.cuda._sleep(int(seconds * self.cycles_per_second))
 
-    def samples(self, launch, count, launches=1, prepare=lambda: None, hold_s=0.002):
-        """`count` times of launch(), each behind prepare(), in microseconds for each of its `launches`; and how long the stream was held."""
+    def samples(self, launch, count, hold, launches=1, prepare=lambda: None):
+        """`count` times of launch(), each behind prepare(), in microseconds for each of its `launches`."""
         times = []
         while len(times) < count:
-            group = min(BATCH, count - len(times))
+            group = min(hold.batch, count - len(times))
             starts = [torch.cuda.Event(enable_timing=True) for _ in range(group)]
             ends = [torch.cuda.Event(enable_timing=True) for _ in range(group)]
 
@@ -53,10 +63,16 @@ class Timer:
                     launch()
                     end.record()
 
-            hold_s = held(self._hold, enqueue, starts, hold_s)
+            try:
+                hold.seconds = held(self._hold, enqueue, starts, hold.seconds)
+            except Unsupported:
+                if group == 1:
+                    raise
+                hold.batch = group // 2
+                continue
             torch.cuda.synchronize()
             times += [1e3 * start.elapsed_time(end) / launches for start, end in zip(starts, ends)]
-        return times, hold_s
+        return times
 
 
 class Graph:

@@ -48,7 +48,7 @@ void print_line(const Json& line) {
 }
 
 Json json_of(const FieldInfo& field) {
-  Json json = {{"name", field.name}, {"type", to_string(field.type)}};
+  Json json = {{"name", field.name}, {"type", to_string(field.type)}, {"meaning", field.meaning}};
   if (field.chosen())
     json["choices"] = field.choices;
   else if (field.type == FieldInfo::Type::real)
@@ -94,15 +94,17 @@ void list_ops(Wanted& wanted) {
       Json fields = Json::array(), variants = Json::array();
       for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
       for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
-      Json line = {{"op", op.name}, {"dtypes", dtype_names(op)}, {"fields", fields}, {"variants", variants}};
+      Json line = {{"op", op.name},
+                   {"computes", op.computes},
+                   {"dtypes", dtype_names(op)},
+                   {"fields", fields},
+                   {"variants", variants}};
       if (entry.whole_networks) line["networks"] = networks_json();
       print_line(line);
       continue;
     }
-    fmt::print("{}  ({})\n", op.name, fmt::join(dtype_names(op), ", "));
-    for (const FieldInfo& field : op.fields)
-      fmt::print("  {}: {}{}\n", field.name, field.range(),
-                 field.fallback ? fmt::format(" (default {})", *field.fallback) : "");
+    fmt::print("{}: {} ({})\n", op.name, op.computes, fmt::join(dtype_names(op), ", "));
+    for (const FieldInfo& field : op.fields) fmt::print("  {}: {}\n", field.name, field.description());
   }
 }
 

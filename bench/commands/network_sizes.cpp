@@ -67,7 +67,7 @@ void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bo
       {"width", fmt::format("{}, as --height", image)},
       {"frames", "Of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
       {"tokens", "Of text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
-  for (const auto& [name, size, most] : size_fields())
+  for (const auto& [name, meaning, size, most] : size_fields())
     if (name != without)
       command
           .add_option(fmt::format("--{}", name), sizes.*size,

@@ -36,12 +36,11 @@ std::string table_of(const SuiteEntry& entry, const std::string& line) {
   const ProblemEntry& example = first_problem(entry);
   std::string text = line + "Fields of a problem:";
   for (const FieldInfo& field : entry.workload->fields)
-    text += fmt::format("{}  {}: {}{}", line, field.name, field.range(),
-                        field.fallback ? fmt::format(" (default {})", *field.fallback) : "");
+    text += fmt::format("{}  {}: {}", line, field.name, field.description());
   text += fmt::format("{}Tensors of {}:", line, example.text);
   for (const TensorSpec& spec : entry.workload->tensors(example.problem, entry.workload->dtypes.front()))
-    text += fmt::format("{}  {} [{}], {}: {}", line, spec.name, fmt::join(spec.shape, ", "), to_string(spec.dtype),
-                        kRoles[static_cast<int>(spec.role)]);
+    text += fmt::format("{}  {} [{}], {}: {}{}{}", line, spec.name, fmt::join(spec.shape, ", "), to_string(spec.dtype),
+                        kRoles[static_cast<int>(spec.role)], *spec.meaning != '\0' ? ", " : "", spec.meaning);
   return text.substr(line.size());
 }
 

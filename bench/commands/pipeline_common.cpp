@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "bench/pipeline/memory_need.h"
 #include "bench/sweep/suite.h"
@@ -31,23 +33,26 @@ std::filesystem::path shipped_weights(const std::string& network) {
 
 constexpr std::size_t kDeviceReserve = std::size_t{256} << 20;
 
-// Why a network does not fit, and what would: a smaller batch, which is the same list of nodes, or fewer frames.
+// Why a network does not fit, and what would: a smaller batch, most of whose nodes are these, or fewer frames.
 std::string what_would_fit(const OpenNetwork& open, const Beside& beside, std::size_t available, const char* why) {
   const Network& network = *open.network;
   const auto choice_of = [&](std::size_t node) -> const Implementation* {
     return open.plan ? open.plan->choice(problem_id(network.graph.nodes().at(node))).get() : nullptr;
   };
-  const auto variant_of = [&](std::size_t node) -> const AnyVariant* {
-    const Implementation* const choice = choice_of(node);
-    return choice != nullptr ? choice->variant() : nullptr;
-  };
+  std::map<std::pair<std::string, const Op*>, const AnyVariant*> variants;
+  for (std::size_t node = 0; node < network.graph.nodes().size(); ++node)
+    if (const Implementation* const choice = choice_of(node); choice != nullptr)
+      variants[{network.graph.nodes()[node].name, network.graph.nodes()[node].op}] = choice->variant();
   const auto largest = [&](const BuildOptions& options, std::int64_t& (*size)(BuildOptions&), bool same_nodes) {
     return largest_fitting(
         *network.info, options, available,
         [&](const Network& smaller) {
-          const auto bytes = executor_bytes(
-              smaller, open.platform->description(),
-              same_nodes ? VariantOf(variant_of) : [](std::size_t) { return nullptr; });
+          const auto bytes =
+              executor_bytes(smaller, open.platform->description(), [&](std::size_t index) -> const AnyVariant* {
+                const Node& node = smaller.graph.nodes().at(index);
+                const auto found = variants.find({node.name, node.op});
+                return same_nodes && found != variants.end() ? found->second : nullptr;
+              });
           return bytes ? std::optional(*bytes + beside.bytes(smaller)) : bytes;
         },
         size);

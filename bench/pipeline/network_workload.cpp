@@ -38,11 +38,12 @@ struct Definition {
   }
   // The network's own sizes are the defaults, so that its problems stay `name=adm64,batch=1`.
   static void fields(Problem& problem, FieldVisitor& visitor) {
-    visitor.choice("name", problem.name, names());
-    visitor.integer("batch", problem.batch, 1, kMaximumBatch);
+    visitor.computes("one call of a whole network, with random weights");
+    visitor.choice("name", "of the network", problem.name, names());
+    visitor.integer("batch", "images, or videos", problem.batch, 1, kMaximumBatch);
     const Sizes own = info(problem).own_sizes();
-    for (const auto& [name, size, most] : size_fields())
-      visitor.integer(name, problem.sizes.*size, std::min<std::int64_t>(1, own.*size), most, own.*size);
+    for (const auto& [name, meaning, size, most] : size_fields())
+      visitor.integer(name, meaning, problem.sizes.*size, std::min<std::int64_t>(1, own.*size), most, own.*size);
   }
   static void check(const Problem& problem) {
     try {

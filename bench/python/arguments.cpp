@@ -125,7 +125,7 @@ Question Arguments::ask(const Given& given) const {
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     if (is_field(i, given.tensors[i])) question.fields.push_back({tensors_[i], text_of(given.tensors[i])});
   question.variant = word("variant", given.variant);
-  question.dtype = word("dtype", given.dtype);
+  question.dtype = short_dtype(word("dtype", nb::getattr(given.dtype, "__name__", given.dtype)));
   question.plan = given.plan;
   return question;
 }

@@ -1,10 +1,12 @@
 #include "bench/python/call.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <ranges>
 #include <unordered_map>
 
 #include "bench/python/device.h"
@@ -44,7 +46,9 @@ void find_problem(const Question& question, Decision& decision) {
   if (!question.dtype.empty()) {
     dtype = parse_dtype(question.dtype);
     if (!dtype || std::ranges::count(op.dtypes, *dtype) == 0)
-      throw InvalidInput(fmt::format("{}: dtype '{}' is not one of its element types", op.name, question.dtype));
+      throw InvalidInput(
+          fmt::format("{}: dtype '{}' is not one of its element types: {}, or what PyTorch and NumPy call these",
+                      op.name, question.dtype, fmt::join(op.dtypes | std::views::transform(dtype_name), ", ")));
   }
   decision.dtype = infer_dtype(op, decision.problem, dtype, types, dtype_name, kWording);
   decision.specs = op.tensors(decision.problem, decision.dtype);

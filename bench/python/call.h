@@ -89,5 +89,7 @@ struct Sample {
 std::vector<Sample> samples(const Op& op, std::uint64_t seed, std::size_t count);
 // Whether names, shapes or number of the inputs follow a field, in any of the samples.
 bool moves_inputs(const Op& op, const FieldInfo& field, const std::vector<Sample>& samples);
+// Whether it has no default, and the inputs of some samples do not say it, though every other field is given.
+bool left_open(const Op& op, const FieldInfo& field, const std::vector<Sample>& samples);
 
 }  // namespace noisefloor::python

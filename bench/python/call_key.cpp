@@ -20,6 +20,16 @@ std::string truth_as_number(std::string text) {
   return text == "True" ? "1" : text == "False" ? "0" : text;
 }
 
+std::string short_dtype(std::string text) {
+  constexpr std::string_view kPrefix = "torch.";
+  constexpr std::pair<std::string_view, const char*> kNames[] = {
+      {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}, {"float64", "fp64"}};
+  if (text.starts_with(kPrefix)) text.erase(0, kPrefix.size());
+  for (const auto& [name, short_name] : kNames)
+    if (text == name) return short_name;
+  return text;
+}
+
 std::string text_of(nb::handle value) {
   return truth_as_number(nb::cast<std::string>(nb::str(value)));
 }

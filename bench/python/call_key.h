@@ -18,6 +18,8 @@ namespace noisefloor::python {
 // The text of a field's value, as problems have it: of True and False 1 and 0.
 std::string text_of(nanobind::handle value);
 std::string truth_as_number(std::string text);
+// fp32 of float32 and torch.float32, as frameworks call it; other texts as they are.
+std::string short_dtype(std::string text);
 
 class CallKey {
  public:

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bench/python/call.h"
+#include "bench/python/call_key.h"
 #include "bench/python/plan.h"
 #include "bench/python/tensor.h"
 #include "kernels/catalogue.h"
@@ -21,6 +22,7 @@ namespace {
 nb::dict field_data(const FieldInfo& field) {
   nb::dict data;
   data["name"] = field.name;
+  data["meaning"] = field.meaning;
   data["type"] = to_string(field.type);
   data["range"] = field.range();  // to be printed
   data["choices"] = nb::cast(field.choices);
@@ -52,6 +54,7 @@ nb::list catalogue_data() {
     for (const FieldInfo& field : op.fields) fields.append(field_data(field));
     for (const AnyVariant& variant : op.variants) variants.append(variant_data(variant));
     data["name"] = op.name;
+    data["computes"] = op.computes;
     data["dtypes"] = dtypes;
     data["fields"] = fields;
     data["variants"] = variants;
@@ -71,7 +74,8 @@ nb::tuple problem_data(const std::string& name, const nb::dict& given) {
   return nb::make_tuple(text, fields);
 }
 
-// ([(values by field, [(name, shape, dtype or "T" for the row's, role)])], the fields that inputs follow)
+// ([(values by field, [(name, shape, dtype or "T" for the row's, role, meaning)])], the fields that inputs follow,
+// those that inputs may leave open)
 nb::tuple sample_data(const std::string& name, std::uint64_t seed, std::size_t count) {
   const Op& op = required(name);
   nb::list all;
@@ -83,14 +87,16 @@ nb::tuple sample_data(const std::string& name, std::uint64_t seed, std::size_t c
     for (std::size_t i = 0; i < sample.specs.size(); ++i) {
       const TensorSpec& spec = sample.specs[i];
       tensors.append(nb::make_tuple(spec.name, tuple_of(spec.shape), sample.row_dtype[i] ? "T" : to_string(spec.dtype),
-                                    spec.role == Role::out ? "out" : "in"));
+                                    spec.role == Role::out ? "out" : "in", spec.meaning));
     }
     all.append(nb::make_tuple(values, tensors));
   }
-  nb::list moving;
-  for (const FieldInfo& field : op.fields)
+  nb::list moving, open;
+  for (const FieldInfo& field : op.fields) {
     if (moves_inputs(op, field, drawn)) moving.append(field.name);
-  return nb::make_tuple(all, moving);
+    if (left_open(op, field, drawn)) open.append(field.name);
+  }
+  return nb::make_tuple(all, moving, open);
 }
 
 }  // namespace
@@ -111,6 +117,7 @@ NB_MODULE(_core, m) {
   m.def("catalogue", catalogue_data);
   m.def("problem", problem_data);
   m.def("samples", sample_data);
+  m.def("short_dtype", short_dtype);
   m.attr("version") = NOISEFLOOR_VERSION;
   nb::set_leak_warnings(false);  // PyTorch keeps its operators to the end of the process, and they their op
 }

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "bench/python/call.h"
+#include "bench/tensors/problem_inference.h"
 
 namespace noisefloor::python {
 namespace {
@@ -80,6 +81,24 @@ bool moves_inputs(const Op& op, const FieldInfo& field, const std::vector<Sample
       } catch (const InvalidInput&) {
       }
     }
+  return false;
+}
+
+bool left_open(const Op& op, const FieldInfo& field, const std::vector<Sample>& samples) {
+  constexpr std::size_t kEvery = 20;  // a search each
+  if (field.fallback) return false;
+  for (std::size_t i = 0; i < samples.size(); i += kEvery) {
+    KnownShapes shapes;
+    for (const TensorSpec& spec : samples[i].specs)
+      if (spec.role != Role::out) shapes[spec.name] = spec.shape;
+    std::vector<KeyValue> others = samples[i].values;
+    std::erase_if(others, [&](const KeyValue& pair) { return pair.key == field.name; });
+    try {
+      infer_problem(op, others, shapes);
+    } catch (const InvalidInput&) {
+      return true;
+    }
+  }
   return false;
 }
 

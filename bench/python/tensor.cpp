@@ -228,6 +228,22 @@ nb::object capsule_of(nb::handle object) {
   }
 }
 
+// Why `source` gave no memory, which is what its framework was asked of the tensor `object`; "" of what is no tensor.
+std::string why_not_given(nb::handle object, nb::handle source) {
+  if (!nb::hasattr(object, "__dlpack__")) return "";
+  std::string facts;
+  for (const char* const name : {"dtype", "layout", "device"})
+    if (const std::string text = attribute_text(object, name); !text.empty())
+      facts += fmt::format("{}{} {}", facts.empty() ? "" : ", ", name, text);
+  std::string reason = "its DLPack capsule cannot be taken";
+  try {
+    if (nb::hasattr(source, "__dlpack__")) source.attr("__dlpack__")();
+  } catch (const nb::python_error& error) {
+    reason = nb::cast<std::string>(nb::str(error.value()));
+  }
+  return fmt::format("{} ({})", reason, facts);
+}
+
 bool is_used(nb::handle capsule) {
   if (!PyCapsule_CheckExact(capsule.ptr())) return false;
   const char* const name = PyCapsule_GetName(capsule.ptr());
@@ -307,6 +323,8 @@ Tensor read_tensor(nb::handle object, const Name& name, bool written, const Grad
     done = read(object.attr("view")("uint16"), true);
   if (!done && written && import_array<nb::ndarray<nb::ro>>(source, tensor, problem, false))
     throw InvalidInput(name.text() + " is read-only, and would be written");
+  if (const std::string reason = done ? "" : why_not_given(object, source); !reason.empty())
+    throw InvalidInput(fmt::format("{} cannot be read: {}", name.text(), reason));
   if (!done)
     throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}",
                                      name.text(), python_type(object))

@@ -16,7 +16,7 @@ void visit_qkv(TensorVisitor& visit, Tensors& t, Layout layout, const Extents& t
     visit.in("v", t.v, keys.with({heads, dim}));
     return;
   }
-  visit.in("qkv", t.q,
+  visit.in({"qkv", "in the place of q, k and v, with a packed layout"}, t.q,
            layout == Layout::packed_3hd   ? tokens.with({3, heads, dim})
            : layout == Layout::packed_h3d ? tokens.with({heads, 3, dim})
                                           : tokens.with({heads, dim, 3}));

@@ -37,26 +37,32 @@ std::int64_t Problem::slabs() const {
 namespace {
 
 void fields(Problem& p, FieldVisitor& visitor) {
-  visitor.integer("n", p.n, 1, 32767);
-  visitor.integer("h", p.h, 1, 1 << 20);
-  visitor.integer("w", p.w, 1, 1 << 20);
-  visitor.integer("cin", p.cin, 1, 65536);
-  visitor.integer("cout", p.cout, 1, 65536);
-  visitor.integer("kernel", p.kernel, 1, kMaxKernel, 3);
-  visitor.integer("stride", p.stride, 1, 2, 1);
-  visitor.integer("pad", p.pad, 0, kMaxKernel, p.kernel / 2);  // fields are visited in order: kernel is known
-  visitor.flag("upsample", p.upsample, false);
-  visitor.enumeration("norm", p.norm, convolution::kNormNames, Norm::none);
-  visitor.enumeration("act", p.act, convolution::kActivationNames, Activation::none);
-  visitor.flag("bias", p.bias, true);
-  visitor.flag("affine", p.affine, false);
-  visitor.flag("image_shift", p.image_shift, false);
-  visitor.flag("residual", p.residual, false);
-  visitor.integer("side", p.side, 0, 65536, 0);
-  visitor.integer("side_skip", p.side_skip, 0, 65536, 0);
-  visitor.real("gain", p.gain, -1e3, 1e3, 1.0);
-  visitor.flag("stats", p.stats, false);
-  visitor.flag("patches", p.patches, false);
+  visitor.computes("gain (act((conv(norm(x), w) + side) affine + image_shift) + residual), of channels-last images");
+  visitor.integer("n", "images", p.n, 1, 32767);
+  visitor.integer("h", "height of x in pixels", p.h, 1, 1 << 20);
+  visitor.integer("w", "width of x in pixels", p.w, 1, 1 << 20);
+  visitor.integer("cin", "channels of x", p.cin, 1, 65536);
+  visitor.integer("cout", "channels of y", p.cout, 1, 65536);
+  visitor.integer("kernel", "taps along each axis, odd", p.kernel, 1, kMaxKernel, 3);
+  visitor.integer("stride", "pixels of x from one output to the next", p.stride, 1, 2, 1);
+  visitor.integer("pad", "zeros on each side, in pixels; half the kernel unless given", p.pad, 0, kMaxKernel,
+                  p.kernel / 2);  // fields are visited in order: kernel is known
+  visitor.flag("upsample", "each pixel of x counts as 2 x 2 (nearest); needs kernel 3, stride 1, pad 1", p.upsample,
+               false);
+  visitor.enumeration("norm", "done to x first: by norm_coefficients, and with +silu SiLU behind it", p.norm,
+                      convolution::kNormNames, Norm::none);
+  visitor.enumeration("act", "activation of the sums", p.act, convolution::kActivationNames, Activation::none);
+  visitor.flag("bias", "whether bias is added to the sums", p.bias, true);
+  visitor.flag("affine", "whether the sums are multiplied by scale and shift is added", p.affine, false);
+  visitor.flag("image_shift", "whether image_shift is added in front of the activation", p.image_shift, false);
+  visitor.flag("residual", "whether residual is added behind the activation", p.residual, false);
+  visitor.integer("side", "channels of a second source, which a 1x1 (w_side) adds to the sums; 0: none", p.side, 0,
+                  65536, 0);
+  visitor.integer("side_skip", "channels of side_skip, which stands behind side in a concatenation; 0: none",
+                  p.side_skip, 0, 65536, 0);
+  visitor.real("gain", "multiplies y", p.gain, -1e3, 1e3, 1.0);
+  visitor.flag("stats", "also write mean and m2 of y, which groupnorm takes as slab_stats", p.stats, false);
+  visitor.flag("patches", "slabs of the statistics are 8 x 8 pixels, not 64 that follow each other", p.patches, false);
 }
 
 void check(const Problem& p) {
@@ -93,21 +99,23 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin}, weights);
   if (p.bias) visit.in("bias", t.bias, {p.cout});
   if (p.affine) {
-    visit.in("scale", t.scale, {p.cout}, normal_fill(1, 0.25));
-    visit.in("shift", t.shift, {p.cout});
+    visit.in({"scale", "with affine"}, t.scale, {p.cout}, normal_fill(1, 0.25));
+    visit.in({"shift", "with affine"}, t.shift, {p.cout});
   }
   if (p.image_shift) visit.in("image_shift", t.image_shift, {p.n, p.cout});
-  if (p.residual) visit.in("residual", t.residual, output);
-  if (p.norm != Norm::none) visit.in("norm_coefficients", t.norm_coefficients, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
+  if (p.residual) visit.in({"residual", "as y"}, t.residual, output);
+  if (p.norm != Norm::none)
+    visit.in({"norm_coefficients", "multiplier and addend of each image and channel of x, with norm"},
+             t.norm_coefficients, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
   if (p.side > 0) {
-    visit.in("side", t.side, pixels(p.side));
-    if (p.side_skip > 0) visit.in("side_skip", t.side_skip, pixels(p.side_skip));
+    visit.in({"side", "as high and wide as y"}, t.side, pixels(p.side));
+    if (p.side_skip > 0) visit.in({"side_skip", "as high and wide as y"}, t.side_skip, pixels(p.side_skip));
     visit.in("w_side", t.w_side, {p.cout, p.side + p.side_skip}, weights);
   }
-  visit.out("y", t.y, output);
+  visit.out({"y", "(h + 2 * pad - kernel) / stride + 1 pixels high, likewise wide; 2 * h with upsample"}, t.y, output);
   if (p.stats) {
-    visit.out("mean", t.mean, slabs);
-    visit.out("m2", t.m2, slabs);
+    visit.out({"mean", "of y, of each slab of 64 pixels, or patch, and each channel"}, t.mean, slabs);
+    visit.out({"m2", "sum of squared deviations from that mean"}, t.m2, slabs);
   }
 }
 

@@ -15,13 +15,14 @@ constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 void fields(Problem& p, FieldVisitor& visitor) {
-  visitor.integer("batch", p.batch, 1, 32767);
-  visitor.integer("frames", p.frames, 1, 4096);
-  visitor.integer("hw", p.hw, 1, 1 << 24);
-  visitor.integer("cin", p.cin, 1, 65536);
-  visitor.integer("cout", p.cout, 1, 65536);
-  visitor.flag("bias", p.bias, true);
-  visitor.flag("residual", p.residual, false);
+  visitor.computes("a 3x1x1 convolution along the frames of a video, zeros before and after it, + bias + residual");
+  visitor.integer("batch", "videos", p.batch, 1, 32767);
+  visitor.integer("frames", "frames of a video", p.frames, 1, 4096);
+  visitor.integer("hw", "pixels of a frame, height * width", p.hw, 1, 1 << 24);
+  visitor.integer("cin", "channels of x", p.cin, 1, 65536);
+  visitor.integer("cout", "channels of y", p.cout, 1, 65536);
+  visitor.flag("bias", "whether bias is added", p.bias, true);
+  visitor.flag("residual", "whether residual is added", p.residual, false);
 }
 
 void check(const Problem& p) {

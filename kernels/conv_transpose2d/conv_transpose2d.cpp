@@ -19,14 +19,15 @@ std::int64_t terms(const Problem& p) {
 }
 
 void fields(Problem& p, FieldVisitor& visitor) {
-  visitor.integer("n", p.n, 1, 32767);
-  visitor.integer("h", p.h, 1, 1 << 20);
-  visitor.integer("w", p.w, 1, 1 << 20);
-  visitor.integer("cin", p.cin, 1, 65536);
-  visitor.integer("cout", p.cout, 1, 65536);
-  visitor.integer("kernel", p.kernel, 2, 4, 4);
-  visitor.enumeration("act", p.act, convolution::kActivationNames, Activation::none);
-  visitor.flag("bias", p.bias, true);
+  visitor.computes("act(transposed convolution of stride 2 + bias), which doubles channels-last images");
+  visitor.integer("n", "images", p.n, 1, 32767);
+  visitor.integer("h", "height of x in pixels", p.h, 1, 1 << 20);
+  visitor.integer("w", "width of x in pixels", p.w, 1, 1 << 20);
+  visitor.integer("cin", "channels of x", p.cin, 1, 65536);
+  visitor.integer("cout", "channels of y", p.cout, 1, 65536);
+  visitor.integer("kernel", "taps along each axis: 2, or 4 with a pad of 1", p.kernel, 2, 4, 4);
+  visitor.enumeration("act", "activation of the sums", p.act, convolution::kActivationNames, Activation::none);
+  visitor.flag("bias", "whether bias is added", p.bias, true);
 }
 
 void check(const Problem& p) {
@@ -42,7 +43,8 @@ void check(const Problem& p) {
 // The sums have a standard deviation of 1 away from the borders, whatever cin.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in("x", t.x, {p.n, p.h, p.w, p.cin});
-  visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin}, normal_fill(0, 1 / std::sqrt(static_cast<double>(terms(p)))));
+  visit.in({"w", "PyTorch keeps it as [cin, cout, kernel, kernel]"}, t.w, {p.cout, p.kernel, p.kernel, p.cin},
+           normal_fill(0, 1 / std::sqrt(static_cast<double>(terms(p)))));
   if (p.bias) visit.in("bias", t.bias, {p.cout});
   visit.out("y", t.y, {p.n, 2 * p.h, 2 * p.w, p.cout});
 }

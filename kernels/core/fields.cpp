@@ -66,7 +66,7 @@ const std::string* FieldReader::take(const char* name, bool required) {
   return nullptr;
 }
 
-void FieldReader::integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+void FieldReader::integer(const char* name, const char*, std::int64_t& value, std::int64_t low, std::int64_t high,
                           std::optional<std::int64_t> fallback) {
   const std::string* text = take(name, !fallback);
   if (text == nullptr) {
@@ -81,7 +81,8 @@ void FieldReader::integer(const char* name, std::int64_t& value, std::int64_t lo
     throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
 }
 
-void FieldReader::real(const char* name, double& value, double low, double high, std::optional<double> fallback) {
+void FieldReader::real(const char* name, const char*, double& value, double low, double high,
+                       std::optional<double> fallback) {
   const std::string* text = take(name, !fallback);
   if (text == nullptr) {
     value = *fallback;
@@ -94,7 +95,7 @@ void FieldReader::real(const char* name, double& value, double low, double high,
     throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
 }
 
-void FieldReader::choice(const char* name, int& value, std::span<const char* const> names,
+void FieldReader::choice(const char* name, const char*, int& value, std::span<const char* const> names,
                          std::optional<int> fallback) {
   const std::string* text = take(name, !fallback);
   if (text == nullptr) {
@@ -120,16 +121,16 @@ void FieldReader::require_all_used() const {
   }
 }
 
-void FieldWriter::integer(const char* name, std::int64_t& value, std::int64_t, std::int64_t,
+void FieldWriter::integer(const char* name, const char*, std::int64_t& value, std::int64_t, std::int64_t,
                           std::optional<std::int64_t> fallback) {
   if (defaults_ || fallback != value) values_.push_back({name, std::to_string(value)});
 }
 
-void FieldWriter::real(const char* name, double& value, double, double, std::optional<double> fallback) {
+void FieldWriter::real(const char* name, const char*, double& value, double, double, std::optional<double> fallback) {
   if (defaults_ || fallback != value) values_.push_back({name, format_real(value)});
 }
 
-void FieldWriter::choice(const char* name, int& value, std::span<const char* const> names,
+void FieldWriter::choice(const char* name, const char*, int& value, std::span<const char* const> names,
                          std::optional<int> fallback) {
   if (defaults_ || fallback != value) values_.push_back({name, names[static_cast<std::size_t>(value)]});
 }
@@ -140,40 +141,48 @@ std::string FieldInfo::range() const {
   return std::to_string(low) + " to " + std::to_string(high);
 }
 
+std::string FieldInfo::description() const {
+  return meaning + " (" + range() + (fallback ? "; default " + *fallback : "") + ")";
+}
+
 const char* to_string(FieldInfo::Type type) {
   constexpr const char* kNames[] = {"integer", "real", "choice", "flag"};
   return kNames[static_cast<std::size_t>(type)];
 }
 
-void FieldCollector::integer(const char* name, std::int64_t&, std::int64_t low, std::int64_t high,
-                             std::optional<std::int64_t> fallback) {
+FieldInfo& FieldCollector::add(FieldInfo::Type type, const char* name, const char* meaning) {
   FieldInfo& field = fields_.emplace_back();
-  field.type = FieldInfo::Type::integer;
+  field.type = type;
   field.name = name;
+  field.meaning = meaning;
+  return field;
+}
+
+void FieldCollector::integer(const char* name, const char* meaning, std::int64_t&, std::int64_t low, std::int64_t high,
+                             std::optional<std::int64_t> fallback) {
+  FieldInfo& field = add(FieldInfo::Type::integer, name, meaning);
   field.low = low;
   field.high = high;
   if (fallback) field.fallback = std::to_string(*fallback);
 }
 
-void FieldCollector::real(const char* name, double&, double low, double high, std::optional<double> fallback) {
-  FieldInfo& field = fields_.emplace_back();
-  field.type = FieldInfo::Type::real;
-  field.name = name;
+void FieldCollector::real(const char* name, const char* meaning, double&, double low, double high,
+                          std::optional<double> fallback) {
+  FieldInfo& field = add(FieldInfo::Type::real, name, meaning);
   field.real_low = low;
   field.real_high = high;
   if (fallback) field.fallback = format_real(*fallback);
 }
 
-void FieldCollector::choice(const char* name, int&, std::span<const char* const> names, std::optional<int> fallback) {
-  FieldInfo& field = fields_.emplace_back();
-  field.type = FieldInfo::Type::choice;
-  field.name = name;
+void FieldCollector::choice(const char* name, const char* meaning, int&, std::span<const char* const> names,
+                            std::optional<int> fallback) {
+  FieldInfo& field = add(FieldInfo::Type::choice, name, meaning);
   field.choices.assign(names.begin(), names.end());
   if (fallback) field.fallback = names[static_cast<std::size_t>(*fallback)];
 }
 
-void FieldCollector::flag(const char* name, bool& value, bool fallback) {
-  FieldVisitor::flag(name, value, fallback);
+void FieldCollector::flag(const char* name, const char* meaning, bool& value, bool fallback) {
+  FieldVisitor::flag(name, meaning, value, fallback);
   fields_.back().type = FieldInfo::Type::flag;
   fields_.back().choices = {"0", "1"};
 }

@@ -19,29 +19,31 @@ class InvalidInput : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A field without a default must be given. Choices are stored as their index in `names`.
+// A field without a default must be given. Choices are stored as their index in `names`. `meaning` is for whoever reads
+// a list of fields: half a line that says what the field is, its unit, and what 0 stands for where that is no number.
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
-  virtual void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+  virtual void computes(const char* /*what*/) {}  // half a line on the op itself
+  virtual void integer(const char* name, const char* meaning, std::int64_t& value, std::int64_t low, std::int64_t high,
                        std::optional<std::int64_t> fallback = std::nullopt) = 0;
-  virtual void real(const char* name, double& value, double low, double high,
+  virtual void real(const char* name, const char* meaning, double& value, double low, double high,
                     std::optional<double> fallback = std::nullopt) = 0;
-  virtual void choice(const char* name, int& value, std::span<const char* const> names,
+  virtual void choice(const char* name, const char* meaning, int& value, std::span<const char* const> names,
                       std::optional<int> fallback = std::nullopt) = 0;
 
   // Printed and parsed as 0 or 1.
-  virtual void flag(const char* name, bool& value, bool fallback) {
+  virtual void flag(const char* name, const char* meaning, bool& value, bool fallback) {
     std::int64_t number = value;
-    integer(name, number, 0, 1, fallback);
+    integer(name, meaning, number, 0, 1, fallback);
     value = number != 0;
   }
   // An enum whose enumerators count up from 0 in the order of `names`.
   template <class Enum>
-  void enumeration(const char* name, Enum& value, std::span<const char* const> names,
+  void enumeration(const char* name, const char* meaning, Enum& value, std::span<const char* const> names,
                    std::optional<std::type_identity_t<Enum>> fallback = std::nullopt) {
     int index = static_cast<int>(value);
-    choice(name, index, names, fallback ? std::optional<int>(static_cast<int>(*fallback)) : std::nullopt);
+    choice(name, meaning, index, names, fallback ? std::optional<int>(static_cast<int>(*fallback)) : std::nullopt);
     value = static_cast<Enum>(index);
   }
 };
@@ -61,10 +63,12 @@ std::string join_problem_text(std::span<const KeyValue> pairs);
 class FieldReader final : public FieldVisitor {
  public:
   explicit FieldReader(std::vector<KeyValue> pairs) : pairs_(std::move(pairs)), used_(pairs_.size(), false) {}
-  void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+  void integer(const char* name, const char* meaning, std::int64_t& value, std::int64_t low, std::int64_t high,
                std::optional<std::int64_t> fallback) override;
-  void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
-  void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
+  void real(const char* name, const char* meaning, double& value, double low, double high,
+            std::optional<double> fallback) override;
+  void choice(const char* name, const char* meaning, int& value, std::span<const char* const> names,
+              std::optional<int> fallback) override;
   void require_all_used() const;  // call after the visit
 
  private:
@@ -78,10 +82,12 @@ class FieldReader final : public FieldVisitor {
 class FieldWriter final : public FieldVisitor {
  public:
   explicit FieldWriter(bool defaults) : defaults_(defaults) {}
-  void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+  void integer(const char* name, const char* meaning, std::int64_t& value, std::int64_t low, std::int64_t high,
                std::optional<std::int64_t> fallback) override;
-  void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
-  void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
+  void real(const char* name, const char* meaning, double& value, double low, double high,
+            std::optional<double> fallback) override;
+  void choice(const char* name, const char* meaning, int& value, std::span<const char* const> names,
+              std::optional<int> fallback) override;
   const std::vector<KeyValue>& values() const { return values_; }
 
  private:
@@ -92,29 +98,36 @@ class FieldWriter final : public FieldVisitor {
 // A field as data, for programs that look for values, list ops or make problems.
 struct FieldInfo {
   enum class Type { integer, real, choice, flag } type = Type::integer;
-  std::string name;
+  std::string name, meaning;
   std::int64_t low = 0, high = 0;       // integers; 0 and 1 of flags
   double real_low = 0, real_high = 0;   // reals
   std::vector<std::string> choices;     // choices; "0" and "1" of flags
   std::optional<std::string> fallback;  // its default as problem text, where it has one
 
   bool chosen() const { return type == Type::choice || type == Type::flag; }
-  std::string range() const;  // "1 to 64", or the choices: "none, silu"
+  std::string range() const;        // "1 to 64", or the choices: "none, silu"
+  std::string description() const;  // "images (1 to 64; default 1)"
 };
 const char* to_string(FieldInfo::Type type);
 
 // What a default is made of is that of a blank problem (conv2d's pad follows its kernel, a network's sizes its name).
 class FieldCollector final : public FieldVisitor {
  public:
-  void integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high,
+  void integer(const char* name, const char* meaning, std::int64_t& value, std::int64_t low, std::int64_t high,
                std::optional<std::int64_t> fallback) override;
-  void real(const char* name, double& value, double low, double high, std::optional<double> fallback) override;
-  void choice(const char* name, int& value, std::span<const char* const> names, std::optional<int> fallback) override;
-  void flag(const char* name, bool& value, bool fallback) override;
+  void real(const char* name, const char* meaning, double& value, double low, double high,
+            std::optional<double> fallback) override;
+  void choice(const char* name, const char* meaning, int& value, std::span<const char* const> names,
+              std::optional<int> fallback) override;
+  void flag(const char* name, const char* meaning, bool& value, bool fallback) override;
+  void computes(const char* what) override { what_ = what; }
   const std::vector<FieldInfo>& fields() const { return fields_; }
+  const std::string& what() const { return what_; }
 
  private:
+  FieldInfo& add(FieldInfo::Type type, const char* name, const char* meaning);
   std::vector<FieldInfo> fields_;
+  std::string what_;
 };
 
 // The candidate nearest to `name` by edit distance, when near enough to be a slip (at most a third of its length, at

@@ -64,6 +64,7 @@ struct Workload {
   std::string name;
   std::vector<DType> dtypes;
   std::vector<FieldInfo> fields;
+  std::string computes;  // half a line
 
   std::function<AnyProblem(std::vector<KeyValue>)> parse_pairs;  // throws InvalidInput
   std::function<std::string(const AnyProblem&)> print;
@@ -139,6 +140,7 @@ Workload make_workload(const Definition& definition) {
   FieldCollector collector;
   d->fields(blank, collector);
   workload.fields = collector.fields();
+  workload.computes = collector.what();
   workload.parse_pairs = [d](std::vector<KeyValue> pairs) {
     Problem problem{};
     FieldReader reader(std::move(pairs));

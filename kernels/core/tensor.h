@@ -28,12 +28,19 @@ constexpr Fill normal_fill(double mean, double stddev) {
   return {Fill::Kind::normal, mean, stddev};
 }
 
+// A tensor's name, and half a line on what it is where name and shape do not say it.
+struct TensorName {
+  const char *name, *meaning;
+  constexpr TensorName(const char* its_name, const char* its_meaning = "") : name(its_name), meaning(its_meaning) {}
+};
+
 struct TensorSpec {
   const char* name;
   std::vector<std::int64_t> shape;  // row-major, outermost first
   DType dtype;
   Role role = Role::in;
   Fill fill = {};
+  const char* meaning = "";
 
   std::int64_t elements() const {
     std::int64_t count = 1;
@@ -77,20 +84,20 @@ class TensorVisitor {
   DType row_dtype() const { return row_dtype_; }
   bool all_aligned() const { return aligned_; }  // after a checking visit
 
-  void in(const char* name, const void*& member, const Extents& shape, const Fill& fill = {}) {
+  void in(const TensorName& name, const void*& member, const Extents& shape, const Fill& fill = {}) {
     visit(name, member, shape, row_dtype_, Role::in, fill);
   }
-  void in(const char* name, const float*& member, const Extents& shape, const Fill& fill = {}) {
+  void in(const TensorName& name, const float*& member, const Extents& shape, const Fill& fill = {}) {
     visit(name, member, shape, DType::fp32, Role::in, fill);
   }
-  void out(const char* name, void*& member, const Extents& shape) { out(name, member, shape, row_dtype_); }
-  void out(const char* name, void*& member, const Extents& shape, DType dtype) {
+  void out(const TensorName& name, void*& member, const Extents& shape) { out(name, member, shape, row_dtype_); }
+  void out(const TensorName& name, void*& member, const Extents& shape, DType dtype) {
     visit(name, member, shape, dtype, Role::out, {});
   }
-  void out(const char* name, float*& member, const Extents& shape) {
+  void out(const TensorName& name, float*& member, const Extents& shape) {
     visit(name, member, shape, DType::fp32, Role::out, {});
   }
-  void inout(const char* name, void*& member, const Extents& shape, const Fill& fill = {}) {
+  void inout(const TensorName& name, void*& member, const Extents& shape, const Fill& fill = {}) {
     visit(name, member, shape, row_dtype_, Role::inout, fill);
   }
   // Another member that points to the tensor of `member`.
@@ -104,8 +111,8 @@ class TensorVisitor {
   TensorVisitor() : mode_(Mode::check) {}
 
   template <class Pointer>
-  void visit(const char* name, Pointer& member, const Extents& shape, DType dtype, Role role, const Fill& fill) {
-    if (mode_ == Mode::describe) specs_->push_back({name, shape.vector(), dtype, role, fill});
+  void visit(const TensorName& name, Pointer& member, const Extents& shape, DType dtype, Role role, const Fill& fill) {
+    if (mode_ == Mode::describe) specs_->push_back({name.name, shape.vector(), dtype, role, fill, name.meaning});
     if (mode_ == Mode::bind) member = static_cast<Pointer>(pointers_[position_++]);
     if (mode_ == Mode::check) check(member);
   }

@@ -14,9 +14,9 @@ namespace noisefloor {
 // [box_rows, box_columns] to or from shared memory, where their rows lie one after the other. Requires data 16-byte
 // aligned, columns * size_of(dtype) and box_columns * size_of(dtype) multiples of 16, box extents of 1 to 256. With
 // `swizzle`, box rows are w = 32, 64 or 128 bytes and the 16-byte chunk c of row r lies at chunk c ^ (r / (128 / w) %
-// (w / 16)) of its row, so that neither rows nor columns of chunks collide in a bank. invalid_argument when that does
-// not hold, cuda_error when the driver lacks the encoder (older than CUDA 12.0). CUDA Driver API, "Tensor Map Object
-// Management".
+// (w / 16)) of its row, so that neither rows nor columns of chunks collide in a bank. `count` such matrices, one behind
+// the other, make a map of three dimensions; 0 is a map of two. invalid_argument when that does not hold, cuda_error
+// when the driver lacks the encoder (older than CUDA 12.0). CUDA Driver API, "Tensor Map Object Management".
 struct MatrixMap {
   DType dtype;
   const void* data;
@@ -25,6 +25,7 @@ struct MatrixMap {
   int box_rows;
   int box_columns;
   bool swizzle = true;
+  std::int64_t count = 0;
 };
 
 Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix);

@@ -66,13 +66,15 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
 
   PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
   if (const Status status = find_encoder("cuTensorMapEncodeTiled", encode); !status.ok()) return status;
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(matrix.columns) * size_of(matrix.dtype)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows)};
-  const cuuint32_t element_strides[] = {1, 1};
-  const CUresult result = encode(&map, type, 2, const_cast<void*>(matrix.data), extents, strides, box, element_strides,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows),
+                                static_cast<cuuint64_t>(matrix.count)};
+  const cuuint64_t row = extents[0] * size_of(matrix.dtype);
+  const cuuint64_t strides[] = {row, row * extents[1]};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows), 1};
+  const cuuint32_t element_strides[] = {1, 1, 1};
+  const CUresult result = encode(&map, type, matrix.count == 0 ? 2 : 3, const_cast<void*>(matrix.data), extents,
+                                 strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
   return success();
 }

@@ -13,6 +13,10 @@ constexpr const char* kOperations[] = {"silu_fma", "add",  "geglu",        "relu
                                        "silu",     "cast", "nchw_to_nhwc", "nhwc_to_nchw"};
 constexpr const char* kTargets[] = {"bf16", "fp16", "fp32"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
+constexpr TensorName kA{"a", "[n, hw, channels], with broadcast [n, channels]; of silu_fma and add"};
+constexpr TensorName kX{
+    "x",
+    "[n, hw, channels]; of nchw_to_nhwc [n, channels, hw], of geglu [n, hw, 2 * channels]; none of silu_fma and add"};
 
 // Of one element; exponential, division, error function and conversion count one each. What only moves counts one per
 // element, so that its rate can be drawn on a roofline.
@@ -45,13 +49,16 @@ DType Problem::output_dtype(DType dtype) const {
 namespace {
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.enumeration("op", p.op, kOperations);
-  visit.integer("n", p.n, 1, 65535, 1);
-  visit.integer("hw", p.hw, 1, std::int64_t{1} << 30, 1);
-  visit.integer("channels", p.channels, 1, std::int64_t{1} << 30);
-  visit.flag("broadcast", p.broadcast, false);
-  visit.real("scale", p.scale, 1e-6, 1e6, 1.0);
-  visit.enumeration("to", p.to, kTargets, Target::bf16);
+  visit.computes("a pointwise operation, a cast, or a change of layout");
+  visit.enumeration(
+      "op", "silu_fma: silu(a + b c); add: (a + b) scale; geglu: first half of x * gelu(second); the others of x", p.op,
+      kOperations);
+  visit.integer("n", "images", p.n, 1, 65535, 1);
+  visit.integer("hw", "pixels of an image, height * width, or tokens", p.hw, 1, std::int64_t{1} << 30, 1);
+  visit.integer("channels", "channels of y", p.channels, 1, std::int64_t{1} << 30);
+  visit.flag("broadcast", "silu_fma: a and c have one row an image", p.broadcast, false);
+  visit.real("scale", "add: multiplies the sum", p.scale, 1e-6, 1e6, 1.0);
+  visit.enumeration("to", "cast: the element type of y", p.to, kTargets, Target::bf16);
 }
 
 void check(const Problem& p) {
@@ -68,21 +75,22 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents rows = p.broadcast ? Extents{p.n, p.channels} : nhwc;
   switch (p.op) {
     case Operation::silu_fma:
-      visit.in("a", t.a, rows, normal_fill(0, 0.5));
+      visit.in(kA, t.a, rows, normal_fill(0, 0.5));
       visit.in("b", t.b, nhwc);
-      visit.in("c", t.c, rows, normal_fill(1, 0.25));
+      visit.in({"c", "as a, of silu_fma"}, t.c, rows, normal_fill(1, 0.25));
       break;
     case Operation::add:
-      visit.in("a", t.a, nhwc);
+      visit.in(kA, t.a, nhwc);
       visit.in("b", t.b, nhwc);
       break;
     case Operation::geglu:
-      visit.in("x", t.a, {p.n, p.hw, 2 * p.channels});
+      visit.in(kX, t.a, {p.n, p.hw, 2 * p.channels});
       break;
     default:
-      visit.in("x", t.a, p.op == Operation::nchw_to_nhwc ? nchw : nhwc);
+      visit.in(kX, t.a, p.op == Operation::nchw_to_nhwc ? nchw : nhwc);
   }
-  visit.out("y", t.y, p.op == Operation::nhwc_to_nchw ? nchw : nhwc, p.output_dtype(visit.row_dtype()));
+  visit.out({"y", "[n, hw, channels]; of nhwc_to_nchw [n, channels, hw]"}, t.y,
+            p.op == Operation::nhwc_to_nchw ? nchw : nhwc, p.output_dtype(visit.row_dtype()));
 }
 
 Cost cost(const Problem& p, DType, double bytes) {

@@ -25,6 +25,7 @@ struct Epilogue {
   const T* bias;      // null: none
   const T* residual;  // null: none; [m, n]
   std::int64_t n;
+  int m, part;  // columns of a part of D; n where it is one matrix
   float scale;
   Activation act;
 
@@ -32,11 +33,19 @@ struct Epilogue {
       : bias(static_cast<const T*>(tensors.bias)),
         residual(static_cast<const T*>(tensors.residual)),
         n(problem.n),
+        m(static_cast<int>(problem.m)),
+        part(static_cast<int>(problem.part())),
         scale(static_cast<float>(problem.scale)),
         act(problem.act) {}
 
   __host__ __device__ bool gated() const { return act == Activation::geglu; }
 
+  // Where element (row, column) of the product lies in D.
+  __device__ __forceinline__ std::int64_t at(std::int64_t row, std::int64_t column) const {
+    if (part == n) return row * n + column;
+    const int which = static_cast<int>(column) / part;
+    return (std::int64_t{which} * (m - 1) + row) * part + column;
+  }
   // The biased sum of row `row` of B (for geglu, column j of the gate is row n + j).
   __device__ __forceinline__ float linear(float sum, std::int64_t row) const {
     return bias ? fmaf(scale, sum, to_float(bias[row])) : scale * sum;
@@ -118,7 +127,7 @@ struct ColumnEpilogue {
     R out;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(x[i] + to_float(residual.v[i]));
-    T* to = d + row * epilogue.n + column;
+    T* to = d + epilogue.at(row, column);
     if (whole) {
       *reinterpret_cast<R*>(to) = out;
       return;

@@ -7,4 +7,7 @@ def gemm(values, inputs):
     y = float(values["scale"]) * inputs["a"] @ inputs["b"].T + inputs.get("bias", 0)
     half = int(values["n"])
     y = y[:, :half] * gelu(y[:, half:]) if values["act"] == "geglu" else activated(values["act"], y)
+    part = int(values["part_columns"])
+    if part:  # [m, parts, columns of one] with the parts outermost
+        y = y.reshape(len(y), -1, part).swapaxes(0, 1)
     return (y + inputs.get("residual", 0),)

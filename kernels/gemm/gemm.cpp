@@ -16,6 +16,8 @@ constexpr const char* kActivationNames[] = {"none", "silu", "gelu", "gelu_tanh",
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
+constexpr std::int64_t kPartStep = 8;  // columns that a thread stores at once lie in one part
+
 void check_elements(const char* fields, std::int64_t rows, std::int64_t columns) {
   if (rows * columns > kMaxElements)
     throw InvalidInput("problem: fields " + std::string(fields) + " make a tensor of " + std::to_string(rows) + " x " +
@@ -23,29 +25,43 @@ void check_elements(const char* fields, std::int64_t rows, std::int64_t columns)
 }
 
 void fields(Problem& problem, FieldVisitor& visitor) {
-  visitor.integer("m", problem.m, 1, kMaxExtent);
-  visitor.integer("n", problem.n, 1, kMaxExtent);
-  visitor.integer("k", problem.k, 1, kMaxExtent);
-  visitor.enumeration("act", problem.act, kActivationNames, Activation::none);
-  visitor.real("scale", problem.scale, -1e6, 1e6, 1.0);
-  visitor.flag("bias", problem.bias, true);
-  visitor.flag("residual", problem.residual, false);
+  visitor.computes("act(scale a b^T + bias) + residual, a linear layer");
+  visitor.integer("m", "rows of a and d", problem.m, 1, kMaxExtent);
+  visitor.integer("n", "columns of d", problem.n, 1, kMaxExtent);
+  visitor.integer("k", "columns of a and b, the length of the sums", problem.k, 1, kMaxExtent);
+  visitor.enumeration("act", "activation; geglu: first half of the columns * gelu(second), of 2 * n rows of b",
+                      problem.act, kActivationNames, Activation::none);
+  visitor.real("scale", "multiplies the product, in front of bias", problem.scale, -1e6, 1e6, 1.0);
+  visitor.flag("bias", "whether bias is added", problem.bias, true);
+  visitor.flag("residual", "whether residual is added behind the activation", problem.residual, false);
+  visitor.integer("part_columns", "d in parts of so many columns, outermost: layers that share a; 0: one matrix",
+                  problem.part_columns, 0, kMaxExtent, 0);
 }
 
 void check(const Problem& problem) {
   check_elements("m and k", problem.m, problem.k);
   check_elements("n and k", problem.b_rows(), problem.k);
   check_elements("m and n", problem.m, problem.n);
+  if (problem.part_columns == 0) return;
+  if (problem.part_columns % kPartStep != 0 || problem.n % problem.part_columns != 0)
+    throw InvalidInput("problem: field part_columns must be a multiple of " + std::to_string(kPartStep) +
+                       " that divides n");
+  if (problem.residual || problem.gated())
+    throw InvalidInput("problem: field part_columns goes with neither residual=1 nor act=geglu");
 }
 
 // B is scaled so that the product's elements have a standard deviation of 1, whatever k: they then use the whole range
 // of every activation, and fp16 does not overflow.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in("a", t.a, {p.m, p.k});
-  visit.in("b", t.b, {p.b_rows(), p.k}, normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k))));
-  if (p.bias) visit.in("bias", t.bias, {p.b_rows()});
+  visit.in({"b", "the weights, n rows; geglu: 2 * n"}, t.b, {p.b_rows(), p.k},
+           normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k))));
+  if (p.bias) visit.in({"bias", "n long; geglu: 2 * n"}, t.bias, {p.b_rows()});
   if (p.residual) visit.in("residual", t.residual, {p.m, p.n});
-  visit.out("d", t.d, {p.m, p.n});
+  if (p.part_columns == 0)
+    visit.out("d", t.d, {p.m, p.n});
+  else
+    visit.out("d", t.d, {p.parts(), p.m, p.part_columns});
 }
 
 // The epilogue is not counted.

@@ -15,17 +15,22 @@ namespace noisefloor::gemm {
 // rows and bias 2n entries, the first n make the value and the last n the gate, and D = value * gelu(gate).
 enum class Activation { none, silu, gelu, gelu_tanh, geglu };
 
+// Several layers that share A may be one product: their rows of B and their biases one below the other, and D in parts
+// of `part_columns`, each a matrix of its own.
 struct Problem {
   std::int64_t m = 0;  // rows of A and D
   std::int64_t n = 0;  // columns of D
   std::int64_t k = 0;  // columns of A and B, the length of every sum
   Activation act = Activation::none;
-  double scale = 1;       // of the product, before bias
-  bool bias = true;       // whether a bias row is added before the activation
-  bool residual = false;  // whether a tensor of D's shape is added after the activation
+  double scale = 1;               // of the product, before bias
+  bool bias = true;               // whether a bias row is added before the activation
+  bool residual = false;          // whether a tensor of D's shape is added after the activation
+  std::int64_t part_columns = 0;  // 0: D is one matrix; else divides n, of 8 each, with neither residual nor gate
 
   bool gated() const { return act == Activation::geglu; }
   std::int64_t b_rows() const { return gated() ? 2 * n : n; }
+  std::int64_t part() const { return part_columns == 0 ? n : part_columns; }
+  std::int64_t parts() const { return part_columns == 0 ? 1 : n / part_columns; }
 };
 
 // The arguments of a launch, all of the problem's dtype, dense, 16-byte aligned, and not overlapping D. On the device
@@ -35,7 +40,7 @@ struct Tensors {
   const void* b = nullptr;         // [n, k]; geglu: [2n, k]
   const void* bias = nullptr;      // [n]; geglu: [2n]; null without bias
   const void* residual = nullptr;  // [m, n]; null without residual
-  void* d = nullptr;               // [m, n]
+  void* d = nullptr;               // [m, n]; in parts: [n / part_columns, m, part_columns]
 };
 
 // The op. A C++ program calls a row of variants() directly: ask row.can_run(problem, dtype), allocate

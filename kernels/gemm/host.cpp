@@ -97,13 +97,16 @@ void activate(Activation act, float* x, std::int64_t count) {
 // Adds row `row` of the residual and stores outputs [column, column + count) of D.
 void store_row(const Problem& problem, DType dtype, const Tensors& tensors, std::int64_t row, std::int64_t column,
                std::int64_t count, float* x) {
-  const std::int64_t at = row * problem.n + column;
   if (problem.residual) {
     float residual[kTileN];
-    load_floats(dtype, tensors.residual, at, count, residual);
+    load_floats(dtype, tensors.residual, row * problem.n + column, count, residual);
     for (std::int64_t i = 0; i < count; ++i) x[i] += residual[i];
   }
-  store_floats(dtype, tensors.d, at, count, x);
+  for (const std::int64_t part = problem.part(); count > 0;) {
+    const std::int64_t first = column % part, run = std::min(count, part - first);
+    store_floats(dtype, tensors.d, (column / part * problem.m + row) * part + first, run, x);
+    column += run, count -= run, x += run;
+  }
 }
 
 // The epilogue of one row of a tile: `sums` holds `width` packed columns, the first of which is packed column `packed`.

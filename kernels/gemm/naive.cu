@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
   else
     value = epilogue.activate(value);
   if (epilogue.residual) value += to_float(epilogue.residual[row * n + column]);
-  d[row * n + column] = from_float<T>(value);
+  d[epilogue.at(row, column)] = from_float<T>(value);
 }
 
 }  // namespace

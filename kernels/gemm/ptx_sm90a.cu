@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + bias_offset + part.consumer * L::kBiasBytes);
     const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
     int buffer = 0;
-    TilePosition at{0, args.m, 0, args.n};
+    TilePosition at{0, args.m, 0, args.n, 0, 0};
     constexpr bool kPingpong = kShape.pingpong;
     constexpr int kTurnBarrier = 3;
     // Over the steps of a tile that is not this consumer's.
@@ -122,6 +122,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       const TileIndex index = args.order.locate(tile);
       at.row0 = (std::int64_t{index.m_cluster} * args.multicast + part.m_rank) * kBlockM;
       at.column0 = index.n_tile * out_n;
+      at.part = index.n_tile / args.part_tiles;
+      at.part_column = at.column0 - at.part * args.epilogue.part;
       const std::uint32_t bias_pair = load_bias_pair<T, kBlockN>(args.epilogue, at.column0);
 
       float acc[L::kSubtiles][kBlockN / 2];
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 #pragma unroll
           for (int sub = 0; sub < L::kSubtiles; ++sub) {
             const int row_block = kPingpong ? sub : part.consumer;
-            const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns};
+            const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns, at.part, at.part_column};
             const HeldResidual held{{base + landed[0] * L::kStageBytes, base + landed[1] * L::kStageBytes}, row_block};
             const auto read = [&](int which) {
               if (sub + 1 == L::kSubtiles) barriers.release(part, landed[which]);
@@ -211,8 +213,9 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
     return status;
   const int tile_columns = problem.gated() ? L::kShape.block_n / 2 : L::kShape.block_n;
   CUtensorMap map_d;
-  if (const Status status = encode_tensor_map(map_d, {dtype, tensors.d, problem.m, problem.n, 64,
-                                                      store_columns(tile_columns), store_swizzled(tile_columns)});
+  if (const Status status =
+          encode_tensor_map(map_d, {dtype, tensors.d, problem.m, problem.part(), 64, store_columns(tile_columns),
+                                    store_swizzled(tile_columns), problem.parts()});
       !status.ok())
     return status;
   // Where the tile is split, a block reads the residual of its share of rows only, all columns of it at once.
@@ -237,6 +240,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                static_cast<int>(problem.n),
                                static_cast<int>((problem.k + kBlockK - 1) / kBlockK),
                                {schedule.m_clusters, schedule.n_tiles},
+                               static_cast<int>(schedule.n_tiles / problem.parts()),
                                second_half,
                                schedule.stages,
                                schedule.multicast,
@@ -267,6 +271,8 @@ Status launch_any(const Problem& problem, DType dtype, const Tensors& tensors, c
 Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
                                   const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
+  if (problem.part_columns % kTiles[static_cast<std::size_t>(schedule.tile)].block_n != 0)
+    return failure(StatusCode::invalid_argument, "gemm: a tile lies in two parts of D");
   constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
   return with_half_type(
       dtype, [&](auto type) { return launch_any<decltype(type)>(problem, dtype, tensors, schedule, context, all); });

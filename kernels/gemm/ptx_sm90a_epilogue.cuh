@@ -16,12 +16,14 @@
 
 namespace noisefloor::gemm {
 
-// Where a block's tile lies: rows [row0, rows) and output columns [column0, columns) of D.
+// Where a block's tile lies: rows [row0, rows) and output columns [column0, columns) of the product; of D from
+// `part_column` of part `part` on.
 struct TilePosition {
   std::int64_t row0;
   std::int64_t rows;
   int column0;
   int columns;
+  int part, part_column;
 };
 
 // The activation of 8 values, its switch outside the loop.
@@ -164,7 +166,7 @@ __device__ __forceinline__ void store_accumulator(const float (&acc)[kBlockN / 2
     ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
     ptx::named_barrier_sync(barrier, 128);
     if (thread == 0) {
-      ptx::tma_store_2d(&map_d, target, at.column0 + piece * kColumns, static_cast<int>(at.row0));
+      ptx::tma_store_3d(&map_d, target, at.part_column + piece * kColumns, static_cast<int>(at.row0), at.part);
       ptx::tma_store_commit();
     }
     if (add && kResidual.last_of_stage(piece)) read(piece / kResidual.per_stage);
@@ -255,7 +257,7 @@ __device__ __forceinline__ void reduce_and_store(const Partials& partials, const
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] += add[i];
     }
-    store_vector<T>(d + row * epilogue.n + column, v);
+    store_vector<T>(d + (at.part * at.rows + row) * epilogue.part + at.part_column + tile_column, v);
   }
 }
 

@@ -24,7 +24,8 @@ struct Arguments {
   T* d;
   int m, n, k_steps;
   product::TileOrder order;
-  int second_half;  // rows of B from a tile's first half of block_n to its second
+  product::Divisor part_tiles;  // tiles along n of a part of D
+  int second_half;              // rows of B from a tile's first half of block_n to its second
   int stages, multicast;
   product::Divisor splits;
 };

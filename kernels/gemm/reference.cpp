@@ -44,8 +44,9 @@ void reference(const Problem& problem, DType dtype, const Tensors& t, std::strin
     std::int64_t held_row = -1;
     for (std::int64_t e = begin; e < end; ++e) {
       const std::int64_t element = elements[static_cast<std::size_t>(e)];
-      const std::int64_t i = element / problem.n;
-      const std::int64_t j = element % problem.n;
+      const std::int64_t part = problem.part();
+      const std::int64_t i = element / part % problem.m;
+      const std::int64_t j = element / (part * problem.m) * part + element % part;
       if (i != held_row) {
         a_row = row_of(a, i, problem.k);
         held_row = i;

@@ -31,8 +31,15 @@ product::Sm90aProduct cut(const Problem& problem) {
   return {.unit_rows = problem.m, .columns = problem.b_rows(), .k_steps = (problem.k + kBlockK - 1) / kBlockK};
 }
 
+// A tile lies in one part of D.
+bool fits(const Problem& problem, const Tile& tile) {
+  return problem.part_columns % tile.block_n == 0;
+}
+
 product::ProductFor cut_by(const Problem& problem) {
-  return [product = cut(problem)](const Tile&) { return product; };
+  return [problem, product = cut(problem)](const Tile& tile) {
+    return fits(problem, tile) ? product : product::Sm90aProduct{.columns = 0};
+  };
 }
 
 }  // namespace

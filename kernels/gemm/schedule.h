@@ -1,6 +1,7 @@
 // How ptx_sm90a cuts a problem into tiles, splits and clusters. Host code, pure functions: testable without a GPU.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -30,6 +31,9 @@ inline constexpr std::array<Tile, 10> kTiles = {{
     {1, 64, 2, 6, 13},
     {1, 32, 2, 8, 18},
 }};
+
+inline constexpr int kSmallestBlockN = 32;
+static_assert(std::ranges::min(kTiles, {}, &Tile::block_n).block_n == kSmallestBlockN);
 
 // Whether blocks of a cluster can share an output tile of this shape: the partial sums of two must fit in the stages.
 constexpr bool can_split(const Tile& tile) {

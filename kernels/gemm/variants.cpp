@@ -36,6 +36,8 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   if (problem.k % 8 != 0)
     return unsupported("needs k to be a multiple of 8: rows of A and B are 16-byte aligned for TMA");
   if (problem.n % 8 != 0) return unsupported("needs n to be a multiple of 8: rows of D are stored in 16-byte pieces");
+  if (problem.part_columns % kSmallestBlockN != 0)
+    return unsupported("needs part_columns to be a multiple of 32: a tile lies in one part of D");
   if (tile_count(problem, 64, 16) > kMaxIndex / 2) return unsupported("needs at most 2^30 tiles of 64x16");
   return supported();
 }

@@ -18,17 +18,22 @@ constexpr double kFillMean = 3;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.integer("n", p.n, 1, 32767);
-  visit.integer("hw", p.hw, 1, std::int64_t{1} << 30);
-  visit.integer("channels", p.channels, 1, 65536);
-  visit.integer("groups", p.groups, 1, 65536);
-  visit.enumeration("fusion", p.fusion, kFusions, Fusion::none);
-  visit.real("eps", p.eps, 1e-12, 1.0, 1e-5);
-  visit.flag("stats", p.stats, false);
-  visit.enumeration("slab_stats", p.slab_stats, kSlabStats, SlabStats::none);
-  visit.flag("packed", p.packed, false);
-  visit.flag("coefficients", p.coefficients, false);
-  visit.integer("skip_channels", p.skip_channels, 0, 65535, 0);
+  visit.computes("fusion((x - mean) rstd gamma + beta), mean and variance of each image and group of channels");
+  visit.integer("n", "images", p.n, 1, 32767);
+  visit.integer("hw", "pixels of an image, height * width (* frames)", p.hw, 1, std::int64_t{1} << 30);
+  visit.integer("channels", "channels of x, skip's included", p.channels, 1, 65536);
+  visit.integer("groups", "groups of channels, each normalised by itself; divides channels", p.groups, 1, 65536);
+  visit.enumeration("fusion", "of norm, what y is: norm; silu(norm); silu(norm (1 + scale) + shift)", p.fusion,
+                    kFusions, Fusion::none);
+  visit.real("eps", "added to the variance", p.eps, 1e-12, 1.0, 1e-5);
+  visit.flag("stats", "also write mean and rstd, which a backward pass needs", p.stats, false);
+  visit.enumeration("slab_stats", "x's statistics are given, as conv2d's stats left them; quarters: behind an upsample",
+                    p.slab_stats, kSlabStats, SlabStats::none);
+  visit.flag("packed", "with silu+ss: scale and shift are the halves of scale_shift", p.packed, false);
+  visit.flag("coefficients", "write a and b of fusion(x a + b) in the place of y, for conv2d's norm", p.coefficients,
+             false);
+  visit.integer("skip_channels", "channels that stand behind those of x, in skip; 0: none", p.skip_channels, 0, 65535,
+                0);
 }
 
 void check(const Problem& p) {
@@ -63,17 +68,18 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("shift", t.shift, {p.n, p.channels}, normal_fill(0, 0.25));
   }
   if (p.given()) {  // positive M2: eight standard deviations off zero
-    visit.in("slab_mean", t.slab_mean, slabs, normal_fill(kFillMean, 0.125));
-    visit.in("slab_m2", t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
+    visit.in({"slab_mean", "conv2d's mean"}, t.slab_mean, slabs, normal_fill(kFillMean, 0.125));
+    visit.in({"slab_m2", "conv2d's m2"}, t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
   }
   if (p.skip_channels > 0) visit.in("skip", t.skip, {p.n, p.hw, p.skip_channels}, normal_fill(kFillMean, 1));
   if (p.coefficients)
-    visit.out("coefficients", t.y, {p.n, 2, p.channels}, DType::fp32);
+    visit.out({"coefficients", "multiplier and addend of each image and channel"}, t.y, {p.n, 2, p.channels},
+              DType::fp32);
   else
     visit.out("y", t.y, activations);
   if (p.stats) {
     visit.out("mean", t.mean, {p.n, p.groups});
-    visit.out("rstd", t.rstd, {p.n, p.groups});
+    visit.out({"rstd", "1 / sqrt(variance + eps)"}, t.rstd, {p.n, p.groups});
   }
 }
 

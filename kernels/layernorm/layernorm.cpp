@@ -17,13 +17,15 @@ constexpr double kFillMean = 3;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.integer("rows", p.rows, 1, std::int64_t{1} << 30);
-  visit.integer("channels", p.channels, 1, 65536);
-  visit.integer("images", p.images, 1, std::int64_t{1} << 30, 1);
-  visit.enumeration("fusion", p.fusion, kFusions, Fusion::none);
-  visit.flag("residual", p.residual, false);
-  visit.flag("affine", p.affine, true);
-  visit.real("eps", p.eps, 1e-12, 1.0, 1e-5);
+  visit.computes("(x + residual - mean) rstd gamma + beta, mean and variance of each row");
+  visit.integer("rows", "rows of all images, batch * tokens", p.rows, 1, std::int64_t{1} << 30);
+  visit.integer("channels", "numbers of a row, which is normalised by itself", p.channels, 1, 65536);
+  visit.integer("images", "images that the rows are of; an image's rows share scale and shift; divides rows", p.images,
+                1, std::int64_t{1} << 30, 1);
+  visit.enumeration("fusion", "scale_shift: y is norm (1 + scale) + shift", p.fusion, kFusions, Fusion::none);
+  visit.flag("residual", "whether residual is added first, and the sum written", p.residual, false);
+  visit.flag("affine", "whether there are gamma and beta", p.affine, true);
+  visit.real("eps", "added to the variance", p.eps, 1e-12, 1.0, 1e-5);
 }
 
 void check(const Problem& p) {
@@ -45,7 +47,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("scale", t.scale, {p.images, p.channels}, normal_fill(0, 0.25));
     visit.in("shift", t.shift, {p.images, p.channels}, normal_fill(0, 0.25));
   }
-  if (p.residual) visit.out("sum", t.sum, activations);
+  if (p.residual) visit.out({"sum", "x + residual"}, t.sum, activations);
   visit.out("y", t.y, activations);
 }
 

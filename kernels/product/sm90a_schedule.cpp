@@ -76,6 +76,7 @@ void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, i
   for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
     const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
     const Sm90aProduct product = product_for(shape);
+    if (product.columns == 0) continue;
     for (const int multicast : {1, 2}) {
       if (multicast > 1 && product.unit_rows <= shape.block_m()) continue;
       for (int splits = 1; multicast * splits <= kLargestCluster && splits <= product.k_steps; ++splits)

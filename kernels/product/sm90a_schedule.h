@@ -29,7 +29,7 @@ struct Sm90aTile {
 // What is cut: `units` runs of rows that no tile straddles, all with the same B.
 struct Sm90aProduct {
   std::int64_t units = 1, unit_rows = 1;
-  std::int64_t columns = 1;  // rows of B
+  std::int64_t columns = 1;  // rows of B; 0 where the tile cannot cut it
   std::int64_t k_steps = 1;
   double a_share = 1;  // of a tile's rows of A that a k-step loads
 

@@ -67,6 +67,14 @@ __device__ __forceinline__ void tma_store_5d(const CUtensorMap* map, std::uint32
       : "memory");
 }
 
+// cp.async.bulk.tensor.3d, shared memory to global; elements outside the tensor are not written.
+__device__ __forceinline__ void tma_store_3d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
+                                             std::int32_t y, std::int32_t z) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+               "r"(source), "r"(x), "r"(y), "r"(z)
+               : "memory");
+}
+
 // cp.async.bulk.tensor.4d, shared memory to global; elements outside the tensor are not written.
 __device__ __forceinline__ void tma_store_4d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
                                              std::int32_t y, std::int32_t z, std::int32_t w) {

@@ -13,14 +13,17 @@ constexpr const char* kNoiseNames[] = {"given", "drawn"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.integer("batch", p.batch, 1, 1 << 20);
-  visit.integer("elements", p.elements, 1, std::int64_t{1} << 31);  // its Philox blocks are numbered in 32 bits
-  visit.enumeration("noise", p.noise, kNoiseNames, Noise::given);
-  visit.flag("keep", p.keep, false);
-  visit.integer("seed", p.seed, 0, INT64_MAX, 0);
-  visit.integer("image", p.image, 0, INT64_MAX / 2, 0);
-  visit.integer("step", p.step, 0, UINT32_MAX, 0);
-  visit.enumeration("schedule", p.schedule, sampler_step::kScheduleNames, Schedule::linear);
+  visit.computes("alpha x0 + sigma noise, each image at a level of its own");
+  visit.integer("batch", "images", p.batch, 1, 1 << 20);
+  visit.integer("elements", "of an image: channels * height * width", p.elements, 1,
+                std::int64_t{1} << 31);  // its Philox blocks are numbered in 32 bits
+  visit.enumeration("noise", "a tensor, or drawn in the kernel by Philox4x32-10", p.noise, kNoiseNames, Noise::given);
+  visit.flag("keep", "also write the noise that was drawn", p.keep, false);
+  visit.integer("seed", "of drawn noise, with image and step", p.seed, 0, INT64_MAX, 0);
+  visit.integer("image", "of drawn noise: the number of the first image", p.image, 0, INT64_MAX / 2, 0);
+  visit.integer("step", "of drawn noise: a number that asks for other noise", p.step, 0, UINT32_MAX, 0);
+  visit.enumeration("schedule", "of the levels that a sweep or test makes; a call brings its own", p.schedule,
+                    sampler_step::kScheduleNames, Schedule::linear);
 }
 
 void check(const Problem& p) {
@@ -33,10 +36,10 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents images{p.batch, p.elements};
   visit.in("x0", t.x0, images);
-  if (p.noise == Noise::given) visit.in("noise", t.noise, images);
-  visit.in("levels", t.levels, {p.batch, 2}, kFilledByOp);
+  if (p.noise == Noise::given) visit.in({"noise", "standard normal"}, t.noise, images);
+  visit.in({"levels", "alpha and sigma of each image"}, t.levels, {p.batch, 2}, kFilledByOp);
   visit.out("x_t", t.x_t, images);
-  if (p.keep) visit.out("noise_out", t.noise_out, images);
+  if (p.keep) visit.out({"noise_out", "the noise that was drawn"}, t.noise_out, images);
 }
 
 // A product and a multiply-add; Box-Muller is half of: u 2, log 1, scale 1, root 1, angle 1, cos and sin 2, products 2.

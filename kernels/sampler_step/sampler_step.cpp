@@ -107,22 +107,30 @@ Scaling scaling(const Problem& problem) {
 namespace {
 
 void fields(Problem& problem, FieldVisitor& visitor) {
+  visitor.computes(
+      "one step of a sampler: guidance, the model's output to x0, clamp, the solver's update, noise, blend");
   constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
-  visitor.integer("batch", problem.batch, 1, 65536);
-  visitor.integer("elements", problem.elements, 1, kMaxImageElements);
-  visitor.enumeration("solver", problem.solver, solver_names());
-  visitor.enumeration("prediction", problem.prediction, kPredictionNames, Prediction::noise);
-  visitor.real("guidance", problem.guidance, 0, 100, 0.0);
-  visitor.real("clamp", problem.clamp, 0, 1e6, 0.0);
-  visitor.enumeration("noise", problem.noise, kNoiseNames, Noise::none);
-  visitor.real("blend", problem.blend, 0, 1, 0.0);
-  visitor.integer("steps", problem.steps, 1, kTrainingSteps, 50);
-  visitor.integer("step", problem.step, 0, kTrainingSteps - 1, 10);
-  visitor.enumeration("schedule", problem.schedule, kScheduleNames, Schedule::linear);
-  visitor.real("eta", problem.eta, 0, 1, 0.0);
-  visitor.integer("seed", problem.seed, 0, kMaxInteger, 0);
-  visitor.integer("image", problem.image, 0, kMaxInteger, 0);
-  visitor.enumeration("half", problem.half, kHalfNames, Half::first);
+  visitor.integer("batch", "images, or frames", problem.batch, 1, 65536);
+  visitor.integer("elements", "of an image: channels * height * width", problem.elements, 1, kMaxImageElements);
+  visitor.enumeration("solver", "whose formulas the coefficients are of, and whether it reads history or noise",
+                      problem.solver, solver_names());
+  visitor.enumeration("prediction", "what model_output is: the noise, x0, or v = alpha noise - sigma x0",
+                      problem.prediction, kPredictionNames, Prediction::noise);
+  visitor.real("guidance", "scale w of m_uncond + w (m_cond - m_uncond); 0: one model output", problem.guidance, 0, 100,
+               0.0);
+  visitor.real("clamp", "x0 is held in [-clamp, clamp]; 0: not at all", problem.clamp, 0, 1e6, 0.0);
+  visitor.enumeration("noise", "none, a tensor, or drawn in the kernel by Philox4x32-10", problem.noise, kNoiseNames,
+                      Noise::none);
+  visitor.real("blend", "share of previous_frame in x_next; 0: no such tensor", problem.blend, 0, 1, 0.0);
+  visitor.integer("steps", "of the whole schedule", problem.steps, 1, kTrainingSteps, 50);
+  visitor.integer("step", "this one, from 0: the row of coefficients", problem.step, 0, kTrainingSteps - 1, 10);
+  visitor.enumeration("schedule", "of the coefficients that a sweep or test makes; a call brings its own",
+                      problem.schedule, kScheduleNames, Schedule::linear);
+  visitor.real("eta", "of ddim: 0 deterministic, 1 as ddpm", problem.eta, 0, 1, 0.0);
+  visitor.integer("seed", "of drawn noise, with image and step", problem.seed, 0, kMaxInteger, 0);
+  visitor.integer("image", "of drawn noise: the number of the first image", problem.image, 0, kMaxInteger, 0);
+  visitor.enumeration("half", "of a solver of two calls a step: the proposal, or the correction behind it",
+                      problem.half, kHalfNames, Half::first);
 }
 
 void check(const Problem& problem) {
@@ -157,11 +165,15 @@ void check(const Problem& problem) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents latents{p.batch, p.elements};
   visit.in("x", t.x, latents, normal_fill(0, visit.describes() ? input_deviation(p) : 1));  // which costs a schedule
-  visit.in("model_output", t.model_output, p.guided() ? Extents{2, p.batch, p.elements} : latents);
-  if (p.noise == Noise::given) visit.in("noise", t.noise, latents);
-  if (p.reads_history()) visit.in("history", t.history, latents);
+  visit.in({"model_output", "[batch, elements]; with guidance [2, batch, elements], without condition first"},
+           t.model_output, p.guided() ? Extents{2, p.batch, p.elements} : latents);
+  if (p.noise == Noise::given) visit.in({"noise", "standard normal"}, t.noise, latents);
+  if (p.reads_history()) visit.in({"history", "history_out of the launch before"}, t.history, latents);
   if (p.blended()) visit.in("previous_frame", t.previous_frame, latents);
-  visit.in("coefficients", t.coefficients, {p.steps, kRowLength}, kFilledByOp);
+  visit.in({"coefficients",
+            "a row a step, multipliers: model_x, model and model_cond of x0, limit of x0; x, x0, history, noise and "
+            "previous of x_next; history_x and history_x0 of history_out; 0"},
+           t.coefficients, {p.steps, kRowLength}, kFilledByOp);
   visit.out("x_next", t.x_next, latents);
   if (p.writes_history()) visit.out("history_out", t.history_out, latents);
 }

@@ -298,6 +298,18 @@ class Ops(unittest.TestCase):
             self.assertEqual(self.judge(parsed, "bf16", outputs, op, inputs), "")
             self.assertEqual(outputs[0].shape[-3:], (3, 8 * fields["height"], 8 * fields["width"]))
 
+    def test_every_parameter_is_on_the_device(self):
+        """Modules of a library may make theirs on the CPU, whatever the device of the block is."""
+        from baselines.pytorch.ops import network
+
+        for name in networks.NETWORKS:
+            with self.subTest(name):
+                try:
+                    made = network.build_on(name, "meta")
+                except Unsupported as error:
+                    self.skipTest(str(error))
+                self.assertEqual({str(one.device) for one in (*made.parameters(), *made.buffers())}, {"meta"})
+
     def test_a_network_without_levels_is_refused(self):
         parsed = dataclasses.replace(problem("network"), filled={})
         with self.assertRaisesRegex(Unsupported, "no values of sigma"):
@@ -383,6 +395,33 @@ class Timing(unittest.TestCase):
 
         with self.assertRaisesRegex(Unsupported, "waits for the device"):
             held(lambda seconds: None, lambda: None, [mock.Mock(query=lambda: True)], 0.002)
+
+    def test_of_what_fills_the_queue_fewer_are_enqueued(self):
+        """A queue of two launches: a third waits until the hold is over, when the first has begun."""
+        from baselines.pytorch import timing
+
+        for room, batches in ((4, [4, 3]), (2, [2, 2, 2, 1]), (1, [1] * 7), (0, None)):
+            waiting, taken = [], []
+
+            def synchronize():
+                if waiting:
+                    taken.append(len(waiting))
+                waiting.clear()
+
+            def event(enable_timing):
+                return mock.Mock(query=lambda: len(waiting) > room, elapsed_time=lambda end: 3.0)
+
+            timer, hold = timing.Timer.__new__(timing.Timer), timing.Hold(0.002)
+            timer.cycles_per_second = 1
+            with mock.patch.multiple(timing.torch.cuda, synchronize=synchronize, _sleep=lambda cycles: waiting.clear(), Event=event, create=True):
+                if batches is None:
+                    with self.assertRaisesRegex(Unsupported, "waits for the device"):
+                        timer.samples(lambda: waiting.append(1), 7, hold)
+                    continue
+                self.assertEqual(timer.samples(lambda: waiting.append(1), 7, hold, launches=2), [1500.0] * 7)
+            self.assertEqual([count for count in taken if count <= room], batches)
+            self.assertEqual(hold.batch, min(room, timing.BATCH))
+            self.assertLess(hold.seconds, timing.MAX_HOLD_S)
 
 
 @unittest.skipIf(torch is None or not Path(PROGRAM).is_file(), "PyTorch is not installed, or NOISEFLOOR_BINARY names no program")

@@ -23,6 +23,8 @@ def test_ops_are_listed_as_data():
     ops = {op["op"]: op for op in listed("ops")}
     assert set(ops) == {file.parent.name for file in (ROOT / "kernels").glob("*/variants.cpp")} | {"network"}
     gemm = {field["name"]: field for field in ops["gemm"]["fields"]}
+    meanings = {name: field.pop("meaning") for name, field in gemm.items()}
+    assert meanings["m"] == "rows of a and d" and all(meanings.values())
     assert gemm["m"] == {"name": "m", "type": "integer", "low": 1, "high": 1 << 24}
     assert gemm["act"] == {"name": "act", "type": "choice", "choices": ["none", "silu", "gelu", "gelu_tanh", "geglu"], "default": "none"}
     assert gemm["scale"] == {"name": "scale", "type": "real", "low": -1e6, "high": 1e6, "default": "1"}
@@ -32,9 +34,10 @@ def test_ops_are_listed_as_data():
     # The text says the same.
     lines = iter(run("list", "ops").stdout.splitlines())
     for op in ops.values():
-        assert next(lines) == f"{op['op']}  ({', '.join(op['dtypes'])})"
+        assert op["computes"] and next(lines) == f"{op['op']}: {op['computes']} ({', '.join(op['dtypes'])})"
         for field in op["fields"]:
-            name, ends, default = re.fullmatch(r"  (\w+): (.*?)(?: \(default (.*)\))?", next(lines)).groups()
+            meaning = field.get("meaning") or meanings[field["name"]]  # gemm's were taken out
+            name, ends, default = re.fullmatch(rf"  (\w+): {re.escape(meaning)} \((.*?)(?:; default (.*))?\)", next(lines)).groups()
             assert (name, default) == (field["name"], field.get("default"))
             if field["type"] == "choice":
                 assert ends.split(", ") == field["choices"]

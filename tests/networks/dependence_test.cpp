@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gemm/gemm.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {
@@ -14,12 +15,17 @@ namespace {
 
 using Kind = NetworkTensor::Kind;
 
+// Products that became one count each.
+int layers_of(const Node& node) {
+  return node.op->name == "gemm" ? static_cast<int>(node.problem.as<gemm::Problem>().parts()) : 1;
+}
+
 std::map<std::string, int> ops_not_reached(const Network& network, std::vector<ValueId> inputs) {
   const std::vector<bool> reached = nodes_reached_by(network.graph, inputs);
   EXPECT_EQ(reached.size(), network.graph.nodes().size());
   std::map<std::string, int> counts;
   for (std::size_t node = 0; node < reached.size(); ++node)
-    if (!reached[node]) ++counts[network.graph.nodes()[node].op->name];
+    if (!reached[node]) counts[network.graph.nodes()[node].op->name] += layers_of(network.graph.nodes()[node]);
   return counts;
 }
 

@@ -1,4 +1,4 @@
-// Products of one row that share it become one, and their readers take its parts.
+// Short products that share A become one, and their readers take its parts.
 #include "networks/merge_products.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(MergeProducts, OfARowThatTheyShareAreOne) {
   p.project("odd", p.shared, 12);
   p.project("third", p.shared, 8);
   p.project("active", p.shared, 8, ",act=silu");
-  merge_products_of_a_row(p.network);
+  merge_products(p.network);
 
   const Graph& graph = p.network.graph;
   EXPECT_EQ(ops_of(graph), (std::map<std::string, int>{{"gemm", 4}, {"elementwise", 6}}));
@@ -80,11 +80,38 @@ TEST(MergeProducts, OfARowThatTheyShareAreOne) {
     EXPECT_EQ(graph[output.value].name, std::string(output.name) + ".silu.y");
 }
 
-TEST(MergeProducts, OfSeveralRowsStayApart) {
-  Projections p(2);
-  p.project("first", p.shared, 8);
-  p.project("second", p.shared, 8);
-  merge_products_of_a_row(p.network);
+TEST(MergeProducts, OfSeveralRowsAreOneForEachWidth) {
+  Projections p(3);
+  p.project("first", p.shared, 32);
+  p.project("wide", p.shared, 64);
+  p.project("second", p.shared, 32);
+  p.project("narrow", p.shared, 8);
+  p.project("narrow too", p.shared, 8);
+  p.project("apart", p.other, 32);
+  p.project("third", p.shared, 32);
+  merge_products(p.network);
+
+  const Graph& graph = p.network.graph;
+  EXPECT_EQ(ops_of(graph), (std::map<std::string, int>{{"gemm", 5}, {"elementwise", 7}}));
+  const Node& merged = graph.nodes().front();
+  EXPECT_EQ(merged.name, "first and 2 more");
+  EXPECT_EQ(merged.text, "m=3,n=96,k=16,part_columns=32");
+  EXPECT_EQ(graph[merged.values.back()].shape, (std::vector<std::int64_t>{3, 3, 32}));
+  std::map<std::string, std::int64_t> first;
+  for (const Node& node : graph.nodes())
+    if (const auto& part = graph[node.values[0]].part) {
+      EXPECT_EQ(part->of, merged.values.back());
+      EXPECT_EQ(graph[node.values[0]].shape, (std::vector<std::int64_t>{3, 32}));
+      first[node.name] = part->first;
+    }
+  EXPECT_EQ(first, (std::map<std::string, std::int64_t>{{"first.silu", 0}, {"second.silu", 96}, {"third.silu", 192}}));
+}
+
+TEST(MergeProducts, LongOnesStayApart) {
+  Projections p(1025);
+  p.project("first", p.shared, 32);
+  p.project("second", p.shared, 32);
+  merge_products(p.network);
   EXPECT_EQ(ops_of(p.network.graph)["gemm"], 2);
 }
 
@@ -107,7 +134,7 @@ TEST(MergeProducts, LeaveNetworksWhatTheyAre) {
   const auto gemms = [](std::int64_t batch) {
     return ops_of(require_network("adm64").build({.batch = batch}).graph)["gemm"];
   };
-  EXPECT_EQ(gemms(2) - gemms(1), 35);  // of 36 residual blocks
+  EXPECT_EQ(gemms(2) - gemms(1), 3);  // 36 residual blocks of four widths
 }
 
 }  // namespace

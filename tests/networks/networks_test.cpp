@@ -186,7 +186,8 @@ TEST(Networks, EveryNodeReadsOnlyWhatIsThere) {
       for (const Node& node : network.graph.nodes()) {
         const auto specs = node.op->tensors(node.problem, node.dtype);
         for (std::size_t i = 0; i < specs.size(); ++i) {
-          const ValueId id = node.values[i];
+          const auto& part = network.graph[node.values[i]].part;
+          const ValueId id = part ? part->of : node.values[i];
           if (specs[i].role == Role::out) {
             EXPECT_TRUE(written.insert(id).second) << node.name;
           } else if (network.graph[id].kind == Value::Kind::activation) {

@@ -58,11 +58,19 @@ def make_inputs(problem, dtype, device, generator):
 
 
 def build(problem):
-    scale, activation = problem.real("scale"), _activation(problem)
+    scale, activation, part = problem.real("scale"), _activation(problem), problem.integer("part_columns")
 
     def run(inputs):
         a, b, bias = inputs["a"], inputs["b"], inputs.get("bias")
-        if scale == 1:
+        if part:  # a batched product, whose items share A
+            weights = b.view(-1, part, b.shape[1]).mT
+            shared = a.expand(len(weights), *a.shape)
+            if bias is not None:
+                product = torch.baddbmm(bias.view(-1, 1, part), shared, weights, alpha=scale)
+            else:
+                product = torch.bmm(shared, weights)
+                product = product if scale == 1 else product * scale
+        elif scale == 1:
             product = F.linear(a, b, bias)
         elif bias is not None:
             product = torch.addmm(bias, a, b.t(), alpha=scale)
@@ -92,4 +100,6 @@ def reference(problem, inputs):
         y = y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))
     elif act == "geglu":
         y = y[:, :half] * gelu(y[:, half:])
+    if part := problem.integer("part_columns"):
+        y = y.view(len(y), -1, part).transpose(0, 1)
     return (y + wide["residual"] if "residual" in wide else y,)

@@ -22,13 +22,18 @@ def roundings(problem, compiled):
     return 1 if compiled else 2
 
 
-def build_network(name, device, dtype):
-    """The network with its random weights: the same numbers in every dtype, up to rounding."""
+def build_on(name, device):
     try:
         with torch.device(device):
             network = networks.build(name)
     except CannotRun as error:
         raise Unsupported(str(error)) from None
+    return network.to(device)  # diffusers' AlphaBlender makes its parameter on the CPU, whatever the device is
+
+
+def build_network(name, device, dtype):
+    """The network with its random weights: the same numbers in every dtype, up to rounding."""
+    network = build_on(name, device)
     generator = torch.Generator(device).manual_seed(SEED)
     tables = {f"{name}.weight" for name, module in network.named_modules() if isinstance(module, torch.nn.Embedding)}
     with torch.no_grad():

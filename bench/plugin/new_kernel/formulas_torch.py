@@ -35,6 +35,7 @@ def gemm(problem, t):
         y = value * F.gelu(gate)
     else:
         y = activated(problem.act, y)
+    y = y.unflatten(1, (-1, problem.part_columns)).transpose(0, 1) if problem.part_columns else y
     return (y + t.inputs.get("residual", 0),)
 
 

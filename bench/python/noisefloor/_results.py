@@ -49,13 +49,14 @@ class Results(pandas.DataFrame):
         except ImportError as error:
             raise ImportError(f"a roofline needs matplotlib and numpy: pip install matplotlib ({error})") from None
         ok = self[self["status"] == "ok"]
-        dtype = dtype or (ok["dtype"].mode().iloc[0] if len(ok) else "")
+        dtype = _core.short_dtype(str(getattr(dtype, "__name__", dtype))) if dtype is not None else ok["dtype"].mode().iloc[0] if len(ok) else ""
         rates = {name: [value, datasheet] for name, (value, _, datasheet) in self.attrs.get("ceilings", {}).items()}
         ceilings = pandas.DataFrame.from_dict(rates, orient="index", columns=["value", "datasheet"])
+        others = f"; there are some of {', '.join(sorted(set(ok['dtype'])))}" if len(ok) else ""
         ok = pandas.DataFrame(ok[ok["dtype"] == dtype])
         lacking = [name for name in ("dram_copy", *plot_roofline.ceilings_of(ok)) if name not in ceilings.index]
         if ok.empty or lacking:
-            raise ValueError(f"no row of dtype '{dtype}' is ok" if ok.empty else f"the run has no ceiling {', '.join(lacking)}")
+            raise ValueError(f"no row of dtype '{dtype}' is ok{others}" if ok.empty else f"the run has no ceiling {', '.join(lacking)}")
         if not ((ok["flops"] > 0) & (ok["ai"] > 0)).any():
             raise ValueError(f"no row of dtype '{dtype}' has FLOPs and an intensity")
         return Drawing(plot_roofline.svg(ok, ceilings, theme, dtype))

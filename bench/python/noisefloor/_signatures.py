@@ -3,22 +3,16 @@
 import dataclasses
 import functools
 import itertools
+import operator
 
 from noisefloor import _core
+from noisefloor._docstrings import docstring
 
 CATALOGUE = {op["name"]: op for op in _core.catalogue()}
 PYTHON_TYPE = {"integer": "int", "real": "float", "flag": "bool"}
 COMMON = ("out", "variant", "dtype", "stream", "plan")  # arguments of every op
-ENDING = """
-out: the output, or a tuple of them, to write into; made by the framework of the first tensor where it is None.
-variant: one of noisefloor.variants("{op}"); None is the plan's, else the best of the ladder that can run it there.
-dtype: {dtypes}; needed where the tensors leave it open.
-stream: a CUDA stream or its number; None is the framework's current one. Of tensors on a GPU.
-plan: a noisefloor.Plan or its file: the variant of each problem. None is that of noisefloor.use_plan, if any.
-
-Tensors are contiguous in row-major order, at multiples of 16 bytes, on one device, and share no memory with the
-output. ValueError: a tensor or a value does not fit, with what would. TypeError: an argument is no tensor.
-RuntimeError: the device failed."""
+COMMON_OF_TORCH = ("variant", "dtype", "prepared")
+TYPES_OF_COMMON = {"out": "Array | Sequence[Array | None] | None", "variant": "str | None", "prepared": "Array | None"}  # others: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,15 +43,16 @@ class Tensor:
     dtype: str
     always: bool
     shape: str
+    meaning: str
 
 
 class Signature:
     """Names, order and shapes of an op's tensors, and its fields, of which those that a shape gives are not asked for."""
 
     def __init__(self, op):
-        self.op = op
-        self.fields = {field["name"]: field for field in known(op)["fields"]}
-        self.samples, moving = _core.samples(op, 1, 240)
+        self.op, self.entry = op, known(op)
+        self.fields = {field["name"]: field for field in self.entry["fields"]}
+        self.samples, moving, self.required = _core.samples(op, 1, 240)
         self.inputs, self.outputs = self.tensors("in"), self.tensors("out")
         self.names = names = tuple(tensor.name for tensor in self.inputs)
         # Those without a default: of every problem, and what the usual problem has before them, which may be None.
@@ -75,20 +70,20 @@ class Signature:
         seen, before = {}, {}
         for values, tensors in self.samples:
             names = [tensor[0] for tensor in tensors if tensor[3] == role]
-            for name, shape, dtype, its_role in tensors:
+            for name, shape, dtype, its_role, meaning in tensors:
                 if its_role == role:
-                    seen.setdefault(name, []).append((values, shape, dtype))
+                    seen.setdefault(name, []).append((values, shape, dtype, meaning))
                     before.setdefault(name, set()).update(names[: names.index(name)])
         order = []
         while len(order) < len(seen):
             order.append(next(name for name in seen if name not in order and before[name] <= set(order)))
-        return [Tensor(name, seen[name][0][2], len(seen[name]) == len(self.samples), self.shape(seen[name])) for name in order]
+        return [Tensor(name, seen[name][0][2], len(seen[name]) == len(self.samples), self.shape(seen[name]), seen[name][0][3]) for name in order]
 
     def shape(self, seen):
-        ranks = {len(shape) for _, shape, _ in seen}
+        ranks = {len(shape) for _, shape, *_ in seen}
         if len(ranks) > 1:
-            return "of a shape that the other arguments decide"
-        extents = [self.extent([(values, shape[axis]) for values, shape, _ in seen]) for axis in range(ranks.pop())]
+            return "[...]"
+        extents = [self.extent([(values, shape[axis]) for values, shape, *_ in seen]) for axis in range(ranks.pop())]
         return f"[{', '.join(extents)}]"
 
     def extent(self, seen):
@@ -104,15 +99,18 @@ class Signature:
         for name in integers:
             if extents == [one // 2 for one in value[name]]:
                 return f"{name}//2"
-        for one, other in itertools.combinations(integers, 2):
-            if extents == [a * b for a, b in zip(value[one], value[other])]:
-                return f"{one}*{other}"
+        for one, other in itertools.permutations(integers, 2):
+            for sign, combine in (("*", operator.mul), (" + ", operator.add), (" - ", operator.sub)):
+                if extents == list(map(combine, value[one], value[other])):
+                    return f"{one}{sign}{other}"
         return "..."
 
     def default(self, name):
         """The default of a field as Python has it; None where tensors decide."""
-        if name not in self.free:
-            return None
+        return self.value(name) if name in self.free else None
+
+    def value(self, name):
+        """The default of the field itself."""
         field = self.fields[name]
         convert = {"integer": int, "real": float, "flag": lambda text: text == "1"}.get(field["type"], str)
         return convert(field["default"])
@@ -126,7 +124,7 @@ class Signature:
         """The inputs as a call has them."""
         return sorted(self.inputs, key=lambda tensor: tensor.name not in self.first)
 
-    def parameters(self, typed):
+    def parameters(self, typed, common=COMMON):
         """The source text of the parameters; tensors that every problem has come first, and have no default."""
         texts = []
         for tensor in self.ordered():
@@ -137,25 +135,8 @@ class Signature:
         for name in self.keywords:
             text = f"{name}: {self.annotation(name)} = " if typed else f"{name}="
             texts.append(text + (repr(self.default(name)) if typed else f"_default_{name}"))
-        kinds = {"out": "Array | Sequence[Array | None] | None", "variant": "str | None", "dtype": "str | None", "stream": "Any", "plan": "Any"}
-        texts += [f"{name}: {kinds[name]} = None" if typed else f"{name}=None" for name in COMMON]
+        texts += [f"{name}: {TYPES_OF_COMMON.get(name, 'Any')} = None" if typed else f"{name}=None" for name in common]
         return ", ".join(texts)
-
-    def doc(self):
-        """The docstring: what the catalogue says."""
-        usual = [tensor[0] for tensor in self.samples[0][1] if tensor[3] == "in"]  # of a problem with all defaults
-        lines = [f"{self.op}({', '.join(usual)}, ...) -> {', '.join(t.name for t in self.outputs)}", ""]
-        lines.append("T is the element type of the call: " + ", ".join(known(self.op)["dtypes"]) + ".")
-        for tensor in self.inputs + self.outputs:
-            role = "" if tensor in self.inputs else "returned, "
-            lines.append(f"{tensor.name}: {role}{'' if tensor.always else 'optional, '}{tensor.dtype} {tensor.shape}")
-        lines.append("")
-        for name, field in self.fields.items():
-            note = f"default {field['default']}" if field["default"] is not None else "from the shapes, or given"
-            if name in self.shared:
-                note += f"; given as '{name}', in the tensor's place" if field["type"] != "flag" else "; whether the tensor is given"
-            lines.append(f"{name}: {field['type']}, {field['range']} ({note})")
-        return "\n".join(lines) + "\n" + ENDING.format(op=self.op, dtypes=", ".join(known(self.op)["dtypes"]))
 
 
 @functools.cache
@@ -184,5 +165,5 @@ def make_function(op, call=None):
     scope = {"_call": call} | {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.ops.{op}>", "exec"), scope)
     function = scope[op]
-    function.__doc__, function.__module__ = made.doc(), "noisefloor.ops"
+    function.__doc__, function.__module__ = docstring(made, COMMON), "noisefloor.ops"
     return function

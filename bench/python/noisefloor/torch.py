@@ -1,13 +1,14 @@
 """The ops as operators of PyTorch, `torch.ops.noisefloor.*`: torch.compile traces through them, and CUDA graphs capture them.
 
-`noisefloor.torch.gemm(a, b)` takes what `noisefloor.ops.gemm` takes, but `out` and `stream`: the current stream is used. There are no
-gradients: a tensor that requires one is refused where they are recorded.
+`noisefloor.torch.gemm(a, b)` takes what `noisefloor.ops.gemm` takes, but `out`, `stream` and `plan`: the stream is the current one, the plan
+that of `noisefloor.use_plan`. There are no gradients: a tensor that requires one is refused where they are recorded.
 """
 
 import torch
 from torch.autograd import forward_ad
 
 from noisefloor import _frameworks, _prepared, _signatures
+from noisefloor._docstrings import docstring
 from noisefloor._patch import patch  # noqa: F401
 
 _OPS = sorted(_signatures.CATALOGUE)
@@ -66,7 +67,7 @@ def _word(op, name, value):
 
 def _make_function(op):
     order, made = _define(op), _signatures.signature(op)
-    parameters = made.parameters(typed=False).removesuffix(", stream=None, plan=None").replace(", out=None", "") + ", prepared=None"
+    parameters = made.parameters(typed=False, common=_signatures.COMMON_OF_TORCH)
     # The sum makes of what torch.compile holds as a symbol a number of this call.
     text = {name: f"fields += f',{name}={{{name} + 0}}' if isinstance({name}, (int, float)) else _word('{op}', '{name}', {name})" for name in made.fields}
     lines = [f"if {name} is not _default_{name} and {name} is not None: {text[name]}" for name in made.keywords]
@@ -75,6 +76,7 @@ def _make_function(op):
               f"if isinstance({name}, str): {text[name]}; {name} = None" for name in made.shared]
     # What is not given is not passed: each argument costs PyTorch more than this looks at it.
     lines += [f"if {name} is not None: given['{name}'] = {name}" for name in [*order, "variant", "dtype", "prepared"] if name not in made.first]
+    lines.insert(0, "if dtype is not None and dtype.__class__ is not str: dtype = str(getattr(dtype, '__name__', dtype))")  # torch.float16
     lines.append("if fields: given['fields'] = fields[1:]")
     named = ", ".join(f"{name}={name}" for name in order)
     source = (f"def {op}({parameters}):\n    if _recording(): _refuse_gradients('{op}', {named})\n"
@@ -87,7 +89,7 @@ def _make_function(op):
     scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
     exec(compile(source, f"<noisefloor.torch.{op}>", "exec"), scope)
     function = scope[op]
-    function.__doc__, function.__module__ = f"noisefloor.ops.{op} as an operator of PyTorch.", "noisefloor.torch"
+    function.__doc__, function.__module__ = docstring(made, _signatures.COMMON_OF_TORCH), "noisefloor.torch"
     return function
 
 

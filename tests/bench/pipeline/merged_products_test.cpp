@@ -1,4 +1,4 @@
-// A network of one image, whose projections are one product, computes what the same network computes of two.
+// A network of one image and of two, whose projections are one product each in a way of its own, compute the same.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -54,7 +54,7 @@ double difference(const Weights& weights) {
   return std::sqrt(differences / squares);
 }
 
-TEST(MergedProducts, OfOneImageComputeWhatTheyDoApart) {
+TEST(MergedProducts, OfOneImageAndOfTwoComputeTheSame) {
   EXPECT_LE(difference(RandomWeights()), 1e-5);
   const TemporaryFolder folder;
   write_weights_by_rule(folder / "w.safetensors", require_network("digits").build({.batch = 2}).graph);

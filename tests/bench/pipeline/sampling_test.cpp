@@ -114,7 +114,7 @@ TEST(Sampler, ComputesOnceWhatDoesNotChange) {
   text.image = {4, 6, 4};
   const std::pair<NetworkInfo, const char*> networks[] = {
       {require_network("digits"), ""},  // its labels are added to the level in one product
-      {text, "mid_block.attentions.0.transformer_blocks.0.attn2.to_k"},
+      {text, "down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k"},  // and what is one product with it
       {small_network("svd", kSmallSvd), "mid_block.attentions.0.transformer_blocks.0.attn2.to_out.0"}};
   for (const auto& [info, node] : networks)
     for (const bool guided : {false, true}) {
@@ -123,9 +123,12 @@ TEST(Sampler, ComputesOnceWhatDoesNotChange) {
       EXPECT_EQ(found, expected) << info.name;
       EXPECT_EQ(few.size(), all.size()) << info.name;
       if (*node == '\0') continue;
-      ASSERT_TRUE(few.contains(node)) << info.name;
-      EXPECT_EQ(few.at(node), 2) << info.name;
-      EXPECT_EQ(all.at(node), 2 * 3) << info.name;
+      const auto launches = [&](const auto& of) {
+        const auto found_node = of.lower_bound(node);  // names that begin so
+        return found_node != of.end() && found_node->first.starts_with(node) ? found_node->second : 0;
+      };
+      EXPECT_EQ(launches(few), 2) << info.name;
+      EXPECT_EQ(launches(all), 2 * 3) << info.name;
     }
 }
 

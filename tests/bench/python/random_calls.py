@@ -43,7 +43,7 @@ def call_of(op, seed, dtype, which=0):
     values, tensors = problem(op, seed, which)
     random = np.random.default_rng(seed + which)
     inputs = {}
-    for name, shape, its_dtype, role in tensors:
+    for name, shape, its_dtype, role, _ in tensors:
         if role == "in":
             inputs[name] = fill(op, name, shape, values, random).astype(DTYPES[dtype if its_dtype == "T" else its_dtype])
     made = signature(op)

@@ -54,7 +54,8 @@ REFUSED = [
     (dict(gamma=zeros(32, dtype=np.float16)), ValueError, "'gamma' is fp16, not fp32"),
     (dict(x=[[1.0]]), TypeError, "'x' must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a list"),
     (dict(gamma="silu"), TypeError, "'gamma' must be a tensor"),
-    (dict(x=zeros(2, 6, 32).astype(object)), TypeError, "'x' must be a tensor"),
+    (dict(x=zeros(2, 6, 32).astype(object)), ValueError, "'x' cannot be read: DLPack only supports signed/unsigned integers, float and complex"),
+    (dict(x=zeros(2, 6, 32, dtype=">f4")), ValueError, "'x' cannot be read: DLPack only supports native byte order. (dtype >f4"),
     (dict(scale=zeros(2, 32)), ValueError, "'scale'"),
     (dict(out=zeros(2, 6, 31)), ValueError, "output 'y' must be [2, 6, 32], not [2, 6, 31]"),
     (dict(out=zeros(2, 6, 32, dtype=np.float16)), ValueError, "'y' is fp16, not fp32"),
@@ -76,7 +77,10 @@ REFUSED = [
     (dict(channels=64), ValueError, "channels=64 clashes with them, channels=32 would fit"),
     (dict(variant="tild"), ValueError, "groupnorm has no variant 'tild'; did you mean 'tiled'?"),
     (dict(variant="naive"), ValueError, "variant 'naive' "),
-    (dict(dtype="fp64"), ValueError, "dtype 'fp64' is not one of its element types"),
+    (dict(dtype="fp64"), ValueError, "dtype 'fp64' is not one of its element types: bf16, fp16, fp32, or what PyTorch and NumPy call these"),
+    (dict(dtype=np.float64), ValueError, "dtype 'fp64' is not one of its element types"),
+    (dict(dtype=np.int8), ValueError, "dtype 'int8' is not one of its element types"),
+    (dict(dtype=np.float16), ValueError, "'x' is fp32, not fp16"),
     (dict(dtype="bf16"), ValueError, "'x' is fp32, not bf16"),
     (dict(stream=0), ValueError, "'stream' is for tensors on a GPU"),
     (dict(grops=4), TypeError, "unexpected keyword argument 'grops'"),
@@ -153,6 +157,15 @@ def test_the_output_may_say_the_dtype():
         ops.timestep_embedding(t, channels=8)
     out = zeros(3, 8, dtype=np.float16)
     assert ops.timestep_embedding(t, channels=8, out=out) is out and (out[:, 0] != 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "float16", np.float16, np.dtype("float16"), "torch.float16"])
+def test_a_dtype_has_the_names_that_frameworks_give_it(dtype):
+    t = np.ones(3, np.float32)
+    assert np.array_equal(ops.timestep_embedding(t, channels=8, dtype=dtype), ops.timestep_embedding(t, channels=8, dtype="fp16"))
+    handle = noisefloor.prepare("gemm", (3, 4), np.ones((5, 4), np.float16), dtype=dtype)
+    assert handle.dtype == "fp16" and (handle(np.ones((3, 4), np.float16)) == 4).all()
+    assert ops.timestep_embedding(t, channels=8, dtype=ml_dtypes.bfloat16).dtype == ml_dtypes.bfloat16
 
 
 def test_bf16_of_numpy_is_that_of_ml_dtypes():
@@ -272,20 +285,52 @@ def test_the_version_is_the_projects():
 
 @pytest.mark.parametrize("op", random_calls.OPS)
 def test_docstrings_name_every_argument(op):
-    function = getattr(ops, op)
+    function, made = getattr(ops, op), _signatures.signature(op)
+    unfolded = function.__doc__.replace("\n    ", " ")
     for name in inspect.signature(function).parameters:
-        assert re.search(rf"^{name}: ", function.__doc__, re.M), name
-    assert "default <" not in function.__doc__
+        assert re.search(rf"^{name}: ", unfolded, re.M), name
+    for name, field in made.fields.items():
+        assert f"\n{name}: {field['meaning']} (" in unfolded
+    assert f"\n\n{made.entry['computes']}\n\n" in unfolded and "default <" not in unfolded
+    assert max(map(len, function.__doc__.splitlines())) < 120
+
+
+@pytest.mark.parametrize("op", random_calls.OPS)
+def test_the_call_of_a_docstring_binds_each_name_to_itself(op):
+    function = getattr(ops, op)
+    call, outputs = function.__doc__.splitlines()[0].split(" -> ")
+    node = ast.parse(call.replace(", ...)", ")")).body[0].value
+    given = inspect.signature(function).bind(*(one.id for one in node.args), **{one.arg: one.value.id for one in node.keywords})
+    assert given.arguments and all(name == value for name, value in given.arguments.items())
+    values, tensors = _signatures.signature(op).samples[0]
+    called = {name: np.ones(shape, np.float32) for name, shape, _, role, _ in tensors if role == "in"}
+    fields = {name: values[name] for name in given.arguments if name not in called}
+    dtype = None if any(dtype == "T" and role == "in" for _, _, dtype, role, _ in tensors) else "fp32"
+    made = function(**called, **fields, dtype=dtype)
+    assert len(outputs.split(", ")) == (len(made) if isinstance(made, tuple) else 1)
+
+
+def test_what_no_shape_says_is_required():
+    required = {op: set(_signatures.signature(op).required) for op in random_calls.OPS}
+    assert {op: names for op, names in required.items() if names} == {
+        "groupnorm": {"groups"}, "elementwise": {"op"}, "resample": {"op"}, "sampler_step": {"solver"}, "timestep_embedding": {"channels"}}  # fmt: skip
+    assert "(integer, 1 to 65536; required)" in ops.groupnorm.__doc__ and "layernorm(x, gamma=gamma, beta=beta, ...) -> y" in ops.layernorm.__doc__
+    assert "q_sample(x0, levels, noise, ...) -> x_t" in ops.q_sample.__doc__
+
+
+def arguments_of(stub):
+    """{function: [names of its parameters]}"""
+    functions = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.FunctionDef)]
+    return {node.name: [one.arg for one in node.args.args + node.args.kwonlyargs] for node in functions}
 
 
 def test_stubs_are_up_to_date(tmp_path):
-    written = (Path(built.FOLDER) / "noisefloor" / "ops.pyi").read_text()
-    subprocess.run([sys.executable, "-m", "noisefloor._stubs", tmp_path / "ops.pyi"], env={"PYTHONPATH": built.FOLDER}, check=True)
-    assert written == (tmp_path / "ops.pyi").read_text()
-    functions = {node.name: node for node in ast.parse(written).body if isinstance(node, ast.FunctionDef)}
+    subprocess.run([sys.executable, "-m", "noisefloor._stubs", tmp_path], env={"PYTHONPATH": built.FOLDER}, check=True)
+    for stub in ("ops.pyi", "torch.pyi"):
+        assert (Path(built.FOLDER) / "noisefloor" / stub).read_text() == (tmp_path / stub).read_text()
+    functions = arguments_of(tmp_path / "ops.pyi")
     assert sorted(functions) == random_calls.OPS == sorted(ops.__all__)
-    for op, node in functions.items():
-        arguments = [one.arg for one in node.args.args + node.args.kwonlyargs]
+    for op, arguments in functions.items():
         assert arguments == list(inspect.signature(getattr(ops, op)).parameters)
 
 

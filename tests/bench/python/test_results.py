@@ -14,6 +14,7 @@ import pytest
 
 pandas = pytest.importorskip("pandas")
 import noisefloor  # noqa: E402
+import numpy as np  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
@@ -79,8 +80,10 @@ def test_the_roofline_leaves_matplotlib_as_it_was(recorded):
     drawing = recorded[recorded["op"] == "gemm"].roofline(theme="dark")
     assert dict(matplotlib.rcParams) == before and plt.get_fignums() == figures
     assert drawing._repr_svg_() == str(drawing) and drawing.startswith("<svg")
-    with pytest.raises(ValueError, match="no row of dtype 'fp64' is ok"):
-        recorded.roofline(dtype="fp64")
+    dtypes = sorted(set(recorded[recorded["status"] == "ok"]["dtype"]))
+    for dtype in ("fp64", np.float64, np.dtype("float64")):
+        with pytest.raises(ValueError, match=f"no row of dtype 'fp64' is ok; there are some of {', '.join(dtypes)}"):
+            recorded.roofline(dtype=dtype)
 
 
 def test_text_of_a_run_is_no_markup(recorded):

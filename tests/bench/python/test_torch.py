@@ -2,9 +2,11 @@
 
 import copy
 import enum
+import inspect
 import sys
+from pathlib import Path
 
-import built  # noqa: F401 - first
+import built  # first
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -12,6 +14,7 @@ import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
+from test_arguments import arguments_of  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -49,6 +52,37 @@ def test_both_ways_give_what_numpy_gives(op, dtype):
             assert len(got) == len(wanted)
             for one, right in zip(got, wanted):
                 assert isinstance(one, torch.Tensor) and np.array_equal(one.double().numpy(), right.astype(np.float64), equal_nan=True)
+
+
+def test_the_stub_has_what_there_is():
+    functions = arguments_of(Path(built.FOLDER) / "noisefloor" / "torch.pyi")
+    assert sorted([*functions, "patch"]) == sorted(noisefloor.torch.__all__)
+    for op in random_calls.OPS:
+        function = getattr(noisefloor.torch, op)
+        assert functions[op] == list(inspect.signature(function).parameters)
+        assert all(f"\n{name}: " in function.__doc__ for name in functions[op]) and "\nplan: " not in function.__doc__
+
+
+@pytest.mark.parametrize("make, reason", [
+    (lambda a: a.to("meta"), "Cannot pack tensors on meta .dtype torch.float32, layout torch.strided, device meta"),
+    (lambda a: a.to_sparse(), "Can't export tensors with layout other than torch.strided .dtype torch.float32, layout torch.sparse_coo"),
+    (lambda a: a.to_sparse_csr().requires_grad_(), "layout other than torch.strided .dtype torch.float32, layout torch.sparse_csr"),
+    (lambda a: torch.quantize_per_tensor(a, 0.1, 0, torch.quint8), "types are not supported by dlpack .dtype torch.quint8"),
+])  # fmt: skip
+def test_a_tensor_without_plain_memory_is_refused_with_its_kind(make, reason):
+    with torch.no_grad(), pytest.raises(ValueError, match=f"gemm: 'a' cannot be read: .*{reason}"):
+        noisefloor.ops.gemm(make(torch.ones(3, 4)), torch.ones(5, 4))
+
+
+@pytest.mark.parametrize("package", ["ops", "torch"])
+def test_a_dtype_may_be_pytorchs(package):
+    embed = getattr(noisefloor, package).timestep_embedding
+    for name, dtype in DTYPES.items():
+        assert embed(torch.ones(3), channels=8, dtype=dtype).dtype == embed(torch.ones(3), channels=8, dtype=name).dtype == dtype
+    with pytest.raises(ValueError, match="dtype 'int8' is not one of its element types: bf16, fp16, fp32"):
+        embed(torch.ones(3), channels=8, dtype=torch.int8)
+    compiled = torch.compile(lambda t: noisefloor.torch.timestep_embedding(t, channels=8, dtype=torch.float16), fullgraph=True, backend="aot_eager")
+    assert compiled(torch.ones(3)).dtype == torch.float16
 
 
 @pytest.mark.parametrize("op", random_calls.OPS)

@@ -106,8 +106,10 @@ TEST(Definitions, PointersFollow) {
 TEST(Fields, AreDataAsTheOpDeclaresThem) {
   using Type = FieldInfo::Type;
   const auto& fields = find_op("gemm")->fields;
-  ASSERT_EQ(fields.size(), 7u);
+  ASSERT_EQ(fields.size(), 8u);
   EXPECT_EQ(fields[0].name, "m");
+  EXPECT_EQ(fields[0].meaning, "rows of a and d");
+  EXPECT_EQ(fields[0].description(), "rows of a and d (1 to 16777216)");
   EXPECT_EQ(fields[0].type, Type::integer);
   EXPECT_EQ(fields[0].low, 1);
   EXPECT_EQ(fields[0].high, 1 << 24);
@@ -128,6 +130,23 @@ TEST(Fields, AreDataAsTheOpDeclaresThem) {
       EXPECT_TRUE(field.type != Type::integer || field.low < field.high);
       EXPECT_TRUE(field.type != Type::real || field.real_low < field.real_high);
     }
+}
+
+// Half a line each, as lists and docstrings put a range and a default behind it.
+TEST(Fields, EachOfEveryOpSaysWhatItIs) {
+  const auto expect_half_a_line = [](const std::string& text) {
+    EXPECT_TRUE(!text.empty() && text.size() <= 120) << text;
+    EXPECT_FALSE(text.ends_with('.') || text.find('\n') != std::string::npos) << text;
+  };
+  for (const Op& op : catalogue()) {
+    SCOPED_TRACE(op.name);
+    expect_half_a_line(op.computes);
+    for (const FieldInfo& field : op.fields) {
+      SCOPED_TRACE(field.name);
+      expect_half_a_line(field.meaning);
+      EXPECT_NE(field.meaning, field.name);
+    }
+  }
 }
 
 TEST(Fields, ValuesHaveTheDefaultsOfTheirOwnProblem) {

@@ -55,6 +55,21 @@ RC_GTEST_PROP(gemm_schedule, ChosenScheduleIsLaunchable, ()) {
   if (s.stages > tile.stages) RC_ASSERT(s.grid <= std::max(sms, s.cluster()));
 }
 
+RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
+  Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 2000), 1, 8 * *rc::gen::inRange<std::int64_t>(1, 300));
+  p.part_columns = 32 * *rc::gen::inRange<std::int64_t>(1, 60);
+  p.n = p.part_columns * *rc::gen::inRange<std::int64_t>(1, 40);
+  const auto lies_in_one = [&](const Schedule& s) { return p.part_columns % tile_of(s).block_n == 0; };
+  const Schedule s = choose(p, kSms);
+  RC_ASSERT(lies_in_one(s));
+  RC_ASSERT(s.n_tiles * tile_of(s).block_n == p.n);
+  const DeviceInfo device{.sm_count = kSms};
+  for (const Choice& choice : schedule_choices(p, DType::bf16, device)) {
+    const auto parsed = parse_schedule(p, choice.text, kSms);
+    RC_ASSERT(parsed && lies_in_one(*parsed));
+  }
+}
+
 RC_GTEST_PROP(gemm_schedule, NothingTriedIsModelledFaster, ()) {
   const Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 10000), 8 * *rc::gen::inRange<std::int64_t>(1, 1000),
                             8 * *rc::gen::inRange<std::int64_t>(1, 1000));

@@ -31,6 +31,10 @@ TEST(gemm, ProblemTextIsCanonicalAndChecked) {
   EXPECT_THROW(op().parse("m=0,n=2,k=3"), InvalidInput);
   EXPECT_THROW(op().parse("m=1,n=2,k=3,act=relu"), InvalidInput);
   EXPECT_THROW(op().parse("m=16777216,n=16777216,k=8"), InvalidInput);
+  EXPECT_EQ(op().print(op().parse("m=1,n=16,k=3,part_columns=8")), "m=1,n=16,k=3,part_columns=8");
+  for (const char* refused : {"n=16,part_columns=4", "n=24,part_columns=16", "n=16,part_columns=32",
+                              "n=16,part_columns=8,residual=1", "n=16,part_columns=8,act=geglu"})
+    EXPECT_THROW(op().parse(std::string("m=1,k=3,") + refused), InvalidInput) << refused;
 }
 
 TEST(gemm, CostCountsTheGateAndEachTensorOnce) {

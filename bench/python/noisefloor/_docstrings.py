@@ -1,0 +1,60 @@
+"""The docstring of an op's function: what the catalogue says of the op, its tensors and its fields."""
+
+import textwrap
+
+COMMON = {
+    "out": "the output, or a tuple of them, to write into; made by the framework of the first tensor where it is None.",
+    "variant": 'one of noisefloor.variants("{op}"); None is the plan\'s, else the best of the ladder that can run it there.',
+    "dtype": "{dtypes}, or what PyTorch and NumPy call these; needed where the tensors leave it open.",
+    "stream": "a CUDA stream or its number; None is the framework's current one. Of tensors on a GPU.",
+    "plan": "a noisefloor.Plan or its file: the variant of each problem. None is that of noisefloor.use_plan, if any.",
+    "prepared": "the memory of a handle of noisefloor.torch.prepare, which gives it with its variant.",
+}
+ENDING = """Tensors are contiguous in row-major order, at multiples of 16 bytes, on one device, and share no memory with an output.
+ValueError: a tensor or a value does not fit, with what would. TypeError: an argument is no tensor. RuntimeError: the
+device failed."""
+
+
+def line(text):
+    return textwrap.fill(text, 118, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
+
+
+def usual_call(made):
+    """A call of the usual problem: by position what the signature has in front, by keyword the rest, and what must be given."""
+    inputs, outputs = ([tensor[0] for tensor in made.samples[0][1] if tensor[3] == role] for role in ("in", "out"))
+    order = [tensor.name for tensor in made.ordered()]
+    front = next((place for place, name in enumerate(order) if name not in inputs), len(order))
+    named = [name for name in order[front:] if name in inputs] + [name for name in made.keywords if name in made.required]
+    return f"{made.op}({', '.join([*order[:front], *(f'{name}={name}' for name in named), '...'])}) -> {', '.join(outputs)}"
+
+
+def tensor_line(tensor, returned):
+    role = f"{'returned, ' * returned}{'optional, ' * (not tensor.always)}"
+    return f"{tensor.name}: {role}{tensor.dtype} {tensor.shape}{': ' * bool(tensor.meaning)}{tensor.meaning}"
+
+
+def field_line(made, name):
+    field = made.fields[name]
+    flag = field["type"] == "flag"
+    if name in made.shared:
+        note = "the tensor says it" if flag else f"given as {name}= in the tensor's place, default {field['default']}"
+    elif name in made.required:
+        note = "required"
+    elif field["default"] is None:
+        note = "from the tensors"
+    else:
+        follows = name not in made.free and field["type"] != "real"  # whose value no tensor says
+        note = f"{'from the tensors, else' if follows else 'default'} {made.value(name) if flag else field['default']}"
+    kind = "" if field["type"] == "choice" else f"{field['type']}, "
+    return f"{name}: {field['meaning']} ({'True or False' if flag else kind + field['range']}; {note})"
+
+
+def docstring(made, common):
+    """Of a Signature, with those arguments of every op."""
+    dtypes = ", ".join(made.entry["dtypes"])
+    tensors = [tensor_line(one, False) for one in made.inputs] + [tensor_line(one, True) for one in made.outputs]
+    legend = f"T is the element type of the call: {dtypes}." + ' "...": extents that several fields decide.' * any("..." in one for one in tensors)
+    parts = [[usual_call(made)], [made.entry["computes"]], [legend, *tensors],
+             [field_line(made, name) for name in made.fields],
+             [f"{name}: {COMMON[name].format(op=made.op, dtypes=dtypes)}" for name in common]]  # fmt: skip
+    return "\n\n".join("\n".join(map(line, part)) for part in parts) + "\n\n" + ENDING
