@@ -47,6 +47,8 @@ class Counter {
     } else if (node.op->name == "attention") {
       f.set("layout", "separate");
       count("attention", f.text());
+    } else if (node.op->name == "elementwise" && f["op"] == "silu") {
+      pointwise("silu", f.number("n") * f.number("hw"), f["channels"]);
     } else if (node.op->name == "temporal_attention") {
       count("attention",
             fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},scale={}", f.number("batch") * f.number("hw"),

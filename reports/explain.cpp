@@ -67,20 +67,16 @@ const SweepColumn* column_of(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-bool on_host(const SweepRow& row) {
-  return row.kind == "host" || (!row.arch.empty() && !row.arch.starts_with("sm_"));
-}
-
 // Why figures of a source are not known, and how to get them.
 std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& row, const CeilingTable& ceilings) {
-  constexpr const char* kSweep = "noisefloor sweep --ops {op}{plugin_option} --out DIR, then explain with --run DIR";
+  constexpr const char* kSweep = "noisefloor sweep --ops {op}{options} --out DIR, then explain with --run DIR";
   if (source == Source::ceilings)
     return ceilings.rows.empty() ? std::pair("the run has no ceilings", kSweep)
                                  : std::pair("no row of this op and dtype names its ceiling", kSweep);
   if (source == Source::run) return {"the run has no other row to compare with", kSweep};
   if (source == Source::launch)
     return {"the run has no other launch with next to nothing to do",
-            "noisefloor sweep --networks NAME{plugin_option} --out DIR, without --ops, then explain with --run DIR"};
+            "noisefloor sweep --networks NAME{options} --out DIR, without --ops, then explain with --run DIR"};
   if (of_pytorch(row)) return {"another program launches it", "nsys or ncu on that program"};
   if (row.op == kWholeNetwork) return {"it is many launches", "noisefloor forward or sample with --breakdown"};
   if (source == Source::kernels || source == Source::grid)
@@ -89,7 +85,7 @@ std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& r
     return {"its bytes fit into L2, so that what DRAM moves is what L2 chose to keep", "a larger problem of the op"};
   if (row.counter_status == "off")
     return {"counters were off",
-            "noisefloor sweep --ops {op}{plugin_option} --counters require --out DIR, then explain with --run DIR"};
+            "noisefloor sweep --ops {op}{options} --counters require --out DIR, then explain with --run DIR"};
   return {fmt::format("counters: {} (noisefloor devices says what to do)",
                       row.counter_status.empty() ? "not taken" : row.counter_status),
           "{ncu}"};

@@ -15,11 +15,13 @@ namespace noisefloor {
 
 // A condition is comparisons joined by " and ": FIGURE < NUMBER (also <=, >, >=), FIGURE = WORD|WORD, FIGURE has WORD.
 // One whose figure is not known does not hold. In sentence and experiment {name} stands for a figure;
-// {why_above_roof}, {plugin_option} and {plugin_options} (its rival's too) may be blank, {ncu} is a command.
+// {why_above_roof}, {options} and {duel_options} (its rival's too) may be blank, {ncu} is a command.
 struct ExplainRule {
   const char *name, *condition, *sentence, *experiment;
 };
 std::span<const ExplainRule> explain_rules();  // in their order: the first that holds is what limits
+
+bool on_host(const SweepRow& row);
 
 // What is known of a row by name: each column of sweep.csv, and what follows from columns, ceilings and other rows.
 class RowFigures {

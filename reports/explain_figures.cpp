@@ -76,6 +76,10 @@ std::string three_digits(double value) {
 
 }  // namespace
 
+bool on_host(const SweepRow& row) {
+  return row.kind == "host" || (!row.arch.empty() && !row.arch.starts_with("sm_"));
+}
+
 RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings) {
   for (const SweepColumn& column : sweep_columns()) {
     if (column.text)
@@ -92,10 +96,11 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
   };
   texts_["rival"].clear();  // the column names whom it met in a duel; here, who is fastest
   insertions_["why_above_roof"] = why_above_roof(row);
-  insertions_["plugin_option"] = insertions_["plugin_options"] = plugin_option(row);
+  insertions_["options"] = insertions_["duel_options"] = (on_host(row) ? " --device host" : "") + plugin_option(row);
   insertions_["ncu"] =
-      filled(row.plugin.empty() ? "scripts/ncu {op}/{problem}/{dtype}/{variant}"
-                                : "Nsight Compute on noisefloor run {op}/{problem}/{dtype}/{variant}{plugin_option}");
+      filled(on_host(row)         ? "perf record noisefloor run {op}/{problem}/{dtype}/{variant}{options}"
+             : row.plugin.empty() ? "scripts/ncu {op}/{problem}/{dtype}/{variant}"
+                                  : "Nsight Compute on noisefloor run {op}/{problem}/{dtype}/{variant}{options}");
   if (!is_timed(row)) return;
   const Number us = row.time_cold_us, memory = rate("dram_copy"), compute = rate(row.bound.ceiling);
   put("memory_pct", ratio(row.gbps, memory, 100));
@@ -125,8 +130,7 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
 
 void RowFigures::set_rival(const SweepRow& rival, double times_as_fast) {
   texts_["rival"] = rival.variant;
-  if (const std::string option = plugin_option(rival); option != insertions_["plugin_option"])
-    insertions_["plugin_options"] += option;
+  if (rival.plugin != texts_["plugin"]) insertions_["duel_options"] += plugin_option(rival);
   numbers_["rival_ratio"] = times_as_fast;
 }
 

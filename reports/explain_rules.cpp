@@ -4,7 +4,7 @@
 namespace noisefloor {
 namespace {
 
-#define RUN "noisefloor run {op}/{problem}/{dtype}/{variant}{plugin_option}"
+#define RUN "noisefloor run {op}/{problem}/{dtype}/{variant}{options}"
 
 constexpr ExplainRule kRules[] = {
     // There is no time.
@@ -84,7 +84,7 @@ constexpr ExplainRule kRules[] = {
     {"many_kernels", "kernels > 1", "{kernels} kernels a launch, and each waits for the one before.",
      "Fuse them, or let them overlap (programmatic launch, a cluster or cooperative grid)."},
     {"rival", "rival_ratio > 1.03", "Not the device: {rival} is {rival_ratio} times as fast on the same problem.",
-     "noisefloor duel {op} {variant} {rival} --problem {problem} --dtype {dtype}{plugin_options}; then {ncu}."},
+     "noisefloor duel {op} {variant} {rival} --problem {problem} --dtype {dtype}{duel_options}; then {ncu}."},
     {"short_samples", "stop = time_cap", "The median is not known to half a percent: sampling met its time limit.",
      "Measure again on a quieter machine before small differences are believed."},
     {"unexplained", "findings = 0 and time_cold_us > 0",

@@ -242,6 +242,7 @@ int sweep(const SweepArguments& arguments) {
 
   std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
   if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
+  fmt::print(stderr, "{}", plugins_without_rows(plugins, cases, description.is_host));
   if (arguments.pytorch == "require" && description.is_host && !flags.list_tests)
     throw InvalidInput("--pytorch require: PyTorch's rows need a CUDA device");
   if (arguments.pytorch == "off") std::erase_if(cases, in_worker);

@@ -1,7 +1,9 @@
 #include "bench/sweep/plugins.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +92,27 @@ PluginFiles add_plugins(const PluginOptions& options) {
     }
   }
   return files;
+}
+
+std::string plugins_without_rows(const PluginFiles& files, const std::vector<Case>& cases, bool host) {
+  std::string lines;
+  for (const auto& [file, fingerprint] : files) {
+    const auto of_file = [&name = file](const ImplementationPtr& one) { return one->plugin == name; };
+    if (std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return of_file(one.implementation); })) continue;
+    std::vector<std::string> variants;
+    bool run_here = false;
+    for (const SuiteEntry& entry : suite().entries())
+      for (const ImplementationPtr& one : entry.implementations)
+        if (of_file(one)) {
+          variants.push_back(fmt::format("{} of {}", one->name, entry.name()));
+          run_here |= one->runs_on_platform(host);
+        }
+    lines +=
+        fmt::format("--plugin: there is no row of {}: {} {}\n", file,
+                    run_here ? "this selection leaves out" : fmt::format("a {} does not run", host ? "host" : "GPU"),
+                    fmt::join(variants, ", "));
+  }
+  return lines;
 }
 
 std::string fact_of_plugin(const std::string& file) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure/suite.h"
 #include "reports/run/run_folder.h"
 
 namespace noisefloor {
@@ -23,6 +24,9 @@ using PluginFiles = std::map<std::string, std::string>;
 // Starts the processes and adds the rows that they have to the suite, behind those of their ops. Throws InvalidInput
 // that names the file and says what is expected.
 PluginFiles add_plugins(const PluginOptions& options);
+
+// A line for each file that none of the cases is of, with the reason; blank where there is none.
+std::string plugins_without_rows(const PluginFiles& files, const std::vector<Case>& cases, bool host);
 
 // Throws InvalidInput where the folder has rows of one of these files as it was before it was changed.
 void require_same_plugins(const RunFolder& folder, const PluginFiles& files);

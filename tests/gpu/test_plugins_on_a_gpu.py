@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu.plugins import tampered
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 PYTHON = os.environ.get("NOISEFLOOR_PYTHON") or "python3"
@@ -147,6 +149,21 @@ def test_python_on_another_stream_is_incorrect(triton, tmp_path):
     assert result.returncode == 1, result.stderr
     assert found["elsewhere"]["status"] in ("incorrect", "cuda_error") and not found["elsewhere"]["time_cold_us"]
     assert found["raises"]["reason"].startswith("launch of the plugin failed: RuntimeError: no luck today (mine.py, line ")
+
+
+@pytest.mark.parametrize("kind", ["cuda", "triton"])
+def test_a_groupnorm_that_was_tampered_with_is_incorrect(request, tmp_path, kind):
+    build = request.getfixturevalue("nvcc" if kind == "cuda" else "triton")
+    assert run(PROGRAM, "new-kernel", "groupnorm", "--out", tmp_path).returncode == 0
+    if kind == "cuda":
+        (tmp_path / "mine.cu").write_text(tampered.cuda((tmp_path / "groupnorm.cu").read_text()))
+        build(tmp_path / "mine.cu", tmp_path / "mine.so")
+    else:
+        (tmp_path / "mine.py").write_text(tampered.triton((tmp_path / "groupnorm_triton.py").read_text()))
+    file = tmp_path / ("mine.so" if kind == "cuda" else "mine.py")
+    result, table = measured(tmp_path, "groupnorm.csv", tampered.PROBLEM, file, ",".join(tampered.REASONS), "fp32")
+    assert result.returncode == 1, result.stderr
+    tampered.hold_to_reasons(table, tampered.REASONS)
 
 
 def test_wrong_cuda_kernels_are_rows_with_a_reason(nvcc, tmp_path):

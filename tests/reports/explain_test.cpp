@@ -227,6 +227,26 @@ TEST(Explain, CommandsOfAPluginsRowNameItsFile) {
             "Run it alone (noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --plugin mine.so), then under compute-sanitizer.");
 }
 
+TEST(Explain, CommandsOfAHostsRowNeedNoGpu) {
+  MadeUp made;
+  made.add_rival(50);
+  made.row().kind = "host", made.row().arch = "x86-64-v4";
+  const auto experiment = [&] { return made.explained().findings.front().experiment; };
+  EXPECT_NE(experiment().find("--dtype bf16 --device host; then perf record noisefloor run gemm/m=1,n=2,k=3/bf16/ptx "
+                              "--device host."),
+            std::string::npos)
+      << experiment();
+  made.row().plugin = "mine.so";
+  EXPECT_NE(
+      experiment().find("then perf record noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --device host --plugin mine.so."),
+      std::string::npos)
+      << experiment();
+  made.row().plugin = "", made.ceilings.rows.clear();
+  const std::string text = explanation_text(made.explained());
+  EXPECT_NE(text.find("get it: noisefloor sweep --ops gemm --device host --out DIR"), std::string::npos) << text;
+  EXPECT_EQ(text.find("scripts/ncu"), std::string::npos) << text;
+}
+
 const Explanation::Evidence* evidence_of(const Explanation& explanation, const std::string& name) {
   const auto found = std::ranges::find(explanation.evidence, name, &Explanation::Evidence::name);
   return found == explanation.evidence.end() ? nullptr : &*found;

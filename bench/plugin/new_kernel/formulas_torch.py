@@ -35,6 +35,7 @@ def gemm(problem, t):
         y = value * F.gelu(gate)
     else:
         y = activated(problem.act, y)
+    y = y.unflatten(1, (-1, problem.part_columns)).transpose(0, 1) if problem.part_columns else y
     return (y + t.inputs.get("residual", 0),)
 
 
@@ -102,7 +103,7 @@ def resample(problem, t):
 
 def timestep_embedding(problem, t):
     half = problem.channels // 2
-    steps = torch.arange(half, device=t.t.device) / max(half - problem.endpoint, 1)
+    steps = torch.arange(half, dtype=t.t.dtype, device=t.t.device) / max(half - problem.endpoint, 1)
     angles = torch.outer(t.t, 2 * math.pi * t.freqs if "freqs" in t.inputs else problem.max_period**-steps)
     parts = [angles.cos(), angles.sin()]
     y = torch.cat(parts if problem.order == "cos_sin" else parts[::-1], 1)
@@ -127,7 +128,7 @@ def q_sample(problem, t):
 def sampler_step(problem, t):
     """A row of coefficients is a step's: kernels/sampler_step/coefficients.h."""
     model_x, model, model_cond, limit, of_x, of_x0, history, noise, previous, history_x, history_x0, _ = t.coefficients[problem.step]
-    x, output = t.x.float(), t.model_output.float()
+    x, output = (one.to(t.coefficients.dtype) for one in (t.x, t.model_output))
     guided = output[0] * model + output[1] * model_cond if output.ndim > x.ndim else output * model
     x0 = (model_x * x + guided).clamp(-limit, limit)
     y = of_x * x + of_x0 * x0 + history * t.inputs.get("history", 0) + noise * t.inputs.get("noise", 0) + previous * t.inputs.get("previous_frame", 0)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 FILE = """import pickle, sys
@@ -86,9 +87,13 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
         run = Path(out or Path(folder, "run"))
         words = ["sweep", "--plugin", str(file), "--ops", op, "--dtypes", dtypes, "--out", str(run)]
         if problem is not None:
-            fields = dict(pair.partition("=")[::2] for pair in problem.split(","))
-            if not all(fields.values()):
-                raise ValueError(f"problem is {problem!r}; it must be fields with values, as m=4,n=8,k=8 (`noisefloor list ops` has them)")
+            fields = {}
+            for field, _, value in (pair.partition("=") for pair in problem.split(",")):
+                if not value:
+                    raise ValueError(f"problem is {problem!r}; it must be fields with values, as m=4,n=8,k=8 (`noisefloor list ops` has them)")
+                if field in fields:
+                    raise ValueError(f"problem: field '{field}' is given twice")
+                fields[field] = value
             Path(folder, "problems").mkdir()
             with open(Path(folder, "problems", f"{op}.csv"), "w", newline="") as table:
                 csv.writer(table).writerows([["network", *fields, "count"], ["given", *fields.values(), 1]])
@@ -104,6 +109,9 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
         result = asked(*words)
         if result.returncode not in (0, 1) or not (run / "sweep.csv").is_file():
             raise RuntimeError(result.said)
+        for line in result.stderr.splitlines():
+            if line.startswith("--plugin: "):  # why there is no row of it
+                warnings.warn(line, stacklevel=2)
         if not quiet:
             print(result.stdout.partition("\n\n")[0])
         with open(run / "sweep.csv", newline="") as table:

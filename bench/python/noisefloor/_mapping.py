@@ -109,6 +109,8 @@ def convolution(a, out, tags):
         return problem("conv3d_temporal", dtype, batch=x.shape[0], frames=x.shape[2], hw=x.shape[3] * x.shape[4], cin=x.shape[1],
                        cout=weight.shape[0], bias=bias)
     need(len(kernel) == 2 and len(set(kernel)) == len(set(stride)) == len(set(pad)) == 1, f"conv2d is square; it is {form}")
+    if (kernel, stride, pad, a["transposed"]) == ((1, 1), (1, 1), (0, 0), False):  # of pixels by channels
+        return problem("gemm", dtype, m=x.shape[0] * x.shape[2] * x.shape[3], n=weight.shape[0], k=x.shape[1], bias=bias)
     sizes = {"n": x.shape[0], "h": x.shape[2], "w": x.shape[3], "cin": x.shape[1], "kernel": kernel[0], "bias": bias}
     if a["transposed"]:
         need(stride[0] == 2 and (kernel[0], pad[0]) in ((2, 0), (4, 1)) and not any(a["output_padding"]),
@@ -182,10 +184,10 @@ def cat(a, out, tags):
     if order:
         tags[out] = "waves", order, tags.call
         return problem("timestep_embedding", dtype, batch=out.shape[0], channels=out.shape[1], order="_".join(order)), parts
-    # Behind the axis all is one pixel, which has the channels; images have theirs second.
-    images = out.dim() == 4 and axis == 1
+    # Behind the axis all is one pixel, which has the channels; images have theirs before rows and columns.
+    images = out.dim() >= 4 and axis == out.dim() - 3
     inner = 1 if images else math.prod(out.shape[axis + 1 :])
-    n, h, w = (out.shape[0], out.shape[2], out.shape[3]) if images else (math.prod(out.shape[:axis]), 1, 1)
+    n, (h, w) = math.prod(out.shape[:axis]), out.shape[axis + 1 :] if images else (1, 1)
     return problem("resample", dtype, op="concat", n=n, h=h, w=w, channels=first.shape[axis] * inner, skip_channels=second.shape[axis] * inner)
 
 

@@ -144,6 +144,19 @@ def test_python_functions_are_rows(one, tmp_path):
     assert other.returncode == 2 and "needs fp32" in other.stdout, other.stdout + other.stderr
 
 
+def test_a_file_that_gets_no_row_is_named_with_the_reason(one, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text('op, arch, kind = "gemm", "sm_80", "tiled"\ndef launch(p, t): pass\ndef launch_other(p, t): pass\n')
+    (tmp_path / "here.py").write_text('op, arch, kind = "gemm", "host", "host"\ndef launch(p, t): pass\n')
+    said = "--plugin: there is no row of"
+    asked = ("--dtypes", "fp32", "--plugin", file, "--plugin", tmp_path / "here.py", "--variants")
+    result = sweep(one, tmp_path / "run", "--dtypes", "fp32", "--plugin", file, env=HERE)
+    assert result.returncode == 0 and f"{said} mine.py: a host does not run mine of gemm, other of gemm\n" in result.stderr, result.stderr
+    result = sweep(one, tmp_path / "other", *asked, "host,other", env=HERE)
+    assert f"{said} here.py: this selection leaves out here of gemm\n" in result.stderr and f"{said} mine.py" not in result.stderr, result.stderr
+    assert {row["variant"]: row["status"] for row in rows(tmp_path / "other")}["other"] == "no_device"
+
+
 def test_a_file_that_changes_is_not_loaded_again(one, tmp_path):
     file = tmp_path / "mine.py"
     change = "def launch(problem, t):\n    open(__file__, 'a').write('# another')\n    os._exit(0)\n"

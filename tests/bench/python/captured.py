@@ -29,10 +29,11 @@ def capture(name):
     configuration = {"sd15": diffusers_unet.SD15, "sdxl": diffusers_unet.SDXL, "svd": diffusers_unet.SVD}[name]
     with torch.device("meta"), torch.no_grad():
         network = diffusers_unet.build(configuration).to("meta")
-        if name == "svd":  # without the pipeline's part
-            inputs = torch.empty(2, 14, 8, 72, 128), torch.empty(2), torch.empty(2, 1, configuration["cross_attention_dim"]), torch.empty(2, 3)
+        if name == "svd":  # with what its pipeline puts beside the latents; the scheduler's division of these is no op
+            latents = torch.empty(2, 14, 4, 72, 128)
+            inputs = torch.empty(2), torch.empty(2, 1, configuration["cross_attention_dim"]), torch.empty(2, 3)
             with noisefloor.capture() as captured:
-                network(*inputs)
+                network(torch.cat([latents, latents], dim=2), *inputs)
         else:
             side = {"sd15": 64, "sdxl": 128}[name]
             inputs = diffusers_unet.inputs_of(configuration, side, side, 77)

@@ -64,6 +64,13 @@ def test_a_file_is_a_row(tmp_path):
         noisefloor.bench("groupnorm", str(file), problems="adm64-b1", variants="", device="host")
 
 
+def test_a_file_that_gets_no_row_is_warned_of(tmp_path):
+    file = tmp_path / "products.py"
+    file.write_text('arch, kind = "sm_80", "tiled"\n' + FILE)
+    with pytest.warns(UserWarning, match="there is no row of products.py: a host does not run products of gemm"):
+        assert "products" not in rows(file, variants=None)
+
+
 def test_a_closure_needs_cloudpickle():
     factor = 1.0
 
@@ -90,6 +97,8 @@ def test_what_makes_no_sense_is_named():
         noisefloor.bench("gemm", "none.so", problem=PROBLEM, device="host", variants="host")
     with pytest.raises(ValueError, match="problem is 'm'; it must be fields with values"):
         noisefloor.bench("gemm", product, problem="m")
+    with pytest.raises(ValueError, match="^problem: field 'k' is given twice$"):
+        noisefloor.bench("gemm", product, problem="m=4,n=8,k=8,k=4")
     for argument, value in (("op", 7), ("problems", ["sd15-b2"]), ("problem", {"m": 4}), ("dtypes", ["fp32"]), ("name", 7), ("variants", ["host"])):
         with pytest.raises(TypeError, match=f"^{argument} must be text, not a {type(value).__name__}$"):
             noisefloor.bench(**{"op": "gemm", "plugin": product, argument: value})

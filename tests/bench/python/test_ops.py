@@ -1,4 +1,4 @@
-"""Every op in every dtype through Python, against fp64 NumPy on random problems, by the op's own tolerance."""
+"""Every op in every dtype through Python, against fp64 NumPy on random problems, by the op's own tolerance. test_formulas.py holds NumPy to PyTorch."""
 
 import built  # noqa: F401 - first
 import noisefloor

@@ -4,6 +4,7 @@
 struct gemm : Case {
   Numbers a = numbers("a"), b = numbers("b"), bias = numbers("bias"), residual = numbers("residual"), d = numbers("d");
   int64_t m = integer("m"), n = integer("n"), k = integer("k");
+  int64_t part = integer("part_columns") == 0 ? n : integer("part_columns");
   float scale = real("scale");
   Act act = act_of(*this);
   bool geglu = is("act", "geglu");
@@ -15,10 +16,10 @@ struct gemm : Case {
     return scale * sum + (bias ? bias[column] : 0);
   }
   __host__ __device__ void operator()(int64_t i) const {
-    const int64_t row = i / n, column = i % n;
+    const int64_t row = i / n, column = i % n, place = (column / part * m + row) * part + column % part;
     const float y =
         geglu ? product(row, column) * gelu(product(row, n + column)) : activated(act, product(row, column));
-    d.set(i, y + (residual ? residual[i] : 0));
+    d.set(place, y + (residual ? residual[place] : 0));
   }
 };
 
