@@ -337,9 +337,11 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
       "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "
       "where there is one)");
   command.add_option("--out", arguments.out, "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
-  command.add_option("--runs", arguments.runs,
-                     "As scripts/sweep: where the newest run below RUNS/<device> is of the same command and was cut "
-                     "short, resume it, else begin another; at the end do as noisefloor roofline does");
+  command
+      .add_option("--runs", arguments.runs,
+                  "As scripts/sweep: where the newest run below RUNS/<device> is of the same command and was cut "
+                  "short, resume it, else begin another; at the end do as noisefloor roofline does")
+      ->take_last();  // scripts give theirs first
   command.add_option(
       "--shard", arguments.shard,
       "Only part I/N of the problems, every N-th with all of its cases; noisefloor merge makes one run of all "

@@ -196,6 +196,12 @@ def test_a_run_below_runs_ends_with_its_place_under_the_roof(problems, tmp_path)
     assert len(list((tmp_path / "runs/host").iterdir())) == 2, "what was finished is not resumed"
 
 
+def test_the_last_place_of_runs_counts(problems, tmp_path):
+    """scripts/sweep and run.sh give theirs in front of what a user gives."""
+    assert below(tmp_path / "scripts", problems, "--runs", tmp_path / "mine").returncode == 0
+    assert (tmp_path / "mine/host").is_dir() and not (tmp_path / "scripts").exists()
+
+
 def test_what_is_refused_leaves_no_run(problems, tmp_path):
     assert below(tmp_path / "runs", problems, "--opps").returncode == 2
     assert below(tmp_path / "runs", problems, "--ops", "conv2d").returncode == 2
