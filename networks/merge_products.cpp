@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/schedule.h"
 #include "networks/graph_copy.h"
 
 namespace noisefloor::networks {
 namespace {
 
-constexpr std::int64_t kColumnsOfARow = 8;  // of 2 bytes: a load of 16
-constexpr std::int64_t kColumns = 32;        // the narrowest tile of gemm's ptx_sm90a, which lies in one part
-constexpr std::int64_t kMostRows = 1024;     // a product of more fills a GPU by itself
+constexpr std::int64_t kColumnsOfARow = 8;                // of 2 bytes: a load of 16
+constexpr std::int64_t kColumns = gemm::kSmallestBlockN;  // a tile of ptx_sm90a lies in one part
+constexpr std::int64_t kMostElements = 132 * 128 * 128;   // a wave of wide tiles on an H200
 
 bool stacks(const Value& weight) {
   return weight.source && weight.source->layout == WeightSource::Layout::plain && weight.source->rows == 0 &&
@@ -27,7 +28,7 @@ using Group = std::tuple<ValueId, std::string, DType, double, double>;
 std::optional<Group> group_of(const Graph& graph, const Node& node) {
   if (node.op != find_op("gemm")) return std::nullopt;
   gemm::Problem problem = node.problem.as<gemm::Problem>();
-  if (problem.m > kMostRows || problem.residual || problem.gated()) return std::nullopt;
+  if (problem.m * problem.n > kMostElements || problem.residual || problem.gated()) return std::nullopt;
   if (problem.n % (problem.m == 1 ? kColumnsOfARow : kColumns) != 0) return std::nullopt;
   if (!stacks(graph[node.values.at(1)]) || (problem.bias && !stacks(graph[node.values.at(2)]))) return std::nullopt;
   if (problem.m == 1) problem.n = kColumnsOfARow;

@@ -7,8 +7,8 @@
 
 namespace noisefloor::networks {
 
-// Each output element is the same sum. A product stays alone that is long (merging saves launches), whose columns are
-// not a multiple of what parts need, or whose weight is blended, cut or laid out anew.
+// Each output element is the same sum. A product stays alone that fills a GPU by itself (merging saves launches), whose
+// columns are not a multiple of what parts need, or whose weight is blended, cut or laid out anew.
 void merge_products(Network& network);
 
 }  // namespace noisefloor::networks

@@ -184,7 +184,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.classes = options.conditional ? classes : 0;
   network.sampling = options.sampling;
   builder(options, network);
-  merge_products(network);
+  if (options.merge_products) merge_products(network);
   if (options.fold_skips) fold_skips(network);
   if (options.fuse_norms) fuse_norms(network);
   if (options.shallow_blocks > 0) keep_what_is_below(network, options.shallow_blocks);

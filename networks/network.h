@@ -99,9 +99,10 @@ struct BuildOptions {
   // Sampling: how many of the decoder's last blocks a call computes that takes what is below them from an earlier one
   // (Ma et al., "DeepCache", CVPR 2024). 0: none is asked for.
   std::int64_t shallow_blocks = 0;
-  bool old_names = false;   // of modules, as the network's older checkpoints have them
-  bool fold_skips = false;  // and their 1x1 into the convolutions that add them (fold_skips.h)
-  bool fuse_norms = false;  // into the convolutions behind them (fuse_norms.h)
+  bool old_names = false;      // of modules, as the network's older checkpoints have them
+  bool merge_products = true;  // short ones that share A (merge_products.h)
+  bool fold_skips = false;     // and their 1x1 into the convolutions that add them (fold_skips.h)
+  bool fuse_norms = false;     // into the convolutions behind them (fuse_norms.h)
   Sizes sizes = {};
 };
 

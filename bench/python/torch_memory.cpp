@@ -80,8 +80,8 @@ nb::object torch_empty(const Queue& queue, std::span<const std::int64_t> shape, 
   PyObject* const type = torch_dtype(dtype);
   if (is_queue_of_now(queue) && !functions().empty_strided.is_none() && shape.size() <= Shape::kMost)
     if (nb::object made = called(functions().empty_strided, size, strides_of(shape), nb::handle(type))) return made;
-  // Asked each time: others put a function of theirs in its place for a while. Named: PyTorch takes twice as long to
-  // tell a tuple from numbers.
+  // Also where that failed: torch.empty says why. Asked each time: others put a function of theirs in its place for a
+  // while. Named: PyTorch takes twice as long to tell a tuple from numbers.
   static PyObject* names = nullptr;  // the GIL guards it
   if (names == nullptr) names = nb::make_tuple("size", "dtype", "device").release().ptr();
   const nb::object torch = imported<kTorch>(), device = asked_often<kDevice>(queue.like);

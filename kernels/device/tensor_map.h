@@ -15,8 +15,9 @@ namespace noisefloor {
 // aligned, columns * size_of(dtype) and box_columns * size_of(dtype) multiples of 16, box extents of 1 to 256. With
 // `swizzle`, box rows are w = 32, 64 or 128 bytes and the 16-byte chunk c of row r lies at chunk c ^ (r / (128 / w) %
 // (w / 16)) of its row, so that neither rows nor columns of chunks collide in a bank. `count` such matrices, one behind
-// the other, make a map of three dimensions; 0 is a map of two. invalid_argument when that does not hold, cuda_error
-// when the driver lacks the encoder (older than CUDA 12.0). CUDA Driver API, "Tensor Map Object Management".
+// the other, make a map of three dimensions, each of less than 2^40 bytes; 0 is a map of two. invalid_argument when
+// that does not hold, cuda_error when the driver lacks the encoder (older than CUDA 12.0). CUDA Driver API, "Tensor Map
+// Object Management".
 struct MatrixMap {
   DType dtype;
   const void* data;

@@ -7,7 +7,7 @@
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load or computes an address.
 //
-// Requires: bf16 or fp16, k and n multiples of 8, 16-byte aligned tensors. Honours programmatic dependent launch.
+// Requires: bf16 or fp16, k and n multiples of 8, parts of 32, 16-byte aligned tensors. Honours programmatic dependent launch.
 // Bound: products at 4096^3; expected limiter: power. Small problems: the latency of their first loads.
 // Numerics: fp32 accumulation in wgmma; partial sums added in block order, whatever the timing; fp32 epilogue, one
 // rounding.

@@ -97,6 +97,11 @@ TEST(MergeProducts, OfSeveralRowsAreOneForEachWidth) {
   EXPECT_EQ(merged.name, "first and 2 more");
   EXPECT_EQ(merged.text, "m=3,n=96,k=16,part_columns=32");
   EXPECT_EQ(graph[merged.values.back()].shape, (std::vector<std::int64_t>{3, 3, 32}));
+  using Tensors = std::vector<WeightSource::Below>;
+  EXPECT_EQ(graph[merged.values[1]].source->tensors(),
+            (Tensors{{"first.weight", 32}, {"second.weight", 32}, {"third.weight", 32}}));
+  EXPECT_EQ(graph[merged.values[2]].source->tensors(),
+            (Tensors{{"first.bias", 32}, {"second.bias", 32}, {"third.bias", 32}}));
   std::map<std::string, std::int64_t> first;
   for (const Node& node : graph.nodes())
     if (const auto& part = graph[node.values[0]].part) {
@@ -108,9 +113,8 @@ TEST(MergeProducts, OfSeveralRowsAreOneForEachWidth) {
 }
 
 TEST(MergeProducts, LongOnesStayApart) {
-  Projections p(1025);
-  p.project("first", p.shared, 32);
-  p.project("second", p.shared, 32);
+  Projections p(132 * 128);
+  for (const char* name : {"first", "second"}) p.project(name, p.shared, 128 + 32);
   merge_products(p.network);
   EXPECT_EQ(ops_of(p.network.graph)["gemm"], 2);
 }

@@ -186,5 +186,18 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
   EXPECT_TRUE(splits_gated);
 }
 
+// Consumers that take turns go from one part of D to another.
+TEST(gemm_parts, TestProblemsTakeEveryWay) {
+  std::set<std::tuple<bool, bool>> ways;  // ping-pong, split
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
+    if (entry.op->name != definition.name) continue;
+    const auto& p = entry.problem.as<Problem>();
+    if (p.parts() == 1 || p.part_columns % kSmallestBlockN != 0) continue;
+    const Schedule s = choose(p, kSms);
+    ways.insert({tile_of(s).pingpong && s.blocks() > 2 * s.grid, s.splits > 1});
+  }
+  EXPECT_EQ(ways, (std::set<std::tuple<bool, bool>>{{true, false}, {false, true}, {false, false}}));
+}
+
 }  // namespace
 }  // namespace noisefloor::gemm
