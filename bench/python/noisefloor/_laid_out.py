@@ -31,13 +31,15 @@ class LaidOut:
         if made is not None and made.arguments["prepared"] is not None:
             conv._noisefloor_laid_out[upsample, conv.weight.dtype, conv.weight.device] = made
 
-    def of_call(self, weight):
-        if not torch.compiler.is_compiling():
-            if not torch.cuda.is_current_stream_capturing():
-                self.of = version(weight)
-            elif self.of != version(weight):
-                raise ValueError(f"the weights of '{self.name}' changed since the last call: call the network once before a CUDA graph captures it")
+    def arguments_for(self, weight):
+        if not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing() and self.of != version(weight):
+            raise ValueError(f"the weights of '{self.name}' changed since the last call: call the network once before a CUDA graph captures it")
         return self.arguments
+
+    def was_made_of(self, weight):
+        """Behind a call that returned."""
+        if not torch.compiler.is_compiling() and not torch.cuda.is_current_stream_capturing():
+            self.of = version(weight)
 
 
 def version(weight):

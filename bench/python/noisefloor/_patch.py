@@ -8,9 +8,11 @@ calling them is left where these have hooks.
 import collections
 import functools
 
+import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from noisefloor import _blocks as blocks
 from noisefloor import _replacements as replacements
 from noisefloor._replacements import Unfit, need
 
@@ -56,6 +58,8 @@ class Report:
 
     def replace(self, name, module, replacement):
         for weight in module.parameters(recurse=False):
+            plain = type(weight) is nn.Parameter and type(weight.data) is torch.Tensor
+            need(plain, f"its weights are a {type(weight if type(weight) is not nn.Parameter else weight.data).__name__}")
             need(weight.device.type in ("cpu", "cuda"), f"its weights are on the device '{weight.device}'")
         replacement.fits(module)
         if isinstance(module, (nn.GroupNorm, nn.LayerNorm)) and module.weight is not None:  # PyTorch mixes element types here
@@ -72,10 +76,16 @@ class Report:
 
     def undo(self):
         """Gives every module its class, processor and layout back. A second time does nothing."""
+        first = None
         while self._undo:
-            self._undo.pop()()
+            try:
+                self._undo.pop()()
+            except Exception as error:  # a module was taken apart since: the others are given back all the same
+                first = first or error
+        if first is not None:
+            raise first
 
-    def __enter__(self):
+    def __enter__(self) -> "Report":
         return self
 
     def __exit__(self, *_):
@@ -105,7 +115,7 @@ def fuse_last_activation(report, name, module, uses):
     norm, act = getattr(module, "conv_norm_out", None), getattr(module, "conv_act", None)
     if not isinstance(norm, replacements.GroupNorm) or type(act) is not nn.SiLU:
         return
-    replacements.unhooked(module, "conv_norm_out", "conv_act")
+    blocks.unhooked(module, "conv_norm_out", "conv_act")
     need(uses[norm] == 1, "the norm before it is used elsewhere too")
     norm._noisefloor_fusion, module.conv_act = "silu", nn.Identity()
 
@@ -117,7 +127,7 @@ def fuse_last_activation(report, name, module, uses):
     report.replaced[name] = "SiLU: groupnorm"
 
 
-def patch(module):
+def patch(module: nn.Module) -> Report:
     """Puts the ops into a network, for inference, and returns a Report of what it replaced and what it left, and why.
 
     Layers first (convolutions, linear layers, group and layer norms), then blocks of diffusers that fuse them, then attention processors. Parameters and
@@ -127,7 +137,7 @@ def patch(module):
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"patch takes a torch.nn.Module, not a {type(module).__name__}")
-    inside = [name for name, one in module.named_modules() if "Noisefloor" in type(one).__name__]
+    inside = [name for name, one in module.named_modules() if isinstance(one, replacements.Replacement)]
     if inside:
         raise ValueError(f"the module is patched already (at '{inside[0]}'): undo that first")
     sizes = collections.Counter()
@@ -137,7 +147,7 @@ def patch(module):
     modules = list(module.named_modules())
     uses = collections.Counter(one for _, one in module.named_modules(remove_duplicate=False))
     try:
-        for kinds in (replacements.LAYERS, replacements.BLOCKS):
+        for kinds in (replacements.LAYERS, blocks.BLOCKS):
             for name, one in modules:
                 key = type(one) if kinds is replacements.LAYERS else of_diffusers(one)
                 if key in kinds:
@@ -157,9 +167,9 @@ def patch(module):
 
 
 def replace_processor(report, name, attn):
-    replacements.AttentionProcessor.fits(attn)
+    blocks.AttentionProcessor.fits(attn)
     before = attn.processor
-    attn.processor = replacements.AttentionProcessor(before)
+    attn.processor = blocks.AttentionProcessor(before)
     report._undo.append(lambda: setattr(attn, "processor", before))
     report.count(name, attn.processor)
     report.replaced[name] = f"{type(before).__name__}: attention"

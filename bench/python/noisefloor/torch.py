@@ -23,6 +23,8 @@ def _define(op, of_module):
     order = [text.split()[1].partition("=")[0] for text in schema]
     # All fields in one text: PyTorch takes longer for each argument, given or not, than this does to read it.
     schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
+    # A module's `prepared` is written by each call and read by nobody else, so that no order among calls on one stream matters: it stands here as an
+    # input, since torch.compile would copy what is declared as written.
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     name = f"{op}.{'of_module' if of_module else 'default'}"
     _library.define(f"{name.removesuffix('.default')}({', '.join(schema)}) -> Tensor[]", tags=tags)
@@ -75,7 +77,7 @@ def _make_function(op, of_module=False):
     lines = [f"if {name} is not _default_{name} and {name} is not None: {text[name]}" for name in made.keywords]
     # A name of both, a tensor and what says why there is none.
     lines += [f"if {name} is False: {name} = None" if made.fields[name]["type"] == "flag" else
-              f"if isinstance({name}, str): {text[name]}; {name} = None" for name in made.shared]
+              f"if isinstance({name}, (str, int)): {text[name]}; {name} = None" for name in made.shared]
     # What is not given is not passed: each argument costs PyTorch more than this looks at it.
     lines += [f"if {name} is not None: given['{name}'] = {name}" for name in [*order, "variant", "dtype", "prepared"] if name not in made.first]
     lines.insert(0, "if dtype is not None and dtype.__class__ is not str: dtype = str(getattr(dtype, '__name__', dtype))")  # torch.float16

@@ -198,6 +198,44 @@ def test_an_adapter_in_the_projections_place_is_called(activation):
         assert off(net(x), wanted) < 1e-6 and report.left == {"net.0": "its proj is no Linear that is replaced"}
 
 
+@pytest.mark.parametrize("activation", ["geglu", "gelu"])
+def test_an_adapter_that_comes_after_patch_is_called(activation):
+    net, x = diffusers.models.attention.FeedForward(8, activation_fn=activation), torch.randn(2, 3, 8)
+    with noisefloor.torch.patch(net) as report:
+        net.net[0].proj = Adapted(net.net[0].proj)
+        added = net(x)
+        assert report.fell_back == {"net.0": {"a layer in it that was put there since": 1}}
+    assert off(added, net(x)) < 1e-6
+
+
+class Wrapped(torch.Tensor):
+    """As quantised weights are."""
+
+
+def test_weights_of_another_class_are_left():
+    net = torch.nn.Linear(8, 4)
+    net.weight = torch.nn.Parameter(net.weight.detach().as_subclass(Wrapped))
+    with noisefloor.torch.patch(net) as report:
+        assert report.replaced == {} and report.left == {"": "its weights are a Wrapped"}
+
+
+def test_a_module_that_was_taken_apart_keeps_no_other_from_undo():
+    net = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3), torch.nn.Conv2d(8, 4, 3))
+    report = noisefloor.torch.patch(net)
+    del net[1].weight
+    with pytest.raises(AttributeError, match="weight"):
+        report.undo()
+    assert type(net[0]) is torch.nn.Conv2d and type(net[1]) is torch.nn.Conv2d
+
+
+def test_a_class_of_that_name_is_no_patched_one():
+    class NoisefloorNet(torch.nn.Linear):
+        pass
+
+    with noisefloor.torch.patch(torch.nn.Sequential(NoisefloorNet(8, 4), torch.nn.Linear(4, 4))) as report:
+        assert set(report.replaced) == {"1"}
+
+
 HOOKED = {"down_blocks.0.resnets.0": ("norm1", "norm2", "conv1", "conv2", "nonlinearity"), "up_blocks.0.upsamplers.0": ("conv",), "": ("conv_norm_out", "conv_act"),
           "down_blocks.0.attentions.0": ("proj_out",), "down_blocks.0.attentions.0.transformer_blocks.0.ff.net.0": ("proj",)}
 

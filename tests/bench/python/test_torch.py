@@ -333,6 +333,11 @@ def test_a_value_is_no_second_field(name, value):
         noisefloor.torch.groupnorm(x, ones, ones, **{"groups": 4, name: value})
 
 
+def test_a_number_in_a_tensors_place_is_the_field():
+    x, w = torch.randn(1, 4, 4, 8), torch.randn(8, 3, 3, 8)
+    assert torch.equal(noisefloor.torch.conv2d(x, w, side=0), noisefloor.ops.conv2d(x, w, side=0))
+
+
 def test_what_is_none_was_not_given():
     x, ones = torch.randn(2, 5, 8), torch.ones(8)
     assert torch.equal(noisefloor.torch.groupnorm(x, ones, ones, groups=4, eps=None, n=None), noisefloor.ops.groupnorm(x, ones, ones, groups=4))
