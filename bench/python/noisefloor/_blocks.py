@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from noisefloor import _products
 from noisefloor._laid_out import NOMINAL, LaidOut
 from noisefloor._replacements import (
     OPERATORS, Conv2d, GroupNorm, Linear, Replacement, channels_first, channels_last, convolve, judged, misfit, multiply, need, normalize
@@ -149,8 +150,17 @@ class Transformer2DModel(Replacement):
 class AttentionProcessor(Replacement):
     """AttnProcessor2_0 with the op: queries, keys and values stay [batch, tokens, heads, dim]."""
 
-    def __init__(self, processor):
-        self.original = processor
+    def __init__(self, processor, together):
+        self.original, self.together = processor, together
+
+    @staticmethod
+    def side_by_side(attn):
+        """Of to_q, to_k and to_v the last ones that can be one product (3, 2 or none), and what gives their weights back."""
+        layers = (attn.to_q, attn.to_k, attn.to_v)
+        for joint in (layers, layers[1:]):
+            if _products.fit(joint, Linear):
+                return len(joint), _products.lay(joint)
+        return 0, lambda: None
 
     @staticmethod
     def fits(attn):
@@ -162,6 +172,15 @@ class AttentionProcessor(Replacement):
         need(kind == "AttnProcessor2_0" or attn.scale_qk, "it does not scale the scores")
         dim = attn.inner_dim // attn.heads
         judged("attention", attn.to_q.weight.dtype, **{name: (1, NOMINAL, attn.heads, dim) for name in "qkv"})
+
+    def project(self, attn, tokens, keys):
+        layers = (attn.to_q, attn.to_k, attn.to_v)
+        joint = layers if self.together == 3 and keys is tokens else layers[1:]
+        if not self.together or swapped(*joint) or misfit(keys, joint[0].weight.dtype, rows=True):
+            return attn.to_q(tokens), attn.to_k(keys), attn.to_v(keys)
+        products = OPERATORS["products"](keys.flatten(0, 1).contiguous(), [layer.weight for layer in joint])
+        last = products.unflatten(1, keys.shape[:2]).unbind(0)
+        return last if len(last) == 3 else (attn.to_q(tokens), *last)
 
     def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, temb=None, *args, **kwargs):
         why = "an attention mask" if attention_mask is not None else misfit(hidden_states, hidden_states.dtype, 3, 4)
@@ -181,8 +200,7 @@ class AttentionProcessor(Replacement):
         keys = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         if encoder_hidden_states is not None and attn.norm_cross:
             keys = attn.norm_encoder_hidden_states(encoder_hidden_states)
-        q, k, v = (project(tokens).unflatten(-1, (attn.heads, -1)).contiguous()
-                   for project, tokens in ((attn.to_q, hidden_states), (attn.to_k, keys), (attn.to_v, keys)))
+        q, k, v = (one.unflatten(-1, (attn.heads, -1)).contiguous() for one in self.project(attn, hidden_states, keys))
         y = attn.to_out[1](attn.to_out[0](OPERATORS["attention"](q, k, v).flatten(2)))
         if image is not None:
             y = channels_first(y.reshape(image[0], image[2], image[3], -1))

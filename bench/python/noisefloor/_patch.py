@@ -169,7 +169,9 @@ def patch(module: nn.Module) -> Report:
 def replace_processor(report, name, attn):
     blocks.AttentionProcessor.fits(attn)
     before = attn.processor
-    attn.processor = blocks.AttentionProcessor(before)
+    together, parted = blocks.AttentionProcessor.side_by_side(attn)
+    report._undo.append(parted)
+    attn.processor = blocks.AttentionProcessor(before, together)
     report._undo.append(lambda: setattr(attn, "processor", before))
     report.count(name, attn.processor)
     report.replaced[name] = f"{type(before).__name__}: attention"

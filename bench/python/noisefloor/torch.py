@@ -7,7 +7,7 @@ that of `noisefloor.use_plan`. There are no gradients: a tensor that requires on
 import torch
 from torch.autograd import forward_ad
 
-from noisefloor import _frameworks, _prepared, _replacements, _signatures
+from noisefloor import _frameworks, _prepared, _products, _replacements, _signatures
 from noisefloor._docstrings import docstring
 from noisefloor._patch import patch  # noqa: F401
 
@@ -100,6 +100,18 @@ def _make_function(op, of_module=False):
 globals().update({op: _make_function(op) for op in _OPS})
 # What PyTorch's own modules take, these do too: tensors at any address, and weights that may have changed.
 _replacements.OPERATORS.update({op: _make_function(op, True) for op in ("attention", "conv2d", "gemm", "groupnorm", "layernorm")})
+_several = _products.define(_library)
+
+
+def _products_of_modules(a, weights):
+    if torch.is_grad_enabled():
+        _refuse_gradients("gemm", a=a, **{f"b[{i}]": weight for i, weight in enumerate(weights)})
+    if forward_ad._current_level >= 0:
+        _refuse_tangents("gemm", a=a, **{f"b[{i}]": weight for i, weight in enumerate(weights)})
+    return _several(a, weights)
+
+
+_replacements.OPERATORS["products"] = _products_of_modules
 
 
 def prepare(op, /, *tensors, **arguments):

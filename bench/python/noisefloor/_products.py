@@ -1,0 +1,61 @@
+"""Products that share an input, of layers whose weights `patch` laid side by side: one launch in the place of two or three."""
+
+import torch
+
+from noisefloor import _frameworks, _signatures
+
+_product = _signatures.bound("gemm").function(["a", "b", "fields"], True, True)
+
+
+def lay(layers):
+    """The layers' weights one below the other in one new storage, of which the parameters are views; returns what parts them again."""
+    weights = [layer.weight for layer in layers]
+
+    def part():
+        for weight in weights:
+            with torch.inference_mode(weight.is_inference()):
+                weight.data = weight.detach().clone()
+
+    with torch.inference_mode(weights[0].is_inference()):
+        storage = torch.cat([weight.detach() for weight in weights])
+    for weight, rows in zip(weights, storage.split([len(weight) for weight in weights])):
+        with torch.inference_mode(weight.is_inference()):
+            weight.data = rows
+    return part
+
+
+def are_side_by_side(weights):
+    """Looked at in each call: whatever gives a parameter other memory parts them."""
+    first = weights[0]
+    step, storage = first.numel() * first.element_size(), first.untyped_storage().data_ptr()
+    return all([one.shape == first.shape and one.is_contiguous() and one.data_ptr() == first.data_ptr() + i * step and
+                one.untyped_storage().data_ptr() == storage for i, one in enumerate(weights)])
+
+
+def _products(a, weights):
+    n, k = weights[0].shape
+    if are_side_by_side(weights):
+        return _product(a, weights[0].as_strided((len(weights) * n, k), (k, 1)), f"bias=0,part_columns={n}")[0]
+    return torch.stack([_product(a, weight, "bias=0")[0] for weight in weights])
+
+
+def _fake(a, weights):
+    return torch.empty((len(weights), a.shape[0], weights[0].shape[0]), dtype=a.dtype, device=a.device)
+
+
+def define(library):
+    """[layers, rows of a, columns of one], of weights of one shape. Weights are taken as they lie when it runs, compiled or not."""
+    library.define("products_of_modules(Tensor a, Tensor[] weights) -> Tensor", tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order))
+    operator = torch.ops.noisefloor.products_of_modules.default
+    for key in ("CPU", "CUDA"):
+        library.impl(operator, _products, key)
+    torch.library.register_fake(operator, _fake, lib=library)
+    return operator
+
+
+def fit(layers, linear):
+    """Whether the products of these can be one: plain layers of one shape, without bias."""
+    weights = [getattr(layer, "weight", None) for layer in layers]
+    return (all([isinstance(layer, linear) and layer.bias is None and not layer._forward_hooks and not layer._forward_pre_hooks for layer in layers])
+            and len({(one.shape, one.dtype, one.device, one.requires_grad) for one in weights}) == 1 and len(set(map(id, weights))) == len(weights)
+            and weights[0].shape[0] % 8 == 0 and _frameworks.short_name(weights[0].dtype) in _frameworks.TORCH)  # gemm's part_columns
