@@ -2,7 +2,7 @@
 
 import torch
 
-from noisefloor import _frameworks, _signatures
+from noisefloor import _signatures
 
 _product = _signatures.bound("gemm").function(["a", "b", "fields"], True, True)
 
@@ -55,7 +55,9 @@ def define(library):
 
 def fit(layers, linear):
     """Whether the products of these can be one: plain layers of one shape, without bias."""
-    weights = [getattr(layer, "weight", None) for layer in layers]
-    return (all([isinstance(layer, linear) and layer.bias is None and not layer._forward_hooks and not layer._forward_pre_hooks for layer in layers])
-            and len({(one.shape, one.dtype, one.device, one.requires_grad) for one in weights}) == 1 and len(set(map(id, weights))) == len(weights)
-            and weights[0].shape[0] % 8 == 0 and _frameworks.short_name(weights[0].dtype) in _frameworks.TORCH)  # gemm's part_columns
+    if not all([isinstance(layer, linear) and layer.bias is None and not layer._forward_hooks and not layer._forward_pre_hooks for layer in layers]):
+        return False
+    weights = [layer.weight for layer in layers]
+    kinds = {(one.shape, one.dtype, one.device, one.requires_grad, one.is_inference()) for one in weights}
+    step = 8  # columns that gemm's part_columns counts in
+    return len(kinds) == 1 and len(set(map(id, weights))) == len(weights) and len(weights[0]) % step == 0
