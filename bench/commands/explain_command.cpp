@@ -68,8 +68,7 @@ int explain_row(const ExplainArguments& arguments) {
   if (fs::symlink_status(file).type() != fs::file_type::not_found) ceilings = read_ceilings(file);
   const SweepRow& row = require_row(run.rows, id, folder);
   // A host is named by its cores in rows, and by its threads in ceilings.
-  const bool of_a_host = !row.arch.empty() && !row.arch.starts_with("sm_");
-  if (!of_a_host && !ceilings.device.empty() && ceilings.device != row.device)
+  if (!on_host(row) && !ceilings.device.empty() && ceilings.device != row.device)
     throw InvalidInput(
         fmt::format("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device));
   complete_rows(run.rows, ceilings);
