@@ -124,7 +124,7 @@ void print_cost_of_shallow_calls(int cache_every, Sampler& shallow, Sampler& who
     }
   const double found = median(seconds[0]), expected = median(seconds[1]);
   fmt::print(
-      "one call in {} whole: {:.3f} s a batch, {:.3f} s with all whole, {:.2f} times as fast; x0 is off by "
+      "one call in {} whole: {:.4g} s a batch, {:.4g} s with all whole, {:.2f} times as fast; x0 is off by "
       "{:.1f} % (relative L2)\n",
       cache_every, found, expected, expected / found, 100 * relative_l2(x0[0], x0[1]));
 }
