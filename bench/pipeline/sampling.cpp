@@ -10,18 +10,10 @@
 namespace noisefloor::pipeline {
 namespace {
 
-using sampler_step::CoefficientRow;
-using sampler_step::Coefficients;
 using sampler_step::Half;
 using sampler_step::Schedule;
 
 using Kind = NetworkTensor::Kind;
-
-// Of a step: each asks the network once.
-std::span<const Half> halves(const SamplingOptions& options) {
-  static constexpr Half kHalves[] = {Half::first, Half::second};
-  return std::span(kHalves).first(static_cast<std::size_t>(options.row().calls_of(0)));
-}
 
 const char* name_of(Half half) {
   return half == Half::first ? "first" : "second";
@@ -59,86 +51,35 @@ std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
 }
 
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
-  const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
-  const auto told = static_cast<std::size_t>(network.calls);
-  const std::size_t calls = halves(options).size() * steps, older = static_cast<std::size_t>(options.row().older);
-  const std::size_t tables = 2 * (steps + 1) * sampler_step::kRowLength + 2 * (1 + older) * batch * steps +
-                             calls * told * (network.find(Kind::timesteps) != nullptr ? 2 : 1);
   std::size_t measuring = 0;
-  for (const Half half : halves(options))
+  for (const Half half : options.halves())
     measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
                                                 AnyProblem(step_problem(network, options, half)), DType::fp32));
-  const std::size_t buffers = 4 + older + (options.guidance_grows() ? 1 : 0);
-  return buffers * latents_bytes(network) + std::max(tables * sizeof(float), measuring);
+  const std::size_t buffers = 4 + static_cast<std::size_t>(options.row().older) + (options.guidance_grows() ? 1 : 0);
+  return buffers * latents_bytes(network) + StepTables::bytes(network, options) + measuring;
 }
 
 Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
-    : platform_(&platform), executor_(&executor), options_(options) {
+    : platform_(&platform),
+      executor_(&executor),
+      options_(options),
+      steps_(plan_steps(options, executor.network().prediction())),
+      tables_(platform, executor.network(), options, steps_),
+      launches_(platform, executor) {
   const Network& network = executor.network();
-  steps_ = plan_steps(options, network.prediction());
   const std::size_t bytes = latents_bytes(network);
   for (Buffer& buffer : latents_) buffer = Buffer(platform, bytes);
   for (int i = 0; i < 2 + options.row().older; ++i) history_.emplace_back(platform, bytes);
 
-  for (const Half half : halves(options))
-    choose(*find_op("sampler_step"), name_of(half), AnyProblem(step_problem(network, options, half)));
-  if (options.churn > 0) choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
-  if (options.row().older > 0) choose(*find_op("q_sample"), "older", AnyProblem(older_problem()));
+  for (const Half half : options.halves())
+    launches_.choose(*find_op("sampler_step"), name_of(half), AnyProblem(step_problem(network, options, half)));
+  if (options.churn > 0) launches_.choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
+  if (options.row().older > 0) launches_.choose(*find_op("q_sample"), "older", AnyProblem(older_problem()));
 
-  std::vector<float> guidance_levels;
   if (options.guidance_grows()) {
     guided_ = Buffer(platform, bytes);
-    choose(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()));
-    const std::int64_t frames = network.image.frames;
-    for (std::int64_t i = 0; i < network.batch * frames; ++i) {
-      const double part = frames == 1 ? 0 : static_cast<double>(i % frames) / static_cast<double>(frames - 1);
-      const double guidance = *options.first_guidance + part * (options.guidance - *options.first_guidance);
-      guidance_levels.insert(guidance_levels.end(), {static_cast<float>(1 - guidance), static_cast<float>(guidance)});
-    }
+    launches_.choose(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()));
   }
-
-  // What depends on the schedule alone is computed once: a row of coefficients a step, and what each call is told.
-  std::vector<Coefficients> rows, second_rows;
-  std::vector<float> churn_levels, older_levels;
-  std::vector<double> told;  // sigma of every call of the network
-  for (const StepPlan& step : steps_) {
-    rows.push_back(rounded(step.row));
-    second_rows.push_back(rounded(step.second.value_or(CoefficientRow<double>{})));
-    const double added = std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from));
-    for (std::int64_t i = 0; i < network.batch; ++i)
-      churn_levels.insert(churn_levels.end(), {1.0f, static_cast<float>(added)});
-    for (int k = 0; k < options.row().older; ++k) {
-      const auto coefficient =
-          static_cast<std::size_t>(k) < step.older.size() ? step.older[static_cast<std::size_t>(k)] : 0;
-      for (std::int64_t i = 0; i < network.batch; ++i)
-        older_levels.insert(older_levels.end(), {1.0f, static_cast<float>(coefficient)});
-    }
-    told.push_back(step.sigma);
-    if (step.second) told.push_back(step.sigma_next);
-  }
-  if (options.ends_noisy) {  // to the op its last step is one of the middle
-    rows.emplace_back();
-    second_rows.emplace_back();
-  }
-  const auto images = static_cast<std::size_t>(network.calls);
-  std::vector<float> sigmas, timesteps;
-  for (const double sigma : told) {
-    sigmas.insert(sigmas.end(), images, static_cast<float>(sigma));
-    if (network.find(Kind::timesteps) != nullptr)
-      timesteps.insert(timesteps.end(), images, static_cast<float>(timestep_of(sigma, network.info->schedule)));
-  }
-  const auto keep = [&](Buffer& buffer, const auto& numbers) {
-    if (numbers.empty()) return;
-    buffer = Buffer(platform, numbers.size() * sizeof(numbers[0]));
-    platform.upload(buffer.data(), numbers.data(), buffer.bytes());
-  };
-  keep(rows_, rows);
-  keep(second_rows_, second_rows);
-  keep(churn_levels_, churn_levels);
-  keep(older_levels_, older_levels);
-  keep(guidance_levels_, guidance_levels);
-  keep(sigmas_, sigmas);
-  keep(timesteps_, timesteps);
 }
 
 std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_image, const Observer& observer) {
@@ -187,7 +128,7 @@ void Sampler::replay_steps(std::int64_t first_image) {
 
 void Sampler::forget_launches() {
   recordings_.clear();
-  runners_.clear();
+  launches_.forget();
 }
 
 // Which buffers hold what, and which call of the network is the next, when `step` begins.
@@ -198,7 +139,7 @@ void Sampler::go_to(std::size_t step) {
     if (steps_[i].sigma > steps_[i].churned_from) current_ = 1 - current_;
     if (!steps_[i].second) current_ = 1 - current_;
     if (steps_[i].older.size() % 2 == 1) current_ = 1 - current_;
-    for (const Half half : halves(options_)) {
+    for (const Half half : options_.halves()) {
       if (half == Half::second && !steps_[i].second) continue;
       if (problem_of(i, half, 0).writes_history()) newest_history_ = (newest_history_ + 1) % history_.size();
       ++call_;
@@ -280,36 +221,30 @@ void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_
 
 void Sampler::denoise(const void* latents) {
   const Network& network = executor_->network();
-  const std::size_t at = call_ * static_cast<std::size_t>(network.calls) * sizeof(float);
   executor_->bind(network.x(), const_cast<void*>(latents));
-  executor_->bind(network.require(Kind::sigma).value, static_cast<char*>(sigmas_.data()) + at);
+  executor_->bind(network.require(Kind::sigma).value, tables_.sigmas(call_));
   if (const NetworkTensor* timesteps = network.find(Kind::timesteps))
-    executor_->bind(timesteps->value, static_cast<char*>(timesteps_.data()) + at);
+    executor_->bind(timesteps->value, tables_.timesteps(call_));
   throw_if_failed(executor_->enqueue_call(call_ % static_cast<std::size_t>(options_.cache_every) != 0));
   ++call_;
 }
 
 void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
-  const Network& network = executor_->network();
   q_sample::Problem problem = churn_problem();
   problem.image = first_image;
   problem.step = static_cast<std::int64_t>(step);
-  const std::size_t stride = static_cast<std::size_t>(2 * network.batch) * sizeof(float);
-  void* const pointers[] = {latents_[current_].data(), static_cast<char*>(churn_levels_.data()) + step * stride,
-                            latents_[1 - current_].data()};
-  launch(*find_op("q_sample"), "churn", AnyProblem(problem), pointers);
+  void* const pointers[] = {latents_[current_].data(), tables_.churn(step), latents_[1 - current_].data()};
+  launches_.launch(*find_op("q_sample"), "churn", AnyProblem(problem), pointers);
   current_ = 1 - current_;
 }
 
 // What the steps before the one before kept: `newest_history` is that one's.
 void Sampler::add_older(std::size_t step, std::size_t newest_history) {
-  const auto older = static_cast<std::size_t>(options_.row().older);
-  const std::size_t stride = static_cast<std::size_t>(2 * executor_->network().batch) * sizeof(float);
   for (std::size_t k = 0; k < steps_[step].older.size(); ++k) {
-    void* const pointers[] = {
-        latents_[current_].data(), history_[(newest_history + history_.size() - 1 - k) % history_.size()].data(),
-        static_cast<char*>(older_levels_.data()) + (step * older + k) * stride, latents_[1 - current_].data()};
-    launch(*find_op("q_sample"), "older", AnyProblem(older_problem()), pointers);
+    void* const pointers[] = {latents_[current_].data(),
+                              history_[(newest_history + history_.size() - 1 - k) % history_.size()].data(),
+                              tables_.older(step, k), latents_[1 - current_].data()};
+    launches_.launch(*find_op("q_sample"), "older", AnyProblem(older_problem()), pointers);
     current_ = 1 - current_;
   }
 }
@@ -319,24 +254,22 @@ void Sampler::add_older(std::size_t step, std::size_t newest_history) {
 void* Sampler::prediction() {
   void* const output = executor_->data(executor_->network().output());
   if (!options_.guidance_grows()) return output;
-  void* const pointers[] = {output, static_cast<char*>(output) + guided_.bytes(), guidance_levels_.data(),
-                            guided_.data()};
-  launch(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()), pointers);
+  void* const pointers[] = {output, static_cast<char*>(output) + guided_.bytes(), tables_.guidance(), guided_.data()};
+  launches_.launch(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()), pointers);
   return guided_.data();
 }
 
 void Sampler::update(std::size_t step, Half half, std::int64_t first_image, const void* x, void* x_next) {
   const sampler_step::Problem problem = problem_of(step, half, first_image);
-  const Buffer& rows = half == Half::first ? rows_ : second_rows_;
   std::vector<void*> pointers{const_cast<void*>(x), prediction()};
   if (problem.reads_history()) pointers.push_back(history_[newest_history_].data());
-  pointers.push_back(rows.data());
+  pointers.push_back(tables_.rows(half));
   pointers.push_back(x_next);
   if (problem.writes_history()) {
     newest_history_ = (newest_history_ + 1) % history_.size();
     pointers.push_back(history_[newest_history_].data());
   }
-  launch(*find_op("sampler_step"), name_of(half), AnyProblem(problem), pointers);
+  launches_.launch(*find_op("sampler_step"), name_of(half), AnyProblem(problem), pointers);
 }
 
 // Without noise no image differs from another, so that the launches of one batch do for all.
@@ -372,28 +305,6 @@ q_sample::Problem Sampler::guidance_problem() const {
   problem.batch = network.batch * network.image.frames;
   problem.elements = network.image.elements() / network.image.frames;
   return problem;
-}
-
-void Sampler::choose(const Op& op, const std::string& choice, const AnyProblem& problem) {
-  const std::string text = op.print(problem);
-  const CountedProblem counted{&op, text, DType::fp32, 1};
-  const Plan plan(*platform_, executor_->nodes(), {counted}, {});
-  choices_.emplace(choice, Choice{plan.choice(problem_id(counted)), plan.warm_us(problem_id(counted))});
-}
-
-void Sampler::launch(const Op& op, const std::string& choice, const AnyProblem& problem,
-                     std::span<void* const> pointers) {
-  const ProblemId id{op.name, op.print(problem), to_string(DType::fp32)};
-  const auto& [implementation, warm_us] = choices_.at(choice);
-  auto& runner = runners_[id];
-  KnownTimes nothing;
-  if (!runner) runner = implementation->make(*platform_, problem, DType::fp32, nothing);
-  LaunchListener* listener = executor_->listener();
-  if (listener != nullptr) listener->before({{id, implementation->name}, "sampler." + choice, warm_us});
-  LaunchContext context = platform_->context();
-  context.programmatic_launch = executor_->programmatic();
-  throw_if_failed(runner->launch(pointers, {}, context));
-  if (listener != nullptr) listener->after();
 }
 
 }  // namespace noisefloor::pipeline

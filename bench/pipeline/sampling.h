@@ -1,70 +1,18 @@
 // Samplers over a network: from noise to pictures.
-//
-// Latents are x0 + sigma noise throughout ("variance exploding"), in fp32. Samplers that their papers write for
-// variance-preserving latents x' = alpha x, alpha = 1 / sqrt(1 + sigma^2), have their coefficients carried over.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/pipeline/executor.h"
+#include "bench/pipeline/sampling_steps.h"
+#include "bench/pipeline/solver_launches.h"
+#include "bench/pipeline/step_tables.h"
 #include "kernels/q_sample/q_sample.h"
-#include "kernels/sampler_step/coefficients.h"
-#include "kernels/sampler_step/sampler_step.h"
-#include "reports/run/case_id.h"
 
 namespace noisefloor::pipeline {
-
-struct SamplingOptions {
-  sampler_step::Solver solver = sampler_step::Solver::edm_heun;
-  sampler_step::Schedule schedule = sampler_step::Schedule::karras;
-  int steps = 18;
-  double sigma_min = 0.002, sigma_max = 80, rho = 7;  // karras
-  // Of the other schedules: which training timesteps are visited, and whether the last step ends without noise or, as
-  // Stable Diffusion's DDIM does, at the level of timestep 0.
-  sampler_step::Spacing spacing = sampler_step::Spacing::linspace;
-  int offset = 0;
-  bool ends_noisy = false;
-  double eta = 0;       // of solvers with it
-  double churn = 0;     // of solvers with it: S_churn of Karras et al., with S_min 0, S_max infinite, S_noise 1
-  double guidance = 0;  // 0: one call of the network a step
-  // Of a video's first frame; it grows in equal steps to `guidance` at the last one.
-  std::optional<double> first_guidance = {};
-  double clamp = 0;  // of x0; 0: not at all
-  std::uint64_t seed = 0;
-  int first_step = 0;   // of the schedule's: a picture that begins on the way, from another one
-  int cache_every = 1;  // one in so many calls is whole; the others take what the network keeps (Network::kept)
-
-  bool guidance_grows() const { return guidance != 0 && first_guidance.has_value(); }
-  const sampler_step::SolverRow& row() const { return sampler_step::row_of(solver); }
-  bool draws_in_steps() const { return sampler_step::stochastic(row(), eta); }
-  bool draws_noise() const { return draws_in_steps() || churn > 0; }  // on the way, beside that of the start
-};
-
-// The solver's formulas as a problem, without sizes, step and noise.
-sampler_step::Problem formulas(const SamplingOptions& options, sampler_step::Prediction prediction);
-
-// What one step does, from host numbers alone. `sigma` is where the network is asked, after churn.
-struct StepPlan {
-  double sigma = 0, sigma_next = 0;
-  double churned_from = 0;                                     // the level before churn; equal to sigma without
-  sampler_step::CoefficientRow<double> row;                    // of the step, or of its first half
-  std::optional<sampler_step::CoefficientRow<double>> second;  // heun's second half
-  std::vector<double> older;                                   // coefficients of what older steps kept, newest first
-};
-
-// The steps of a schedule, noisiest first. Throws InvalidInput naming the option and its range: steps below 1 or more
-// than a schedule of training steps has, an offset beyond its timesteps, sigma_min not below sigma_max, eta or churn
-// for a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
-std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::Prediction prediction);
-
-// The training timestep of a noise level under a schedule, fractional between two: what a noise predictor is told of a
-// sigma that its schedule does not have.
-double timestep_of(double sigma, sampler_step::Schedule schedule);
 
 // A seed for each image's first noise; drawn noise takes seed and image as they are.
 std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image);
@@ -105,7 +53,7 @@ class Sampler {
   double first_sigma() const { return steps_.front().churned_from; }
   double last_deviation() const;
   const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
-  std::size_t runners() const { return runners_.size(); }             // that are kept; at most those of one batch
+  std::size_t runners() const { return launches_.runners(); }         // that are kept; at most those of one batch
 
  private:
   void start(std::int64_t first_image);
@@ -122,22 +70,16 @@ class Sampler {
   q_sample::Problem guidance_problem() const;
   void* prediction();  // of the call that was enqueued last
   sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const;
-  void choose(const Op& op, const std::string& choice, const AnyProblem& problem);
-  void launch(const Op& op, const std::string& choice, const AnyProblem& problem, std::span<void* const> pointers);
 
   Platform* platform_;
   Executor* executor_;
   SamplingOptions options_;
   std::vector<StepPlan> steps_;
-  struct Choice {
-    ImplementationPtr implementation;
-    std::optional<double> warm_us;
-  };
-  std::map<std::string, Choice> choices_;                // of solver halves, churn, older slopes and guidance
-  std::map<ProblemId, std::unique_ptr<Ready>> runners_;  // each problem is of one choice: its half is a field
-  std::vector<std::unique_ptr<Recording>> recordings_;   // of the whole loop, in order
+  StepTables tables_;
+  SolverLaunches launches_;
+  std::vector<std::unique_ptr<Recording>> recordings_;  // of the whole loop, in order
   bool recorded_programmatic_ = false;
-  Buffer latents_[2], rows_, second_rows_, churn_levels_, older_levels_, sigmas_, timesteps_, guided_, guidance_levels_;
+  Buffer latents_[2], guided_;
   std::vector<Buffer> history_;  // as many as a step reads, and the one that it writes, in turns
   int current_ = 0;              // of the two of latents
   std::size_t newest_history_ = 0;

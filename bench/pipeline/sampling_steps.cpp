@@ -1,4 +1,4 @@
-#include "bench/pipeline/sampling.h"
+#include "bench/pipeline/sampling_steps.h"
 
 #include <fmt/format.h>
 
@@ -123,6 +123,11 @@ CoefficientRow<double> carried_over(CoefficientRow<double> row, NoiseLevel now, 
 }
 
 }  // namespace
+
+std::span<const sampler_step::Half> SamplingOptions::halves() const {
+  static constexpr sampler_step::Half kHalves[] = {sampler_step::Half::first, sampler_step::Half::second};
+  return std::span(kHalves).first(static_cast<std::size_t>(row().calls_of(0)));
+}
 
 sampler_step::Problem formulas(const SamplingOptions& options, Prediction prediction) {
   sampler_step::Problem problem;
