@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <iostream>
-#include <set>
 
 #include "bench/commands/add_command.h"
-#include "bench/commands/benchmark_flags.h"
 #include "bench/commands/output_files.h"
-#include "bench/commands/plugin_options.h"
 #include "bench/commands/roofline_files.h"
-#include "bench/commands/selection_options.h"
+#include "bench/commands/sweep_arguments.h"
 #include "bench/commands/sweep_folder.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
@@ -22,28 +19,15 @@
 #include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/command_line.h"
 #include "bench/sweep/environment.h"
-#include "bench/sweep/pytorch.h"
 #include "bench/sweep/sweep.h"
 #include "reports/roofline.h"
 #include "reports/run/files.h"
 #include "reports/run/load.h"
 #include "reports/run/selected_cases.h"
-#include "reports/run/shard.h"
 #include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {
-
-struct SweepArguments {
-  std::shared_ptr<Invocation> invocation;
-  SelectionOptions cases;
-  PluginOptions plugins;
-  std::optional<std::string> shard;
-  std::string device, out, runs, counters = "auto", pytorch = "auto";
-  bool fresh = false, search_again = false, do_bench = false, no_duels = false;
-  int max_autotune = 0;
-  double budget = 0;
-};
 
 void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& flags) {
   static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
@@ -112,59 +96,6 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
   return kDone;
 }
 
-// Every problem of the chosen networks, also of ops that this sweep leaves out. Totals are of one dtype: what a network
-// has in another whatever its own (the casts at its ends) is in plans, not in totals.
-std::vector<NetworkProblem> network_problems(const std::vector<ProblemEntry>& problems, const Selection& selection) {
-  std::vector<NetworkProblem> all;
-  for (const ProblemEntry& entry : problems_of_networks(problems, selection))
-    for (const auto& use : entry.uses)
-      if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count, use.set});
-  return all;
-}
-
-// An op that was asked for and that no chosen network has would be left out without a word.
-void require_ops_in_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
-  const auto chosen = problems_of_networks(problems, selection);
-  for (const std::string& op : selection.ops)
-    if (std::none_of(chosen.begin(), chosen.end(), [&](const auto& entry) { return entry.op->name == op; }))
-      throw InvalidInput(
-          fmt::format("--ops: the chosen networks have no {} (noisefloor list problems --ops {})", op, op));
-}
-
-std::vector<CaseId> ids_of(const std::vector<Case>& cases) {
-  std::vector<CaseId> ids;
-  for (const Case& one : cases) ids.push_back(one.id());
-  return ids;
-}
-
-bool in_worker(const Case& test_case) {
-  return test_case.implementation->in_worker;
-}
-
-struct PyTorchSide {
-  std::unique_ptr<Worker> worker;  // null where no case wants it, or it cannot be had
-  std::string why_not;
-};
-
-// Starts it where there are cases of its. Where it cannot be had they are left out; in a part of a split sweep, whose
-// parts must have the same cases, they stay and say why.
-PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
-  PyTorchSide side;
-  if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
-  try {
-    const bool max_autotune = std::any_of(cases.begin(), cases.end(),
-                                          [](const Case& one) { return one.implementation->name == kMaxAutotune; });
-    side.worker = start_pytorch({device, max_autotune});
-  } catch (const LibraryMissing& error) {
-    side.why_not = error.what();
-    const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
-    if (nothing_else || arguments.pytorch == "require") throw InvalidInput(side.why_not);
-    fmt::print(stderr, "no rows of PyTorch (NOISEFLOOR_PYTHON names a Python that has it): {}\n", side.why_not);
-    if (!arguments.shard) std::erase_if(cases, in_worker);
-  }
-  return side;
-}
-
 // What other programs do on the host's cores, before the first case and behind the last; empty on a GPU.
 struct HostLoad {
   std::optional<double> at_start, at_end;
@@ -231,34 +162,14 @@ int sweep(const SweepArguments& arguments) {
   PluginOptions plugin_options = arguments.plugins;
   plugin_options.device = description.is_host ? "host" : std::to_string(description.index);
   const PluginFiles plugins = add_plugins(plugin_options);
-  Selection selection = arguments.cases.selection(problems, description.is_host);
-  selection.max_autotune = arguments.max_autotune;
-  if (arguments.max_autotune > 0 && (description.is_host || arguments.pytorch == "off"))
-    throw InvalidInput("--max-autotune: PyTorch's rows need a CUDA device, and --pytorch auto or require");
-  auto cases = select_cases(problems, selection, description.is_host);
-  require_ops_in_networks(problems, selection);
-  if (cases.empty())
-    throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
-
-  std::erase_if(cases, [&](const Case& test_case) { return !flags.matches(test_case.id().name()); });
-  if (cases.empty()) throw InvalidInput("no case matches --benchmark_filter=" + flags.filter);
-  fmt::print(stderr, "{}", plugins_without_rows(plugins, cases, description.is_host));
-  if (arguments.pytorch == "require" && description.is_host && !flags.list_tests)
-    throw InvalidInput("--pytorch require: PyTorch's rows need a CUDA device");
-  if (arguments.pytorch == "off") std::erase_if(cases, in_worker);
-  if (cases.empty()) throw InvalidInput("--pytorch off: all the chosen cases are PyTorch's");
+  std::vector<Case> cases = asked_cases(arguments, flags, problems, plugins, description.is_host);
   const GpuMonitor monitor =
       description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
   if (const auto processes = monitor.read().compute_processes; processes && *processes > 1 && !flags.list_tests)
     fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
   PyTorchSide pytorch;
   if (!flags.list_tests && !description.is_host) pytorch = start_pytorch_for(cases, arguments, description.index);
-  std::optional<ShardRecord> shard;
-  if (arguments.shard) {
-    shard = make_shard_record(parse_shard(*arguments.shard), ids_of(cases));
-    const std::set<CaseId> own(shard->cases.begin(), shard->cases.end());
-    std::erase_if(cases, [&](const Case& one) { return !own.contains(one.id()); });  // maybe all of few problems
-  }
+  const std::optional<ShardRecord> shard = take_shard(cases, arguments);
   if (flags.list_tests) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
     return kDone;
@@ -283,7 +194,7 @@ int sweep(const SweepArguments& arguments) {
   if (description.is_host) facts.update(load.facts());
   if (below_runs) note_unfinished(folder.path(), command_text(invocation));  // behind all that refuses the folder
   folder.write_environment(facts, invocation.arguments);
-  merge_network_problems(folder.path(), network_problems(problems, selection));
+  merge_network_problems(folder.path(), asked_network_problems(arguments, problems, description.is_host));
   merge_selected_cases(folder.path(), ids_of(cases));
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
@@ -330,54 +241,7 @@ void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invo
   auto [command, arguments] = add_command(
       app, result, "sweep", "Verify and time variants and baselines over the problems of real networks", sweep);
   arguments.invocation = invocation;
-  arguments.cases.add_to(command, "all that the device runs");
-  add_plugin_options(command, arguments.plugins);
-  command.add_option(
-      "--device", arguments.device,
-      "CUDA device number, 'host', or 'all': every GPU side by side, each in a folder of its own (default: 0 "
-      "where there is one)");
-  command.add_option("--out", arguments.out, "Run folder; one that exists is resumed (default: runs/<device>/<time>)");
-  command
-      .add_option("--runs", arguments.runs,
-                  "As scripts/sweep: where the newest run below RUNS/<device> is of the same command and was cut "
-                  "short, resume it, else begin another; at the end do as noisefloor roofline does")
-      ->take_last();  // scripts give theirs first
-  command.add_option(
-      "--shard", arguments.shard,
-      "Only part I/N of the problems, every N-th with all of its cases; noisefloor merge makes one run of all "
-      "parts");
-  command.add_flag("--fresh", arguments.fresh, "Start the run folder again");
-  command.add_flag("--search-again", arguments.search_again,
-                   "Search anew for the libraries' fastest algorithms, also where earlier searches are cached");
-  command
-      .add_option("--budget", arguments.budget,
-                  "Stop starting cases, and leave a library's search, after this many seconds")
-      ->check(CLI::PositiveNumber)
-      ->check(why_not_finite);
-  command.add_option("--counters", arguments.counters, "Hardware counters: off, auto or require")
-      ->check(CLI::IsMember({"off", "auto", "require"}))
-      ->capture_default_str();
-  command
-      .add_option("--pytorch", arguments.pytorch,
-                  "PyTorch's rows: off, auto (where a Python here has one that sees the GPU) or require")
-      ->check(CLI::IsMember({"off", "auto", "require"}))
-      ->capture_default_str();
-  command
-      .add_option("--max-autotune", arguments.max_autotune,
-                  fmt::format("Of each network the N costliest problems (count times cost) also as {}, at 10 to 20 s "
-                              "a row; --variants names it for all",
-                              kMaxAutotune))
-      ->check(CLI::Range(1, 1000));
-  command.add_flag("--no-duels", arguments.no_duels,
-                   "Without duels: the best of ours and the best baseline of each problem in turns");
-  command.add_flag("--do-bench", arguments.do_bench,
-                   "Also write crosscheck.csv: the cold time of PyTorch's rows beside triton.testing.do_bench's");
-  command.footer(
-      "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
-      "--benchmark_out=FILE (written whole at the end).\n"
-      "Exit code: 0 all of ours correct, 1 a case of ours is incorrect or failed, 2 could not sweep. What a library "
-      "gets\n"
-      "wrong is a row.");
+  add_sweep_options(command, arguments);
 }
 
 }  // namespace noisefloor
