@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/python/exchange.h"
 #include "bench/python/torch_memory.h"
 #include "bench/python/with_python.h"
 #include "kernels/core/alignment.h"

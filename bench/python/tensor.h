@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,13 +68,6 @@ Tensor read_or_clone(nanobind::handle object, const Name& name, const Gradients&
 
 // Tells PyTorch's autograd, which refuses a backward pass that would read what was there before.
 void note_write(nanobind::handle tensor);
-
-bool is_torch(nanobind::handle tensor);  // of PyTorch
-
-// Both by the framework of `like`, without a call into Python, where it has DLPack's exchange in C; else none, and no
-// data. The memory belongs to its current stream.
-std::optional<Stream> current_stream(nanobind::handle like, int gpu);
-Tensor framework_memory(nanobind::handle like, int gpu, std::size_t bytes);
 
 nanobind::tuple tuple_of(std::span<const std::int64_t> shape);
 std::string shape_text(std::span<const std::int64_t> shape);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bench/python/device.h"
+#include "bench/python/exchange.h"
 #include "bench/python/with_python.h"
 #include "kernels/core/alignment.h"
 
