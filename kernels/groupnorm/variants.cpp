@@ -78,9 +78,9 @@ constexpr Definition::Variant kVariants[] = {
     {kTensorCoreSm80,
      {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80,
       NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}, &kClusterChoices},
     {{"ptx_sm90a_grid", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid, ptx_sm90a_grid_workspace_bytes}},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}, &kClusterChoices},
 };
 
 }  // namespace
