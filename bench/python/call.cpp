@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <ranges>
@@ -111,11 +112,15 @@ constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat 
 std::mutex memory_mutex;
 std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
 
+constexpr int kFirstProgrammatic = 90;  // the first compute capability with programmatic launch
+std::atomic<bool> programmatic_launch = false;
+
 template <class Work>
 void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {
   std::optional<CurrentGpu> current;
   if (device.gpu) current.emplace(device.index);
-  const Status status = work(LaunchContext{stream, decision.info, false});
+  const bool programmatic = programmatic_launch && decision.info->compute_capability >= kFirstProgrammatic;
+  const Status status = work(LaunchContext{stream, decision.info, programmatic});
   if (status.ok()) return;
   std::string what = fmt::format("variant '{}': {}", decision.variant->name, status.what);
   if (status.code == StatusCode::cuda_error) what += ": " + cuda_error_text(status.cuda_error);
@@ -214,6 +219,10 @@ void launch(const Decision& decision, const std::vector<void*>& pointers, const 
   run_on(device, stream, decision, [&](const LaunchContext& context) {
     return variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
   });
+}
+
+bool set_programmatic_launch(bool on) {
+  return programmatic_launch.exchange(on);
 }
 
 double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,

@@ -12,7 +12,8 @@ program (default: NOISEFLOOR_BINARY, else the one on PATH), all of one build. Pr
   patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network as a CUDA graph. Its kernels of ours against our own
             network's over the same ops (`noisefloor forward sd15 --breakdown-csv`, of the same weights and inputs; asked: at most 1.05), and
             both as a whole. Times are of one kernel after the other: what overlaps is not counted twice, gaps stand beside it
-            With --plan (default: the one recorded of this GPU) patched a second time under that plan; the better one counts
+            Patched again with programmatic launch, as our own network has it, and both under --plan (default: the one recorded of this GPU);
+            the best one counts
   compile   the whole against torch.compile of the same network, also one CUDA graph, replayed in turns (asked: faster)
 
 Every output is held to the network in fp32 before it is timed: off by at most 1.25 times as much as PyTorch's own in bf16. `--device cpu --size 8`
@@ -301,11 +302,14 @@ def measure_networks(options, parts):
                 own = own_network(options, net, given, exact, limit, Path(folder))
         report = noisefloor.torch.patch(net)
         say(f"patch replaced {len(report.replaced)} modules and left {len(report.left)} {sorted(set(report.left.values()))}")
-        plans = {"patched": None} | ({"patched, planned": plan} if (plan := options.plan or recorded_plan()) else {})
-        for name, plan in plans.items():
+        plans = {"": None} | ({", planned": plan} if (plan := options.plan or recorded_plan()) else {})
+        ways = {f"patched{planned}{how}": (plan, on) for planned, plan in plans.items() for how, on in (("", False), (", programmatic", True))}
+        for name, (plan, on) in ways.items():
             with part(name):
+                before = noisefloor.set_programmatic_launch(on)
                 with noisefloor.use_plan(plan):
                     replays[name], out = graphed(lambda: net(*given).sample, options)
+                noisefloor.set_programmatic_launch(before)
                 wrong(name, off(out, exact), limit)
         replays["eager"], out = graphed(lambda: plain(*given).sample, options)
         if own:
@@ -315,7 +319,7 @@ def measure_networks(options, parts):
                 whole = {name: statistics.median(values) for name, values in times.items()}
                 say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()) + f"; our own network {own_whole:,.0f} us")
                 best = []
-                for name in [name for name in plans if name in replays] if options.device != "cpu" else []:
+                for name in [name for name in ways if name in replays] if options.device != "cpu" else []:
                     try:
                         ours, others, counts = kernel_times(replays[name], Path(folder))
                     except RuntimeError as error:

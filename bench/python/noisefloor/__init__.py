@@ -11,7 +11,15 @@ from noisefloor._prepared import Prepared, prepare
 from noisefloor._signatures import Variant, variants
 
 __version__ = _core.version
-__all__ = ["Plan", "Prepared", "Variant", "bench", "capture", "load", "ops", "prepare", "use_plan", "variants"]
+__all__ = ["Plan", "Prepared", "Variant", "bench", "capture", "load", "ops", "prepare", "set_programmatic_launch", "use_plan", "variants"]
+
+
+def set_programmatic_launch(on):
+    """Whether kernels of ours may start while the one before them on their stream ends (CUDA's programmatic dependent launch; sm_90 and newer).
+
+    Of the whole process, and of what a CUDA graph captures from then on. False at first. Returns what it was before.
+    """
+    return _core.set_programmatic_launch(on)
 
 
 def capture():
