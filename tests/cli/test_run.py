@@ -10,7 +10,11 @@ pytestmark = needs_program
 
 def test_a_duel_of_equals_on_the_host(tmp_path):
     out = tmp_path / "duels.csv"
-    result = run("duel", "gemm", "host", "host", "--device", "host", "--problem", "m=64,n=64,k=64", "--out", out)
+    for _ in range(10):  # beside other tests its threads may have to wait for a core, which it says
+        result = run("duel", "gemm", "host", "host", "--device", "host", "--problem", "m=64,n=64,k=64", "--out", out)
+        if "no duel: threads waited for a core" not in result.stdout:
+            break
+        assert result.returncode == 2
     assert result.returncode == 0, result.stderr
     assert re.match(r"m=64,n=64,k=64: cold [0-9.]+ \([0-9.]+ to [0-9.]+\) \w+, warm ", result.stdout), result.stdout
     [row] = csv.DictReader(out.read_text().splitlines())
