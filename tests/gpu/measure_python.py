@@ -12,8 +12,8 @@ program (default: NOISEFLOOR_BINARY, else the one on PATH), all of one build. Pr
   patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network as a CUDA graph. Its kernels of ours against our own
             network's over the same ops (`noisefloor forward sd15 --breakdown-csv`, of the same weights and inputs; asked: at most 1.05), and
             both as a whole. Times are of one kernel after the other: what overlaps is not counted twice, gaps stand beside it
-            Patched again with programmatic launch, as our own network has it, and both under --plan (default: the one recorded of this GPU);
-            the best one counts
+            Patched again with programmatic launch, as our own network has it, and both under --plan (default: the variants that our own network
+            chose); the best one counts
   compile   the whole against torch.compile of the same network, also one CUDA graph, replayed in turns (asked: faster)
 
 Every output is held to the network in fp32 before it is timed: off by at most 1.25 times as much as PyTorch's own in bf16. `--device cpu --size 8`
@@ -40,7 +40,6 @@ REPLACED = {"conv2d", "gemm", "groupnorm", "layernorm", "attention"}  # what pat
 CALLS, REPLAYS = 100, 9
 WITH_OUT = ("noisefloor.ops with out=", "noisefloor.ops with a handle and out=")
 ASKED = {**dict.fromkeys(WITH_OUT, 5), "torch operator": 12, "noisefloor.torch's function": 12}  # us
-RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded"
 begun = time.perf_counter()
 missed, figures = [], {}
 
@@ -245,14 +244,15 @@ def kernel_times(replay, folder):
 
 
 def own_network(options, net, given, exact, limit, folder):
-    """Our network on the same weights and inputs: (over the ops that patch replaces, gaps before them, whole), in us."""
+    """Our network on the same weights and inputs: (over the ops that patch replaces, gaps before them, whole), in us. Its choices go to plan.csv."""
     from safetensors.torch import load_file, save_file
 
     x, t, text = given
+    dtype = {2: "bf16", 4: "fp32"}[x.element_size()]
     save_file({name: value.contiguous() for name, value in net.state_dict().items()}, folder / "weights.safetensors")
     save_file({"x": x.float().contiguous(), "timesteps": t.float(), "encoder_hidden_states": text.float()}, folder / "in.safetensors")
     command = [options.program, "forward", "sd15", "--weights", folder / "weights.safetensors", "--input", folder / "in.safetensors", "--output",
-               folder / "out.safetensors", "--dtype", {2: "bf16", 4: "fp32"}[x.element_size()], "--breakdown", "--breakdown-csv", folder / "nodes.csv"]
+               folder / "out.safetensors", "--dtype", dtype, "--breakdown", "--breakdown-csv", folder / "nodes.csv"]
     command += ["--device", "host"] if options.device == "cpu" else []
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
@@ -260,18 +260,18 @@ def own_network(options, net, given, exact, limit, folder):
     say("our own network:\n" + "\n".join(f"    {line}" for line in done.stdout.splitlines()[:16]))
     wrong("our own network", off(load_file(folder / "out.safetensors")["output"], exact.cpu()), limit)
     with open(folder / "nodes.csv", newline="") as lines:
-        rows = [(row["op"], float(row["time_us"] or 0), max(0.0, float(row["gap_before_us"] or 0))) for row in csv.DictReader(lines)]
+        nodes = list(csv.DictReader(lines))
+    with open(folder / "plan.csv", "w", newline="") as lines:
+        plan = csv.writer(lines)
+        plan.writerow(["op", "dtype", "problem", "variant"])
+        plan.writerows(sorted({(node["op"], dtype, node["problem"], node["variant"]) for node in nodes if node["op"] in REPLACED}))
+    if options.device != "cpu":
+        import torch
+
+        (folder / "env.json").write_text(json.dumps({"device": torch.cuda.get_device_name()}))
+    rows = [(node["op"], float(node["time_us"] or 0), max(0.0, float(node["gap_before_us"] or 0))) for node in nodes]
     ours = [row for row in rows if row[0] in REPLACED]
     return sum(row[1] for row in ours), sum(row[2] for row in ours), sum(row[1] + row[2] for row in rows)
-
-
-def recorded_plan():
-    """That of this GPU, where the repository has one."""
-    import torch
-
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    folders = (file.parent for file in RECORDED.glob("*/env.json") if json.loads(file.read_text())["device"] == name)
-    return next((folder / "plan.csv" for folder in folders if (folder / "plan.csv").exists()), None)
 
 
 def measure_networks(options, parts):
@@ -302,7 +302,8 @@ def measure_networks(options, parts):
                 own = own_network(options, net, given, exact, limit, Path(folder))
         report = noisefloor.torch.patch(net)
         say(f"patch replaced {len(report.replaced)} modules and left {len(report.left)} {sorted(set(report.left.values()))}")
-        plans = {"": None} | ({", planned": plan} if (plan := options.plan or recorded_plan()) else {})
+        plan = options.plan or (Path(folder) / "plan.csv" if own else None)
+        plans = {"": None} | ({", planned": plan} if plan else {})
         ways = {f"patched{planned}{how}": (plan, on) for planned, plan in plans.items() for how, on in (("", False), (", programmatic", True))}
         for name, (plan, on) in ways.items():
             with part(name):
