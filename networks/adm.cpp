@@ -21,9 +21,11 @@ enum class Resample { none, up, down };
 
 class Builder {
  public:
-  Builder(Network& network, std::int64_t n, DType dtype) : layers_(network.graph, n, dtype) {}
+  Builder(Network& network, std::int64_t n, const BuildOptions& options)
+      : layers_(network.graph, n, options.dtype), original_(options.original) {}
 
-  // silu(embedding of timestep and label) [n, 768]: every residual block starts from its SiLU.
+  // silu(embedding of timestep and label) [n, 768], which every residual block starts from, and computes in the
+  // original.
   void embed(Network& network) {
     Graph& graph = layers_.graph();
     const std::int64_t n = layers_.batch();
@@ -34,16 +36,14 @@ class Builder {
                               .at(0);
     const ValueId hidden = layers_.linear("time_embed.0", waves, n, kChannels, kEmbedding, {.act = "silu"});
     if (network.classes == 0) {
-      embedding_ = layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding, {.act = "silu"});
+      embedding_ =
+          layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding, {.act = original_ ? "none" : "silu"});
       return;
     }
     const ValueId time = layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding);
     const ValueId sum = layers_.linear("label_emb", network.labels(), n, kClasses, kEmbedding,
                                        {.bias = false, .residual = time, .layout = WeightSource::Layout::transposed});
-    embedding_ = graph
-                     .add("embedding", "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", n, kEmbedding),
-                          layers_.dtype(), {{"x", sum}})
-                     .at(0);
+    embedding_ = original_ ? sum : layers_.silu("embedding", sum, n, kEmbedding);
   }
 
   Image residual_block(const std::string& name, const Image& x, std::int64_t cout, Resample resample = Resample::none) {
@@ -56,8 +56,9 @@ class Builder {
       skip = layers_.upsample(name + ".x_upd", x);
     }
     h = layers_.conv(name + ".in_layers.2", h, cout, 3, {.upsample = resample == Resample::up});
-    const ValueId scale_shift =
-        layers_.linear(name + ".emb_layers.1", embedding_, layers_.batch(), kEmbedding, 2 * cout);
+    const std::int64_t n = layers_.batch();
+    const ValueId in = original_ ? layers_.silu(name + ".emb_layers.0", embedding_, n, kEmbedding) : embedding_;
+    const ValueId scale_shift = layers_.linear(name + ".emb_layers.1", in, n, kEmbedding, 2 * cout);
     h = layers_.norm(name + ".out_layers.0", h, {.scale_shift = scale_shift});
     if (skip.channels != cout) skip = layers_.conv(name + ".skip_connection", skip, cout, 1);
     return layers_.conv(name + ".out_layers.3", h, cout, 3, {.residual = skip.id});
@@ -77,6 +78,7 @@ class Builder {
 
  private:
   Layers layers_;
+  bool original_;
   ValueId embedding_ = 0;
 };
 
@@ -88,7 +90,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   network.take("timesteps", Kind::timesteps, {n}, DType::fp32, sampler_step::kTrainingSteps);
   if (options.conditional) network.take("labels", Kind::labels, {n, kClasses}, options.dtype, kClasses);
 
-  Builder builder(network, n, options.dtype);
+  Builder builder(network, n, options);
   Layers& layers = builder.layers();
   builder.embed(network);
   x = input_of_noise_predictor(options, network, x);

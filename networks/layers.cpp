@@ -151,6 +151,23 @@ ValueId Layers::layer_norm(const std::string& name, ValueId x, std::int64_t rows
   return graph_->add(name, "layernorm", fmt::format("rows={},channels={}", rows, channels), dtype_, inputs).at(0);
 }
 
+ValueId Layers::silu(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {
+  return graph_
+      ->add(name, "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", rows, channels), dtype_, {{"x", x}})
+      .at(0);
+}
+
+ValueId Layers::channels_first_and_back(const std::string& name, const Image& x) {
+  ValueId id = x.id;
+  for (const char* operation : {"nhwc_to_nchw", "nchw_to_nhwc"})
+    id = graph_
+             ->add(name, "elementwise",
+                   fmt::format("op={},n={},hw={},channels={}", operation, batch_, x.pixels(), x.channels), dtype_,
+                   {{"x", id}})
+             .at(0);
+  return id;
+}
+
 Image Layers::upsample(const std::string& name, const Image& x) {
   const auto outputs = graph_->add(
       name, "resample", fmt::format("op=nearest_up2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels),

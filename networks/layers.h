@@ -85,6 +85,10 @@ class Layers {
   ValueId repeated(const std::string& name, ValueId rows, std::int64_t width, std::int64_t times);
   // Of each of `rows` rows of `channels`.
   ValueId layer_norm(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels);
+  // The same of activations of their own; most stand in the op before them.
+  ValueId silu(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels);
+  // Copied to channels-first, where some originals leave an image, and back to where all here read it.
+  ValueId channels_first_and_back(const std::string& name, const Image& x);
   Image upsample(const std::string& name, const Image& x);
   Image downsample(const std::string& name, const Image& x);
   Image concat(const std::string& name, const Image& x, const Image& skip);

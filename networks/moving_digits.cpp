@@ -39,11 +39,7 @@ class Builder {
     const ValueId sum =
         layers_.linear("model.frame_embedding", waves("map_frame", places, all), all, kChannels[0], kEmbedding,
                        {.residual = videos_.repeated("embedding.frames", of_video, kEmbedding, frames_)});
-    embedding_ = {layers_.graph()
-                      .add("embedding", "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", all, kEmbedding),
-                           layers_.dtype(), {{"x", sum}})
-                      .at(0),
-                  kEmbedding};
+    embedding_ = {layers_.silu("embedding", sum, all, kEmbedding), all, kEmbedding};
   }
 
   Image build(Image h, std::int64_t image_channels) {

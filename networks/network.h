@@ -99,6 +99,9 @@ struct BuildOptions {
   // Sampling: how many of the decoder's last blocks a call computes that takes what is below them from an earlier one
   // (Ma et al., "DeepCache", CVPR 2024). 0: none is asked for.
   std::int64_t shallow_blocks = 0;
+  // To be listed and compared with: what the published network computes, where ours computes once what all blocks read
+  // and leaves out what a rule lets it. Its inputs are the original's: svd's are scaled already.
+  bool original = false;
   bool old_names = false;      // of modules, as the network's older checkpoints have them
   bool merge_products = true;  // short ones that share A (merge_products.h)
   bool fold_skips = false;     // and their 1x1 into the convolutions that add them (fold_skips.h)

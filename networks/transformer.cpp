@@ -59,16 +59,19 @@ class Block {
     return texts.conv(part("attn1.to_out.0"), all, c, 1, {.image_shift = shift, .residual = x.id, .matrix = true}).id;
   }
 
-  // Keys and values apart from each other, as attention takes them.
+  // Keys and values apart from each other, as attention takes them. Every image has a text of its own, along frames
+  // every pixel. Pixels of a video have the same, so it does not matter which queries stand together.
   Image cross_attention(const Image& x, const Text& text) {
+    const std::int64_t rows = layers_.batch() * x.pixels(), queries = frames_ == 0 ? x.pixels() : frames_;
+    Layers texts(layers_.graph(), text.n, layers_.dtype()), all(layers_.graph(), rows / queries, layers_.dtype());
+    const ValueId read = texts.repeated(part("attn2.texts"), text.id, text.tokens * text.width, all.batch() / text.n);
     const ValueId q = project("attn2.to_q", x, x.channels, {.bias = false}).id;
     const auto of_text = [&](const char* module) {
-      return layers_.linear(part(module), text.id, layers_.batch() * text.tokens, text.width, x.channels,
-                            {.bias = false});
+      return layers_.linear(part(module), read, all.batch() * text.tokens, text.width, x.channels, {.bias = false});
     };
     const ValueId k = of_text("attn2.to_k"), v = of_text("attn2.to_v");
-    const AttentionShape shape{x.pixels(), text.tokens, heads_, x.channels / heads_};
-    return {layers_.attention(part("attn2"), q, k, v, shape), x.height, x.width, x.channels};
+    const AttentionShape shape{queries, text.tokens, heads_, x.channels / heads_};
+    return {all.attention(part("attn2"), q, k, v, shape), x.height, x.width, x.channels};
   }
 
   Layers& layers_;

@@ -9,12 +9,12 @@
 namespace noisefloor::networks {
 
 // Embedded text [n, tokens, width], which cross-attention reads. A text may be that of several images in a row, as are
-// the frames of a video; it is then one token.
+// the frames of a video.
 struct Text {
   ValueId id = 0;
   std::int64_t n = 0, tokens = 0, width = 0;
   // Over one key softmax is 1, whatever the query: what is attended to is that key's value. So cross-attention is a
-  // vector per text, and its query, keys and norm are not computed. Off: to be compared with.
+  // vector per text, and its query, keys and norm are not computed. Off in originals.
   bool one_key_rule = true;
 };
 

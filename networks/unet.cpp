@@ -17,11 +17,12 @@ namespace {
 class Builder {
  public:
   // `frames`: of videos; 0 for images.
-  Builder(const UNet& unet, Network& network, DType dtype, std::int64_t frames)
+  Builder(const UNet& unet, Network& network, const BuildOptions& options, std::int64_t frames)
       : unet_(unet),
-        layers_(network.graph, network.calls * std::max<std::int64_t>(1, frames), dtype),
-        calls_(network.graph, network.calls, dtype),
-        frames_(frames) {}
+        layers_(network.graph, network.calls * std::max<std::int64_t>(1, frames), options.dtype),
+        calls_(network.graph, network.calls, options.dtype),
+        frames_(frames),
+        original_(options.original) {}
 
   void embed(Network& network, ValueId timesteps) {
     const std::int64_t n = calls_.batch(), channels = unet_.levels.front().channels, width = 4 * channels;
@@ -30,14 +31,15 @@ class Builder {
     const auto embedded = [&](const LinearOptions& options) {
       return calls_.linear("time_embedding.linear_2", hidden, n, width, width, options);
     };
-    of_calls_ = {unet_.added.count == 0 ? embedded({.act = "silu"}) : added_to(embedded({}), width, network), width};
-    embedding_ = of_calls_;
-    if (frames_ > 0) embedding_.id = calls_.repeated("embedding.frames", of_calls_.id, width, frames_);
+    const ValueId all = unet_.added.count == 0 ? embedded({.act = original_ ? "none" : "silu"})
+                                               : added_to(embedded({}), width, network);
+    embedding_ = temporal_ = {all, n, width, !original_};
+    if (frames_ == 0) return;
+    embedding_ = {calls_.repeated("embedding.frames", all, width, frames_), n * frames_, width, !original_};
+    if (original_) temporal_ = embedding_;
   }
 
-  void read(ValueId text, std::int64_t tokens) {
-    text_ = {text, calls_.batch(), tokens, unet_.text_width, unet_.one_key_rule};
-  }
+  void read(ValueId text, std::int64_t tokens) { text_ = {text, calls_.batch(), tokens, unet_.text_width, !original_}; }
 
   Image build(Image h, std::int64_t out_channels) {
     h = layers_.conv("conv_in", h, unet_.levels.front().channels, 3);
@@ -81,17 +83,19 @@ class Builder {
     if (frames_ == 0) return resnet_block(layers_, module, x, level.channels, embedding_, unet_.groups);
     // diffusers' video blocks do not agree on it
     const double eps = half == Half::up || (half == Half::down && level.transformer_blocks > 0) ? 1e-6 : 1e-5;
-    return video_resnet_block(layers_, module, x, level.channels, embedding_, of_calls_, unet_.groups, eps, frames_);
+    return video_resnet_block(layers_, module, x, level.channels, embedding_, temporal_, unet_.groups, eps, frames_);
   }
 
   Image residual_and_transformer(const std::string& name, int block, const Image& x, const UNet::Level& level,
                                  Half half) {
-    const Image h = residual_block(name, block, x, level, half);
+    Image h = residual_block(name, block, x, level, half);
     if (level.transformer_blocks == 0) return h;
     const std::string module = fmt::format("{}.attentions.{}", name, block);
-    if (frames_ > 0) return video_transformer(layers_, module, h, text_, level.heads, unet_.groups, frames_);
-    return transformer(layers_, module, h, text_,
-                       {level.transformer_blocks, level.heads, unet_.groups, unet_.linear_projection});
+    h = frames_ > 0 ? video_transformer(layers_, module, h, text_, level.heads, unet_.groups, frames_)
+                    : transformer(layers_, module, h, text_,
+                                  {level.transformer_blocks, level.heads, unet_.groups, unet_.linear_projection});
+    if (original_) h.id = layers_.channels_first_and_back(module + ".copy", h);
+    return h;
   }
 
   ValueId waves(const char* name, ValueId t, std::int64_t batch, std::int64_t channels) {
@@ -101,7 +105,7 @@ class Builder {
         .at(0);
   }
 
-  // silu(time + what else is embedded)
+  // time + what else is embedded, and of ours its SiLU
   ValueId added_to(ValueId time, std::int64_t width, Network& network) {
     using Kind = NetworkTensor::Kind;
     const UNet::Added& added = unet_.added;
@@ -116,16 +120,14 @@ class Builder {
     all = all.channels == 0 ? embedded : calls_.concat("add_embedding.cat", all, embedded);
     const ValueId hidden = calls_.linear("add_embedding.linear_1", all.id, n, all.channels, width, {.act = "silu"});
     const ValueId sum = calls_.linear("add_embedding.linear_2", hidden, n, width, width, {.residual = time});
-    return calls_.graph()
-        .add("embedding", "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", n, width), calls_.dtype(),
-             {{"x", sum}})
-        .at(0);
+    return original_ ? sum : calls_.silu("embedding", sum, n, width);
   }
 
   const UNet& unet_;
   Layers layers_, calls_;  // of images or frames; of calls
   std::int64_t frames_;
-  Embedding embedding_, of_calls_;
+  bool original_;
+  Embedding embedding_, temporal_;  // of images or frames; that temporal halves read, of videos in ours
   Text text_;
 };
 
@@ -140,7 +142,7 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   const ValueId text =
       network.take("encoder_hidden_states", Kind::text, {n, options.sizes.tokens, unet.text_width}, options.dtype);
 
-  Builder builder(unet, network, options.dtype, 0);
+  Builder builder(unet, network, options, 0);
   builder.embed(network, timesteps);
   builder.read(text, options.sizes.tokens);
   x = input_of_noise_predictor(options, network, x);
@@ -156,21 +158,26 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
   ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
-  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
+  ValueId level = options.original ? network.take("timesteps", Kind::conditioning, {n}, DType::fp32)
+                                   : network.take("sigma", Kind::sigma, {n}, DType::fp32);
   const ValueId picture = network.take("image_latents", Kind::image, {n, frames, height, width, channels}, DType::fp32);
   const ValueId text =
       network.take("encoder_hidden_states", Kind::conditioning, {n, 1, unet.text_width}, options.dtype);
 
   if (options.guided) x = twice(network.graph, x);
-  const auto scaled =
-      network.graph.add("precondition.input", "edm_precondition",
-                        fmt::format("side=input,batch={},elements={},sigma_data=1", n, network.image.elements()),
-                        DType::fp32, {{"x", x}, {"sigma", sigma}});
-  Builder builder(unet, network, options.dtype, frames);
-  builder.embed(network, scaled.at(1));
+  if (!options.original) {  // whose scheduler scales
+    const auto scaled =
+        network.graph.add("precondition.input", "edm_precondition",
+                          fmt::format("side=input,batch={},elements={},sigma_data=1", n, network.image.elements()),
+                          DType::fp32, {{"x", x}, {"sigma", level}});
+    x = scaled.at(0);
+    level = scaled.at(1);
+  }
+  Builder builder(unet, network, options, frames);
+  builder.embed(network, level);
   builder.read(text, 1);
   Layers exact(network.graph, n * frames, DType::fp32);
-  Image in = exact.concat("input.cat", {scaled.at(0), height, width, channels}, {picture, height, width, channels});
+  Image in = exact.concat("input.cat", {x, height, width, channels}, {picture, height, width, channels});
   in.id = builder.layers().cast("input", in.id, DType::fp32, options.dtype);
   const Image out = builder.build(in, channels);
   network.below = builder.layers().below();

@@ -33,7 +33,6 @@ struct UNet {
   int groups = 32;
   bool linear_projection = false;  // of transformers
   Added added = {};
-  bool one_key_rule = true;  // of Text
 
   std::int64_t divisor() const { return std::int64_t{1} << (levels.size() - 1); }  // of heights and widths
 };
@@ -43,7 +42,8 @@ struct UNet {
 void build_unet(const UNet& unet, const BuildOptions& options, Network& network);
 
 // Takes x = x0 + sigma noise of 4 channels, sigma, image_latents of the same shape as x, encoder_hidden_states
-// [n, 1, text_width] and what is added; gives v.
+// [n, 1, text_width] and what is added; gives v. The original takes the same with x / sqrt(sigma^2 + 1) for x and
+// timesteps log(sigma) / 4 for sigma.
 void build_video_unet(const UNet& unet, const BuildOptions& options, Network& network);
 
 }  // namespace noisefloor::networks

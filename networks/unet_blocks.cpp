@@ -2,10 +2,16 @@
 
 namespace noisefloor::networks {
 
+ValueId projected(Layers& layers, const std::string& name, const Embedding& embedding, std::int64_t channels) {
+  const auto& [id, n, width, activated] = embedding;
+  return layers.linear(name + ".time_emb_proj", activated ? id : layers.silu(name + ".nonlinearity", id, n, width), n,
+                       width, channels);
+}
+
 Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
                    const Embedding& embedding, int groups, double eps) {
   Image h = layers.norm(name + ".norm1", x, {.groups = groups, .eps = eps});
-  const ValueId shift = layers.linear(name + ".time_emb_proj", embedding.id, layers.batch(), embedding.width, cout);
+  const ValueId shift = projected(layers, name, embedding, cout);
   h = layers.conv(name + ".conv1", h, cout, 3, {.image_shift = shift});
   h = layers.norm(name + ".norm2", h, {.groups = groups, .eps = eps});
   ValueId skip = x.id;

@@ -8,11 +8,15 @@
 
 namespace noisefloor::networks {
 
-// silu of the timestep's embedding, [n, width]: every residual block starts from it.
+// The timestep's embedding [n, width]. Every residual block starts from its SiLU, which ours have here already.
 struct Embedding {
   ValueId id = 0;
-  std::int64_t width = 0;
+  std::int64_t n = 0, width = 0;
+  bool activated = true;
 };
+
+// What a residual block adds to its images, or to all of a video's: [n, channels].
+ValueId projected(Layers& layers, const std::string& name, const Embedding& embedding, std::int64_t channels);
 
 Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
                    const Embedding& embedding, int groups, double eps = 1e-5);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "kernels/core/fields.h"
 
@@ -31,6 +33,7 @@ class Counter {
   explicit Counter(const Graph& graph) : graph_(graph) {}
 
   void take_apart(const Node& node) {
+    if (repeats(node) || blended_before(node)) return;
     dtype_ = node.dtype;
     Fields f(node);
     if (node.op->name == "gemm") {
@@ -41,7 +44,7 @@ class Counter {
       const bool residual = f.flag("residual");
       f.set("residual", "0");
       count("conv3d_temporal", f.text());
-      if (residual) pointwise("add", f.number("batch") * f.number("frames") * f.number("hw"), f["cout"]);
+      sums(node, residual, f.number("batch") * f.number("frames") * f.number("hw"), f["cout"]);
     } else if (node.op->name == "groupnorm") {
       norm(f);
     } else if (node.op->name == "attention") {
@@ -53,7 +56,7 @@ class Counter {
       count("attention",
             fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},scale={}", f.number("batch") * f.number("hw"),
                         f["heads"], f["frames"], f["frames"], f["dim"], f["scale"]));
-    } else {
+    } else if (node.op->name != "elementwise" || f["op"] != "nchw_to_nhwc") {  // the way back of a copy
       count(node.op->name, node.text);
     }
   }
@@ -61,6 +64,32 @@ class Counter {
   std::vector<CountedProblem> counted() && { return std::move(counted_); }
 
  private:
+  // Rows that stand there once more, which a PyTorch program copies and capture has no op for.
+  bool repeats(const Node& node) {
+    if (node.op->name != "resample" || Fields(node)["op"] != "concat") return false;
+    const auto once = [&](ValueId rows) { return repeated_.contains(rows) ? repeated_.at(rows) : rows; };
+    const ValueId x = once(node.values.at(0));
+    if (once(node.values.at(1)) != x) return false;
+    repeated_[node.values.back()] = x;
+    return true;
+  }
+
+  // A blend is a sum more behind a layer: no op multiplies by a learnt number, so its shares are in the layer's
+  // weights. What is blended before a layer goes through it twice, once with each share.
+  const WeightSource* blended(const Node& node) const {
+    if (node.op->name != "gemm" && node.op->name != "conv3d_temporal") return nullptr;
+    const auto& source = graph_[node.values.at(1)].source;
+    return source && source->share ? &*source : nullptr;
+  }
+  bool blended_before(const Node& node) {
+    const WeightSource* source = blended(node);
+    return source != nullptr && !blended_.insert(source->name).second;
+  }
+  void sums(const Node& node, bool residual, std::int64_t rows, std::string_view channels) {
+    if (residual) pointwise("add", rows, channels);
+    if (blended(node) != nullptr) pointwise("add", rows, channels);
+  }
+
   void count(std::string_view op_name, const std::string& problem, long times = 1) {
     const Op* op = find_op(op_name);
     const std::string text = op->print(op->parse(problem));
@@ -94,7 +123,7 @@ class Counter {
       count("gemm", f.text());
     }
     if (act == "silu" || act == "geglu") pointwise(act, f.number("m"), n);
-    if (residual) pointwise("add", f.number("m"), n);
+    sums(node, residual, f.number("m"), n);
   }
 
   void convolution(const Node& node, Fields& f) {
@@ -135,6 +164,8 @@ class Counter {
 
   const Graph& graph_;
   DType dtype_ = DType::fp32;
+  std::map<ValueId, ValueId> repeated_;  // what stands in it, several times
+  std::set<std::string> blended_;        // weights of such layers
   std::vector<CountedProblem> counted_;
 };
 

@@ -7,16 +7,17 @@
 namespace noisefloor::networks {
 
 Image temporal_resnet_block(Layers& layers, const std::string& name, const Image& spatial,
-                            const std::optional<Embedding>& of_videos, int groups, double eps, std::int64_t frames,
+                            const std::optional<Embedding>& embedding, int groups, double eps, std::int64_t frames,
                             const WeightSource::Share& share) {
   const std::int64_t n = layers.batch() / frames, channels = spatial.channels;
   Layers videos(layers.graph(), n, layers.dtype());  // whose frames stand below each other
   Image h = videos.norm(name + ".norm1", {spatial.id, frames * spatial.height, spatial.width, channels},
                         {.groups = groups, .eps = eps});
   h = videos.temporal_conv(name + ".conv1", h, channels, frames);
-  if (of_videos) {
-    const ValueId shift = videos.linear(name + ".time_emb_proj", of_videos->id, n, of_videos->width, channels);
-    h = videos.shifted(name + ".shift", h, shift);
+  if (embedding) {
+    Layers shifts(layers.graph(), embedding->n, layers.dtype());
+    const Image apart{h.id, h.height * n / embedding->n, h.width, channels};
+    h.id = shifts.shifted(name + ".shift", apart, projected(shifts, name, *embedding, channels)).id;
   }
   h = videos.norm(name + ".norm2", h, {.groups = groups, .eps = eps});
   h = videos.temporal_conv(name + ".conv2", h, channels, frames, {.residual = spatial.id, .share = share});
@@ -24,10 +25,10 @@ Image temporal_resnet_block(Layers& layers, const std::string& name, const Image
 }
 
 Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
-                         const Embedding& of_frames, const std::optional<Embedding>& of_videos, int groups, double eps,
+                         const Embedding& of_frames, const std::optional<Embedding>& temporal, int groups, double eps,
                          std::int64_t frames) {
   const Image spatial = resnet_block(layers, name + ".spatial_res_block", x, cout, of_frames, groups, eps);
-  return temporal_resnet_block(layers, name + ".temporal_res_block", spatial, of_videos, groups, eps, frames,
+  return temporal_resnet_block(layers, name + ".temporal_res_block", spatial, temporal, groups, eps, frames,
                                {name + ".time_mixer.mix_factor", true});
 }
 

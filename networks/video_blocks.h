@@ -9,15 +9,15 @@
 
 namespace noisefloor::networks {
 
-// TemporalResnetBlock, `name` its module's, and the blend with what it takes: spatial + share h. The embedding of each
-// video is what a decoder has not.
+// TemporalResnetBlock, `name` its module's, and the blend with what it takes: spatial + share h. The embedding, of each
+// video or of each frame, is what a decoder has not.
 Image temporal_resnet_block(Layers& layers, const std::string& name, const Image& spatial,
-                            const std::optional<Embedding>& of_videos, int groups, double eps, std::int64_t frames,
+                            const std::optional<Embedding>& embedding, int groups, double eps, std::int64_t frames,
                             const WeightSource::Share& share);
 
-// SpatioTemporalResBlock. The embedding of each frame, and that of each video, where the temporal half reads it too.
+// SpatioTemporalResBlock. The embedding of each frame, and what the temporal half reads of it, if that reads it too.
 Image video_resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
-                         const Embedding& of_frames, const std::optional<Embedding>& of_videos, int groups, double eps,
+                         const Embedding& of_frames, const std::optional<Embedding>& temporal, int groups, double eps,
                          std::int64_t frames);
 
 // TransformerSpatioTemporalModel, of one block.

@@ -21,9 +21,12 @@ struct ProblemsArguments {
 int print_problems(const ProblemsArguments& arguments) {
   const auto& info = networks::require_network(arguments.network);
   const DType dtype = require_dtype(*require_op("conv2d").workload, arguments.dtype);
-  const networks::Network network = build_or_say_limit(
-      info,
-      {.batch = arguments.batch, .dtype = dtype, .conditional = !arguments.unconditional, .sizes = arguments.sizes});
+  const networks::Network network = build_or_say_limit(info, {.batch = arguments.batch,
+                                                              .dtype = dtype,
+                                                              .conditional = !arguments.unconditional,
+                                                              .original = arguments.unfused,
+                                                              .merge_products = !arguments.unfused,
+                                                              .sizes = arguments.sizes});
   fmt::print("op,dtype,problem,count\n");
   for (const auto& problem : arguments.unfused ? count_unfused(network.graph) : count_problems(network.graph))
     fmt::print("{},{},\"{}\",{}\n", problem.op->name, to_string(problem.dtype), problem.text, problem.count);
@@ -43,7 +46,7 @@ void add_problems_command(CLI::App& app, CommandResult result) {
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   command.add_flag("--unconditional", arguments.unconditional, "Without class labels");
   command.add_flag("--unfused", arguments.unfused,
-                   "Each layer on its own: products and norms without what stands before and behind them");
+                   "Each layer of the published network on its own, as noisefloor.capture() finds them in PyTorch's");
 }
 
 }  // namespace noisefloor

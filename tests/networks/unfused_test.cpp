@@ -6,10 +6,20 @@
 #include <map>
 #include <string>
 
+#include "networks/layers.h"
+#include "networks/network.h"
+
 namespace noisefloor::networks {
 namespace {
 
 using Counts = std::map<std::string, long>;
+
+Counts of(const Graph& graph) {
+  Counts counts;
+  for (const CountedProblem& counted : count_unfused(graph))
+    counts[counted.op->name + " " + counted.text] += counted.count;
+  return counts;
+}
 
 // Of one node, whose inputs are made as its op takes them; `source`, where there is one, is its second input's.
 Counts unfused(const std::string& op_name, const std::string& problem, const WeightSource& source = {}) {
@@ -21,12 +31,8 @@ Counts unfused(const std::string& op_name, const std::string& problem, const Wei
       inputs[spec.name] = inputs.size() == 1 && !source.name.empty() ? graph.weight(source, spec.shape, spec.dtype)
                                                                      : graph.input(spec.name, spec.shape, spec.dtype);
   graph.add("node", op_name, problem, DType::bf16, inputs);
-  Counts counts;
-  for (const CountedProblem& counted : count_unfused(graph)) {
-    EXPECT_EQ(counted.dtype, DType::bf16);
-    counts[counted.op->name + " " + counted.text] += counted.count;
-  }
-  return counts;
+  EXPECT_EQ(count_unfused(graph).front().dtype, DType::bf16);
+  return of(graph);
 }
 
 TEST(Unfused, Products) {
@@ -68,6 +74,47 @@ TEST(Unfused, NormsAndAttention) {
   EXPECT_EQ(unfused("temporal_attention", "batch=2,frames=5,hw=7,heads=3,dim=16,layout=packed_3hd"),
             (Counts{{"attention batch=14,heads=3,seq_q=5,seq_kv=5,dim=16", 1}}));
   EXPECT_EQ(unfused("layernorm", "rows=6,channels=8"), (Counts{{"layernorm rows=6,channels=8", 1}}));
+}
+
+// The shares of a blend are in weights; what was blended before a layer goes through that twice.
+TEST(Unfused, ABlendIsASum) {
+  Graph graph;
+  Layers layers(graph, 2, DType::bf16);
+  const ValueId x = graph.input("x", {6, 8}, DType::bf16);
+  const auto project = [&](ValueId residual, bool rest) {
+    return layers.linear("proj", x, 6, 8, 16, {.residual = residual, .share = WeightSource::Share{"mix", rest}});
+  };
+  project(project(graph.input("y", {6, 16}, DType::bf16), false), true);
+  EXPECT_EQ(of(graph), (Counts{{"gemm m=6,n=16,k=8", 1}, {"elementwise op=add,hw=6,channels=16", 2}}));
+  EXPECT_EQ(unfused("conv3d_temporal", "batch=2,frames=3,hw=4,cin=8,cout=16,residual=1",
+                    {.name = "conv", .file = {16, 8, 3, 1, 1}, .share = WeightSource::Share{"mix"}}),
+            (Counts{{"conv3d_temporal batch=2,frames=3,hw=4,cin=8,cout=16", 1},
+                    {"elementwise op=add,hw=24,channels=16", 2}}));
+}
+
+TEST(Unfused, CopiesOfRowsAndBackToOurLayoutAreNone) {
+  Graph graph;
+  Layers layers(graph, 2, DType::bf16);
+  const ValueId rows = graph.input("rows", {2, 8}, DType::bf16);
+  layers.repeated("rows", rows, 8, 14);
+  EXPECT_EQ(of(graph), Counts{});
+  layers.concat("cat", {rows, 1, 1, 8}, {graph.input("other", {2, 8}, DType::bf16), 1, 1, 8});
+  layers.channels_first_and_back("copy", {graph.input("x", {2, 4, 5, 8}, DType::bf16), 4, 5, 8});
+  EXPECT_EQ(of(graph), (Counts{{"resample op=concat,n=2,h=1,w=1,channels=8,skip_channels=8", 1},
+                               {"elementwise op=nhwc_to_nchw,n=2,hw=20,channels=8", 1}}));
+}
+
+// One in each of 36 residual blocks, behind that between the two layers.
+TEST(Unfused, AnOriginalActivatesItsEmbeddingInEachBlock) {
+  for (const bool conditional : {true, false}) {
+    const auto silu_of = [&](bool original) {
+      const Network network =
+          require_network("adm64").build({.batch = 2, .conditional = conditional, .original = original});
+      return of(network.graph).at("elementwise op=silu,hw=2,channels=768");
+    };
+    EXPECT_EQ(silu_of(true), 1 + 36);
+    EXPECT_EQ(silu_of(false), 2);
+  }
 }
 
 }  // namespace

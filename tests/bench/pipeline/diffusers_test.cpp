@@ -10,7 +10,6 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/sweep/suite.h"
-#include "networks/inputs.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
@@ -83,37 +82,6 @@ TEST(Diffusers, TransformersAreOfSeveralBlocksAndOtherProjections) {
   EXPECT_TRUE(shapes.contains("mid_block.attentions.0.transformer_blocks.2.ff.net.2.weight"));
   EXPECT_FALSE(shapes.contains("down_blocks.0.attentions.0.norm.weight"));
   EXPECT_EQ(shapes.at("down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k.weight").back(), 768);
-}
-
-// Over one key softmax is 1. The long form has a product of queries and keys, and says the same.
-TEST(Diffusers, OneKeyIsNotAttendedTo) {
-  UNet unet = kSmall;
-  std::vector<std::vector<float>> outputs;
-  const auto platform = make_host_platform();
-  const Checkpoint weights(kWeights);
-  for (const bool rule : {true, false}) {
-    unet.one_key_rule = rule;
-    const Network network =
-        small_network("sd15", unet).build({.batch = 3, .dtype = DType::fp32, .sizes = {.tokens = 1}});
-    weights.check(network);
-    int over_one_key = 0;
-    for (const Node& node : network.graph.nodes())
-      over_one_key += node.text.find("seq_kv=1,") != std::string::npos ? 1 : 0;
-    EXPECT_EQ(over_one_key, rule ? 0 : 4);
-    Executor executor(*platform, network, weights, {*platform, suite(), count_problems(network.graph), {"naive"}});
-    for (const NetworkTensor& input : network.inputs) {
-      const Value& value = network.graph[input.value];
-      if (drawn(input.kind))
-        platform->fill_normal(value.dtype, executor.data(input.value), value.elements(), 0, 1, 7 + input.value);
-      else
-        fill_for_timing(input, value.dtype, executor.data(input.value));
-    }
-    throw_if_failed(executor.enqueue());
-    const auto* found = static_cast<const float*>(executor.data(network.output()));
-    outputs.emplace_back(found, found + network.graph[network.output()].elements());
-  }
-  ASSERT_EQ(outputs[0].size(), outputs[1].size());
-  for (std::size_t i = 0; i < outputs[0].size(); ++i) EXPECT_NEAR(outputs[0][i], outputs[1][i], 2e-5);
 }
 
 TEST(Diffusers, EveryTensorOfTheCheckpointIsAsked) {
