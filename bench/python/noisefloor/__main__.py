@@ -45,11 +45,11 @@ def main():
     import noisefloor
 
     try:
-        from noisefloor import _capture
+        from noisefloor import _capture, _captured  # noqa: F401 - the first needs PyTorch
 
         network = arguments.network or Path(words[words[0] == "-m"]).stem
         if arguments.out:
-            _capture.checked(arguments.out, network)
+            _captured.checked(arguments.out, network)
     except (ImportError, OSError, ValueError) as error:
         parser.error(f"PyTorch is not here: {error}" if isinstance(error, ImportError) else str(error))
     with noisefloor.capture() as captured:
