@@ -13,11 +13,9 @@ Image temporal_resnet_block(Layers& layers, const std::string& name, const Image
   Layers videos(layers.graph(), n, layers.dtype());  // whose frames stand below each other
   Image h = videos.norm(name + ".norm1", {spatial.id, frames * spatial.height, spatial.width, channels},
                         {.groups = groups, .eps = eps});
-  h = videos.temporal_conv(name + ".conv1", h, channels, frames);
-  if (of_videos) {
-    const ValueId shift = videos.linear(name + ".time_emb_proj", of_videos->id, n, of_videos->width, channels);
-    h = videos.shifted(name + ".shift", h, shift);
-  }
+  std::optional<ValueId> shift;
+  if (of_videos) shift = videos.linear(name + ".time_emb_proj", of_videos->id, n, of_videos->width, channels);
+  h = videos.temporal_conv(name + ".conv1", h, channels, frames, {.image_shift = shift});
   h = videos.norm(name + ".norm2", h, {.groups = groups, .eps = eps});
   h = videos.temporal_conv(name + ".conv2", h, channels, frames, {.residual = spatial.id, .share = share});
   return {h.id, spatial.height, spatial.width, channels};
