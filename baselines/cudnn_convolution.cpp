@@ -183,11 +183,14 @@ const void* there(bool present) {
   return present ? &place : nullptr;
 }
 
+// cuDNN 9.19 on an H200: of the engine configurations that it offers for such a graph, some end in "misaligned
+// address", which costs the process its device, and which ones differs between problems.
+Support no_image_shift() {
+  return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
+}
+
 Support can_run_conv2d(const AnyProblem& any, DType) {
-  // cuDNN 9.19 on an H200: of the engine configurations that it offers for such a graph, some end in "misaligned
-  // address", which costs the process its device, and which ones differs between problems.
-  if (any.as<conv2d::Problem>().image_shift)
-    return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
+  if (any.as<conv2d::Problem>().image_shift) return no_image_shift();
   if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().side > 0)
@@ -234,8 +237,8 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
   return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
 }
 
-Support can_run_any(const AnyProblem&, DType) {
-  return supported();
+Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
+  return any.as<conv3d_temporal::Problem>().image_shift ? no_image_shift() : supported();
 }
 
 // Frames are rows, the pixels of a frame columns.
@@ -253,6 +256,10 @@ std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType
     return o;
   };
   return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
+}
+
+Support can_run_any(const AnyProblem&, DType) {
+  return supported();
 }
 
 std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
@@ -284,7 +291,7 @@ Baseline conv_transpose2d_baseline() {
   return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d, version};
 }
 Baseline conv3d_temporal_baseline() {
-  return {"conv3d_temporal", "cudnn", can_run_any, create_conv3d_temporal, version};
+  return {"conv3d_temporal", "cudnn", can_run_conv3d_temporal, create_conv3d_temporal, version};
 }
 
 }  // namespace noisefloor::cudnn

@@ -112,11 +112,13 @@ Image Layers::temporal_conv(const std::string& name, const Image& x, std::int64_
   Bindings inputs{{"x", x.id},
                   {"w", graph_->weight(std::move(w), {cout, kTaps, x.channels}, dtype_)},
                   {"bias", graph_->weight(std::move(bias), {cout}, dtype_)}};
+  if (options.image_shift) inputs["image_shift"] = *options.image_shift;
   if (options.residual) inputs["residual"] = *options.residual;
-  const auto outputs = graph_->add(name, "conv3d_temporal",
-                                   fmt::format("batch={},frames={},hw={},cin={},cout={},residual={}", batch_, frames,
-                                               x.pixels() / frames, x.channels, cout, options.residual ? 1 : 0),
-                                   dtype_, inputs);
+  const auto outputs = graph_->add(
+      name, "conv3d_temporal",
+      fmt::format("batch={},frames={},hw={},cin={},cout={},image_shift={},residual={}", batch_, frames,
+                  x.pixels() / frames, x.channels, cout, options.image_shift ? 1 : 0, options.residual ? 1 : 0),
+      dtype_, inputs);
   return {outputs.at(0), x.height, x.width, cout};
 }
 

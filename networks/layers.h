@@ -47,6 +47,7 @@ struct LinearOptions {
 };
 
 struct TemporalOptions {
+  std::optional<ValueId> image_shift = {};  // [n, cout]
   std::optional<ValueId> residual = {};
   std::optional<WeightSource::Share> share = {};  // of weight and bias
 };

@@ -42,7 +42,7 @@ class Counter {
       convolution(node, f);
     } else if (node.op->name == "conv3d_temporal") {
       const bool residual = f.flag("residual");
-      f.set("residual", "0");
+      for (const char* flag : {"image_shift", "residual"}) f.set(flag, "0");
       count("conv3d_temporal", f.text());
       sums(node, residual, f.number("batch") * f.number("frames") * f.number("hw"), f["cout"]);
     } else if (node.op->name == "groupnorm") {

@@ -13,12 +13,12 @@ Image temporal_resnet_block(Layers& layers, const std::string& name, const Image
   Layers videos(layers.graph(), n, layers.dtype());  // whose frames stand below each other
   Image h = videos.norm(name + ".norm1", {spatial.id, frames * spatial.height, spatial.width, channels},
                         {.groups = groups, .eps = eps});
-  h = videos.temporal_conv(name + ".conv1", h, channels, frames);
-  if (embedding) {
-    Layers shifts(layers.graph(), embedding->n, layers.dtype());
-    const Image apart{h.id, h.height * n / embedding->n, h.width, channels};
-    h.id = shifts.shifted(name + ".shift", apart, projected(shifts, name, *embedding, channels)).id;
-  }
+  std::optional<ValueId> shift;  // a row a video; in the original a row a frame
+  if (embedding) shift = projected(layers, name, *embedding, channels);
+  const bool of_videos = embedding && embedding->n == n;
+  h = videos.temporal_conv(name + ".conv1", h, channels, frames, {.image_shift = of_videos ? shift : std::nullopt});
+  if (shift && !of_videos)
+    h.id = layers.shifted(name + ".shift", {h.id, spatial.height, spatial.width, channels}, *shift).id;
   h = videos.norm(name + ".norm2", h, {.groups = groups, .eps = eps});
   h = videos.temporal_conv(name + ".conv2", h, channels, frames, {.residual = spatial.id, .share = share});
   return {h.id, spatial.height, spatial.width, channels};

@@ -15,13 +15,14 @@ constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 void fields(Problem& p, FieldVisitor& visitor) {
-  visitor.computes("a 3x1x1 convolution along the frames of a video, zeros before and after it, + bias + residual");
+  visitor.computes("a 3x1x1 convolution along a video's frames, zeros outside, + bias + image_shift + residual");
   visitor.integer("batch", "videos", p.batch, 1, 32767);
   visitor.integer("frames", "frames of a video", p.frames, 1, 4096);
   visitor.integer("hw", "pixels of a frame, height * width", p.hw, 1, 1 << 24);
   visitor.integer("cin", "channels of x", p.cin, 1, 65536);
   visitor.integer("cout", "channels of y", p.cout, 1, 65536);
   visitor.flag("bias", "whether bias is added", p.bias, true);
+  visitor.flag("image_shift", "whether image_shift, a row per video, is added", p.image_shift, false);
   visitor.flag("residual", "whether residual is added", p.residual, false);
 }
 
@@ -39,6 +40,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in("x", t.x, {p.batch, p.frames, p.hw, p.cin});
   visit.in("w", t.w, {p.cout, kTaps, p.cin}, normal_fill(0, 1 / std::sqrt(static_cast<double>(kTaps * p.cin))));
   if (p.bias) visit.in("bias", t.bias, {p.cout});
+  if (p.image_shift) visit.in("image_shift", t.image_shift, {p.batch, p.cout});
   if (p.residual) visit.in("residual", t.residual, output);
   visit.out("y", t.y, output);
 }

@@ -1,9 +1,10 @@
 // conv3d_temporal: a 3x1x1 convolution along the frames of a video, in place of its layout: no permutation.
 //
-//   y[b, f, s, co] = sum over t in 0..2, ci of x[b, f + t - 1, s, ci] * w[co, t, ci]  (+ bias[co]) (+ residual[b, f, s,
-//   co])
+//   y[b, f, s, co] = sum over t in 0..2, ci of x[b, f + t - 1, s, ci] * w[co, t, ci]
+//                  (+ bias[co]) (+ image_shift[b, co]) (+ residual[b, f, s, co])
 //
-// Frames before the first and after the last are 0. s runs over the hw pixels of a frame.
+// Frames before the first and after the last are 0. s runs over the hw pixels of a frame. image_shift (a timestep
+// embedding) is a row per video, the same for all of its frames.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@ struct Problem {
   std::int64_t cin = 1;
   std::int64_t cout = 1;
   bool bias = true;
+  bool image_shift = false;  // shift per video and channel
   bool residual = false;
 
   std::int64_t pixels() const { return batch * frames * hw; }
@@ -26,11 +28,12 @@ struct Problem {
 
 // All of the problem's dtype, dense, 16-byte aligned, not overlapping y; null where the problem has no such tensor.
 struct Tensors {
-  const void* x = nullptr;         // [batch, frames, hw, cin]
-  const void* w = nullptr;         // [cout, 3, cin]
-  const void* bias = nullptr;      // [cout]
-  const void* residual = nullptr;  // [batch, frames, hw, cout]
-  void* y = nullptr;               // [batch, frames, hw, cout]
+  const void* x = nullptr;            // [batch, frames, hw, cin]
+  const void* w = nullptr;            // [cout, 3, cin]
+  const void* bias = nullptr;         // [cout]
+  const void* image_shift = nullptr;  // [batch, cout]
+  const void* residual = nullptr;     // [batch, frames, hw, cout]
+  void* y = nullptr;                  // [batch, frames, hw, cout]
 };
 
 using Definition = OpDefinition<Problem, Tensors>;

@@ -10,7 +10,8 @@ namespace noisefloor::conv3d_temporal {
 
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor x{dtype, t.x}, w{dtype, t.w}, bias{dtype, t.bias}, residual{dtype, t.residual};
+  const HostTensor x{dtype, t.x}, w{dtype, t.w}, bias{dtype, t.bias};
+  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> pixel(static_cast<std::size_t>(p.cin)), weights(static_cast<std::size_t>(p.cin));
@@ -27,6 +28,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
         sum += exact::dot(pixel, weights);
       }
       if (bias) sum += bias[channel];
+      if (image_shift) sum += image_shift[place / (p.frames * p.hw) * p.cout + channel];
       if (residual) sum += residual[element];
       values[static_cast<std::size_t>(e)] = sum;
     }

@@ -12,13 +12,14 @@ struct Rules {
     c.x.taps = c.x.kernel_taps = 1;
     c.x.origin = 0;
     c.bias = p.bias;
+    c.image_shift = p.image_shift;
     c.residual = p.residual;
     return c;
   }
   static convolution::Convolution phased(const Problem& p) { return direct(p); }
   static convolution::Operands operands(const Tensors& t) {
     convolution::Operands o;
-    o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
+    o.x = t.x, o.w = t.w, o.bias = t.bias, o.image_shift = t.image_shift, o.residual = t.residual, o.y = t.y;
     return o;
   }
   static bool sums_weights(const Problem&) { return false; }

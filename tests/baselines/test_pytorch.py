@@ -151,6 +151,8 @@ PROBLEMS = [
     ("conv_transpose2d", {"act": "silu"}),
     ("conv_transpose2d", {"kernel": 2, "act": "relu", "bias": 0}),
     ("conv3d_temporal", {"residual": 1}),
+    ("conv3d_temporal", {"image_shift": 1, "residual": 1}),
+    ("conv3d_temporal", {"image_shift": 1, "bias": 0}),
     *(("groupnorm", {"fusion": fusion, "stats": stats}) for fusion in ("none", "silu", "silu+ss") for stats in (0, 1)),
     ("groupnorm", {"fusion": "silu+ss", "packed": 1}),
     *(("groupnorm", {"fusion": fusion, "stats": 1, "skip_channels": 5}) for fusion in ("none", "silu+ss")),

@@ -343,10 +343,15 @@ TEST(Networks, TakeAVideoAndThePictureItMoves) {
     EXPECT_EQ(longer.inputs.at(input).shape, (std::vector<std::int64_t>{2, 25, 72, 128, 4}));
   EXPECT_EQ(longer.outputs.front().shape, (std::vector<std::int64_t>{2, 25, 72, 128, 4}));
   std::map<std::string, int> counts;
-  for (const Node& node : native.graph.nodes()) ++counts[node.op->name];
+  int shifted = 0;
+  for (const Node& node : native.graph.nodes()) {
+    ++counts[node.op->name];
+    if (node.text.find("image_shift=1") != std::string::npos) ++shifted;
+  }
   EXPECT_EQ(counts["temporal_attention"], 16);
   EXPECT_EQ(counts["attention"], 16);  // and none over the one key of the picture's embedding
   EXPECT_EQ(counts["conv3d_temporal"], 2 * 22);
+  EXPECT_EQ(shifted, 2 * 22 + 3 * 16);  // by the timestep in a block's halves; by the one key, twice, and the frames
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 33}}), "frames 33: svd takes 1 to 32");
 }
 

@@ -56,7 +56,7 @@ TEST(Unfused, Convolutions) {
   EXPECT_EQ(unfused("conv2d", "n=2,h=4,w=6,cin=8,cout=16,stride=2,image_shift=1,residual=1"),
             (Counts{{"conv2d n=2,h=4,w=6,cin=8,cout=16,stride=2", 1}, {"elementwise op=add,hw=12,channels=16", 1}}));
   EXPECT_EQ(unfused("conv2d", "n=2,h=4,w=5,cin=8,cout=16,kernel=1,bias=0"), (Counts{{"gemm m=40,n=16,k=8,bias=0", 1}}));
-  EXPECT_EQ(unfused("conv3d_temporal", "batch=2,frames=3,hw=4,cin=8,cout=16,residual=1"),
+  EXPECT_EQ(unfused("conv3d_temporal", "batch=2,frames=3,hw=4,cin=8,cout=16,image_shift=1,residual=1"),
             (Counts{{"conv3d_temporal batch=2,frames=3,hw=4,cin=8,cout=16", 1},
                     {"elementwise op=add,hw=24,channels=16", 1}}));
 }

@@ -8,7 +8,7 @@ from baselines.pytorch.ops.conv2d import channels_last, sums
 
 
 def roundings(problem, compiled):
-    behind = [problem.flag("bias"), problem.flag("residual")]
+    behind = [problem.flag("bias"), problem.flag("image_shift"), problem.flag("residual")]
     return 1 + any(behind) if compiled else 1 + sum(behind)
 
 
@@ -21,15 +21,22 @@ def make_inputs(problem, dtype, device, generator):
     }
     if problem.flag("bias"):
         inputs["bias"] = torch.randn(cout, device=device, generator=generator).to(dtype)
+    if problem.flag("image_shift"):
+        inputs["image_shift"] = torch.randn(batch, cout, device=device, generator=generator).to(dtype)
     if problem.flag("residual"):
         inputs["residual"] = channels_last((batch, cout, frames, hw), dtype, device, generator)
     return inputs
 
 
+def _epilogue(inputs, y):
+    if "image_shift" in inputs:
+        y = y + inputs["image_shift"][:, :, None, None]
+    return y + inputs["residual"] if "residual" in inputs else y
+
+
 def build(problem):
     def run(inputs):
-        y = F.conv2d(inputs["x"], inputs["w"], inputs.get("bias"), padding=(1, 0))
-        return (y + inputs["residual"] if "residual" in inputs else y,)
+        return (_epilogue(inputs, F.conv2d(inputs["x"], inputs["w"], inputs.get("bias"), padding=(1, 0))),)
 
     return run
 
@@ -39,4 +46,4 @@ def reference(problem, inputs):
     y = sums(wide["x"], wide["w"], 1, (1, 0))
     if "bias" in wide:
         y = y + wide["bias"][:, None, None]
-    return (y + wide["residual"] if "residual" in wide else y,)
+    return (_epilogue(wide, y),)

@@ -61,7 +61,9 @@ def conv_transpose2d(problem, t):
 
 def conv3d_temporal(problem, t):
     y = F.conv3d(t.x.permute(0, 3, 1, 2)[..., None], t.w.permute(0, 2, 1)[..., None, None], t.get("bias"), padding=(1, 0, 0))
-    return (y[..., 0].permute(0, 2, 3, 1) + t.inputs.get("residual", 0),)
+    y = y[..., 0].permute(0, 2, 3, 1)
+    y = y + t.image_shift[:, None, None] if "image_shift" in t.inputs else y
+    return (y + t.inputs.get("residual", 0),)
 
 
 def groupnorm(problem, t):

@@ -29,6 +29,9 @@ TEST(conv3d_temporal, CostCountsEachTensorOnce) {
   const Cost cost = op().cost(op().parse("batch=2,frames=3,hw=5,cin=7,cout=11,residual=1"), DType::bf16);
   EXPECT_EQ(cost.flops, 2.0 * 30 * 11 * 21);
   EXPECT_EQ(cost.bytes, 2.0 * (30 * 7 + 11 * 21 + 11 + 2 * 30 * 11));
+  const Cost shifted = op().cost(op().parse("batch=2,frames=3,hw=5,cin=7,cout=11,image_shift=1"), DType::bf16);
+  EXPECT_EQ(shifted.flops, cost.flops);
+  EXPECT_EQ(shifted.bytes, 2.0 * (30 * 7 + 11 * 21 + 11 + 2 * 11 + 30 * 11));
 }
 
 // Two videos of three frames of two pixels: frames meet their neighbours, pixels and videos do not.
@@ -45,11 +48,21 @@ TEST(conv3d_temporal, OracleGivesTheNumbersWorkedOutByHand) {
                            1000 + 20 + 240 + 2800, 1000 + 150 + 1800, 1000 + 200 + 2400 + 0.5}));
 }
 
+// A row for each video, of all its frames and pixels.
+TEST(conv3d_temporal, ShiftsEachVideoByARowOfItsOwn) {
+  HostData data(op(), op().parse("batch=2,frames=2,hw=2,cin=1,cout=2,bias=0,image_shift=1,residual=1"), DType::fp32, 1);
+  data.set("x", {0, 0, 0, 0, 0, 0, 0, 0});
+  data.set("w", {1, 1, 1, 1, 1, 1});
+  data.set("image_shift", {1, 2, 30, 40});
+  data.set("residual", {0, 0, 0, 0, 0, 0, 0, 500, 0, 0, 0, 0, 0, 0, 0, 700});
+  EXPECT_EQ(data.reference("y"), (std::vector<double>{1, 2, 1, 2, 1, 2, 1, 502, 30, 40, 30, 40, 30, 40, 30, 740}));
+}
+
 RC_GTEST_PROP(conv3d_temporal, HostAgreesWithTheOracleOnRandomProblems, ()) {
   const auto number = [](int low, int high) { return std::to_string(*rc::gen::inRange(low, high)); };
   const std::string text = "batch=" + number(1, 4) + ",frames=" + number(1, 9) + ",hw=" + number(1, 60) +
                            ",cin=" + number(1, 80) + ",cout=" + number(1, 80) + ",bias=" + number(0, 2) +
-                           ",residual=" + number(0, 2);
+                           ",image_shift=" + number(0, 2) + ",residual=" + number(0, 2);
   const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);
   HostData data(op(), op().parse(text), dtype, *rc::gen::arbitrary<unsigned>());
   RC_LOG() << to_string(dtype) << " " << text;

@@ -86,7 +86,8 @@ struct conv_transpose2d : Case {
 
 // A thread has an element of y.
 struct conv3d_temporal : Case {
-  Numbers x = numbers("x"), w = numbers("w"), bias = numbers("bias"), residual = numbers("residual"), y = numbers("y");
+  Numbers x = numbers("x"), w = numbers("w"), bias = numbers("bias"), image_shift = numbers("image_shift"),
+          residual = numbers("residual"), y = numbers("y");
   int64_t batch = integer("batch"), frames = integer("frames"), hw = integer("hw"), cin = integer("cin"),
           cout = integer("cout");
 
@@ -98,6 +99,8 @@ struct conv3d_temporal : Case {
       if (frame + tap < 1 || frame + tap > frames) continue;
       for (int64_t l = 0; l < cin; ++l) sum += x[(token + (tap - 1) * hw) * cin + l] * w[(channel * 3 + tap) * cin + l];
     }
-    y.set(i, sum + (bias ? bias[channel] : 0) + (residual ? residual[i] : 0));
+    if (bias) sum += bias[channel];
+    if (image_shift) sum += image_shift[token / (frames * hw) * cout + channel];
+    y.set(i, sum + (residual ? residual[i] : 0));
   }
 };
