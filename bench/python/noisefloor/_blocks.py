@@ -1,12 +1,9 @@
-"""Blocks of diffusers as `patch` has them, which compute layers inside of them without calling these, and attention's processor."""
+"""Convolutional blocks of diffusers as `patch` has them, which compute layers inside of them without calling these."""
 
 from torch import nn
 
-from noisefloor import _products
 from noisefloor._laid_out import NOMINAL, LaidOut
-from noisefloor._replacements import (
-    OPERATORS, Conv2d, GroupNorm, Linear, Replacement, channels_first, channels_last, convolve, judged, misfit, multiply, need, normalize
-)
+from noisefloor._replacements import Conv2d, GroupNorm, Replacement, convolve, judged, misfit, need, normalize
 
 
 def unhooked(module, *layers):
@@ -19,45 +16,6 @@ def unhooked(module, *layers):
 def swapped(*layers):
     """Why a block calls its layers after all; None where they are those that `patch` found."""
     return None if all([isinstance(layer, Replacement) for layer in layers]) else "a layer in it that was put there since"
-
-
-def fits_projection(module):
-    need(isinstance(module.proj, Linear), "its proj is no Linear that is replaced")
-    unhooked(module, "proj")
-
-
-class Geglu(Replacement):
-    runs = "gemm"
-
-    @staticmethod
-    def fits(module):
-        fits_projection(module)
-        n, k = module.proj.weight.shape
-        judged("gemm", module.proj.weight.dtype, a=(NOMINAL, k), b=(n, k), act="geglu")
-
-    def forward(self, hidden_states, *args, **kwargs):
-        proj = self.proj
-        if why := swapped(proj) or misfit(hidden_states, proj.weight.dtype, rows=True):
-            self.fall_back(why)
-            return super().forward(hidden_states, *args, **kwargs)
-        return multiply(proj, proj.weight, hidden_states, "geglu")
-
-
-class Gelu(Replacement):
-    runs = "gemm"
-    ACT = {"none": "gelu", "tanh": "gelu_tanh"}
-
-    @staticmethod
-    def fits(module):
-        need(module.approximate in Gelu.ACT, f"approximate='{module.approximate}'")
-        fits_projection(module)
-
-    def forward(self, hidden_states):
-        proj = self.proj
-        if why := swapped(proj) or misfit(hidden_states, proj.weight.dtype, rows=True):
-            self.fall_back(why)
-            return super().forward(hidden_states)
-        return multiply(proj, proj.weight, hidden_states, Gelu.ACT[self.approximate])
 
 
 class Upsample2D(Replacement):
@@ -124,89 +82,4 @@ class ResnetBlock2D(Replacement):
         return convolve(conv2, conv2.weight, self.dropout(x), residual=input_tensor, gain=1 / self.output_scale_factor)
 
 
-class Transformer2DModel(Replacement):
-    """Its last projection with the residual in it, and no copy to channels-first."""
-
-    runs = "gemm or conv2d"
-
-    @staticmethod
-    def fits(module):
-        need(module.is_input_continuous and isinstance(module.proj_out, (Linear, Conv2d)), "only its layers are replaced")
-        need(hasattr(module, "_get_output_for_continuous_inputs"), "this diffusers has it otherwise")
-        unhooked(module, "proj_out")
-
-    def _get_output_for_continuous_inputs(self, hidden_states, residual, batch_size, height, width, inner_dim):
-        proj_out = self.proj_out
-        why = swapped(proj_out)
-        if why := why or misfit(hidden_states, proj_out.weight.dtype, 3, 3) or misfit(residual, proj_out.weight.dtype, 4, 4, images=True):
-            self.fall_back(why)
-            return super()._get_output_for_continuous_inputs(hidden_states, residual, batch_size, height, width, inner_dim)
-        if isinstance(proj_out, Conv2d):
-            return convolve(proj_out, proj_out.weight, channels_first(hidden_states.reshape(batch_size, height, width, inner_dim)), residual)
-        y = multiply(proj_out, proj_out.weight, hidden_states, residual=channels_last(residual))
-        return channels_first(y.reshape(batch_size, height, width, -1))
-
-
-class AttentionProcessor(Replacement):
-    """AttnProcessor2_0 with the op: queries, keys and values stay [batch, tokens, heads, dim]."""
-
-    def __init__(self, processor, together):
-        self.original, self.together = processor, together
-
-    @staticmethod
-    def side_by_side(attn):
-        """Of to_q, to_k and to_v the last ones that can be one product (3, 2 or none), and what gives their weights back."""
-        layers = (attn.to_q, attn.to_k, attn.to_v)
-        for joint in (layers, layers[1:]):
-            if _products.fit(joint, Linear):
-                return len(joint), _products.lay(joint)
-        return 0, lambda: None
-
-    @staticmethod
-    def fits(attn):
-        kind = type(attn.processor).__name__
-        need(kind in ("AttnProcessor", "AttnProcessor2_0"), f"its processor is {kind}")
-        need(attn.norm_q is None and attn.norm_k is None, "it normalizes queries and keys")
-        need(not getattr(attn, "is_causal", False), "it is causal")
-        need(attn.inner_kv_dim == attn.inner_dim, "it has fewer heads of keys than of queries")
-        need(kind == "AttnProcessor2_0" or attn.scale_qk, "it does not scale the scores")
-        dim = attn.inner_dim // attn.heads
-        judged("attention", attn.to_q.weight.dtype, **{name: (1, NOMINAL, attn.heads, dim) for name in "qkv"})
-
-    def project(self, attn, tokens, keys):
-        layers = (attn.to_q, attn.to_k, attn.to_v)
-        joint = layers if self.together == 3 and keys is tokens else layers[1:]
-        if not self.together or swapped(*joint) or misfit(keys, joint[0].weight.dtype, rows=True):
-            return attn.to_q(tokens), attn.to_k(keys), attn.to_v(keys)
-        products = OPERATORS["products"](keys.flatten(0, 1).contiguous(), [layer.weight for layer in joint])
-        last = products.unflatten(1, keys.shape[:2]).unbind(0)
-        return last if len(last) == 3 else (attn.to_q(tokens), *last)
-
-    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, temb=None, *args, **kwargs):
-        why = "an attention mask" if attention_mask is not None else misfit(hidden_states, hidden_states.dtype, 3, 4)
-        if why is None and encoder_hidden_states is not None:
-            why = misfit(encoder_hidden_states, hidden_states.dtype, 3, 3)
-        if why:
-            self.fall_back(why)
-            return self.original(attn, hidden_states, encoder_hidden_states, attention_mask, temb, *args, **kwargs)
-        residual = hidden_states
-        if attn.spatial_norm is not None:
-            hidden_states = attn.spatial_norm(hidden_states, temb)
-        image = hidden_states.shape if hidden_states.ndim == 4 else None
-        if image is not None:
-            hidden_states = channels_last(hidden_states).flatten(1, 2)
-        if attn.group_norm is not None:
-            hidden_states = attn.group_norm(hidden_states.transpose(1, 2)).transpose(1, 2)
-        keys = hidden_states if encoder_hidden_states is None else encoder_hidden_states
-        if encoder_hidden_states is not None and attn.norm_cross:
-            keys = attn.norm_encoder_hidden_states(encoder_hidden_states)
-        q, k, v = (one.unflatten(-1, (attn.heads, -1)).contiguous() for one in self.project(attn, hidden_states, keys))
-        y = attn.to_out[1](attn.to_out[0](OPERATORS["attention"](q, k, v).flatten(2)))
-        if image is not None:
-            y = channels_first(y.reshape(image[0], image[2], image[3], -1))
-        if attn.residual_connection:
-            y = y + residual
-        return y if attn.rescale_output_factor == 1 else y / attn.rescale_output_factor
-
-
-BLOCKS = {"ResnetBlock2D": ResnetBlock2D, "Upsample2D": Upsample2D, "GEGLU": Geglu, "GELU": Gelu, "Transformer2DModel": Transformer2DModel}
+BLOCKS = {"ResnetBlock2D": ResnetBlock2D, "Upsample2D": Upsample2D}  # by the names of diffusers' classes

@@ -14,6 +14,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from noisefloor import _blocks as blocks
 from noisefloor import _replacements as replacements
+from noisefloor import _transformers as transformers
 from noisefloor._replacements import Unfit, need
 
 
@@ -130,7 +131,8 @@ def fuse_last_activation(report, name, module, uses):
 def patch(module: nn.Module) -> Report:
     """Puts the ops into a network, for inference, and returns a Report of what it replaced and what it left, and why.
 
-    Layers first (convolutions, linear layers, group and layer norms), then blocks of diffusers that fuse them, then attention processors. Parameters and
+    Layers first (convolutions, linear layers, group and layer norms), then blocks of diffusers that fuse them, attention processors, and
+    transformer blocks. Parameters and
     their names stay, and what is written to them, through `.data` too, counts from the next call on; docs/python.md says what a CUDA graph sees.
     Leave modules' other settings as they are until `undo`. A call that no op takes is the module's own, and counted in `fell_back`; one with gradients
     on is refused.
@@ -147,11 +149,8 @@ def patch(module: nn.Module) -> Report:
     modules = list(module.named_modules())
     uses = collections.Counter(one for _, one in module.named_modules(remove_duplicate=False))
     try:
-        for kinds in (replacements.LAYERS, blocks.BLOCKS):
-            for name, one in modules:
-                key = type(one) if kinds is replacements.LAYERS else of_diffusers(one)
-                if key in kinds:
-                    attempt(report, name, lambda: report.replace(name, one, kinds[key]))
+        replace_all(report, modules, replacements.LAYERS, type)
+        replace_all(report, modules, blocks.BLOCKS | transformers.TRANSFORMERS, of_diffusers)
         for name, one in modules:
             if of_diffusers(one) in WITH_LAST_ACTIVATION:
                 act = f"{name}.conv_act".lstrip(".")
@@ -160,18 +159,25 @@ def patch(module: nn.Module) -> Report:
                 attempt(report, name, lambda: replace_processor(report, name, one))
             elif name not in report.replaced and name not in report.left and (is_parametrized(one) or not list(one.children()) and list(one.parameters(False))):
                 report.left[name] = f"no op of patch's replaces {type(one).__name__}"
+        replace_all(report, modules, transformers.TRANSFORMER_BLOCKS, of_diffusers)
     except BaseException:
         report.undo()
         raise
     return report
 
 
+def replace_all(report, modules, kinds, kind_of):
+    for name, one in modules:
+        if (kind := kind_of(one)) in kinds:
+            attempt(report, name, lambda: report.replace(name, one, kinds[kind]))
+
+
 def replace_processor(report, name, attn):
-    blocks.AttentionProcessor.fits(attn)
+    transformers.AttentionProcessor.fits(attn)
     before = attn.processor
-    together, parted = blocks.AttentionProcessor.side_by_side(attn)
+    together, parted = transformers.AttentionProcessor.side_by_side(attn)
     report._undo.append(parted)
-    attn.processor = blocks.AttentionProcessor(before, together)
+    attn.processor = transformers.AttentionProcessor(before, together)
     report._undo.append(lambda: setattr(attn, "processor", before))
     report.count(name, attn.processor)
     report.replaced[name] = f"{type(before).__name__}: attention"

@@ -1,4 +1,5 @@
-"""What `patch` puts into a network: a class for each kind of module, whose `forward` calls the ops. Layers stand here, blocks in _blocks.py.
+"""What `patch` puts into a network: a class for each kind of module, whose `forward` calls the ops. Layers stand here,
+blocks in _blocks.py and _transformers.py.
 
 `fits` raises Unfit where the ops cannot do what the module does; `convert` changes what the module holds and returns what puts it back; `lay_out`
 adds to that; `runs` names the ops. Activations are channels-last from end to end: `permute(0, 2, 3, 1)` of such a tensor is the dense [n, h, w, c]
