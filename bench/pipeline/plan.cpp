@@ -50,7 +50,7 @@ std::optional<SweepRow> why_not(Platform& platform, const Case& test_case) {
 // A choice by five to ten times: what is a percent slower may win.
 RunnerOptions quick(bool host) {
   RunnerOptions options;
-  if (!host) options.oracle_flops = Verifier::kQuickOracleFlops;
+  if (!host) options.verifier = kQuickVerification;
   options.counters = CounterMode::off;
   options.warm = {.relative_half_width = 0.05, .minimum_samples = 5, .maximum_samples = 10, .wall_seconds = 0.3};
   options.seed = kSeed;
@@ -241,7 +241,7 @@ std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) co
   KnownTimes nothing;
   if (!chosen.is(Kind::baseline)) return chosen.make(platform, node.problem, node.dtype, nothing);
   Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
-  Verifier verifier(fixture, Verifier::kQuickOracleFlops);  // to tell a wrong algorithm from a right one
+  Verifier verifier(fixture, kQuickVerification);  // to tell a wrong algorithm from a right one
   auto ready = BoundCase(fixture, chosen, &verifier).take_ready();
   ready->use(Caches::warm);
   return ready;
