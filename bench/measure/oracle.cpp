@@ -1,5 +1,7 @@
 #include "bench/measure/oracle.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -51,8 +53,9 @@ class OpOracle final : public Oracle {
       }
       expected.values.resize(expected.elements.size());
       const auto count = static_cast<std::int64_t>(expected.elements.size());
-      const std::int64_t cores = std::max(1, fixture.platform().description().info.sm_count);
-      parallel_for(count, std::max<std::int64_t>(1, count / (4 * std::min<std::int64_t>(cores, 64))),
+      // One range a core and no more: what elements share, a group's moments, each range computes for itself.
+      const std::int64_t cores = omp_get_max_threads();
+      parallel_for(count, std::max<std::int64_t>(1, (count + cores - 1) / cores),
                    [&](std::int64_t begin, std::int64_t end) {
                      const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
                      op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,
