@@ -19,6 +19,9 @@ constexpr std::uint64_t kSeed = 1;
 // Of a ladder the last ones are timed: the best by its order and two rivals. The record has the fastest of a problem
 // among its ladder's last three throughout (docs/log/networks).
 constexpr int kOwnTrials = 3;
+// From here on a launch of the naive rung takes ten milliseconds to seconds, a hundred times what others take: it is
+// tried where nothing else was right. Large problems that memory binds have fewer; there it is not so far behind.
+constexpr double kHopelessFlops = 1e10;
 
 std::optional<Pool> pool_named(const std::string& source) {
   const auto name = std::find(std::begin(kPools), std::end(kPools), source);
@@ -93,7 +96,9 @@ class Chooser {
     for (auto implementation = able.rbegin(); implementation != able.rend(); ++implementation) {
       const Case test_case = case_of(*nodes_, problem, *implementation);
       const bool own = (*implementation)->own();
-      if (own && own_timed >= kOwnTrials && known_->find(test_case.id()) == nullptr) continue;
+      const bool hopeless = best && (*implementation)->is(Kind::naive) &&
+                            test_case.entry->workload->cost(test_case.problem, problem.dtype).flops > kHopelessFlops;
+      if (own && (hopeless || own_timed >= kOwnTrials) && known_->find(test_case.id()) == nullptr) continue;
       const KnownTimes::Entry entry = time(runner, test_case, best ? best->warm_us : std::nullopt);
       if (!entry.warm_us) {
         refusals.push_back((*implementation)->name + ": " + entry.why_not);

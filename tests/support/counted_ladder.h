@@ -50,6 +50,7 @@ class CountedLadder {
   }
   CountedLadder(const CountedLadder&) = delete;  // the variants point into it
 
+  Op& op() { return op_; }
   const Op& op() const { return op_; }
   const Suite& suite() const { return suite_; }
   const SuiteEntry& entry() const { return suite_.entries().front(); }

@@ -186,6 +186,27 @@ TEST(Plans, OnAGpuCompareWithoutTheNaiveRung) {
   }
 }
 
+TEST(Plans, TryTheNaiveRungOfALargeProblemLast) {
+  for (const bool large : {false, true})
+    for (const bool others_right : {true, false}) {
+      HostAsGpu<ScriptedPlatform> platform(90);
+      CountedLadder ladder({kNaive, kPtxSm90a});
+      ladder.op().cost = [large](const AnyProblem&, DType) { return Cost{.flops = large ? 2e10 : 1e9, .bytes = 1e3}; };
+      const auto takes = [&](double us, double first) {
+        return [&platform, us, first](void* output) {
+          platform.clock_us += us;
+          if (first != 0) store_element(DType::fp32, output, 0, first);
+          return success();
+        };
+      };
+      ladder.then["naive"] = takes(10, 0);
+      ladder.then["ptx_sm90a"] = takes(20, others_right ? 0 : 1e3);
+      const CountedProblem problem{&ladder.op(), "m=8,n=8,k=8", DType::fp32, 1};
+      const Plan plan(platform, ladder.suite(), {problem}, {.source = "own"});
+      EXPECT_EQ(plan.choice(problem_id(problem))->name, large && others_right ? "ptx_sm90a" : "naive");
+    }
+}
+
 TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   ScriptedPlatform platform;
   ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 40, .warm_us = 20}});
