@@ -13,7 +13,7 @@ constexpr unsigned char kGuardByte = 0xA5;
 
 BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known,
                      Deadline search_until)
-    : fixture_(&fixture), of_plugin_(!implementation.plugin.empty()) {
+    : fixture_(&fixture), name_(implementation.name), of_plugin_(!implementation.plugin.empty()) {
   KnownTimes nothing;
   KnownTimes& times = known != nullptr ? *known : nothing;
   try {

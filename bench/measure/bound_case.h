@@ -25,6 +25,7 @@ class BoundCase {
   // warm caches.
   Launch launch(bool overlapping = false);
   bool many_kernels() const { return ready_->many_kernels(); }
+  const std::string& name() const { return name_; }  // the implementation's
   bool of_plugin() const { return of_plugin_; }
   // Every byte range that a launch may touch: the fixture's tensors, the workspace, the prepared weights, and what is
   // the implementation's own.
@@ -51,6 +52,7 @@ class BoundCase {
   std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
 
   Fixture* fixture_;
+  std::string name_;
   bool of_plugin_;
   std::unique_ptr<Ready> ready_;
   Buffer workspace_;

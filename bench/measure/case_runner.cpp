@@ -166,7 +166,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
                                        options_.given);
-  verifier_ = std::make_unique<Verifier>(*fixture_, options_.oracle_flops);
+  verifier_ = std::make_unique<Verifier>(*fixture_, options_.verifier);
   fixture_of_ = id;
 }
 
@@ -305,7 +305,7 @@ bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
 bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bound, CaseResult& result,
                             const Phase& phase) {
   bound.use_inputs(inputs);
-  verifier_->expect();
+  verifier_->expect(bound.name());
   phase();
   if (bound.of_plugin() && platform_->take_back_l2() > 0) {
     result.row.status = Outcome::incorrect;

@@ -33,7 +33,7 @@ struct RunnerOptions {
   StoppingRule warm{0.005, 10, 200, 0.3};
   CounterMode counters = CounterMode::automatic;
   std::uint64_t seed = 1;
-  double oracle_flops = Verifier::kOracleFlops;
+  VerifierOptions verifier;
   GivenTensors given;  // inputs of a user; must outlive the runner
   // Called where an implementation's outputs were found right, before anything is timed.
   std::function<void(const Case&, Fixture&)> on_verified;

@@ -35,7 +35,7 @@ class ChoiceTimer {
         log_(log),
         variant_(by_choice(*test_case.implementation->variant())),
         fixture_(platform, *test_case.entry, test_case.problem, test_case.dtype, /*seed=*/1),
-        verifier_(fixture_, Verifier::kQuickOracleFlops),
+        verifier_(fixture_, kQuickVerification),
         bound_(fixture_, *implementation_of(variant_)) {}
   ChoiceTimer(const ChoiceTimer&) = delete;  // the variant points into it
 

@@ -110,7 +110,7 @@ std::vector<double> BoundContender::warm(int samples, int repeats) {
 
 void BoundContender::poison() {
   if (bound_->of_plugin()) bound_->use_inputs(1 - verifier_->fixture().inputs());
-  verifier_->expect();
+  verifier_->expect(bound_->name());
 }
 
 Verdict BoundContender::judge() {

@@ -1,5 +1,7 @@
 #include "bench/measure/oracle.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -30,7 +32,7 @@ class OpOracle final : public Oracle {
  public:
   explicit OpOracle(const Op& op) : op_(&op) {
     for (const AnyVariant& variant : op.variants)
-      if (variant.kind == Kind::naive && variant.built) naive_ = implementation_of(variant);
+      if (variant.built) ladder_.push_back(implementation_of(variant));
   }
 
   std::vector<Expectation> expect(Fixture& fixture, double budget) const override {
@@ -51,8 +53,9 @@ class OpOracle final : public Oracle {
       }
       expected.values.resize(expected.elements.size());
       const auto count = static_cast<std::int64_t>(expected.elements.size());
-      const std::int64_t cores = std::max(1, fixture.platform().description().info.sm_count);
-      parallel_for(count, std::max<std::int64_t>(1, count / (4 * std::min<std::int64_t>(cores, 64))),
+      // One range a core and no more: what elements share, a group's moments, each range computes for itself.
+      const std::int64_t cores = omp_get_max_threads();
+      parallel_for(count, std::max<std::int64_t>(1, (count + cores - 1) / cores),
                    [&](std::int64_t begin, std::int64_t end) {
                      const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
                      op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,
@@ -65,11 +68,17 @@ class OpOracle final : public Oracle {
     return expectations;
   }
 
-  const Implementation* stand_in() const override { return naive_.get(); }
+  std::vector<const Implementation*> stand_ins(bool quick) const override {
+    std::vector<const Implementation*> found;
+    for (const Kind kind : {Kind::tiled, Kind::tensor_core, Kind::naive})
+      for (const ImplementationPtr& rung : ladder_)
+        if (rung->is(kind) && (quick || kind == Kind::naive)) found.push_back(rung.get());
+    return found;
+  }
 
  private:
   const Op* op_;
-  ImplementationPtr naive_;
+  std::vector<ImplementationPtr> ladder_;
 };
 
 }  // namespace

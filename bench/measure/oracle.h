@@ -26,12 +26,13 @@ class Oracle {
   // What the fixture's outputs must be; of every element where `flops` of work allow that. Throws OutOfMemory,
   // DeviceError.
   virtual std::vector<Expectation> expect(Fixture& fixture, double flops) const = 0;
-  // What may stand in for the oracle in the elements that it leaves out, once it agrees with it in the others; null:
-  // nothing.
-  virtual const Implementation* stand_in() const { return nullptr; }
+  // What may stand in for the oracle in the elements that it leaves out, once it agrees with it in the others: the
+  // first that does. `quick`: those that are faster than the naive one before it.
+  virtual std::vector<const Implementation*> stand_ins(bool /*quick*/) const { return {}; }
 };
 
-// An op's host function, and its naive variant as the stand-in. `op` must outlive it.
+// An op's host function; its stand-in is the naive variant, or a quick one: tiled, then those of tensor cores. `op`
+// must outlive it.
 std::unique_ptr<Oracle> oracle_of(const Op& op);
 
 // The root mean square of the values, as Expectation::rms.

@@ -8,13 +8,13 @@
 #include "bench/measure/bound_case.h"
 
 namespace noisefloor {
-Verifier::Verifier(Fixture& fixture, double oracle_flops)
+Verifier::Verifier(Fixture& fixture, const VerifierOptions& options)
     : fixture_(&fixture),
-      oracle_flops_(oracle_flops),
+      options_(options),
       tolerance_(fixture.workload().tolerance(fixture.problem(), fixture.dtype())) {}
 
 void Verifier::consult_oracle() {
-  const double flops = fixture_->inputs() == 0 ? oracle_flops_ : oracle_flops_ / 4;
+  const double flops = fixture_->inputs() == 0 ? options_.oracle_flops : options_.oracle_flops / 4;
   if (known().expectations.empty()) known().expectations = fixture_->oracle().expect(*fixture_, flops);
 }
 
@@ -49,37 +49,53 @@ std::optional<std::string> Verifier::compare_with_oracle(Verdict& verdict) {
   return std::nullopt;
 }
 
-// False where nothing stands in for the oracle that runs this problem and agrees with it: its own row says why.
-bool Verifier::make_stand_in_outputs() {
-  if (known().stand_in_tried) return !known().stand_in_outputs.empty();
-  known().stand_in_tried = true;
-  const Implementation* stand_in = fixture_->oracle().stand_in();
-  if (stand_in == nullptr || !stand_in->can_run(fixture_->problem(), fixture_->dtype())) return false;
+// None where nothing that may stand in runs this problem and agrees with the oracle: its own row says why.
+void Verifier::find_stand_in(std::string_view judged) {
+  Known& here = known();
+  const auto may_judge = [&](const Implementation& one) { return !options_.quick_stand_in || one.name != judged; };
+  if (here.stand_in != nullptr && may_judge(*here.stand_in)) return;
+  here.stand_in = nullptr;
+  for (const Implementation* const one : fixture_->oracle().stand_ins(options_.quick_stand_in)) {
+    if (!may_judge(*one) || here.unfit.contains(one)) continue;
+    if (make_stand_in_outputs(*one)) {
+      here.stand_in = one;
+      return;
+    }
+    here.unfit.insert(one);
+  }
+}
+
+// False where it does not run here, or is wrong.
+bool Verifier::make_stand_in_outputs(const Implementation& stand_in) {
   Platform& platform = fixture_->platform();
+  if (!runs_on(stand_in.arch, platform.description().info.compute_capability) ||
+      !stand_in.can_run(fixture_->problem(), fixture_->dtype()))
+    return false;
   try {
+    for (const Expectation& expected : known().expectations) {
+      if (expected.complete) continue;
+      Buffer& copy = known().stand_in_outputs[expected.tensor];
+      if (copy.data() == nullptr) copy = Buffer(platform, fixture_->specs()[expected.tensor].bytes());
+    }
     fixture_->reset_outputs();
-    BoundCase bound(*fixture_, *stand_in);
+    BoundCase bound(*fixture_, stand_in);
     throw_if_failed(bound.launch()());
     platform.synchronize();
     Verdict verdict;
-    if (compare_with_oracle(verdict)) return false;
-    for (const Expectation& expected : known().expectations) {
-      const std::size_t bytes = fixture_->specs()[expected.tensor].bytes();
-      Buffer& copy = known().stand_in_outputs[expected.tensor] = Buffer(platform, bytes);
-      platform.copy(copy.data(), fixture_->pointers()[expected.tensor], bytes);
-    }
+    if (compare_with_oracle(verdict) || find_not_finite()) return false;
+    for (const auto& [tensor, copy] : known().stand_in_outputs)
+      platform.copy(copy.data(), fixture_->pointers()[tensor], copy.bytes());
     platform.synchronize();
     return true;
   } catch (const DeviceError& error) {
-    known().stand_in_outputs.clear();
     if (error.lost()) throw;
-  } catch (const OutOfMemory&) {
-    known().stand_in_outputs.clear();
+  } catch (const std::runtime_error&) {  // no memory for it, or it refused the launch
   }
   return false;
 }
 
 std::optional<std::string> Verifier::compare_with_stand_in() {
+  const std::string& name = known().stand_in->name;
   for (const Expectation& expected : known().expectations) {
     if (expected.complete) continue;
     const TensorSpec& spec = fixture_->specs()[expected.tensor];
@@ -89,11 +105,11 @@ std::optional<std::string> Verifier::compare_with_stand_in() {
     // Two results, each within tolerance of the truth, are within twice that of each other.
     if (!difference.all_finite) return fmt::format("{}[{}] is not finite", spec.name, difference.worst);
     if (!(difference.max_error <= 2 * tolerance_.max_error))
-      return fmt::format("{}[{}] differs from the naive variant by {:.3g}, allowed {:.3g}", spec.name, difference.worst,
-                         difference.max_error, 2 * tolerance_.max_error);
+      return fmt::format("{}[{}] differs from the {} variant by {:.3g}, allowed {:.3g}", spec.name, difference.worst,
+                         name, difference.max_error, 2 * tolerance_.max_error);
     if (!(difference.l2_error <= 2 * tolerance_.l2_error))
-      return fmt::format("{} differs from the naive variant by a relative L2 error of {:.3g}, allowed {:.3g}",
-                         spec.name, difference.l2_error, 2 * tolerance_.l2_error);
+      return fmt::format("{} differs from the {} variant by a relative L2 error of {:.3g}, allowed {:.3g}", spec.name,
+                         name, difference.l2_error, 2 * tolerance_.l2_error);
   }
   return std::nullopt;
 }
@@ -126,8 +142,8 @@ Verdict Verifier::judge_outputs() {
   std::optional<std::string> wrong = fixture_->find_damage();
   if (auto error = compare_with_oracle(verdict); !wrong) wrong = std::move(error);
   if (!wrong) wrong = find_not_finite();
-  if (!wrong && !known().stand_in_outputs.empty()) wrong = compare_with_stand_in();
-  if (known().stand_in_outputs.empty())
+  if (!wrong && known().stand_in != nullptr) wrong = compare_with_stand_in();
+  if (known().stand_in == nullptr)
     for (const Expectation& expected : known().expectations)
       if (!expected.complete)
         verdict.note += fmt::format("{}verified on {} of {} elements of {}", verdict.note.empty() ? "" : "; ",
@@ -138,20 +154,16 @@ Verdict Verifier::judge_outputs() {
   return verdict;
 }
 
-void Verifier::prepare() {
+void Verifier::expect(std::string_view judged) {
   consult_oracle();
   const bool sampled = std::any_of(known().expectations.begin(), known().expectations.end(),
                                    [](const Expectation& expected) { return !expected.complete; });
-  if (sampled && !fixture_->platform().description().is_host) make_stand_in_outputs();
-}
-
-void Verifier::expect() {
-  prepare();
+  if (sampled && !fixture_->platform().description().is_host) find_stand_in(judged);
   fixture_->reset_outputs();
 }
 
 Verdict Verifier::verify(BoundCase& bound) {
-  expect();
+  expect(bound.name());
   throw_if_failed(bound.launch()());
   fixture_->platform().synchronize();
   return judge(bound);
@@ -162,7 +174,7 @@ Verdict Verifier::verify_replay(BoundCase& bound) {
   const bool host = platform.description().is_host;
   const auto recording = platform.record(bound.launch());
   platform.synchronize();
-  expect();
+  expect(bound.name());
   recording->replay();
   platform.synchronize();
   Verdict verdict = judge(bound);

@@ -1,13 +1,16 @@
 // Verification, which every timing needs first: poisoned outputs, guard bands, and comparison with the op's oracle.
 //
 // Where the oracle is too slow to compute every element, it computes a sampled set of them, and on a GPU every element
-// is compared with the oracle's stand-in (an op's naive variant), itself held to the same samples.
+// is compared with the oracle's stand-in (an op's naive variant; of a choice, a quicker one), itself held to the same
+// samples.
 #pragma once
 
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/measure/fixture.h"
@@ -26,11 +29,20 @@ struct Verdict {
   double l2_tolerance = 0;
 };
 
+struct VerifierOptions {
+  // Bounds the work of the host oracle per problem and set of inputs; of the second set it does a quarter of that. This
+  // is about two seconds of one core's scalar double arithmetic with dtype conversion.
+  double oracle_flops = 4e8;
+  // A quick stand-in for the oracle (Oracle::stand_ins), and never the variant that is judged.
+  bool quick_stand_in = false;
+};
+
+// For what is chosen and not reported.
+inline constexpr VerifierOptions kQuickVerification{.oracle_flops = 4e7, .quick_stand_in = true};
+
 class Verifier {
  public:
-  // `oracle_flops` bounds the work of the host oracle per problem and set of inputs; of the second set it does a
-  // quarter of that.
-  explicit Verifier(Fixture& fixture, double oracle_flops = kOracleFlops);
+  explicit Verifier(Fixture& fixture, const VerifierOptions& options = {});
 
   // Launches once on poisoned outputs and judges. Device failures throw.
   Verdict verify(BoundCase& bound);
@@ -38,36 +50,32 @@ class Verifier {
   // where all of its work is on the stream that it was given. On a host it is one more launch, behind which a launch
   // whose outputs are written when it has returned is wrong; what it leaves to threads is waited for.
   Verdict verify_replay(BoundCase& bound);
-  // Before launches that will be judged: outputs are poisoned, and what they must be is known.
-  void expect();
+  // Before launches of `judged` that will be judged: outputs are poisoned, and what they must be is known.
+  void expect(std::string_view judged = {});
   // Judges what earlier launches left in the outputs, guard bands and inputs, without launching; with `bound`, also the
   // band behind its workspace.
   Verdict judge(BoundCase& bound);
   Verdict judge_outputs();
   Fixture& fixture() const { return *fixture_; }
 
-  // About two seconds of one core's scalar double arithmetic with dtype conversion.
-  static constexpr double kOracleFlops = 4e8;
-  // For what is chosen and not reported: on a GPU the stand-in then judges every element.
-  static constexpr double kQuickOracleFlops = 4e7;
-
  private:
-  // What is needed to judge the fixture's set of inputs. Overwrites the outputs.
-  void prepare();
   void consult_oracle();
+  // These two overwrite the outputs.
+  void find_stand_in(std::string_view judged);
+  bool make_stand_in_outputs(const Implementation& stand_in);
   std::optional<std::string> compare_with_oracle(Verdict& verdict);
   std::optional<std::string> find_not_finite();
   std::optional<std::string> compare_with_stand_in();
-  bool make_stand_in_outputs();
 
   Fixture* fixture_;
-  double oracle_flops_;
+  VerifierOptions options_;
   Tolerance tolerance_;
   // Of a set of inputs.
   struct Known {
     std::vector<Expectation> expectations;
-    bool stand_in_tried = false;
-    std::map<std::size_t, Buffer> stand_in_outputs;  // by tensor
+    const Implementation* stand_in = nullptr;        // whose outputs there are
+    std::map<std::size_t, Buffer> stand_in_outputs;  // by tensor, of those that the oracle samples
+    std::set<const Implementation*> unfit;           // to stand in
   };
   Known& known() { return known_[fixture_->inputs()]; }
   std::array<Known, Fixture::kSets> known_;

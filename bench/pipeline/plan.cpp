@@ -19,6 +19,9 @@ constexpr std::uint64_t kSeed = 1;
 // Of a ladder the last ones are timed: the best by its order and two rivals. The record has the fastest of a problem
 // among its ladder's last three throughout (docs/log/networks).
 constexpr int kOwnTrials = 3;
+// From here on a launch of the naive rung takes ten milliseconds to seconds, a hundred times what others take: it is
+// tried where nothing else was right. Large problems that memory binds have fewer; there it is not so far behind.
+constexpr double kHopelessFlops = 1e10;
 
 std::optional<Pool> pool_named(const std::string& source) {
   const auto name = std::find(std::begin(kPools), std::end(kPools), source);
@@ -50,7 +53,7 @@ std::optional<SweepRow> why_not(Platform& platform, const Case& test_case) {
 // A choice by five to ten times: what is a percent slower may win.
 RunnerOptions quick(bool host) {
   RunnerOptions options;
-  if (!host) options.oracle_flops = Verifier::kQuickOracleFlops;
+  if (!host) options.verifier = kQuickVerification;
   options.counters = CounterMode::off;
   options.warm = {.relative_half_width = 0.05, .minimum_samples = 5, .maximum_samples = 10, .wall_seconds = 0.3};
   options.seed = kSeed;
@@ -93,7 +96,9 @@ class Chooser {
     for (auto implementation = able.rbegin(); implementation != able.rend(); ++implementation) {
       const Case test_case = case_of(*nodes_, problem, *implementation);
       const bool own = (*implementation)->own();
-      if (own && own_timed >= kOwnTrials && known_->find(test_case.id()) == nullptr) continue;
+      const bool hopeless = best && (*implementation)->is(Kind::naive) &&
+                            test_case.entry->workload->cost(test_case.problem, problem.dtype).flops > kHopelessFlops;
+      if (own && (hopeless || own_timed >= kOwnTrials) && known_->find(test_case.id()) == nullptr) continue;
       const KnownTimes::Entry entry = time(runner, test_case, best ? best->warm_us : std::nullopt);
       if (!entry.warm_us) {
         refusals.push_back((*implementation)->name + ": " + entry.why_not);
@@ -241,7 +246,7 @@ std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) co
   KnownTimes nothing;
   if (!chosen.is(Kind::baseline)) return chosen.make(platform, node.problem, node.dtype, nothing);
   Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
-  Verifier verifier(fixture, Verifier::kQuickOracleFlops);  // to tell a wrong algorithm from a right one
+  Verifier verifier(fixture, kQuickVerification);  // to tell a wrong algorithm from a right one
   auto ready = BoundCase(fixture, chosen, &verifier).take_ready();
   ready->use(Caches::warm);
   return ready;

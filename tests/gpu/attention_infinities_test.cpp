@@ -85,7 +85,7 @@ TEST(AttentionOfInfinities, KeysOfMinusInfinityWeighNothing) {
     for_each_way(
         keys, [&](std::int64_t key) { return masked(key) ? -kInfinity : 0.0f; },
         [](Fixture& fixture, const Implementation& implementation) {
-          Verifier verifier(fixture, 1e9);
+          Verifier verifier(fixture, {.oracle_flops = 1e9});
           BoundCase bound(fixture, implementation, &verifier);
           const Verdict verdict = verifier.verify(bound);
           EXPECT_TRUE(verdict.correct) << verdict.reason;

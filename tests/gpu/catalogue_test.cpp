@@ -61,7 +61,7 @@ TEST_P(Verified, MatchesTheOracle) {
   for_each_problem(GetParam(), [&](const ProblemEntry& problem, DType dtype) {
     for (std::uint64_t seed = 1; seed <= (implementation.own() ? 2 : 1); ++seed) {
       Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, seed);
-      Verifier verifier(fixture, 2e8);
+      Verifier verifier(fixture, {.oracle_flops = 2e8});
       std::unique_ptr<BoundCase> bound;
       try {
         bound = std::make_unique<BoundCase>(fixture, implementation, &verifier);
@@ -137,7 +137,7 @@ TEST_P(Choices, MatchTheOracle) {
                          const AnyProblem& p, DType type, std::span<void* const> pointers, const Scratch& scratch,
                          const LaunchContext& context) { return launch(p, type, pointers, scratch, context, current); };
     Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, /*seed=*/1);
-    Verifier verifier(fixture, 1e7);
+    Verifier verifier(fixture, {.oracle_flops = 1e7});
     BoundCase bound(fixture, *implementation_of(variant), &verifier);
     for (std::size_t i = 0; i < choices.size(); i += step) {
       current = choices[i].text;

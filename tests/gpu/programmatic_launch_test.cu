@@ -213,7 +213,7 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
   for_each_problem(GetParam(), [&](const ProblemEntry& problem, DType dtype) {
     Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, 1);
     BoundCase bound(fixture, *GetParam().implementation);
-    Verifier verifier(fixture, 2e8);
+    Verifier verifier(fixture, {.oracle_flops = 2e8});
     // Verified once by itself, which also loads the kernels: loading would wait for the late one.
     const Verdict alone = verifier.verify(bound);
     ASSERT_TRUE(alone.correct) << alone.reason;
@@ -242,7 +242,7 @@ TEST_P(ProgrammaticVariant, IsWholeForTheLaunchBehindItInAGraph) {
   for_each_problem(GetParam(), [&](const ProblemEntry& problem, DType dtype) {
     Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, 1);
     BoundCase bound(fixture, *GetParam().implementation);
-    Verifier verifier(fixture, 2e7);
+    Verifier verifier(fixture, {.oracle_flops = 2e7});
     const Verdict alone = verifier.verify(bound);
     ASSERT_TRUE(alone.correct) << alone.reason;
     fixture.reset_outputs();

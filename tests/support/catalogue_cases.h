@@ -183,7 +183,7 @@ inline void expect_repeatable(Platform& platform, const CatalogueCase& one, cons
 inline void expect_wrong_is_caught(Platform& platform, const CatalogueCase& one, const ProblemEntry& problem,
                                    DType dtype, double oracle_flops) {
   Fixture fixture(platform, *one.entry, problem.problem, dtype, 1);
-  Verifier verifier(fixture, oracle_flops);
+  Verifier verifier(fixture, {.oracle_flops = oracle_flops});
   BoundCase right(fixture, *one.implementation);
   for (const Tampering tampering : kAllTamperings) {  // the last spoils an input for good
     SCOPED_TRACE(to_string(tampering));

@@ -27,7 +27,7 @@ TEST_P(Verified, MatchesTheOracle) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
     Fixture fixture(this_host(), *GetParam().entry, problem.problem, dtype, 5);
     BoundCase bound(fixture, *GetParam().implementation);
-    const Verdict verdict = Verifier(fixture, 5e7).verify(bound);
+    const Verdict verdict = Verifier(fixture, {.oracle_flops = 5e7}).verify(bound);
     EXPECT_TRUE(verdict.correct) << verdict.reason;
     EXPECT_GT(verdict.tolerance, 0);
   });
@@ -46,7 +46,7 @@ TEST_P(OfEachKind, IsDeterministic) {
 
 TEST_P(OfEachKind, WrongOnPurposeIsCaught) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    expect_wrong_is_caught(this_host(), GetParam(), problem, dtype, Verifier::kOracleFlops);
+    expect_wrong_is_caught(this_host(), GetParam(), problem, dtype, VerifierOptions{}.oracle_flops);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "bench/sweep/suite.h"
+#include "tests/support/counted_ladder.h"
 #include "tests/support/limited_platform.h"
 
 namespace noisefloor {
@@ -154,6 +155,27 @@ TEST(TuneChoices, OneThatWasFastAtFirstIsFoundOut) {
   EXPECT_EQ(tuned.names(), (Names{"fast", "lucky"}));
   EXPECT_EQ(tuned.choices.back().warm.front(), 0.1);
   EXPECT_EQ(tuned.choices.back().warm_us(), 50);
+}
+
+TEST(TuneChoices, OnAGpuComparesWithAQuickStandIn) {
+  constexpr const char* kSampledProblem = "m=256,n=256,k=320";
+  HostAsGpu<ScriptedPlatform> platform(90);
+  CountedLadder ladder({kNaive, kTiled, kPtxSm90a});
+  AnyVariant variant = *ladder.rung("ptx_sm90a").variant();
+  variant.choices =
+      AnyChoices{[](const AnyProblem&, DType, const DeviceInfo&) {
+                   return std::vector<Choice>{{"only", /*estimated=*/true}};
+                 },
+                 [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                                              const Scratch& scratch, const LaunchContext& context, std::string_view) {
+                   platform.clock_us += 10;
+                   return launch(problem, dtype, pointers, scratch, context);
+                 }};
+  const Case test_case{&ladder.entry(), implementation_of(variant), ladder.op().parse(kSampledProblem), DType::fp32,
+                       kSampledProblem};
+  EXPECT_EQ(tune_choices(platform, test_case, [](const std::string&) {}).size(), 1u);
+  ladder.launches.erase("ptx_sm90a");
+  EXPECT_EQ(ladder.launches, (std::map<std::string, int>{{"tiled", 1}}));
 }
 
 TEST(TuneChoices, AProblemWithoutChoicesHasNone) {

@@ -1,12 +1,15 @@
 // Verification itself, on gemm's host variant; tests/bench/measure/catalogue_test.cpp has every op's.
 #include <gtest/gtest.h>
+#include <omp.h>
 
+#include <atomic>
 #include <cmath>
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/verify.h"
 #include "bench/sweep/suite.h"
+#include "tests/support/counted_ladder.h"
 #include "tests/support/wrong_variants.h"
 
 namespace noisefloor {
@@ -68,6 +71,27 @@ TEST(Verification, InputsDependOnTheSeedAlone) {
   const auto sum = [](Fixture& fixture) { return host().checksum(fixture.pointers()[0], fixture.specs()[0].bytes()); };
   EXPECT_EQ(sum(a), sum(b));
   EXPECT_NE(sum(a), sum(c));
+}
+
+// What elements share is computed once in each range of them, of a group norm a whole group: the oracle has a range for
+// each core of the host, however many the GPU has.
+TEST(Oracle, AsksForNoMoreRangesThanTheHostHasCores) {
+  std::atomic<int> ranges = 0, elements = 0;
+  Op op = *find_op("gemm");
+  op.reference = [&, reference = op.reference](const AnyProblem& problem, DType dtype,
+                                               std::span<const HostTensor> inputs, std::size_t output,
+                                               std::span<const std::int64_t> wanted, std::span<double> values) {
+    ++ranges;
+    elements += static_cast<int>(wanted.size());
+    reference(problem, dtype, inputs, output, wanted, values);
+  };
+  const SuiteEntry entry{&op, {}, oracle_of(op)};
+  HostAsGpu<> platform(90);
+  Fixture fixture(platform, entry, op.parse("m=64,n=64,k=8"), DType::fp32, 1);
+  const auto expected = fixture.oracle().expect(fixture, /*flops=*/1e9);
+  EXPECT_EQ(elements, 64 * 64);
+  EXPECT_EQ(expected.front().values.size(), std::size_t{64 * 64});
+  EXPECT_LE(ranges, omp_get_max_threads());
 }
 
 TEST(Platform, ComparisonSeesNaN) {

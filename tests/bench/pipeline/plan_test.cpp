@@ -10,11 +10,11 @@
 #include "bench/pipeline/plan_file.h"
 #include "bench/sweep/suite.h"
 #include "networks/network.h"
+#include "tests/support/counted_ladder.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/scripted_library.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/two_ways.h"
-#include "tests/support/wrapped_host.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -166,6 +166,47 @@ TEST_F(LadderPlans, TakeEveryTimeThatIsKnown) {
   EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("rung 0", 3));
 }
 
+// The naive rung of a large problem takes seconds: a plan compares with others, also where it judges those.
+TEST(Plans, OnAGpuCompareWithoutTheNaiveRung) {
+  constexpr Rung kSecondBest{"ptx_second", Kind::ptx, Arch::sm90a};
+  const CountedProblem problem{find_op("gemm"), "m=256,n=256,k=320", DType::fp32, 1};  // the oracle samples it
+  for (const bool judges_tiled : {false, true}) {
+    HostAsGpu<ScriptedPlatform> platform(90);
+    CountedLadder ladder(judges_tiled ? std::vector{kNaive, kTiled, kTensorCoreSm80, kPtxSm90a}
+                                      : std::vector{kNaive, kTiled, kTensorCoreSm80, kSecondBest, kPtxSm90a});
+    for (const char* rung : {"tiled", "tensor_core_sm80", "ptx_second", "ptx_sm90a"})
+      ladder.then[rung] = [&](void*) {
+        platform.clock_us += 10;
+        return success();
+      };
+    const Plan plan(platform, ladder.suite(), {problem}, {.source = "own"});
+    EXPECT_EQ(plan.measured(), 3);
+    EXPECT_FALSE(ladder.launches.contains("naive"));
+    EXPECT_EQ(ladder.launches["tiled"] == 1, !judges_tiled) << "once for all that it judges";
+  }
+}
+
+TEST(Plans, TryTheNaiveRungOfALargeProblemLast) {
+  for (const bool large : {false, true})
+    for (const bool others_right : {true, false}) {
+      HostAsGpu<ScriptedPlatform> platform(90);
+      CountedLadder ladder({kNaive, kPtxSm90a});
+      ladder.op().cost = [large](const AnyProblem&, DType) { return Cost{.flops = large ? 2e10 : 1e9, .bytes = 1e3}; };
+      const auto takes = [&](double us, double first) {
+        return [&platform, us, first](void* output) {
+          platform.clock_us += us;
+          if (first != 0) store_element(DType::fp32, output, 0, first);
+          return success();
+        };
+      };
+      ladder.then["naive"] = takes(10, 0);
+      ladder.then["ptx_sm90a"] = takes(20, others_right ? 0 : 1e3);
+      const CountedProblem problem{&ladder.op(), "m=8,n=8,k=8", DType::fp32, 1};
+      const Plan plan(platform, ladder.suite(), {problem}, {.source = "own"});
+      EXPECT_EQ(plan.choice(problem_id(problem))->name, large && others_right ? "ptx_sm90a" : "naive");
+    }
+}
+
 TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   ScriptedPlatform platform;
   ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 40, .warm_us = 20}});
@@ -194,14 +235,6 @@ TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
 
 // ---- what a plan's networks are built with
 
-class Gpu final : public WrappedHost {
- public:
-  explicit Gpu(int compute_capability) {
-    description_.is_host = false;
-    description_.info.compute_capability = compute_capability;
-  }
-};
-
 TEST(PlannedGraphs, HaveTheFoldsOfTheirPoolWhereOursRunThem) {
   Op op = *find_op("conv2d");
   const auto suite_of = [&](bool built) {
@@ -211,7 +244,7 @@ TEST(PlannedGraphs, HaveTheFoldsOfTheirPoolWhereOursRunThem) {
     return Suite({{&op, ways, oracle_of(op)}});
   };
   const Suite built = suite_of(true), apart = suite_of(false);
-  const Gpu hopper(90), ampere(80), blackwell(100);
+  const HostAsGpu<> hopper(90), ampere(80), blackwell(100);
   using Both = std::pair<bool, bool>;  // norms, skips
   const auto both = [](const Suite& nodes, const Platform& platform, const char* source, DType dtype) {
     return Both{fuses_norms(nodes, platform, source, dtype), folds_skips(nodes, platform, source, dtype)};

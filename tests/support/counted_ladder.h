@@ -1,0 +1,70 @@
+// A gemm on the host with the ladder of a GPU: every rung is the host's variant under another name, its launches are
+// counted, and a test may spoil what they leave. And platforms that say they are a GPU.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/measure/suite.h"
+#include "tests/support/scripted_library.h"
+
+namespace noisefloor {
+
+// What `Base` does on the host, said to be a GPU's.
+template <class Base = WrappedHost>
+class HostAsGpu : public Base {
+ public:
+  template <class... Arguments>
+  explicit HostAsGpu(int compute_capability, Arguments... arguments) : Base(arguments...) {
+    this->description_.is_host = false;
+    this->description_.info.compute_capability = compute_capability;
+  }
+};
+
+class CountedLadder {
+ public:
+  explicit CountedLadder(const std::vector<Rung>& rungs) : op_(*find_op("gemm")) {
+    op_.variants.clear();
+    for (const Rung& rung : rungs) {
+      AnyVariant& variant = op_.variants.emplace_back(host_gemm());
+      variant.name = rung.name;
+      variant.kind = rung.kind;
+      variant.arch = rung.arch;
+      variant.launch = [this, name = std::string(rung.name), launch = variant.launch](
+                           const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                           const Scratch& scratch, const LaunchContext& context) {
+        ++launches[name];
+        if (const Status status = launch(problem, dtype, pointers, scratch, context); !status.ok()) return status;
+        const auto last = then.find(name);
+        return last == then.end() ? success() : last->second(pointers.back());
+      };
+      variant.can_run = [this, name = variant.name](const AnyProblem&, DType) {
+        return unable.contains(name) ? unsupported("as the test has it") : supported();
+      };
+    }
+    for (const AnyVariant& variant : op_.variants) ladder_.push_back(implementation_of(variant));
+    suite_ = Suite({{&op_, ladder_, oracle_of(op_)}});
+  }
+  CountedLadder(const CountedLadder&) = delete;  // the variants point into it
+
+  Op& op() { return op_; }
+  const Op& op() const { return op_; }
+  const Suite& suite() const { return suite_; }
+  const SuiteEntry& entry() const { return suite_.entries().front(); }
+  const Implementation& rung(std::string_view name) const { return *entry().find(name); }
+
+  // By rung.
+  std::map<std::string, int> launches;
+  std::map<std::string, std::function<Status(void* output)>> then;  // what a launch does at last
+  std::set<std::string> unable;                                     // to run the problem
+
+ private:
+  Op op_;
+  std::vector<ImplementationPtr> ladder_;
+  Suite suite_{{}};
+};
+
+}  // namespace noisefloor
