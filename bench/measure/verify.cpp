@@ -63,6 +63,7 @@ void Verifier::find_stand_in(std::string_view judged) {
     }
     here.unfit.insert(one);
   }
+  here.stand_in_outputs.clear();
 }
 
 // False where it does not run here, or is wrong.
