@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
-#include "bench/counters/kernel_resources.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
-#include "reports/run/run_files.h"
 
 namespace noisefloor {
 
@@ -44,17 +43,6 @@ struct RunnerOptions {
   Worker* worker = nullptr;        // for the implementations that are in one; must outlive the runner
   std::string why_no_worker = "it is in another program, which was not started";
   bool do_bench = false;  // of the worker's cases also Triton's own time, untimed by this program
-};
-
-struct CaseResult {
-  SweepRow row;
-  RowSamples samples{};
-  bool device_lost = false;             // the process can launch nothing more
-  std::string note{};                   // for the log: a baseline's chosen algorithm
-  std::vector<double> launch_mhz{};     // with clock_in_launches: the SM clock during launches
-  Verdict verdict{};                    // of the launch before the timed ones
-  bool unfinished = false;              // there is no row: the time for a library's search was over
-  std::optional<double> do_bench_us{};  // with do_bench
 };
 
 class CaseRunner {
@@ -117,8 +105,5 @@ class CaseRunner {
   };
   std::array<Kept, 2> kept_;
 };
-
-// The kernels of a launch into the fields of that name, in the order in which each is first launched.
-void count_kernels(std::span<const KernelResources> kernels, RowSamples& samples);
 
 }  // namespace noisefloor

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/counters/kernel_resources.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/scripted_library.h"
 

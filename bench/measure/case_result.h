@@ -1,0 +1,38 @@
+// What is known of a case behind its measuring, and what puts it there.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/measure/verify.h"
+#include "reports/run/run_files.h"
+
+namespace noisefloor {
+
+struct KernelResources;
+struct Timing;
+
+struct CaseResult {
+  SweepRow row;
+  RowSamples samples{};
+  bool device_lost = false;             // the process can launch nothing more
+  std::string note{};                   // for the log: a baseline's chosen algorithm
+  std::vector<double> launch_mhz{};     // with clock_in_launches: the SM clock during launches
+  Verdict verdict{};                    // of the launch before the timed ones
+  bool unfinished = false;              // there is no row: the time for a library's search was over
+  std::optional<double> do_bench_us{};  // with do_bench
+};
+
+// Of the launch before the timed ones: whether they may be timed.
+bool take_verdict(const Verdict& verdict, CaseResult& result);
+// Of what a phase's launches left: whether it is right.
+bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& result);
+void take_samples(const Timing& timing, CaseResult& result);
+void clear_times(CaseResult& result);  // only `ok` rows carry times
+
+// The kernels of a launch into the fields of that name, in the order in which each is first launched.
+void count_kernels(std::span<const KernelResources> kernels, RowSamples& samples);
+
+}  // namespace noisefloor
