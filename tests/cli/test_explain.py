@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.cli.program import ROOT, needs_program, run, strict
-from tests.cli.test_gate import write_run
+from tests.cli.gated_runs import write_run
 
 pytestmark = needs_program
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"

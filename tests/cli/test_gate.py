@@ -3,10 +3,8 @@
 import csv
 import json
 import os
-import random
 import re
 import shutil
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -14,63 +12,10 @@ from pathlib import Path
 import junitparser
 import pytest
 
-from tests.cli.program import strict
+from tests.cli.gated_runs import RECORDED, baseline, contents, gate, write_run  # noqa: F401
+from tests.cli.program import needs_program, run, strict
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
-ROOT = Path(__file__).resolve().parents[2]
-RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
-
-
-def run(*arguments, **kwargs):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, **kwargs)
-
-
-def columns():
-    with open(RECORDED / "sweep.csv", newline="") as file:
-        names = next(csv.reader(file))
-    return names + [name for name in ("time_warm_serial_us", "warm_clock_mhz") if name not in names]
-
-
-def write_run(folder, times, seed=0, status=None, dtype="bf16", device="Test GPU", commit="abc", mhz=1980.0, samples=50, warm=None, kernel="gemm"):
-    """A run of len(times) gemms; `status`: index -> what it is instead of ok. `warm`: serial times, else eight tenths."""
-    generator = random.Random(seed)
-    folder.mkdir()
-    with open(folder / "sweep.csv", "w", newline="") as sweep, open(folder / "samples.jsonl", "w") as raw:
-        writer = csv.DictWriter(sweep, columns(), restval="", lineterminator="\n")
-        writer.writeheader()
-        for i, us in enumerate(times):
-            key = {"op": "gemm", "dtype": dtype, "problem": f"m={i + 1},n=64,k=64", "variant": "ptx"}
-            row = {**key, "kind": "ptx", "networks": "net-b1:2", "status": (status or {}).get(i, "ok"), "device": device}
-            row |= {"flops": "1e6", "bytes": "1e5", "commit": commit}
-            if row["status"] == "ok":
-                cold = sorted(us * (1 + generator.gauss(0, 0.004)) for _ in range(samples))
-                row |= {"time_cold_us": f"{cold[samples // 2]:.6g}", "samples": samples, "sm_clock_mhz": mhz}
-                generator.shuffle(cold)
-                batches = [samples // 5] * 5
-                around = sorted((warm[i] if warm else 0.8 * us) * (1 + generator.gauss(0, 0.002)) for _ in range(samples))
-                row |= {"time_warm_serial_us": f"{around[samples // 2]:.6g}", "warm_clock_mhz": mhz}
-                generator.shuffle(around)
-                taken = {"cold_us": cold, "warm_us": around, "cold_batches": batches, "warm_batches": batches}
-                taken |= {"cold_mhz": [mhz] * 5, "warm_mhz": [mhz] * 5, "kernels": [f"{kernel}<{i}>"], "kernel_counts": [1]}
-                raw.write(json.dumps(key | taken) + "\n")
-            writer.writerow(row)
-    environment = {"schema": 2, "device": device, "commit": commit, "time_utc": f"2026-01-01T00:00:{seed:02}Z", "command_lines": []}
-    (folder / "env.json").write_text(json.dumps(environment) + "\n")
-    return folder
-
-
-def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def gate(a, b, *more):
-    return run("gate", "--baseline", a, "--candidate", b, *more)
-
-
-@pytest.fixture
-def baseline(tmp_path):
-    return write_run(tmp_path / "a", [50.0] * 20)
+pytestmark = needs_program
 
 
 def test_the_same_is_a_pass(baseline, tmp_path):
@@ -240,37 +185,6 @@ def test_bad_arguments_exit_2(baseline, tmp_path):
         assert result.returncode == 2 and says in result.stderr, (arguments, result)
 
 
-def test_accept_makes_the_candidate_the_baseline(baseline, tmp_path):
-    (baseline / "README.md").write_text("kept\n")
-    (baseline / "roofline.csv").write_text("of the old run\n")
-    slower = write_run(tmp_path / "b", [60.0] * 21, seed=1, commit="def")
-    result = gate(baseline, slower, "--accept")
-    assert result.returncode == 0 and "20 regressed" in result.stdout and "is the run of commit def now" in result.stdout
-    assert (baseline / "README.md").read_text() == "kept\n" and not (baseline / "roofline.csv").exists()
-    for name in ("sweep.csv", "samples.jsonl", "env.json"):
-        assert (baseline / name).read_bytes() == (slower / name).read_bytes()
-    assert gate(baseline, slower).returncode == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "nothing is left beside it"
-
-    first = gate(tmp_path / "new" / "place", slower, "--accept")
-    assert first.returncode == 0, first
-    assert gate(tmp_path / "new" / "place", slower).returncode == 0
-
-
-def test_accept_refuses_what_is_not_a_baseline(baseline, tmp_path):
-    good = write_run(tmp_path / "b", [50.0] * 20)
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    (foreign / "thesis.txt").write_text("mine\n")
-    broke = write_run(tmp_path / "c", [50.0] * 20, status={3: "cuda_error"})
-    fewer = write_run(tmp_path / "d", [50.0] * 19)
-    before = contents(tmp_path)
-    for a, b, code in ((foreign, good, 2), (baseline, broke, 1), (baseline, fewer, 2), (baseline, baseline, 2), (tmp_path / "x", broke, 2)):
-        assert gate(a, b, "--accept").returncode == code
-        assert contents(tmp_path) == before and not (tmp_path / "x").exists()
-    assert gate(baseline, good, "--accept", "--filter", "m=1,").returncode == 2
-
-
 def test_compare_prints_no_verdict(baseline, tmp_path):
     other = write_run(tmp_path / "b", [25.0] * 20, device="Other GPU")
     result = run("compare", baseline, other, "--markdown", tmp_path / "compare.md")
@@ -369,16 +283,6 @@ def test_a_copy_is_not_noise(baseline, tmp_path):
     assert gate(baseline, other, "--noise", own).returncode == 0
 
 
-def test_accepting_takes_all_files_of_a_run(baseline, tmp_path):
-    for name in ("cases.csv", "shard.json"):
-        (baseline / name).write_text("old")
-    better = write_run(tmp_path / "b", [50.0] * 20, seed=1)
-    (better / "cases.csv").write_text("new")
-    assert gate(baseline, better, "--accept").returncode == 0
-    assert (baseline / "cases.csv").read_text() == "new"
-    assert not (baseline / "shard.json").exists()
-
-
 def test_a_problem_of_50000_characters_is_refused(baseline, tmp_path):
     other = write_run(tmp_path / "b", [50.0] * 2, seed=1)
     file = other / "sweep.csv"
@@ -411,39 +315,3 @@ def test_kernels_are_as_recorded():
         pytest.skip("no cuobjdump")
     result = run("gate", "--resources", "--baseline", RECORDED, env={**os.environ, "PATH": path})
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr
-
-
-def loaded(folder, load):
-    """The run as if other programs had had so many threads to run."""
-    lines = (folder / "sweep.csv").read_text().splitlines()
-    (folder / "sweep.csv").write_text("".join([lines[0] + ",load\n", *(f"{line},{load}\n" for line in lines[1:])]))
-    return folder
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_accept_of_a_loaded_run_wants_force(tmp_path, first):
-    base = tmp_path / "base"
-    if not first:
-        write_run(base, [100, 200], seed=1)
-    before = contents(base) if base.exists() else None
-    busy = loaded(write_run(tmp_path / "busy", [100, 200], seed=2), 1.9)
-    refused = gate(base, busy, "--accept")
-    assert refused.returncode == 2 and "other programs (1.9 of their threads could run)" in refused.stderr and "--force" in refused.stderr
-    assert (contents(base) if base.exists() else None) == before
-    taken = gate(base, busy, "--accept", "--force")
-    assert taken.returncode == 0 and "warning" in taken.stderr and "accepted" in taken.stdout
-    quiet = loaded(write_run(tmp_path / "quiet", [100, 200], seed=3), 0.05)
-    result = gate(base, quiet, "--accept")
-    assert result.returncode == 0, result.stderr
-
-
-def test_accept_of_a_throttled_or_much_faster_run_wants_force(tmp_path):
-    throttled = write_run(tmp_path / "throttled", [100, 200, 300], status={1: "throttled"})
-    refused = gate(tmp_path / "base", throttled, "--accept")
-    assert refused.returncode == 2 and "1 of its rows is throttled" in refused.stderr and not (tmp_path / "base").exists()
-    base = write_run(tmp_path / "slow", [300, 600, 900], seed=1)
-    fast = write_run(tmp_path / "fast", [100, 200, 300], seed=2)
-    refused = gate(base, fast, "--accept")
-    assert refused.returncode == 2 and "0.33 times the baseline's time" in refused.stderr
-    assert gate(base, fast, "--accept", "--force").returncode == 0
-    assert gate(base, fast, "--force").returncode == 2
