@@ -2,7 +2,6 @@
 
 import copy
 import enum
-import inspect
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
-from test_arguments import arguments_of  # noqa: E402
+from test_arguments import parameters_here, parameters_of  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -55,11 +54,11 @@ def test_both_ways_give_what_numpy_gives(op, dtype):
 
 
 def test_the_stub_has_what_there_is():
-    functions = arguments_of(Path(built.FOLDER) / "noisefloor" / "torch.pyi")
+    functions = parameters_of(Path(built.FOLDER) / "noisefloor" / "torch.pyi")
     assert sorted([*functions, "patch"]) == sorted(noisefloor.torch.__all__)
     for op in random_calls.OPS:
         function = getattr(noisefloor.torch, op)
-        assert functions[op] == list(inspect.signature(function).parameters)
+        assert functions[op] == parameters_here(function)
         assert all(f"\n{name}: " in function.__doc__ for name in functions[op]) and "\nplan: " not in function.__doc__
 
 
