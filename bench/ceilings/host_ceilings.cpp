@@ -1,7 +1,6 @@
 // The ceilings of the host: what all of its cores together copy and multiply.
 #include <fmt/format.h>
 #include <omp.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,10 +8,11 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <memory>
+#include <new>
 #include <stdexcept>
 
 #include "bench/ceilings/ceilings.h"
+#include "bench/platform/large_memory.h"
 #include "bench/platform/pinned_threads.h"
 #include "bench/platform/run_queue.h"
 #include "kernels/core/parallel.h"
@@ -74,19 +74,12 @@ Ceiling rate(const char* name, double work, const Best& best, const char* unit) 
   return {name, work / best.seconds * 1e-9, unit, 0, 0, best.load};
 }
 
-struct FreeDeleter {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using Bytes = std::unique_ptr<unsigned char, FreeDeleter>;
-
-Bytes allocate(std::size_t bytes) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  Bytes memory(static_cast<unsigned char*>(std::aligned_alloc(kHugePage, bytes)));
-  if (memory == nullptr)
+LargeMemory allocate(std::size_t bytes) {
+  try {
+    return allocate_large(bytes);
+  } catch (const std::bad_alloc&) {
     throw std::runtime_error(fmt::format("host ceilings: {} MB of memory cannot be had", bytes >> 20));
-  madvise(memory.get(), bytes,
-          MADV_HUGEPAGE);  // advice only: fewer page faults and TLB misses where the system grants it
-  return memory;
+  }
 }
 
 // One of the two arrays: four times the last-level cache and at least 64 MB, but at most an eighth of the free memory.
@@ -102,7 +95,7 @@ std::size_t array_bytes() {
 // Bytes read plus bytes written per second. memcpy takes the stores past the caches that this CPU is best at.
 Ceiling copy_rate() {
   const std::size_t bytes = array_bytes();
-  const Bytes from = allocate(bytes), to = allocate(bytes);
+  const LargeMemory from = allocate(bytes), to = allocate(bytes);
   constexpr std::int64_t kGrain = std::int64_t{4} << 20;
   const auto size = static_cast<std::int64_t>(bytes);
   // Random words, written by the threads that will use them, so that pages lie near their cores.

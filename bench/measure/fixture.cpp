@@ -144,14 +144,14 @@ std::optional<std::string> Fixture::find_damage() {
 
 std::span<const HostTensor> Fixture::host_tensors() {
   if (!host_tensors_.empty()) return host_tensors_;
-  host_data_.resize(specs_.size());
   for (std::size_t i = 0; i < specs_.size(); ++i) {
-    if (specs_[i].role == Role::inout) host_data_[i] = saved_inout_[i];
+    const char* data = specs_[i].role == Role::inout ? saved_inout_[i].data() : nullptr;
     if (specs_[i].role == Role::in) {
-      host_data_[i].resize(specs_[i].bytes());
-      platform_->download(host_data_[i].data(), pointers_[i], specs_[i].bytes());
+      host_data_.push_back(allocate_large(specs_[i].bytes()));
+      platform_->download(host_data_.back().get(), pointers_[i], specs_[i].bytes());
+      data = host_data_.back().get();
     }
-    host_tensors_.push_back({specs_[i].dtype, host_data_[i].empty() ? nullptr : host_data_[i].data()});
+    host_tensors_.push_back({specs_[i].dtype, data});
   }
   return host_tensors_;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/measure/suite.h"
+#include "bench/platform/large_memory.h"
 
 namespace noisefloor {
 
@@ -72,7 +73,7 @@ class Fixture {
   std::vector<std::pair<void*, std::size_t>> resident_;
   std::array<std::vector<std::uint64_t>, kSets> input_checksums_;  // of a set that was used, by tensor
   std::vector<std::vector<char>> saved_inout_;
-  std::vector<std::vector<char>> host_data_;
+  std::vector<LargeMemory> host_data_;
   std::vector<HostTensor> host_tensors_;
 };
 
