@@ -21,8 +21,8 @@ constexpr std::int64_t kMaxConcatChannels = kMaxTotal / 2;  // a pixel may be a 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("nearest-neighbour upsampling, average pooling, or the concatenation of channels");
   visit.enumeration("op",
-                    "nearest_up2 doubles height and width, average_down2 halves them (2x2 means), concat puts skip "
-                    "behind x's channels",
+                    "nearest_up2 doubles height and width, average_down2 halves them (2x2 means), concat puts skip's "
+                    "channels after x's",
                     p.op, kOperations);
   visit.integer("n", "images", p.n, 1, 65535, 1);
   visit.integer("h", "height of x in pixels", p.h, 1, 16384);

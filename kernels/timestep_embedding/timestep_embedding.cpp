@@ -20,17 +20,17 @@ constexpr Fill kNoiseLevels{Fill::Kind::normal, 0, 0.5};
 constexpr Fill kFrequencies{Fill::Kind::normal, 0, 16};
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.computes("cosines and sines of a timestep or noise level, and the perceptron behind them");
+  visit.computes("cosines and sines of a timestep or noise level, and a perceptron of them");
   visit.integer("batch", "timesteps", p.batch, 1, 65535);
-  visit.integer("channels", "of the embedding, even: half cosines, half sines", p.channels, 2, 16384);
-  visit.enumeration("kind", "frequencies that fall by a rule, or those of freqs", p.kind, kKinds,
-                    timestep_embedding::Kind::sinusoidal);
+  visit.integer("channels", "channels of the embedding, even: half cosines, half sines", p.channels, 2, 16384);
+  visit.enumeration("kind", "sinusoidal: frequencies follow max_period; fourier: the tensor freqs has them", p.kind,
+                    kKinds, timestep_embedding::Kind::sinusoidal);
   visit.enumeration("order", "which half comes first", p.order, kOrders, Order::cos_sin);
-  visit.flag("endpoint", "sinusoidal: the last frequency is 1 / max_period itself", p.endpoint, false);
+  visit.flag("endpoint", "sinusoidal: the last frequency is exactly 1 / max_period", p.endpoint, false);
   visit.real("max_period", "sinusoidal: frequencies fall from 1 towards 1 / max_period, in radians a timestep",
              p.max_period, 1.0, 1e9, 10000.0);
   visit.integer("hidden", "width of the perceptron, w2 silu(w1 e + b1) + b2; 0: none", p.hidden, 0, 16384, 0);
-  visit.flag("final_silu", "SiLU behind the perceptron", p.final_silu, false);
+  visit.flag("final_silu", "SiLU after the perceptron", p.final_silu, false);
 }
 
 void check(const Problem& p) {
