@@ -43,7 +43,7 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit_qkv(visit, t, p.layout, {p.batch, p.seq_q}, {p.batch, p.seq_kv}, p.heads, p.dim);
   visit.out("out", t.out, {p.batch, p.seq_q, p.heads, p.dim});
-  if (p.lse) visit.out({"lse", "of the scaled logits, to the base e"}, t.lse, {p.batch, p.heads, p.seq_q});
+  if (p.lse) visit.out({"lse", "natural log-sum-exp of the scaled logits"}, t.lse, {p.batch, p.heads, p.seq_q});
 }
 
 // The softmax is not counted. Over one key it is 1: the output is V, and depends on Q and K no more. lse still does.

@@ -114,7 +114,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   }
   visit.out({"y", "(h + 2 * pad - kernel) / stride + 1 pixels high, likewise wide; 2 * h with upsample"}, t.y, output);
   if (p.stats) {
-    visit.out({"mean", "of y, of each slab of 64 pixels, or patch, and each channel"}, t.mean, slabs);
+    visit.out({"mean", "mean of y in each slab of 64 pixels (or patch) and each channel"}, t.mean, slabs);
     visit.out({"m2", "sum of squared deviations from that mean"}, t.m2, slabs);
   }
 }

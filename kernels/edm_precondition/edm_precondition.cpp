@@ -31,11 +31,11 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents images{p.batch, p.elements};
   visit.in("x", t.x, images);
-  if (p.side == Side::output) visit.in({"f", "what the network said"}, t.f, images);
+  if (p.side == Side::output) visit.in({"f", "the network's output"}, t.f, images);
   visit.in({"sigma", "noise of each image as a standard deviation in the unit of x, above 0"}, t.sigma, {p.batch},
            kFilledByOp);
-  visit.out(p.side == Side::input ? TensorName{"y", "what the network takes"} : TensorName{"d", "the denoised image"},
-            t.y, images);
+  visit.out(p.side == Side::input ? TensorName{"y", "the network's input"} : TensorName{"d", "the denoised image"}, t.y,
+            images);
   if (p.side == Side::input)
     visit.out({"c_noise", "ln(sigma) / 4, for the timestep's embedding"}, t.c_noise, {p.batch});
 }

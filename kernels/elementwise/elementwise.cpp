@@ -78,7 +78,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     case Operation::silu_fma:
       visit.in(kA, t.a, rows, normal_fill(0, 0.5));
       visit.in("b", t.b, nhwc);
-      visit.in({"c", "as a, of silu_fma"}, t.c, rows, normal_fill(1, 0.25));
+      visit.in({"c", "for silu_fma, shaped as a"}, t.c, rows, normal_fill(1, 0.25));
       break;
     case Operation::add:
       visit.in(kA, t.a, nhwc);

@@ -50,7 +50,7 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in("x", t.x, {p.n, p.h, p.w, p.channels});
   if (p.op == Operation::concat) visit.in("skip", t.skip, {p.n, p.h, p.w, p.skip_channels});
-  visit.out({"y", "2 * h by 2 * w, h / 2 by w / 2, or h by w, as op says"}, t.y,
+  visit.out({"y", "2 * h by 2 * w, h / 2 by w / 2, or h by w, depending on op"}, t.y,
             {p.n, p.out_h(), p.out_w(), p.out_channels()});
 }
 
