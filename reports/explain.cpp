@@ -34,7 +34,7 @@ constexpr EvidenceFigure kEvidence[] = {
     {"tensor_share_pct", Source::optional, "%",
      "compute_pct over tensor_pipe_pct. It is low if few SMs have work, or if work is thrown away."},
     {"occupancy_pct", Source::counters},
-    {"occupancy_used_pct", Source::counters, "%", "Share of the warps that fit that are active."},
+    {"occupancy_used_pct", Source::counters, "%", "Active warps, in percent of those that fit."},
     {"occupancy_limit_pct", Source::kernels},
     {"occupancy_limiter", Source::grid},
     {"registers", Source::kernels},
