@@ -183,14 +183,11 @@ const void* there(bool present) {
   return present ? &place : nullptr;
 }
 
-// cuDNN 9.19 on an H200: of the engine configurations that it offers for such a graph, some end in "misaligned
-// address", which costs the process its device, and which ones differs between problems.
-Support no_image_shift() {
-  return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
-}
-
 Support can_run_conv2d(const AnyProblem& any, DType) {
-  if (any.as<conv2d::Problem>().image_shift) return no_image_shift();
+  // cuDNN 9.19 on an H200: of the engine configurations that it offers for such a graph, some end in "misaligned
+  // address", which costs the process its device, and which ones differs between problems.
+  if (any.as<conv2d::Problem>().image_shift)
+    return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
   if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().side > 0)
@@ -238,7 +235,9 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
 }
 
 Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
-  return any.as<conv3d_temporal::Problem>().image_shift ? no_image_shift() : supported();
+  if (!any.as<conv3d_temporal::Problem>().image_shift) return supported();
+  return unsupported(
+      "not tried: cuDNN's engines fail on conv2d with a shift for each image, some with an illegal access");
 }
 
 // Frames are rows, the pixels of a frame columns.

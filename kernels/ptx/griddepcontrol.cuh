@@ -1,4 +1,4 @@
-// Programmatic dependent launch. PTX ISA, "griddepcontrol". sm_90. Both are no-ops in a grid launched without it.
+// Programmatic dependent launch. PTX ISA, "griddepcontrol". sm_90. The wait is a no-op in a grid launched without it.
 #pragma once
 
 namespace noisefloor::ptx {

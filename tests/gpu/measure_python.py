@@ -308,9 +308,11 @@ def measure_networks(options, parts):
         for name, (plan, on) in ways.items():
             with part(name):
                 before = noisefloor.set_programmatic_launch(on)
-                with noisefloor.use_plan(plan):
-                    replays[name], out = graphed(lambda: net(*given).sample, options)
-                noisefloor.set_programmatic_launch(before)
+                try:
+                    with noisefloor.use_plan(plan):
+                        replays[name], out = graphed(lambda: net(*given).sample, options)
+                finally:
+                    noisefloor.set_programmatic_launch(before)
                 wrong(name, off(out, exact), limit)
         replays["eager"], out = graphed(lambda: plain(*given).sample, options)
         if own:

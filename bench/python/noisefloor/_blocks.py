@@ -1,20 +1,36 @@
 """Convolutional blocks of diffusers as `patch` has them, which compute layers inside of them without calling these."""
 
+import torch
 from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from noisefloor._laid_out import NOMINAL, LaidOut
 from noisefloor._replacements import Conv2d, GroupNorm, Replacement, convolve, judged, misfit, need, normalize
 
 
+def of_diffusers(module):
+    """The name of its class where that is diffusers'."""
+    return type(module).__name__ if type(module).__module__.startswith("diffusers.") else None
+
+
+def altered(layer):
+    """What a layer has that would be missed where its class's formula stood in for a call of it; "" where nothing."""
+    if layer._forward_hooks or layer._forward_pre_hooks:
+        return "has hooks, which would not be called"
+    return "has its forward replaced, as accelerate's hooks do" if "forward" in layer.__dict__ else ""
+
+
 def unhooked(module, *layers):
     """Of a module that computes these without calling them."""
     for name in layers:
-        layer = getattr(module, name)
-        need(not layer._forward_hooks and not layer._forward_pre_hooks, f"its {name} has hooks, which would not be called")
+        why = altered(getattr(module, name))
+        need(not why, f"its {name} {why}")
 
 
 def swapped(*layers):
     """Why a block calls its layers after all; None where they are those that `patch` found."""
+    if not torch.compiler.is_compiling() and _has_any_global_hook():
+        return "hooks of every module"
     return None if all([isinstance(layer, Replacement) for layer in layers]) else "a layer in it that was put there since"
 
 

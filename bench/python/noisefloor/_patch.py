@@ -106,11 +106,6 @@ WITH_LAST_ACTIVATION = {"Decoder", "Encoder", "I2VGenXLUNet", "TemporalDecoder",
                         "UNet3DConditionModel", "UNetMotionModel", "UNetSpatioTemporalConditionModel"}  # fmt: skip
 
 
-def of_diffusers(module):
-    """The name of its class where that is diffusers'."""
-    return type(module).__name__ if type(module).__module__.startswith("diffusers.") else None
-
-
 def fuse_last_activation(report, name, module, uses):
     """In the activation's place comes an identity, and the object itself, which other modules may have too, stays as it is."""
     norm, act = getattr(module, "conv_norm_out", None), getattr(module, "conv_act", None)
@@ -149,16 +144,16 @@ def patch(module: nn.Module) -> Report:
     uses = collections.Counter(one for _, one in module.named_modules(remove_duplicate=False))
     try:
         replace_all(report, modules, replacements.LAYERS, type)
-        replace_all(report, modules, blocks.BLOCKS | transformers.TRANSFORMERS, of_diffusers)
+        replace_all(report, modules, blocks.BLOCKS | transformers.TRANSFORMERS, blocks.of_diffusers)
         for name, one in modules:
-            if of_diffusers(one) in WITH_LAST_ACTIVATION:
+            if blocks.of_diffusers(one) in WITH_LAST_ACTIVATION:
                 act = f"{name}.conv_act".lstrip(".")
                 attempt(report, act, lambda: fuse_last_activation(report, act, one, uses))
             if hasattr(one, "processor") and hasattr(one, "to_q"):
                 attempt(report, name, lambda: replace_processor(report, name, one))
             elif name not in report.replaced and name not in report.left and (is_parametrized(one) or not list(one.children()) and list(one.parameters(False))):
                 report.left[name] = f"no op of patch's replaces {type(one).__name__}"
-        replace_all(report, modules, transformers.TRANSFORMER_BLOCKS, of_diffusers)
+        replace_all(report, modules, transformers.TRANSFORMER_BLOCKS, blocks.of_diffusers)
     except BaseException:
         report.undo()
         raise
@@ -177,7 +172,12 @@ def replace_processor(report, name, attn):
     together, parted = transformers.AttentionProcessor.side_by_side(attn)
     report._undo.append(parted)
     attn.processor = transformers.AttentionProcessor(before, together)
-    report._undo.append(lambda: setattr(attn, "processor", before))
+
+    def back():
+        attn._modules.pop("processor", None)  # a module was put there since
+        attn.processor = before
+
+    report._undo.append(back)
     report.count(name, attn.processor)
     report.replaced[name] = f"{type(before).__name__}: attention"
 

@@ -3,7 +3,7 @@
 from torch import nn
 
 from noisefloor import _products
-from noisefloor._blocks import swapped, unhooked
+from noisefloor._blocks import altered, of_diffusers, swapped, unhooked
 from noisefloor._laid_out import NOMINAL
 from noisefloor._replacements import (
     OPERATORS, Conv2d, Linear, Replacement, channels_first, channels_last, convolve, judged, misfit, multiply, need
@@ -107,13 +107,6 @@ class AttentionProcessor(Replacement):
         last = products.unflatten(1, keys.shape[:2]).unbind(0)
         return last if len(last) == 3 else (attn.to_q(tokens), *last)
 
-    @staticmethod
-    def ends_with_linear(attn):
-        """Whether nothing but its last projection stands behind what it attends to."""
-        out, dropout = attn.to_out
-        hooks = any([one._forward_hooks or one._forward_pre_hooks for one in (out, dropout)])
-        return isinstance(out, Linear) and not hooks and not drops(dropout) and not attn.residual_connection and attn.rescale_output_factor == 1
-
     def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, temb=None, *args, block_residual=None, **kwargs):
         why = "an attention mask" if attention_mask is not None else misfit(hidden_states, hidden_states.dtype, 3, 4)
         if why is None and encoder_hidden_states is not None:
@@ -135,7 +128,7 @@ class AttentionProcessor(Replacement):
             keys = attn.norm_encoder_hidden_states(encoder_hidden_states)
         q, k, v = (one.unflatten(-1, (attn.heads, -1)).contiguous() for one in self.project(attn, hidden_states, keys))
         y = OPERATORS["attention"](q, k, v).flatten(2)
-        if block_residual is not None and self.ends_with_linear(attn):
+        if block_residual is not None and not attn.residual_connection and attn.rescale_output_factor == 1 and adds(attn.to_out, y, block_residual):
             return multiply(attn.to_out[0], attn.to_out[0].weight, y, residual=block_residual)
         y = attn.to_out[1](attn.to_out[0](y))
         if image is not None:
@@ -147,22 +140,31 @@ class AttentionProcessor(Replacement):
         return y if block_residual is None else y + block_residual
 
 
-def drops(dropout):
-    return type(dropout) is not nn.Dropout or (dropout.training and dropout.p > 0)
+def drops(layer):
+    return type(layer) is not nn.Identity and (type(layer) is not nn.Dropout or (layer.training and layer.p > 0))
+
+
+def adds(layers, x, residual):
+    """Whether layers, but for a dropout nothing but a projection of x, are one product with the residual in it."""
+    linear = next((one for one in layers if isinstance(one, nn.Linear)), None)
+    rest = [one for one in layers if one is not linear]
+    if not isinstance(linear, Linear) or any([altered(one) for one in layers]) or any([drops(one) for one in rest]):
+        return False
+    same = residual.dtype is x.dtype and residual.shape == (*x.shape[:-1], linear.out_features)
+    return same and misfit(x, linear.weight.dtype, rows=True) is None
 
 
 def fits_block(module, *feeding):
-    """Of a block that adds each layer's input to its output, all of one width."""
-    width = module.norm1.weight.shape if module.norm1.weight is not None else module.norm1.normalized_shape
+    """Of a block that adds each layer's input to its output."""
     attention = [name for name in ("attn1", "attn2") if getattr(module, name) is not None]
+    for name, kind in [*((name, "Attention") for name in attention), *((name, "FeedForward") for name in feeding)]:
+        need(of_diffusers(getattr(module, name)) == kind, f"its {name} is no {kind} of diffusers'")
     unhooked(module, *attention, *feeding)
     for name in attention:
         need(type(getattr(module, name).processor) is AttentionProcessor, f"the processor of its {name} is left")
-        need((getattr(module, name).to_out[0].out_features,) == tuple(width), f"its {name} has another width")
     for name in feeding:
         net = getattr(module, name).net
         need(len(net) == 3 and isinstance(net[2], Linear), f"its {name} does not end with a Linear that is replaced")
-        need((net[2].out_features,) == tuple(width), f"its {name} has another width")
         unhooked(net, "1", "2")
 
 
@@ -172,20 +174,25 @@ def attend(attn, x, keys, residual):
 
 def feed_forward(ff, x, residual):
     """The residual where it is projected last."""
-    first, _, last = ff.net
-    return multiply(last, last.weight, first(x), residual=residual)
+    first, *rest = ff.net
+    x = first(x)
+    if adds(rest, x, residual):
+        return multiply(rest[1], rest[1].weight, x, residual=residual)
+    for layer in rest:
+        x = layer(x)
+    return x + residual
 
 
 def strange(block, hidden_states, *feeding):
     """Why a block calls its layers after all; None where they are those that `patch` found, and it is asked what they do."""
-    if not all([type(attn.processor) is AttentionProcessor for attn in (block.attn1, block.attn2) if attn is not None]):
+    attention = [attn for attn in (block.attn1, block.attn2) if attn is not None]
+    if not all([type(attn.processor) is AttentionProcessor for attn in attention]):
         return "an attention in it with another processor"
+    if any([altered(one) for one in (*attention, *feeding)]):
+        return "a layer in it with hooks, or with its forward replaced"
     if block._chunk_size is not None:
         return "feeding forward in chunks"
-    if any([drops(ff.net[1]) for ff in feeding]):
-        return "a dropout"
-    last = [ff.net[2] for ff in feeding]
-    return swapped(*last) or misfit(hidden_states, last[0].weight.dtype, 3, 3, rows=True)
+    return swapped(*[ff.net[2] for ff in feeding]) or misfit(hidden_states, hidden_states.dtype, 3, 3)
 
 
 class BasicTransformerBlock(Replacement):

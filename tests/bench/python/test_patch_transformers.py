@@ -87,15 +87,18 @@ def asked_otherwise(net, how):
     if how == "processor":
         net.attn2.processor = AttnProcessor()
         return keys, "an attention in it with another processor"
-    if how == "layer":
-        net.ff.net[2] = torch.nn.Linear(4 * WIDTH, WIDTH)
-        return keys, "a layer in it that was put there since"
-    net.train()
-    net.ff.net[1].p = 1e-9
-    return keys, "a dropout"
+    if how == "hook":
+        net.ff.register_forward_hook(lambda module, given, made: 2 * made)
+        return keys, "a layer in it with hooks, or with its forward replaced"
+    if how == "forward":
+        inner = net.attn2.forward
+        net.attn2.forward = lambda *args, **kwargs: 2 * inner(*args, **kwargs)
+        return keys, "a layer in it with hooks, or with its forward replaced"
+    net.ff.net[2] = torch.nn.Linear(4 * WIDTH, WIDTH)
+    return keys, "a layer in it that was put there since"
 
 
-@pytest.mark.parametrize("how", ["mask", "mask of text", "kwargs", "chunks", "processor", "layer", "dropout"])
+@pytest.mark.parametrize("how", ["mask", "mask of text", "kwargs", "chunks", "processor", "hook", "forward", "layer"])
 def test_what_is_asked_otherwise_falls_back(how):
     net, x = block(), images()
     with noisefloor.torch.patch(net) as report:
@@ -113,19 +116,110 @@ def test_an_attention_that_falls_back_keeps_the_residual():
         assert report.fell_back == {name: {"an empty input": 1} for name in ("attn2", "attn2.to_k", "attn2.to_v")}
 
 
-@pytest.mark.parametrize("change", ["adapter", "hook", "scaled"])
-def test_a_last_projection_that_is_not_plain_is_called(change):
+def changed(net, change):
+    """A change to a layer that a block would compute in a product, or that a block's formula would miss."""
+    out, dropout = net.attn1.to_out
+    if change == "adapter":
+        net.attn1.to_out[0] = torch.nn.Sequential(out, torch.nn.Linear(WIDTH, WIDTH))
+    elif change == "hook":
+        out.register_forward_hook(lambda module, given, made: 2 * made)
+    elif change == "dropout's forward":
+        dropout.forward = lambda made: 2 * made
+    elif change == "scaled":
+        net.attn1.rescale_output_factor = 0.5
+    elif change == "dropout":
+        net.train()
+        net.ff.net[1].p = dropout.p = 1e-9  # which drops nothing here
+    elif change == "identity":
+        net.ff.net[1] = torch.nn.Identity()
+    elif change == "norm":
+        net.norm1 = torch.nn.Identity()
+    elif change == "attention":
+        class Twice(type(net.attn1)):
+            def forward(self, *args, **kwargs):
+                return 2 * super().forward(*args, **kwargs)
+        net.attn1.__class__ = Twice
+    elif change == "attention's forward":
+        inner = net.attn1.forward
+        net.attn1.forward = lambda *args, **kwargs: 2 * inner(*args, **kwargs)
+    elif change == "another attention":
+        net.attn1 = Doubles(WIDTH)
+    else:
+        net.ff = Doubles(WIDTH)
+
+
+class Doubles(torch.nn.Linear):
+    def __init__(self, width):
+        super().__init__(width, width)
+
+    def forward(self, x, *args, **kwargs):
+        return 2 * super().forward(x)
+
+
+LEFT = {"attention": "its attn1 is no Attention of diffusers'", "another attention": "its attn1 is no Attention of diffusers'",
+        "another ff": "its ff is no FeedForward of diffusers'",
+        "attention's forward": "its attn1 has its forward replaced, as accelerate's hooks do"}
+CHANGES = ["adapter", "hook", "dropout's forward", "scaled", "dropout", "identity", "norm", "attention", "attention's forward", "another attention", "another ff"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_layer_that_is_not_plain_is_called(change):
+    net, x, keys = block(), images(), text()
+    changed(net, change)
+    wanted = net(x, encoder_hidden_states=keys)
+    with noisefloor.torch.patch(net) as report:
+        assert off(net(x, encoder_hidden_states=keys), wanted) < 1e-5
+        assert report.left.get("") == LEFT.get(change) and report.fell_back == {}
+
+
+@pytest.mark.parametrize("change", ["adapter", "hook", "dropout's forward", "scaled"])
+def test_a_layer_that_is_changed_since_is_called(change):
     net, x, keys = block(), images(), text()
     with noisefloor.torch.patch(net) as report:
-        if change == "adapter":
-            net.attn1.to_out[0] = torch.nn.Sequential(net.attn1.to_out[0], torch.nn.Linear(WIDTH, WIDTH))
-        elif change == "hook":
-            net.attn1.to_out[0].register_forward_hook(lambda module, given, made: 2 * made)
-        else:
-            net.attn1.rescale_output_factor = 0.5
+        changed(net, change)
         found = net(x, encoder_hidden_states=keys)
         assert "" in report.replaced and report.fell_back == {}
     assert off(found, net(x, encoder_hidden_states=keys)) < 1e-5
+
+
+def test_hooks_of_every_module_are_called():
+    net, x, keys = block(), images(), text()
+    of_all = torch.nn.modules.module.register_module_forward_hook
+    with noisefloor.torch.patch(net) as report:
+        handle = of_all(lambda module, given, made: 2 * made if type(module).__name__ == "Attention" else None)
+        try:
+            found = net(x, encoder_hidden_states=keys)
+        finally:
+            handle.remove()
+        assert set(report.fell_back[""]) == {"hooks of every module"}
+    handle = of_all(lambda module, given, made: 2 * made if type(module).__name__ == "Attention" else None)
+    try:
+        assert off(found, net(x, encoder_hidden_states=keys)) < 1e-5
+    finally:
+        handle.remove()
+
+
+def test_autocast_over_layers_of_two_types():
+    net, x, keys = block(), images(), text()
+    net.attn1.to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = net(x, encoder_hidden_states=keys)
+        with noisefloor.torch.patch(net):
+            assert off(net(x, encoder_hidden_states=keys), wanted) < 1e-2
+
+
+def test_undo_takes_back_a_processor_that_became_a_module():
+    net = block()
+    before = net.attn2.processor
+
+    class Processor(torch.nn.Module):
+        pass
+
+    report = noisefloor.torch.patch(net)
+    del net.attn2.processor
+    net.attn2.processor = Processor()
+    report.undo()
+    assert net.attn2.processor is before
 
 
 @pytest.mark.parametrize("more, why", [({"norm_type": "ada_norm", "num_embeds_ada_norm": 4}, "its norm_type is ada_norm"),
