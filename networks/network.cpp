@@ -137,10 +137,10 @@ std::vector<ValueId> Network::output_values() const {
 
 std::span<const SizeField> size_fields() {
   static constexpr SizeField kFields[] = {
-      {"height", "of an image in pixels, or of the latents in its place", &Sizes::height, kMostSide},
-      {"width", "as height", &Sizes::width, kMostSide},
-      {"frames", "of a video", &Sizes::frames, kMostFrames},
-      {"tokens", "of a text", &Sizes::tokens, kMostTokens}};
+      {"height", "height of an image in pixels, or of its latents", &Sizes::height, kMostSide},
+      {"width", "width in the same unit", &Sizes::width, kMostSide},
+      {"frames", "frames of a video", &Sizes::frames, kMostFrames},
+      {"tokens", "tokens of a text", &Sizes::tokens, kMostTokens}};
   return kFields;
 }
 

@@ -121,24 +121,24 @@ int ab(const AbArguments& arguments) {
 
 void add_ab_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "ab", "Two builds in turns on one device, case by case: which cases became slower or faster", ab);
+      app, result, "ab", "Time two builds in turns on one device: which cases became slower or faster?", ab);
   command.add_option("old", arguments.old_build, "A noisefloor program, or the folder of a build")->required();
-  command.add_option("new", arguments.new_build, "Another one; the same shows how far equals differ")->required();
+  command.add_option("new", arguments.new_build, "Another one; the same one shows how much equals differ")->required();
   command.add_option("--filter", arguments.filter, "Only cases whose names match this regular expression");
-  arguments.cases.add_to(command, "ours, op by op");
+  arguments.cases.add_to(command, "our variants of ops");
   add_device_option(command, arguments.device);
-  command.add_option("--resolve", arguments.resolve, "Percent of time that is to be told from nothing, 0.1 to 50")
+  command.add_option("--resolve", arguments.resolve, "Smallest change of time to detect, in percent, 0.1 to 50")
       ->check(CLI::Range(0.1, 50.0))
       ->check(why_not_finite)
       ->capture_default_str();
-  command.add_flag("--strict", arguments.strict, "Unresolved cases fail too");
+  command.add_flag("--strict", arguments.strict, "Fail on unresolved cases too");
   command.add_option("--out", arguments.out, "CSV file to write: every case");
   command.add_option("--markdown", arguments.markdown, "Markdown file to write");
   command.footer(
-      "Each pass starts both builds anew and lets them alternate, case by case, verified in every block; five to\n"
-      "sixteen passes. A case is slower where the whole interval over the passes, cold or warm, is above half of\n"
-      "--resolve; of equal builds less than one case in a thousand is. Exit code: 0 none slower, 1 a case is slower,\n"
-      "wrong in the new build or gone from it (--strict: or unresolved), 2 nothing could be compared.");
+      "Each of five to sixteen passes starts both builds anew, lets them alternate case by case, and verifies every "
+      "block.\nA case is slower if its whole interval over the passes, cold or warm, is above half of --resolve. Of "
+      "equal builds,\nfewer than one case in a thousand is. Exit code: 0 no case is slower, 1 a case is slower, wrong "
+      "in\nthe new build, or not run by it (--strict: or unresolved), 2 nothing could be compared.");
 }
 
 }  // namespace noisefloor

@@ -27,14 +27,13 @@ std::optional<std::filesystem::path> folder_of_rows(const BreakdownArguments& ar
 
 void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
   command.add_flag("--breakdown", arguments.table,
-                   "Print where the time goes, by op and by node: on a GPU from CUPTI's records, with launch gaps");
+                   "Print time by op and by node; on a GPU from CUPTI's records, with the gaps between launches");
   command.add_option("--breakdown-csv", arguments.csv,
-                     "Write it to this file too: op,node,problem,variant,kernels,time_us,gap_before_us");
-  command.add_option(
-      "--breakdown-rows", arguments.rows,
-      "Run folder whose warm times stand beside it (default: the folder of the plan, where it has rows)");
+                     "Also write it as CSV: op,node,problem,variant,kernels,time_us,gap_before_us");
+  command.add_option("--breakdown-rows", arguments.rows,
+                     "Run folder of the warm times beside it (default: the plan's folder, if it has rows)");
   command.add_option("--trace", arguments.trace,
-                     "Write one call of it as a timeline for ui.perfetto.dev: nodes, gaps, kernels, memory (JSON)");
+                     "Write one call as a timeline (JSON) for ui.perfetto.dev: nodes, gaps, kernels, memory");
 }
 
 void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files) {

@@ -58,9 +58,9 @@ int become_python(const CaptureArguments& arguments) {
 void add_capture_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
       add_command(app, result, "capture", "Run a PyTorch program, and say which problems its calls are", become_python);
-  command.add_option("program", arguments.program, "Behind --: python, a script and its arguments")->required();
-  command.add_option("--out", arguments.out, "A new folder for problem files, which sweep --problems takes");
-  command.add_option("--network", arguments.network, "The network's name there (default: the script's)");
+  command.add_option("program", arguments.program, "After --: python, a script and its arguments")->required();
+  command.add_option("--out", arguments.out, "New folder for problem files, which sweep --problems takes");
+  command.add_option("--network", arguments.network, "The network's name in them (default: the script's)");
 }
 
 }  // namespace noisefloor

@@ -41,7 +41,7 @@ void add_ceilings_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
       app, result, "ceilings", "Measure copy and cache bandwidth and the rates of the arithmetic pipes", ceilings);
   add_device_option(command, arguments.device);
-  command.add_flag("--refresh", arguments.refresh, "Measure again rather than read the cache");
+  command.add_flag("--refresh", arguments.refresh, "Measure again; do not read the cache");
   command.add_option("--out", arguments.out, "CSV file to write");
 }
 

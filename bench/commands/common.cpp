@@ -12,7 +12,7 @@
 namespace noisefloor {
 
 void add_device_option(CLI::App& command, std::string& device) {
-  command.add_option("--device", device, "CUDA device number, or 'host' (default: 0 where there is one)");
+  command.add_option("--device", device, "CUDA device number, or 'host' (default: GPU 0, else the host)");
 }
 
 void add_problems_option(CLI::App& command, std::string& folder) {

@@ -100,22 +100,22 @@ int crosscheck_case(const CrosscheckArguments& arguments) {
 }  // namespace
 
 void add_crosscheck_command(CLI::App& app, CommandResult result) {
-  auto [command, arguments] = add_command(
-      app, result, "crosscheck", "Put what Nsight Compute says of a case beside the row of it", crosscheck_case);
+  auto [command, arguments] =
+      add_command(app, result, "crosscheck", "Compare the row of a case with Nsight Compute's report", crosscheck_case);
   command.add_option("case", arguments.name, "op/problem/dtype/variant, as --benchmark_list_tests prints it")
       ->required();
   command.add_option("--report", arguments.report, "ncu's raw page as CSV, which scripts/ncu writes beside its report")
       ->required();
-  command.add_option("--run", arguments.run, "Run folder with the case's row (default: it is measured now)");
+  command.add_option("--run", arguments.run, "Run folder with the case's row (default: measure it now)");
   command.add_option("--device", arguments.device, "CUDA device number (default: 0)");
   const CrosscheckLimits limits;
-  command.footer(fmt::format(
-      "Limits: time {:g} % (of kernels of {:g} us and more; at equal clocks where the row is bound by compute, is "
-      "measured now, and its SM clock during launches is more than {:g} % from ncu's), DRAM bytes {:g} % or {:g} MB, "
-      "occupancy {:g} points (not of baselines).\n"
-      "Exit code: 0 all that could be judged agrees, 1 something does not, 2 nothing could be judged.",
-      limits.time_pct, limits.shortest_us, limits.clock_pct, limits.bytes_pct, limits.bytes * 1e-6,
-      limits.occupancy_points));
+  command.footer(
+      fmt::format("Limits: time {:g} % (of kernels of {:g} us and more), DRAM bytes {:g} % or {:g} MB, occupancy {:g} "
+                  "points (not of baselines).\nTimes are compared at equal clocks if the row is bound by compute and "
+                  "measured now, and its SM clock during launches\nis more than {:g} % from ncu's.\nExit code: 0 all "
+                  "that could be judged agrees, 1 something does not, 2 nothing could be judged.",
+                  limits.time_pct, limits.shortest_us, limits.bytes_pct, limits.bytes * 1e-6, limits.occupancy_points,
+                  limits.clock_pct));
 }
 
 }  // namespace noisefloor

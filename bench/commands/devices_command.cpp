@@ -56,7 +56,7 @@ int devices() {
 }  // namespace
 
 void add_devices_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("devices", "GPUs, driver, what was built, what can be counted, and the host");
+  CLI::App* command = app.add_subcommand("devices", "List GPUs, driver, host, what was built and what can be counted");
   command->callback([=] { *result = devices; });
 }
 

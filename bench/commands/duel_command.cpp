@@ -101,10 +101,10 @@ int duel(const DuelArguments& arguments) {
 
 void add_duel_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "duel", "Two implementations of an op in turns, so that clock and heat fall on both alike", duel);
+      app, result, "duel", "Time two implementations in turns, so that clock and heat affect both alike", duel);
   command.add_option("op", arguments.op, "An op (noisefloor list ops)")->required();
   command.add_option("first", arguments.first, "A variant or baseline of it (noisefloor list variants)")->required();
-  command.add_option("second", arguments.second, "Its rival; the same name shows how far equals differ")->required();
+  command.add_option("second", arguments.second, "Its rival; the same name shows how much equals differ")->required();
   command.add_option("--problem", arguments.problem, "One problem, as text");
   command.add_option("--networks", arguments.networks, "Or all problems of these networks, comma-separated");
   add_problems_option(command, arguments.problems);
@@ -113,8 +113,8 @@ void add_duel_command(CLI::App& app, CommandResult result) {
   command.add_option("--out", arguments.out, "CSV file to write");
   add_plugin_options(command, arguments.plugins);
   command.footer(
-      "Printed is the second's time over the first's, with its interval (19 in 20): above 1 the first is faster.\n"
-      "Exit code: 0 fought, 1 a result was wrong, 2 nothing could be fought over.");
+      "Prints the second's time over the first's, with its interval (19 in 20): above 1 the first is faster.\nExit "
+      "code: 0 timed, 1 a result was wrong, 2 nothing could be timed.");
 }
 
 }  // namespace noisefloor

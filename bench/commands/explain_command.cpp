@@ -81,7 +81,7 @@ int explain_row(const ExplainArguments& arguments) {
 
 void add_explain_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "explain", "What limits a row of a run, with the evidence, and what to try next", explain_row);
+      app, result, "explain", "Say what limits a row, with the evidence, and what to try next", explain_row);
   command.add_option("case", arguments.name, "op/problem/dtype/variant")->required();
   command.add_option("--run", arguments.run, "Folder of a run (default: the newest in runs/)");
   command.add_flag("--json", arguments.json, "Print one JSON object");

@@ -178,22 +178,21 @@ int forward(const ForwardArguments& arguments) {
 
 void add_forward_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
-      add_command(app, result, "forward", "One denoising call of a network on tensors of a safetensors file", forward);
+      add_command(app, result, "forward", "Call a network once, on the tensors of a safetensors file", forward);
   add_network_options(command, arguments.network);
   add_breakdown_options(command, arguments.breakdown);
   add_size_options(command, arguments.sizes, "as the input has it");
-  command.add_option(
-          "--input", arguments.input,
-          fmt::format(
-              "x [n, channels, height, width] (channels-first, of videos [n, frames, channels, height, "
-              "width]); timesteps [n] ({}) or sigma [n]; labels [n] where the "
-              "weights are conditional; encoder_hidden_states [n, tokens, width] ({}); what else the network takes, "
-              "of which a message says name and shape where it is missing",
-              listed(networks_where([](const NetworkInfo& info) {
-                       return info.prediction == sampler_step::Prediction::noise && !info.decodes();
-                     }),
-                     "and"),
-              listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
+  command
+      .add_option("--input", arguments.input,
+                  fmt::format("Safetensors file: x [n, channels, height, width] (channels-first; videos: [n, frames, "
+                              "channels, height, width]); timesteps [n] ({}) or sigma [n]; labels [n] if the weights "
+                              "are conditional; encoder_hidden_states [n, tokens, width] ({}); a message names any "
+                              "other input that is missing, with its shape",
+                              listed(networks_where([](const NetworkInfo& info) {
+                                       return info.prediction == sampler_step::Prediction::noise && !info.decodes();
+                                     }),
+                                     "and"),
+                              listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
       ->required();
   command.add_option("--output", arguments.output, "File to write: output [n, channels, height, width], fp32")
       ->required();

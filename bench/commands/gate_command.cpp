@@ -191,49 +191,52 @@ int compare(const CompareArguments& arguments) {
 
 void add_gate_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
-      add_command(app, result, "gate", "Hold a run to a baseline: did anything become slower?", gate_runs);
-  command.add_option("--baseline", arguments.baseline, "Folder of the run to hold to; with --resources its kernels.csv")
+      add_command(app, result, "gate", "Judge a run by a baseline: did anything become slower?", gate_runs);
+  command
+      .add_option("--baseline", arguments.baseline, "Folder of the run to judge by; with --resources its kernels.csv")
       ->required();
   command.add_option("--candidate", arguments.candidate,
                      "Folder of the run to judge; with --resources a program (default: this one)");
-  command.add_option("--noise", arguments.noise, "Folder of one more run of the baseline's build; may be repeated")
+  command.add_option("--noise", arguments.noise, "Folder of another run of the baseline's build; may be repeated")
       ->take_all();
-  command.add_option("--filter", arguments.filter, "Only rows whose op/problem/dtype/variant this expression finds");
-  command.add_option("--spread", arguments.spread,
-                   "Measure how far these runs of one build lie apart, and keep it in the baseline's folder")
+  command.add_option("--filter", arguments.filter,
+                     "Only rows whose op/problem/dtype/variant matches this regular expression");
+  command
+      .add_option("--spread", arguments.spread,
+                  "Measure how much these runs of one build differ, and keep it in the baseline's folder")
       ->take_all();
-  command.add_flag("--strict", arguments.strict, "An ambiguous row that is slower by more than 5 % fails");
+  command.add_flag("--strict", arguments.strict, "Fail on an ambiguous row that is slower by more than 5 %");
   command.add_flag("--launches", arguments.launches,
-                   "A row of ours that launches other kernels than before, or more or fewer, fails");
-  command.add_flag("--new-rows", arguments.new_rows, "Rows that the baseline lacks are named, and do not matter");
+                   "Fail if a row of ours launches other kernels than before, or more or fewer");
+  command.add_flag("--new-rows", arguments.new_rows, "Name rows that the baseline lacks, but judge without them");
   command.add_option("--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
   command.add_option("--junit", arguments.junit, "Write the verdicts as JUnit XML");
   command.add_option("--bencher", arguments.bencher, "Write the candidate's times in Bencher's metric format (JSON)");
   command.add_option("--benchmark-action", arguments.benchmark_action,
-                     "Write them as github-action-benchmark's customSmallerIsBetter (JSON)");
-  command.add_flag("--accept", arguments.accept, "Make the candidate the baseline, whatever became slower");
-  command.add_flag("--force", arguments.force,
-                   "With --accept: also a run beside other programs, with throttled rows, or much faster than its "
-                   "baseline");
+                     "Write the times as github-action-benchmark's customSmallerIsBetter (JSON)");
+  command.add_flag("--accept", arguments.accept, "Make the candidate the baseline, even if rows are slower");
+  command.add_flag(
+      "--force", arguments.force,
+      "Let --accept take even a disturbed run (other programs, throttled rows), or one much faster than its baseline");
   command.add_flag("--resources", arguments.resources,
-                   "Hold registers, shared memory and spills of every built kernel to a recorded kernels.csv; no GPU");
+                   "Judge registers, shared memory and spills of every built kernel by a recorded kernels.csv; no GPU");
   command.footer(
-      "A row regressed where its warm serial or its cold median slowed by more than 1.5 % and twice the spread "
-      "between\n"
-      "processes (cold: and 0.5 us), a Mann-Whitney test over all rows and both phases gives p < 0.01, and SM cycles "
-      "say\n"
-      "the same. Exit code: 0 nothing regressed, 1 a row did or broke, 2 it could not be compared (another device,\n"
-      "missing rows, a damaged file).");
+      "A row regressed if its warm serial or cold median slowed by more than 1.5 % and twice the spread between "
+      "processes\n(cold: also 0.5 us), a Mann-Whitney test over all rows and both phases gives p < 0.01, and SM cycles "
+      "say the same.\nExit code: 0 nothing regressed, 1 a row regressed or broke, 2 the runs could not be compared "
+      "(another device,\nmissing rows, a damaged file).");
 }
 
 void add_compare_command(CLI::App& app, CommandResult result) {
-  auto [command, arguments] = add_command(
-      app, result, "compare", "Two runs side by side, with no verdict: devices, commits, variants", compare);
+  auto [command, arguments] =
+      add_command(app, result, "compare", "Compare two runs (devices, commits, variants), without a verdict", compare);
   command.add_option("a", arguments.a, "Folder of a run")->required();
-  command.add_option("b", arguments.b, "Folder of another, or the same with --variant-a and --variant-b")->required();
-  command.add_option("--variant-a", arguments.variant_a, "This variant of A ...");
-  command.add_option("--variant-b", arguments.variant_b, "... against this variant of B, on the same problems");
-  command.add_option("--filter", arguments.filter, "Only rows whose op/problem/dtype/variant this expression finds");
+  command.add_option("b", arguments.b, "Folder of another, or the same one with --variant-a and --variant-b")
+      ->required();
+  command.add_option("--variant-a", arguments.variant_a, "Compare this variant of A ...");
+  command.add_option("--variant-b", arguments.variant_b, "... with this variant of B, on the same problems");
+  command.add_option("--filter", arguments.filter,
+                     "Only rows whose op/problem/dtype/variant matches this regular expression");
   command.add_option("--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
 }
 

@@ -38,22 +38,22 @@ int history(const HistoryArguments& arguments) {
 
 void add_history_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
-      add_command(app, result, "history", "The trend of cases, or of networks' totals, over recorded runs", history);
+      add_command(app, result, "history", "Show the trend of cases, or of networks' totals, over runs", history);
   command.add_option("dirs", arguments.folders, "Run folders, or folders of run folders")->required();
   command.add_option("--case", arguments.case_pattern,
-                     "Cases whose op/problem/dtype/variant matches this regular expression, instead of totals");
-  command.add_option("--network", arguments.networks, "Of these networks, comma-separated (default: all)");
-  command.add_option("--op", arguments.ops, "Of these ops, comma-separated (default: all)");
+                     "Instead of totals, cases whose op/problem/dtype/variant matches this regular expression");
+  command.add_option("--network", arguments.networks, "Only these networks, comma-separated (default: all)");
+  command.add_option("--op", arguments.ops, "Only these ops, comma-separated (default: all)");
   command.add_option("--variant", arguments.variants,
-                     "Of these variants; totals also know 'own best' and 'fastest' (default: own best; cases: all)");
-  command.add_option("--time", arguments.time, "cold or warm")
+                     "Only these variants; of totals also 'own best' or 'fastest' (default: own best; of cases: all)");
+  command.add_option("--time", arguments.time, "Cold or warm times")
       ->check(CLI::IsMember({"cold", "warm"}))
       ->capture_default_str();
   command.add_option("--html", arguments.html, "Also write the trend as an interactive page");
-  command.add_option("--csv", arguments.csv, "Also write it as CSV");
+  command.add_option("--csv", arguments.csv, "Also write the trend as CSV");
   command.footer(
-      "A change of level is marked where the runs' samples before and after differ (Mann-Whitney, p < 0.01 after\n"
-      "correction) and the levels by more than 3 % and 0.5 us. Runs of different devices are kept apart.");
+      "A change of level is marked if the runs' samples before and after differ (Mann-Whitney, p < 0.01 after "
+      "correction),\nand the levels differ by more than 3 % and 0.5 us. Runs of different devices are kept apart.");
 }
 
 }  // namespace noisefloor

@@ -242,10 +242,10 @@ void add_list_command(CLI::App& app, CommandResult result) {
       ->required()
       ->check(CLI::IsMember({"ops", "variants", "problems", "networks", "solvers", "columns", "rules"}));
   command.add_option("--filter", arguments.filter, "Only names that match this regular expression");
-  command.add_option("--ops", arguments.ops, "Of these ops only");
-  command.add_option("--networks", arguments.networks, "problems, networks: of these networks");
+  command.add_option("--ops", arguments.ops, "Only these ops, comma-separated");
+  command.add_option("--networks", arguments.networks, "Only these networks (of problems, networks)");
   add_problems_option(command, arguments.problems);
-  command.add_option("--format", arguments.format, "text or json (one object a line)")
+  command.add_option("--format", arguments.format, "text, or json: one object a line")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   add_plugin_options(command, arguments.plugins);

@@ -27,13 +27,12 @@ int merge(const MergeArguments& arguments) {
 
 void add_merge_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "merge", "Merge run folders of one device and commit: the parts of a sweep --shard I/N", merge);
+      app, result, "merge", "Merge the parts of a sweep --shard I/N: run folders of one device and commit", merge);
   command.add_option("run_dir", arguments.folders, "Run folders")->required();
-  command.add_option("--out", arguments.out, "The merged run folder, a new one")->required();
+  command.add_option("--out", arguments.out, "New folder for the merged run")->required();
   command.add_flag("--replace", arguments.options.replace, "Replace what an earlier merge wrote to --out");
-  command.add_flag("--partial", arguments.options.partial, "Merge what is there, where parts or cases are missing");
-  command.footer(
-      "Exit code: 0 all rows of ours are correct, 1 a case of ours is incorrect or failed, 2 could not be merged.");
+  command.add_flag("--partial", arguments.options.partial, "Merge what is there even if parts or cases are missing");
+  command.footer("Exit code: 0 all rows of ours are correct, 1 one is incorrect or failed, 2 could not merge.");
 }
 
 }  // namespace noisefloor

@@ -61,12 +61,12 @@ std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info,
 
 void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bool of_pictures,
                       std::string_view without) {
-  const char* const image = of_pictures ? "Of the picture, in pixels" : "Of an image, or of the latents in its place";
+  const char* const image = of_pictures ? "of the picture in pixels" : "of an image, or of the latents in its place";
   const std::map<std::string_view, std::string> described{
-      {"height", fmt::format("{}: {}", image, sides(of_pictures))},
-      {"width", fmt::format("{}, as --height", image)},
-      {"frames", "Of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
-      {"tokens", "Of text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
+      {"height", fmt::format("Height {}: {}", image, sides(of_pictures))},
+      {"width", fmt::format("Width {}; the same multiples", image)},
+      {"frames", "Frames of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
+      {"tokens", "Tokens of the text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
   for (const auto& [name, meaning, size, most] : size_fields())
     if (name != without)
       command

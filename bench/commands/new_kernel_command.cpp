@@ -155,13 +155,12 @@ int new_kernel(const NewKernelArguments& arguments) {
 
 void add_new_kernel_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
-      add_command(app, result, "new-kernel", "Write files to start a kernel of your own from, as a plugin", new_kernel);
+      add_command(app, result, "new-kernel", "Write the first files of your own kernel, as a plugin", new_kernel);
   command.add_option("op", arguments.op, "An op (noisefloor list ops)")->required();
-  command.add_option("--out", arguments.out, "Folder for the files; none of them may be there")->capture_default_str();
+  command.add_option("--out", arguments.out, "Folder for the files; none of them may exist")->capture_default_str();
   command.footer(
-      "A CUDA kernel with its build line, and functions in NumPy and PyTorch; of groupnorm also Triton. But for "
-      "groupnorm's,\n"
-      "g++ builds the CUDA file too, as a row of the host.");
+      "Writes a CUDA kernel with its build line, and functions in NumPy and PyTorch; for groupnorm also in "
+      "Triton.\nExcept for groupnorm, g++ builds the CUDA file too, as a row of the host.");
 }
 
 }  // namespace noisefloor

@@ -105,30 +105,27 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
                   known_networks() + " (noisefloor list networks has those with problem files)")
       ->required();
   command.add_option("--weights", arguments.weights,
-                     "Checkpoint in safetensors, with the original's names: a file, the index of its shards, or the "
-                     "folder that has them, also of a diffusers pipeline (default: what comes with noisefloor)");
+                     "Checkpoint in safetensors, with the original's tensor names: a file, the index of its shards, "
+                     "their folder, or that of a diffusers pipeline (default: the shipped weights)");
   add_device_option(command, arguments.device);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
   command.add_option("--plan", arguments.plan, "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
       ->capture_default_str();
-  command.add_flag("--strict", arguments.strict,
-                   "Refuse problems that the plan does not name, rather than measure them");
+  command.add_flag("--strict", arguments.strict, "Refuse problems that the plan does not name; do not measure them");
   command
       .add_option("--programmatic", arguments.programmatic,
-                  "on: our kernels start while the one before ends, where the device can (sm_90 and newer); or off")
+                  "on: our kernels start while the kernel before them ends (sm_90 and newer)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   command
-      .add_option(
-          "--fused-norm", arguments.fused_norm,
-          "on: convolutions norm their input themselves, where plan and device let them (own or fastest, sm_90); or "
-          "off")
+      .add_option("--fused-norm", arguments.fused_norm,
+                  "on: convolutions normalise their input themselves (plan own or fastest, on sm_90)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   command
       .add_option("--folded-skips", arguments.folded_skips,
-                  "on: convolutions sum a block's skip and its 1x1 themselves, and no concatenation is written, where "
-                  "plan and device let them (own, sm_90); or off")
+                  "on: convolutions add a block's skip and its 1x1 themselves, so no concatenation is written (plan "
+                  "own, on sm_90)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
 }

@@ -7,13 +7,12 @@ namespace noisefloor {
 void add_plugin_options(CLI::App& command, PluginOptions& options) {
   command
       .add_option("--plugin", options.files,
-                  "A kernel of yours as a row, measured in a process of its own: a shared library with "
-                  "noisefloor/plugin.h, or a Python file (docs/plugins.md); may be given several times")
+                  "Measure your own kernel as a row, in its own process: a shared library made with "
+                  "noisefloor/plugin.h, or a Python file (docs/plugins.md); may be repeated")
       ->allow_extra_args(false);
   command
-      .add_option(
-          "--plugin-seconds", options.seconds,
-          "How long a plugin's process may take for a case before it is ended as hung; for reading the file, 120")
+      .add_option("--plugin-seconds", options.seconds,
+                  "End a plugin's process as hung after this many seconds in a case; it has 120 to read its file")
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite)
       ->capture_default_str();

@@ -39,14 +39,14 @@ void add_problems_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
       app, result, "problems", "Print the problems of one call of a network, with counts, as CSV", print_problems);
   command.add_option("network", arguments.network, known_networks())->required();
-  command.add_option("--batch", arguments.batch, "Images; too many for a network are refused with its range")
+  command.add_option("--batch", arguments.batch, "Images; too many are refused with the network's range")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   add_size_options(command, arguments.sizes);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   command.add_flag("--unconditional", arguments.unconditional, "Without class labels");
   command.add_flag("--unfused", arguments.unfused,
-                   "Each layer of the published network on its own, as noisefloor.capture() finds them in PyTorch's");
+                   "List each layer of the published network by itself, as noisefloor.capture() finds it in PyTorch");
 }
 
 }  // namespace noisefloor

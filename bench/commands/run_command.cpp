@@ -278,27 +278,28 @@ void add_run_command(CLI::App& app, CommandResult result) {
   add_plugin_options(command, arguments.plugins);
   command.add_option(
       "--problem", arguments.problem,
-      "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors leave open");
-  command.add_option("--variant", arguments.variant, "A variant or baseline, or 'all' but PyTorch's (default: all)");
+      "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors do not give");
+  command.add_option("--variant", arguments.variant, "A variant or baseline, or 'all' except PyTorch's (default: all)");
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16, or that of --input)");
   command.add_option("--input", arguments.input,
-                     "A safetensors file with the op's inputs, channels-last; problem and dtype are found from it");
+                     "Safetensors file of the op's inputs, channels-last; it gives the problem and the dtype");
   command.add_option("--random", arguments.random,
-                     "Inputs that are not in --input, comma-separated: made as without --input");
-  command.add_option("--output", arguments.output,
-                     "A safetensors file for the outputs, channels-last: of the fastest right variant of the ladder");
+                     "Inputs that --input lacks, comma-separated; they are drawn at random");
+  command.add_option(
+      "--output", arguments.output,
+      "Safetensors file for the outputs, channels-last, of our fastest correct variant, else of a baseline");
   add_device_option(command, arguments.device);
-  command.add_option("--seed", arguments.seed, "Of the random inputs")
+  command.add_option("--seed", arguments.seed, "Seed of the random inputs")
       ->check(CLI::NonNegativeNumber)  // its own parser would take -1 for 2^64 - 1
       ->capture_default_str();
   command.add_flag("--profile", arguments.profile,
-                   "Time nothing: launch once, verified, in an NVTX range of the case's name");
+                   "Time nothing: verify, and launch once in an NVTX range named as the case");
   command.add_option("--counters", arguments.counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
   command.footer(
-      "Outputs are held to the op's oracle. The tolerance is that of the harness's own inputs (normal "
-      "numbers): data whose sums\ncancel more can fail it by rounding alone, and the errors say by how much.");
+      "Outputs are compared with the op's oracle. The tolerance is for the harness's own inputs (normal numbers). Data "
+      "whose\nsums cancel more can exceed it by rounding alone; the printed errors say by how much.");
 }
 
 }  // namespace noisefloor

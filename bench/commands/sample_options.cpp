@@ -57,64 +57,62 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
                        return sampler_step::kScheduleNames[static_cast<int>(info.schedule)];
                      }));
   command.add_option("--spacing", arguments.spacing,
-                     "Training timesteps that are visited: linspace, leading or trailing, as diffusers names them" +
+                     "How training timesteps are chosen, by diffusers' names: linspace, leading or trailing" +
                          defaults([](const NetworkInfo& info) -> std::string {
                            return sampler_step::kSpacingNames[static_cast<int>(info.spacing)];
                          }));
   command.add_option("--offset", arguments.offset,
-                     "leading: added to each timestep" +
+                     "Added to each timestep of spacing leading" +
                          defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }));
   command
       .add_option("--final", arguments.final_level,
-                  fmt::format("Where the last step ends: zero, without noise, or first, at the level of timestep 0 "
-                              "(default: first for {} by {}, else zero)",
+                  fmt::format("Where the last step ends: zero (no noise), or first (the level of timestep 0) (default: "
+                              "first for {} by {}, else zero)",
                               networks_that([](const NetworkInfo& info) { return info.ends_noisy; }),
                               those([](const SolverRow& row) { return row.ends_as_trained; }, "and")))
       ->check(CLI::IsMember({"zero", "first"}));
   command.add_option("--sigma-min", arguments.sigma_min,
-                     fmt::format("karras: last noise level (default: {})", options.sigma_min));
+                     fmt::format("Last noise level of karras (default: {})", options.sigma_min));
   command.add_option("--sigma-max", arguments.sigma_max,
-                     "karras: first noise level" +
+                     "First noise level of karras" +
                          defaults([](const NetworkInfo& info) { return fmt::format("{}", info.sigma_max); }));
   command.add_option("--rho", arguments.rho,
-                     fmt::format("karras: how the levels crowd towards the last (default: {})", options.rho));
+                     fmt::format("karras: the larger, the more levels near the last (default: {})", options.rho));
   command
-      .add_option("--eta", options.eta,
-                  those([](const SolverRow& row) { return row.takes_eta(); }, "and") + ": 0 deterministic, 1 as ddpm")
-      ->capture_default_str();
-  command
-      .add_option("--churn", options.churn,
-                  those([](const SolverRow& row) { return row.churns; }, "and") + ": noise added on the way (S_churn)")
+      .add_option(
+          "--eta", options.eta,
+          those([](const SolverRow& row) { return row.takes_eta(); }, "and") + ": 0 is deterministic, 1 as ddpm")
       ->capture_default_str();
   command
       .add_option(
-          "--guidance", arguments.guidance,
-          fmt::format(
-              "Classifier-free guidance; 0: none. For weights that were also trained without labels (or text), as "
-              "the shipped ones of {} were; the originals' of {} were not",
-              networks_that([](const NetworkInfo& info) { return info.shipped; }),
-              networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
-              defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
+          "--churn", options.churn,
+          those([](const SolverRow& row) { return row.churns; }, "and") + ": noise added between the steps (S_churn)")
+      ->capture_default_str();
+  command
+      .add_option("--guidance", arguments.guidance,
+                  fmt::format("Scale of classifier-free guidance, 0 for none. The weights must also be trained without "
+                              "labels (or text): the shipped ones of {} were, the original ones of {} were not",
+                              networks_that([](const NetworkInfo& info) { return info.shipped; }),
+                              networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
+                      defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
       ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--clamp", options.clamp, "Hold x0 in [-CLAMP, CLAMP]; 0: not")
+  command.add_option("--clamp", options.clamp, "Clamp x0 to [-CLAMP, CLAMP]; 0: do not")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  command.add_option("--seed", arguments.seed, "An image is a function of seed, its number and its label")
+  command.add_option("--seed", arguments.seed, "Seed; an image depends only on it, its own number and its label")
       ->capture_default_str();
   command.add_option("--conditioning", arguments.conditioning,
-                     fmt::format("{}: safetensors file of what the network is told of each picture, and of the first "
-                                 "noise where it is given (latents [count, channels, height, width], of videos [count, "
-                                 "frames, channels, height, width]); python3 -m "
-                                 "baselines.pytorch.conditioning makes it",
+                     fmt::format("{}: safetensors file of the text or image that each picture follows, made by python3 "
+                                 "-m baselines.pytorch.conditioning. It may have the first noise: latents [count, "
+                                 "channels, height, width], for videos [count, frames, channels, height, width]",
                                  conditioned_networks()));
   command.add_option("--labels", arguments.labels, "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
   command.add_option(
       "--cache-every", options.cache_every,
-      "Compute the network whole in one call of K, and in the others only the last blocks of its decoder, on what that "
-      "one left below them: faster, and other pictures; how much of both is printed (default: 1, all whole)");
+      "Compute the whole network in one call of K, and in the others only the last blocks of its decoder, on what the "
+      "whole call left. Faster, but pictures differ; it prints how much (default: 1, all whole)");
   command
-      .add_option("--cache-blocks", arguments.cache_blocks,
-                  "How many of the decoder's last blocks those are (default: 1)")
+      .add_option("--cache-blocks", arguments.cache_blocks, "How many last blocks --cache-every computes (default: 1)")
       ->check(CLI::Range(1, 1000));
 }
 
@@ -123,42 +121,39 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
   add_size_options(command, arguments.sizes, "the network's own", true);
   add_breakdown_options(command, arguments.breakdown);
   command
-      .add_option(
-          "--first-guidance", arguments.first_guidance,
-          fmt::format("Of a video's first frame; grows in equal steps to --guidance at the last (default: 1 for "
-                      "{}, else as --guidance)",
-                      networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; })))
+      .add_option("--first-guidance", arguments.first_guidance,
+                  fmt::format("Guidance of a video's first frame; grows in equal steps to --guidance in the last "
+                              "(default: 1 for {}, else as --guidance)",
+                              networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; })))
       ->check(CLI::Range(0.0, 100.0));
   command.add_option("--steps", arguments.steps,
-                     "1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
+                     "Steps, 1 to 1000" + defaults([](const NetworkInfo& info) { return std::to_string(info.steps); }));
   command.add_option("--count", arguments.count, "Images")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   command.add_option("--first-image", arguments.first_image, "Number of the first image")
       ->check(CLI::Range(std::int64_t{0}, kMostFirstImage))
       ->capture_default_str();
   command
       .add_option("--batch", arguments.batch,
-                  "Images at a time (default: all, at most 64); too many for a network are refused with its range")
+                  "Images at a time (default: all, at most 64); too many are refused with the network's range")
       ->check(CLI::Range(1, 65536));
-  command.add_option("--out", arguments.out, "PNG file of the grid; of videos an animated one")->required();
-  command.add_option("--columns", arguments.columns, "Of the grid; no more than there are images")
+  command.add_option("--out", arguments.out, "PNG file of the grid; for videos an animated one")->required();
+  command.add_option("--columns", arguments.columns, "Columns of the grid, at most one for each image")
       ->check(CLI::Range(1, 1000));
-  command.add_option("--zoom", arguments.zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
+  command.add_option("--zoom", arguments.zoom, "Enlarge each pixel to ZOOM x ZOOM")->check(CLI::Range(1, 64));
   command.add_option("--strip", arguments.strip,
-                     "PNG file of the first batch on its way, a row an image; with --every");
+                     "PNG file of the first batch's steps, one row for each image; with --every");
   command.add_option("--gif", arguments.gif,
-                     "Animated GIF of the grid on its way, from noise to pictures, with --every; of videos, of these");
-  command.add_option("--folder", arguments.folder, "Folder of a video's frames: frame-0000.png and on");
-  command.add_option("--fps", arguments.fps, "Frames of a video shown in a second (default: 7)")
-      ->check(CLI::Range(1, 50));
+                     "Animated GIF of the grid from noise to pictures, with --every; for videos, of the videos");
+  command.add_option("--folder", arguments.folder, "New folder of a video's frames: frame-0000.png and on");
+  command.add_option("--fps", arguments.fps, "Frames of a video per second (default: 7)")->check(CLI::Range(1, 50));
   command
       .add_option("--chunk", arguments.chunk,
-                  "Frames of a video that are decoded at a time, and do not see others (default: all, or what fits)")
+                  "Decode this many frames of a video at a time, which do not see others (default: all that fit)")
       ->check(CLI::Range(1, 1024));
-  command.add_option("--every", arguments.every, "Show the noise, every K-th step and the last in strip and GIF");
-  command.add_option(
-      "--tensor", arguments.tensor,
-      "safetensors file of images [n, channels, height, width], as forward takes them, labels, the noise, and latents "
-      "where the network draws them");
+  command.add_option("--every", arguments.every, "Strip and GIF show the noise, every K-th step and the last");
+  command.add_option("--tensor", arguments.tensor,
+                     "Safetensors file for images [n, channels, height, width], as forward takes them, labels, the "
+                     "noise, and latents if the network draws them");
 }
 
 }  // namespace noisefloor

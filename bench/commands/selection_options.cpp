@@ -55,22 +55,21 @@ void SelectionOptions::add_to(CLI::App& command, const char* default_kinds) {
   command.add_option(
       "--networks", networks,
       fmt::format(
-          "Networks, or sets of problems such as stream, comma-separated, or 'all' (default: {}, on a GPU also {}; of "
-          "whole networks\n{}, on a GPU also "
-          "{})",
+          "Networks, or sets of problems such as stream, comma-separated, or 'all' (default: {}, on a GPU also {}; "
+          "whole networks:\n{}, on a GPU also {})",
           kDefaultNetworks[0], kDefaultNetworks[1],
           listed(default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
           listed(default_whole_networks([](const networks::NetworkInfo& info) { return !info.swept_on_hosts; }),
                  "and")));
-  command.add_option("--without", without, "Networks whose problems are left out, as where another run has them");
+  command.add_option("--without", without, "Leave out the problems of these networks (another run may have them)");
   command.add_option("--variants", variants, "Variants or baselines by name (default: all)");
   command.add_option(
       "--kinds", kinds,
       fmt::format("host, naive, tiled, tensor_core, ptx, baseline, network (default: {})", default_kinds));
   command
       .add_option("--dtypes", dtypes,
-                  "bf16, fp16, fp32; what a network has in a dtype of its own (casts, preconditioning: column "
-                  "dtype of the problem files) is swept in that")
+                  "bf16, fp16, fp32; problems whose file names a dtype (column dtype: casts, preconditioning) are "
+                  "swept in that one")
       ->capture_default_str();
   command.add_option("--problems", problems, "Folder of problem files, <op>.csv (default: bench/problems)");
 }

@@ -248,38 +248,37 @@ int stream(const StreamArguments& given) {
 }  // namespace
 
 void add_stream_command(CLI::App& app, CommandResult result) {
-  auto [command, arguments] =
-      add_command(app, result, "stream",
-                  "Draw pictures that follow each other, against a deadline, and say how long each takes", stream);
+  auto [command, arguments] = add_command(
+      app, result, "stream", "Draw pictures that follow each other, and time each against a deadline", stream);
   add_drawing_options(command, arguments.drawing);
   add_size_options(command, arguments.drawing.sizes, "the network's own", true, "frames");
-  command.add_option("--frames", arguments.frames, "How many follow the first picture")
+  command.add_option("--frames", arguments.frames, "Frames after the first picture")
       ->required()
       ->check(CLI::Range(std::int64_t{1}, kMostFrames));
   command
       .add_option("--deadline", arguments.deadline_ms,
-                  "Of a frame, from its noise to its picture on the host: 16ms or 0.016s")
+                  "Deadline of a frame, from its noise to its picture on the host: 16ms or 0.016s")
       ->required()
       ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"ms", 1}, {"s", 1e3}},
                                         CLI::AsNumberWithUnit::UNIT_REQUIRED, "DURATION"))
       ->check(CLI::Range(1e-3, 1e9))
       ->check(why_not_finite);
-  command.add_option("--steps", arguments.steps, "Of a frame")->check(CLI::Range(1, 1000))->capture_default_str();
+  command.add_option("--steps", arguments.steps, "Steps of a frame")->check(CLI::Range(1, 1000))->capture_default_str();
   command
-      .add_option(
-          "--strength", arguments.strength,
-          "How much of a schedule the steps of a frame are, its last, in whole steps; 1 begins at its noisiest level")
+      .add_option("--strength", arguments.strength,
+                  "A frame's steps are the last STRENGTH of a schedule, in whole steps; 1 begins at its noisiest level")
       ->check(CLI::Range(1e-3, 1.0))
       ->check(why_not_finite)
       ->capture_default_str();
-  command.add_option("--blend", arguments.blend, "How much of the frame before gives way to noise, 0 to 1")
+  command.add_option("--blend", arguments.blend, "Part of the frame before that noise replaces, 0 to 1")
       ->check(CLI::Range(0.0, 1.0))
       ->check(why_not_finite)
       ->capture_default_str();
-  command.add_option("--first-steps", arguments.drawing.steps, "Of the first picture (default: the network's own)")
+  command
+      .add_option("--first-steps", arguments.drawing.steps, "Steps of the first picture (default: the network's own)")
       ->check(CLI::Range(1, 1000));
   command.add_option("--out", arguments.drawing.out, "Animated PNG of the frames (default: none is kept)");
-  command.add_option("--zoom", arguments.drawing.zoom, "Side of a pixel in the PNG")->check(CLI::Range(1, 64));
+  command.add_option("--zoom", arguments.drawing.zoom, "Enlarge each pixel to ZOOM x ZOOM")->check(CLI::Range(1, 64));
   command.add_option("--times", arguments.times, "CSV file of the frames' times");
 }
 

@@ -110,7 +110,7 @@ int tune(const TuneArguments& arguments) {
 
 void add_tune_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "tune", "Time what an op's variants choose from, for the table that scripts/tune writes", tune);
+      app, result, "tune", "Time the choices of an op's variants, for the table that scripts/tune writes", tune);
   command.add_option("op", arguments.op, "An op with a variant that offers choices")->required();
   command.add_option("--out", arguments.out, "CSV file to write: the best choices of each problem with their times")
       ->required();

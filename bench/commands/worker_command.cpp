@@ -90,14 +90,14 @@ int worker(const WorkerArguments& arguments) {
 
 void add_worker_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
-      add_command(app, result, "worker", "Time cases where another program asks for it, by lines of JSON", worker);
+      add_command(app, result, "worker", "Time cases that another program asks for, in lines of JSON", worker);
   add_device_option(command, arguments.device);
   command.add_option("--plugin", arguments.plugin,
-                     "A shared library or Python file whose rows it has too (docs/plugins.md)");
+                     "Shared library or Python file whose rows it also has (docs/plugins.md)");
   command.footer(
-      "`noisefloor ab` starts one of each build, `--plugin` of other commands one of each file. bench/measure/worker.h "
-      "has the questions and answers.\n"
-      "Exit code: 0 at the end of the questions, 2 where nobody heard the answers or the device cannot be opened.");
+      "`noisefloor ab` starts a worker of each build; `--plugin` of other commands starts one for each "
+      "file.\nbench/measure/worker.h has the questions and answers.\nExit code: 0 the questions ended, 2 nobody read "
+      "the answers, or the device cannot be opened.");
 }
 
 }  // namespace noisefloor

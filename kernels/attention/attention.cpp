@@ -18,15 +18,15 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("softmax(scale q k^T) v, of each image and head");
   visit.integer("batch", "images", p.batch, 1, std::int64_t{1} << 20);
-  visit.integer("heads", "heads, each with an attention of its own", p.heads, 1, 1024);
+  visit.integer("heads", "heads; each has its own attention", p.heads, 1, 1024);
   visit.integer("seq_q", "queries of an image", p.seq_q, 1, std::int64_t{1} << 20);
-  visit.integer("seq_kv", "keys and values of an image; of a packed layout as many as queries", p.seq_kv, 1,
+  visit.integer("seq_kv", "keys and values of an image; in a packed layout as many as queries", p.seq_kv, 1,
                 std::int64_t{1} << 20);
-  visit.integer("dim", "numbers of a head", p.dim, 1, 512);
+  visit.integer("dim", "channels of a head", p.dim, 1, 512);
   visit.enumeration("layout",
-                    "q, k and v apart, or one tensor qkv whose last axes the name says: 3hd is [3, heads, dim]",
+                    "q, k and v separate, or one tensor qkv; the name gives its last axes: 3hd is [3, heads, dim]",
                     p.layout, kLayoutNames, Layout::separate);
-  visit.real("scale", "multiplies the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
+  visit.real("scale", "factor of the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
   visit.flag("lse", "also write the log-sum-exp of each row of logits", p.lse, false);
 }
 
@@ -43,7 +43,7 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit_qkv(visit, t, p.layout, {p.batch, p.seq_q}, {p.batch, p.seq_kv}, p.heads, p.dim);
   visit.out("out", t.out, {p.batch, p.seq_q, p.heads, p.dim});
-  if (p.lse) visit.out({"lse", "of the scaled logits, to the base e"}, t.lse, {p.batch, p.heads, p.seq_q});
+  if (p.lse) visit.out({"lse", "natural log-sum-exp of the scaled logits"}, t.lse, {p.batch, p.heads, p.seq_q});
 }
 
 // The softmax is not counted. Over one key it is 1: the output is V, and depends on Q and K no more. lse still does.

@@ -45,24 +45,24 @@ void fields(Problem& p, FieldVisitor& visitor) {
   visitor.integer("cout", "channels of y", p.cout, 1, 65536);
   visitor.integer("kernel", "taps along each axis, odd", p.kernel, 1, kMaxKernel, 3);
   visitor.integer("stride", "pixels of x from one output to the next", p.stride, 1, 2, 1);
-  visitor.integer("pad", "zeros on each side, in pixels; half the kernel unless given", p.pad, 0, kMaxKernel,
+  visitor.integer("pad", "zeros on each side, in pixels; half the kernel if not given", p.pad, 0, kMaxKernel,
                   p.kernel / 2);  // fields are visited in order: kernel is known
-  visitor.flag("upsample", "each pixel of x counts as 2 x 2 (nearest); needs kernel 3, stride 1, pad 1", p.upsample,
+  visitor.flag("upsample", "doubles x's height and width first (nearest); needs kernel 3, stride 1, pad 1", p.upsample,
                false);
-  visitor.enumeration("norm", "done to x first: by norm_coefficients, and with +silu SiLU behind it", p.norm,
+  visitor.enumeration("norm", "normalises x first, by norm_coefficients; +silu: and applies SiLU", p.norm,
                       convolution::kNormNames, Norm::none);
   visitor.enumeration("act", "activation of the sums", p.act, convolution::kActivationNames, Activation::none);
   visitor.flag("bias", "whether bias is added to the sums", p.bias, true);
   visitor.flag("affine", "whether the sums are multiplied by scale and shift is added", p.affine, false);
-  visitor.flag("image_shift", "whether image_shift is added in front of the activation", p.image_shift, false);
-  visitor.flag("residual", "whether residual is added behind the activation", p.residual, false);
-  visitor.integer("side", "channels of a second source, which a 1x1 (w_side) adds to the sums; 0: none", p.side, 0,
+  visitor.flag("image_shift", "whether image_shift is added before the activation", p.image_shift, false);
+  visitor.flag("residual", "whether residual is added after the activation", p.residual, false);
+  visitor.integer("side", "channels of side, whose 1x1 convolution (w_side) is added to the sums; 0: none", p.side, 0,
                   65536, 0);
-  visitor.integer("side_skip", "channels of side_skip, which stands behind side in a concatenation; 0: none",
-                  p.side_skip, 0, 65536, 0);
-  visitor.real("gain", "multiplies y", p.gain, -1e3, 1e3, 1.0);
+  visitor.integer("side_skip", "channels of side_skip, which is concatenated after side; 0: none", p.side_skip, 0,
+                  65536, 0);
+  visitor.real("gain", "factor of the result", p.gain, -1e3, 1e3, 1.0);
   visitor.flag("stats", "also write mean and m2 of y, which groupnorm takes as slab_stats", p.stats, false);
-  visitor.flag("patches", "slabs of the statistics are 8 x 8 pixels, not 64 that follow each other", p.patches, false);
+  visitor.flag("patches", "slabs of the statistics are 8 x 8 pixels, not 64 consecutive ones", p.patches, false);
 }
 
 void check(const Problem& p) {
@@ -114,7 +114,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   }
   visit.out({"y", "(h + 2 * pad - kernel) / stride + 1 pixels high, likewise wide; 2 * h with upsample"}, t.y, output);
   if (p.stats) {
-    visit.out({"mean", "of y, of each slab of 64 pixels, or patch, and each channel"}, t.mean, slabs);
+    visit.out({"mean", "mean of y in each slab of 64 pixels (or patch) and each channel"}, t.mean, slabs);
     visit.out({"m2", "sum of squared deviations from that mean"}, t.m2, slabs);
   }
 }

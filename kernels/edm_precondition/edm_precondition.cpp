@@ -14,11 +14,11 @@ constexpr const char* kSides[] = {"input", "output"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.computes("what stands in front of and behind a network in EDM (Karras et al. 2022, table 1)");
-  visit.enumeration("side", "in front of the network (c_in x and c_noise), or behind it (c_skip x + c_out f)", p.side,
-                    kSides);
+  visit.computes("the scaling before and after a network in EDM (Karras et al. 2022, table 1)");
+  visit.enumeration("side", "input: before the network (c_in x and c_noise); output: after it (c_skip x + c_out f)",
+                    p.side, kSides);
   visit.integer("batch", "images", p.batch, 1, 1 << 20);
-  visit.integer("elements", "of an image: channels * height * width", p.elements, 1, std::int64_t{1} << 31);
+  visit.integer("elements", "elements of an image: channels * height * width", p.elements, 1, std::int64_t{1} << 31);
   visit.real("sigma_data", "standard deviation of the data, in the unit of x", p.sigma_data, 1e-3, 1e3, 0.5);
 }
 
@@ -31,11 +31,11 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents images{p.batch, p.elements};
   visit.in("x", t.x, images);
-  if (p.side == Side::output) visit.in({"f", "what the network said"}, t.f, images);
+  if (p.side == Side::output) visit.in({"f", "the network's output"}, t.f, images);
   visit.in({"sigma", "noise of each image as a standard deviation in the unit of x, above 0"}, t.sigma, {p.batch},
            kFilledByOp);
-  visit.out(p.side == Side::input ? TensorName{"y", "what the network takes"} : TensorName{"d", "the denoised image"},
-            t.y, images);
+  visit.out(p.side == Side::input ? TensorName{"y", "the network's input"} : TensorName{"d", "the denoised image"}, t.y,
+            images);
   if (p.side == Side::input)
     visit.out({"c_noise", "ln(sigma) / 4, for the timestep's embedding"}, t.c_noise, {p.batch});
 }

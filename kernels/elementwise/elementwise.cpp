@@ -51,13 +51,14 @@ namespace {
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("a pointwise operation, a cast, or a change of layout");
   visit.enumeration(
-      "op", "silu_fma: silu(a + b c); add: (a + b) scale; geglu: first half of x * gelu(second); the others of x", p.op,
-      kOperations);
+      "op",
+      "silu_fma: silu(a + b c); add: (a + b) scale; geglu: first half of x * gelu(second); the others take x alone",
+      p.op, kOperations);
   visit.integer("n", "images", p.n, 1, 65535, 1);
   visit.integer("hw", "pixels of an image, height * width, or tokens", p.hw, 1, std::int64_t{1} << 30, 1);
   visit.integer("channels", "channels of y", p.channels, 1, std::int64_t{1} << 30);
-  visit.flag("broadcast", "silu_fma: a and c have one row an image", p.broadcast, false);
-  visit.real("scale", "add: multiplies the sum", p.scale, 1e-6, 1e6, 1.0);
+  visit.flag("broadcast", "silu_fma: a and c have one row for each image", p.broadcast, false);
+  visit.real("scale", "add: factor of the sum", p.scale, 1e-6, 1e6, 1.0);
   visit.enumeration("to", "cast: the element type of y", p.to, kTargets, Target::bf16);
 }
 
@@ -77,7 +78,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     case Operation::silu_fma:
       visit.in(kA, t.a, rows, normal_fill(0, 0.5));
       visit.in("b", t.b, nhwc);
-      visit.in({"c", "as a, of silu_fma"}, t.c, rows, normal_fill(1, 0.25));
+      visit.in({"c", "for silu_fma, shaped as a"}, t.c, rows, normal_fill(1, 0.25));
       break;
     case Operation::add:
       visit.in(kA, t.a, nhwc);

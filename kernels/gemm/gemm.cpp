@@ -29,12 +29,14 @@ void fields(Problem& problem, FieldVisitor& visitor) {
   visitor.integer("m", "rows of a and d", problem.m, 1, kMaxExtent);
   visitor.integer("n", "columns of d", problem.n, 1, kMaxExtent);
   visitor.integer("k", "columns of a and b, the length of the sums", problem.k, 1, kMaxExtent);
-  visitor.enumeration("act", "activation; geglu: first half of the columns * gelu(second), of 2 * n rows of b",
+  visitor.enumeration("act",
+                      "activation; geglu: b has 2 * n rows, and d is the first half of the columns * gelu(second)",
                       problem.act, kActivationNames, Activation::none);
-  visitor.real("scale", "multiplies the product, in front of bias", problem.scale, -1e6, 1e6, 1.0);
+  visitor.real("scale", "factor of the product, before bias is added", problem.scale, -1e6, 1e6, 1.0);
   visitor.flag("bias", "whether bias is added", problem.bias, true);
-  visitor.flag("residual", "whether residual is added behind the activation", problem.residual, false);
-  visitor.integer("part_columns", "d in parts of so many columns, outermost: layers that share a; 0: one matrix",
+  visitor.flag("residual", "whether residual is added after the activation", problem.residual, false);
+  visitor.integer("part_columns",
+                  "columns of each part of d, one part after the other, for layers that share a; 0: one matrix",
                   problem.part_columns, 0, kMaxExtent, 0);
 }
 

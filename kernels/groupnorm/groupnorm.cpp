@@ -21,18 +21,17 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("fusion((x - mean) rstd gamma + beta), mean and variance of each image and group of channels");
   visit.integer("n", "images", p.n, 1, 32767);
   visit.integer("hw", "pixels of an image, height * width (* frames)", p.hw, 1, std::int64_t{1} << 30);
-  visit.integer("channels", "channels of x, skip's included", p.channels, 1, 65536);
-  visit.integer("groups", "groups of channels, each normalised by itself; divides channels", p.groups, 1, 65536);
-  visit.enumeration("fusion", "of norm, what y is: norm; silu(norm); silu(norm (1 + scale) + shift)", p.fusion,
-                    kFusions, Fusion::none);
+  visit.integer("channels", "channels of x and skip together", p.channels, 1, 65536);
+  visit.integer("groups", "groups of channels, each normalised separately; divides channels", p.groups, 1, 65536);
+  visit.enumeration("fusion", "what y is: norm; silu(norm); or silu(norm (1 + scale) + shift)", p.fusion, kFusions,
+                    Fusion::none);
   visit.real("eps", "added to the variance", p.eps, 1e-12, 1.0, 1e-5);
   visit.flag("stats", "also write mean and rstd, which a backward pass needs", p.stats, false);
-  visit.enumeration("slab_stats", "x's statistics are given, as conv2d's stats left them; quarters: behind an upsample",
+  visit.enumeration("slab_stats", "given: conv2d's stats wrote x's statistics; quarters: it did so with upsample",
                     p.slab_stats, kSlabStats, SlabStats::none);
-  visit.flag("packed", "with silu+ss: scale and shift are the halves of scale_shift", p.packed, false);
-  visit.flag("coefficients", "write a and b of fusion(x a + b) in the place of y, for conv2d's norm", p.coefficients,
-             false);
-  visit.integer("skip_channels", "channels that stand behind those of x, in skip; 0: none", p.skip_channels, 0, 65535,
+  visit.flag("packed", "for silu+ss: scale and shift are the halves of one tensor, scale_shift", p.packed, false);
+  visit.flag("coefficients", "write a and b of fusion(x a + b) instead of y, for conv2d's norm", p.coefficients, false);
+  visit.integer("skip_channels", "channels of skip, which is concatenated after x; 0: none", p.skip_channels, 0, 65535,
                 0);
 }
 

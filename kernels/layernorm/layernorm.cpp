@@ -19,11 +19,11 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("(x + residual - mean) rstd gamma + beta, mean and variance of each row");
   visit.integer("rows", "rows of all images, batch * tokens", p.rows, 1, std::int64_t{1} << 30);
-  visit.integer("channels", "numbers of a row, which is normalised by itself", p.channels, 1, 65536);
-  visit.integer("images", "images that the rows are of; an image's rows share scale and shift; divides rows", p.images,
-                1, std::int64_t{1} << 30, 1);
+  visit.integer("channels", "numbers of a row; each row is normalised separately", p.channels, 1, 65536);
+  visit.integer("images", "images; the rows of an image share scale and shift; divides rows", p.images, 1,
+                std::int64_t{1} << 30, 1);
   visit.enumeration("fusion", "scale_shift: y is norm (1 + scale) + shift", p.fusion, kFusions, Fusion::none);
-  visit.flag("residual", "whether residual is added first, and the sum written", p.residual, false);
+  visit.flag("residual", "whether residual is added first, and the sum also written", p.residual, false);
   visit.flag("affine", "whether there are gamma and beta", p.affine, true);
   visit.real("eps", "added to the variance", p.eps, 1e-12, 1.0, 1e-5);
 }

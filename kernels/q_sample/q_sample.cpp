@@ -13,16 +13,17 @@ constexpr const char* kNoiseNames[] = {"given", "drawn"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.computes("alpha x0 + sigma noise, each image at a level of its own");
+  visit.computes("alpha x0 + sigma noise, each image at its own noise level");
   visit.integer("batch", "images", p.batch, 1, 1 << 20);
-  visit.integer("elements", "of an image: channels * height * width", p.elements, 1,
+  visit.integer("elements", "elements of an image: channels * height * width", p.elements, 1,
                 std::int64_t{1} << 31);  // its Philox blocks are numbered in 32 bits
-  visit.enumeration("noise", "a tensor, or drawn in the kernel by Philox4x32-10", p.noise, kNoiseNames, Noise::given);
+  visit.enumeration("noise", "given: a tensor; drawn: by the kernel, with Philox4x32-10", p.noise, kNoiseNames,
+                    Noise::given);
   visit.flag("keep", "also write the noise that was drawn", p.keep, false);
-  visit.integer("seed", "of drawn noise, with image and step", p.seed, 0, INT64_MAX, 0);
-  visit.integer("image", "of drawn noise: the number of the first image", p.image, 0, INT64_MAX / 2, 0);
-  visit.integer("step", "of drawn noise: a number that asks for other noise", p.step, 0, UINT32_MAX, 0);
-  visit.enumeration("schedule", "of the levels that a sweep or test makes; a call brings its own", p.schedule,
+  visit.integer("seed", "seed of drawn noise, which depends on image and step too", p.seed, 0, INT64_MAX, 0);
+  visit.integer("image", "for drawn noise: the number of the first image", p.image, 0, INT64_MAX / 2, 0);
+  visit.integer("step", "for drawn noise: another number gives other noise", p.step, 0, UINT32_MAX, 0);
+  visit.enumeration("schedule", "schedule of the levels in sweeps and tests; a call brings its own levels", p.schedule,
                     sampler_step::kScheduleNames, Schedule::linear);
 }
 

@@ -21,8 +21,8 @@ constexpr std::int64_t kMaxConcatChannels = kMaxTotal / 2;  // a pixel may be a 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("nearest-neighbour upsampling, average pooling, or the concatenation of channels");
   visit.enumeration("op",
-                    "nearest_up2 doubles height and width, average_down2 halves them (2x2 means), concat puts skip "
-                    "behind x's channels",
+                    "nearest_up2 doubles height and width, average_down2 halves them (2x2 means), concat puts skip's "
+                    "channels after x's",
                     p.op, kOperations);
   visit.integer("n", "images", p.n, 1, 65535, 1);
   visit.integer("h", "height of x in pixels", p.h, 1, 16384);
@@ -50,7 +50,7 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in("x", t.x, {p.n, p.h, p.w, p.channels});
   if (p.op == Operation::concat) visit.in("skip", t.skip, {p.n, p.h, p.w, p.skip_channels});
-  visit.out({"y", "2 * h by 2 * w, h / 2 by w / 2, or h by w, as op says"}, t.y,
+  visit.out({"y", "2 * h by 2 * w, h / 2 by w / 2, or h by w, depending on op"}, t.y,
             {p.n, p.out_h(), p.out_w(), p.out_channels()});
 }
 

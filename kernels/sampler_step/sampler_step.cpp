@@ -108,28 +108,29 @@ namespace {
 
 void fields(Problem& problem, FieldVisitor& visitor) {
   visitor.computes(
-      "one step of a sampler: guidance, the model's output to x0, clamp, the solver's update, noise, blend");
+      "one step of a sampler: guidance, x0 from the model's output, clamp, the solver's update, noise, blend");
   constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
   visitor.integer("batch", "images, or frames", problem.batch, 1, 65536);
-  visitor.integer("elements", "of an image: channels * height * width", problem.elements, 1, kMaxImageElements);
-  visitor.enumeration("solver", "whose formulas the coefficients are of, and whether it reads history or noise",
+  visitor.integer("elements", "elements of an image: channels * height * width", problem.elements, 1,
+                  kMaxImageElements);
+  visitor.enumeration("solver", "solver of the coefficients; it decides whether history and noise are read",
                       problem.solver, solver_names());
   visitor.enumeration("prediction", "what model_output is: the noise, x0, or v = alpha noise - sigma x0",
                       problem.prediction, kPredictionNames, Prediction::noise);
   visitor.real("guidance", "scale w of m_uncond + w (m_cond - m_uncond); 0: one model output", problem.guidance, 0, 100,
                0.0);
-  visitor.real("clamp", "x0 is held in [-clamp, clamp]; 0: not at all", problem.clamp, 0, 1e6, 0.0);
-  visitor.enumeration("noise", "none, a tensor, or drawn in the kernel by Philox4x32-10", problem.noise, kNoiseNames,
+  visitor.real("clamp", "x0 is clamped to [-clamp, clamp]; 0: it is not", problem.clamp, 0, 1e6, 0.0);
+  visitor.enumeration("noise", "given: a tensor; drawn: by the kernel, with Philox4x32-10", problem.noise, kNoiseNames,
                       Noise::none);
   visitor.real("blend", "share of previous_frame in x_next; 0: no such tensor", problem.blend, 0, 1, 0.0);
-  visitor.integer("steps", "of the whole schedule", problem.steps, 1, kTrainingSteps, 50);
-  visitor.integer("step", "this one, from 0: the row of coefficients", problem.step, 0, kTrainingSteps - 1, 10);
-  visitor.enumeration("schedule", "of the coefficients that a sweep or test makes; a call brings its own",
+  visitor.integer("steps", "steps of the whole schedule", problem.steps, 1, kTrainingSteps, 50);
+  visitor.integer("step", "this step, from 0: the row of coefficients", problem.step, 0, kTrainingSteps - 1, 10);
+  visitor.enumeration("schedule", "schedule of the coefficients in sweeps and tests; a call brings its own",
                       problem.schedule, kScheduleNames, Schedule::linear);
-  visitor.real("eta", "of ddim: 0 deterministic, 1 as ddpm", problem.eta, 0, 1, 0.0);
-  visitor.integer("seed", "of drawn noise, with image and step", problem.seed, 0, kMaxInteger, 0);
-  visitor.integer("image", "of drawn noise: the number of the first image", problem.image, 0, kMaxInteger, 0);
-  visitor.enumeration("half", "of a solver of two calls a step: the proposal, or the correction behind it",
+  visitor.real("eta", "for ddim: 0 is deterministic, 1 as ddpm", problem.eta, 0, 1, 0.0);
+  visitor.integer("seed", "seed of drawn noise, which depends on image and step too", problem.seed, 0, kMaxInteger, 0);
+  visitor.integer("image", "for drawn noise: the number of the first image", problem.image, 0, kMaxInteger, 0);
+  visitor.enumeration("half", "for solvers with two calls a step: the proposal, or the correction after it",
                       problem.half, kHalfNames, Half::first);
 }
 

@@ -17,12 +17,12 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.integer("batch", "videos", p.batch, 1, std::int64_t{1} << 20);
   visit.integer("frames", "frames of a video, its queries and keys", p.frames, 1, kMaxFrames);
   visit.integer("hw", "pixels of a frame, height * width", p.hw, 1, std::int64_t{1} << 24);
-  visit.integer("heads", "heads, each with an attention of its own", p.heads, 1, 1024);
-  visit.integer("dim", "numbers of a head", p.dim, 1, 256);
+  visit.integer("heads", "heads; each has its own attention", p.heads, 1, 1024);
+  visit.integer("dim", "channels of a head", p.dim, 1, 256);
   visit.enumeration("layout",
-                    "q, k and v apart, or one tensor qkv whose last axes the name says: 3hd is [3, heads, dim]",
+                    "q, k and v separate, or one tensor qkv; the name gives its last axes: 3hd is [3, heads, dim]",
                     p.layout, attention::kLayoutNames, Layout::separate);
-  visit.real("scale", "multiplies the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
+  visit.real("scale", "factor of the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
 }
 
 void check(const Problem& p) {

@@ -20,17 +20,17 @@ constexpr Fill kNoiseLevels{Fill::Kind::normal, 0, 0.5};
 constexpr Fill kFrequencies{Fill::Kind::normal, 0, 16};
 
 void fields(Problem& p, FieldVisitor& visit) {
-  visit.computes("cosines and sines of a timestep or noise level, and the perceptron behind them");
+  visit.computes("cosines and sines of a timestep or noise level, then a perceptron");
   visit.integer("batch", "timesteps", p.batch, 1, 65535);
-  visit.integer("channels", "of the embedding, even: half cosines, half sines", p.channels, 2, 16384);
-  visit.enumeration("kind", "frequencies that fall by a rule, or those of freqs", p.kind, kKinds,
-                    timestep_embedding::Kind::sinusoidal);
+  visit.integer("channels", "channels of the embedding, even: half cosines, half sines", p.channels, 2, 16384);
+  visit.enumeration("kind", "sinusoidal: frequencies follow max_period; fourier: the tensor freqs has them", p.kind,
+                    kKinds, timestep_embedding::Kind::sinusoidal);
   visit.enumeration("order", "which half comes first", p.order, kOrders, Order::cos_sin);
-  visit.flag("endpoint", "sinusoidal: the last frequency is 1 / max_period itself", p.endpoint, false);
+  visit.flag("endpoint", "sinusoidal: the last frequency is exactly 1 / max_period", p.endpoint, false);
   visit.real("max_period", "sinusoidal: frequencies fall from 1 towards 1 / max_period, in radians a timestep",
              p.max_period, 1.0, 1e9, 10000.0);
   visit.integer("hidden", "width of the perceptron, w2 silu(w1 e + b1) + b2; 0: none", p.hidden, 0, 16384, 0);
-  visit.flag("final_silu", "SiLU behind the perceptron", p.final_silu, false);
+  visit.flag("final_silu", "SiLU after the perceptron", p.final_silu, false);
 }
 
 void check(const Problem& p) {
@@ -45,7 +45,7 @@ void check(const Problem& p) {
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in({"t", "timesteps, or noise levels as edm_precondition's c_noise"}, t.t, {p.batch},
            p.fourier() ? kNoiseLevels : kTimesteps);
-  if (p.fourier()) visit.in({"freqs", "in turns a unit of t"}, t.freqs, {p.half()}, kFrequencies);
+  if (p.fourier()) visit.in({"freqs", "frequencies in turns per unit of t"}, t.freqs, {p.half()}, kFrequencies);
   if (p.perceptron()) {
     const auto weights = [](std::int64_t inputs) {  // keeps the size of what passes
       return normal_fill(0, 1 / std::sqrt(static_cast<double>(inputs)));
@@ -55,7 +55,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in("w2", t.w2, {p.hidden, p.hidden}, weights(p.hidden));
     visit.in("b2", t.b2, {p.hidden}, normal_fill(0, 0.25));
   }
-  visit.out({"y", "as wide as channels; with hidden as that"}, t.y, {p.batch, p.width()});
+  visit.out({"y", "channels wide; with hidden, hidden wide"}, t.y, {p.batch, p.width()});
 }
 
 // An element of the embedding: half a frequency and half an angle, one sine or cosine.

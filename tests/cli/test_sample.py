@@ -337,7 +337,7 @@ def test_guidance_needs_no_note_with_the_shipped_digits(tmp_path):
         drawn[strength] = load_file(tmp_path / f"{strength}.safetensors")["images"]
     np.testing.assert_allclose(drawn[1], drawn[0], atol=1e-4)
     assert np.abs(drawn[2] - drawn[0]).mean() > 1e-3
-    assert "also trained without labels" in " ".join(run("sample", "--help").stdout.split())
+    assert "also be trained without labels" in " ".join(run("sample", "--help").stdout.split())
 
 
 def test_weights_that_do_not_fit_are_named_all_at_once(tmp_path):

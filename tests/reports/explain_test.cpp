@@ -157,7 +157,7 @@ TEST(Explain, RulesAreInOrderAndSaidOnce) {
   made.row().spill_bytes = 16, made.row().gbps = 900, made.add_rival(50);
   EXPECT_EQ(made.rules(), (std::vector<std::string>{"dram", "spills", "rival"}));
   const Explanation explained = made.explained();
-  EXPECT_EQ(explained.findings[0].sentence, "DRAM: the compulsory bytes alone take 90 % of what a copy attains.");
+  EXPECT_EQ(explained.findings[0].sentence, "DRAM: the compulsory bytes alone move at 90 % of a copy's rate.");
   EXPECT_EQ(explained.findings[2].sentence, "Not the device: other is 2 times as fast on the same problem.");
   EXPECT_NE(explained.findings[2].experiment.find("noisefloor duel gemm ptx other --problem m=1,n=2,k=3 --dtype bf16"),
             std::string::npos);
@@ -187,9 +187,9 @@ TEST(Explain, SaysWhyARowIsAboveItsRoofWhereItIsKnown) {
   MadeUp made;
   made.row().pct_of_roof = 120, made.row().above_roof = "what it writes fits into cache";
   EXPECT_EQ(made.explained().findings.front().sentence,
-            "It is above the roof of compulsory bytes from DRAM: what it writes fits into cache.");
+            "It is faster than compulsory bytes from DRAM allow: what it writes fits into cache.");
   made.row().above_roof = "";
-  EXPECT_EQ(made.explained().findings.front().sentence, "It is above the roof of compulsory bytes from DRAM.");
+  EXPECT_EQ(made.explained().findings.front().sentence, "It is faster than compulsory bytes from DRAM allow.");
 }
 
 TEST(Explain, SaysNothingEmptyOfARecordedRow) {

@@ -1,7 +1,7 @@
 """The ops of noisefloor as functions: ``noisefloor.ops.gemm(a, b)``.
 
-Tensors come and go by DLPack: of NumPy and PyTorch on the CPU, where the host variants serve, and of a GPU's framework
-in a build with CUDA. `docs/python.md` says what can be given.
+They take and return tensors of NumPy and PyTorch on the CPU, by the host variants, and in a build with CUDA those of a
+GPU's framework. Tensors are passed by DLPack. `docs/python.md` says what can be given.
 """
 
 from noisefloor import _core, ops
@@ -15,22 +15,22 @@ __all__ = ["Plan", "Prepared", "Variant", "bench", "capture", "load", "ops", "pr
 
 
 def set_programmatic_launch(on):
-    """Whether kernels of ours may start while the one before them on their stream ends (CUDA's programmatic dependent launch; sm_90 and newer).
+    """Lets our kernels start while the kernel before them on their stream ends (CUDA's programmatic dependent launch, sm_90 and newer).
 
-    Of the whole process, and of what a CUDA graph captures from then on. False at first. Returns what it was before.
+    It applies to the whole process, and to what CUDA graphs capture from then on. The default is False. Returns the value before.
     """
     return _core.set_programmatic_launch(on)
 
 
 def capture():
-    """`with noisefloor.capture() as c:` records the calls of a PyTorch program: c.report(), c.problems(), c.unmapped(), c.write(folder)."""
+    """`with noisefloor.capture() as c:` records the calls of a PyTorch program. Read c.report(), c.problems(), c.unmapped(), c.write(folder)."""
     from noisefloor._capture import Capture  # imports PyTorch
 
     return Capture()
 
 
 def load(run):
-    """The rows of a run folder as a pandas frame, which knows its columns' units; a notebook shows it as a table, with its roofline."""
+    """Returns the rows of a run folder as a pandas frame with its columns' units. A notebook shows it as a table, with its roofline."""
     try:
         from noisefloor import _results
     except ImportError as error:

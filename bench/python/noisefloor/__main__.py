@@ -32,8 +32,8 @@ def main():
     parser = argparse.ArgumentParser(prog="noisefloor capture", usage="noisefloor capture [--out DIR] [--network NAME] -- [python] SCRIPT [ARGUMENTS]",
                                      description="Runs a PyTorch program, and says which problems of the catalogue its calls are.")  # fmt: skip
     parser.add_argument("what", choices=["capture"], help=argparse.SUPPRESS)
-    parser.add_argument("--out", metavar="DIR", help="a new folder for problem files, which noisefloor sweep --problems DIR takes")
-    parser.add_argument("--network", metavar="NAME", help="the network's name there (default: the script's)")
+    parser.add_argument("--out", metavar="DIR", help="new folder for problem files, which noisefloor sweep --problems DIR takes")
+    parser.add_argument("--network", metavar="NAME", help="the network's name in them (default: the script's)")
     own, words = sys.argv[1:], []
     if "--" in own:
         own, words = own[: own.index("--")], own[own.index("--") + 1 :]

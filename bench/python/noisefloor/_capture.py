@@ -70,7 +70,7 @@ def tensors_of(values):
 
 
 class Capture(Captured, contextlib.ExitStack):
-    """What `noisefloor.capture()` gives. It records the calls of this thread while it is entered, and what they compute is as without it."""
+    """What `noisefloor.capture()` returns. Inside the `with` it records the calls of this thread, and does not change what they compute."""
 
     def __init__(self):
         super().__init__()

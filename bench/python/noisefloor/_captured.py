@@ -28,7 +28,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Calls of one problem, or of one name and reason."""
+    """The calls of one problem, or those that have a name and a reason in common."""
 
     what: Problem | tuple
     count: int
@@ -42,15 +42,15 @@ class Captured:
         self.calls = []
 
     def problems(self):
-        """[Group] of what was mapped, in the order met; `what` is the Problem."""
+        """Groups of the mapped calls, in the order of their first call; `what` is the Problem."""
         return grouped((call.problem, call) for call in self.calls if call.problem)
 
     def unmapped(self):
-        """[Group] of what was not, those of most FLOPs first; `what` is (PyTorch's name, the reason)."""
+        """Groups of the other calls, the most FLOPs first; `what` is (PyTorch's name, the reason)."""
         return sorted(grouped(((call.name, call.reason), call) for call in self.calls if not call.mapped), key=lambda one: (-one.flops, -one.count))
 
     def coverage(self):
-        """The mapped share of calls, of FLOPs and, on a GPU, of seconds: 0 to 1, None where there are none."""
+        """The mapped share of "calls", "flops" and "seconds" (on a GPU), 0 to 1; None if there are none."""
         shares = {}
         for name, amount in (("calls", lambda call: 1), ("flops", lambda call: call.flops), ("seconds", lambda call: call.seconds)):
             total = sum(map(amount, self.calls))
@@ -58,7 +58,7 @@ class Captured:
         return shares
 
     def report(self):
-        """The shares, then calls and shares by op, then of what is not mapped."""
+        """As text: the mapped shares, then calls and shares by op, then those of what is not mapped."""
         totals = {name: sum(getattr(call, name) for call in self.calls) for name in ("flops", "seconds")}
         columns = [(name, title) for name, title in (("flops", "% FLOPs"), ("seconds", "% time")) if totals[name]]
         what = {"calls": f"{len(self.calls)} calls", "flops": f"{totals['flops']:.4g} FLOPs", "seconds": f"{totals['seconds']:.4g} s on the GPU"}
@@ -81,8 +81,8 @@ class Captured:
     __str__ = report
 
     def write(self, folder, network="captured"):
-        """Problem files that `noisefloor sweep --problems FOLDER` takes, one an op, in a new or empty folder. The element type that most FLOPs are
-        in is the network's, which it is swept in by --dtypes; other problems say theirs. Returns that type."""
+        """Writes problem files, one for each op, into a new or empty folder: `noisefloor sweep --problems FOLDER` takes them. Returns the element
+        type that most FLOPs are in, for --dtypes; problems of another type name theirs."""
         folder, groups = checked(folder, network), self.problems()
         if not groups:
             raise ValueError("nothing that was captured is a problem of the catalogue")

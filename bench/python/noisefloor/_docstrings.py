@@ -3,16 +3,16 @@
 import textwrap
 
 COMMON = {
-    "out": "the output, or a tuple of them, to write into; made by the framework of the first tensor where it is None.",
-    "variant": 'one of noisefloor.variants("{op}"); None is the plan\'s, else the best of the ladder that can run it there.',
-    "dtype": "{dtypes}, or what PyTorch and NumPy call these; needed where the tensors leave it open.",
-    "stream": "a CUDA stream or its number; None is the framework's current one. Of tensors on a GPU.",
-    "plan": "a noisefloor.Plan or its file: the variant of each problem. None is that of noisefloor.use_plan, if any.",
-    "prepared": "the memory of a handle of noisefloor.torch.prepare, which gives it with its variant.",
+    "out": "the output to write into, or a tuple of outputs. None makes a new one, of the first given output's framework, else of the first tensor's.",
+    "variant": 'one of noisefloor.variants("{op}"). None takes the plan\'s, else the best of the ladder that can run the problem there.',
+    "dtype": "{dtypes}, or their PyTorch or NumPy types. Needed if the tensors do not determine it.",
+    "stream": "for tensors on a GPU: a CUDA stream or its number. None is the framework's current stream.",
+    "plan": "a noisefloor.Plan or its file, which has the variant of each problem. None takes that of noisefloor.use_plan, if any.",
+    "prepared": "memory of a handle of noisefloor.torch.prepare. The handle passes it, with its variant.",
 }
-ENDING = """Tensors are contiguous in row-major order, at multiples of 16 bytes, on one device, and share no memory with an output.
-ValueError: a tensor or a value does not fit, with what would. TypeError: an argument is no tensor. RuntimeError: the
-device failed."""
+ENDING = """Tensors are contiguous in row-major order, begin at multiples of 16 bytes, lie on one device, and share no memory with
+an output. ValueError: a tensor or a value does not fit; the message says what would. TypeError: an argument is not a
+tensor. RuntimeError: the device failed."""
 
 
 def line(text):
@@ -37,7 +37,7 @@ def field_line(made, name):
     field = made.fields[name]
     flag = field["type"] == "flag"
     if name in made.shared:
-        note = "the tensor says it" if flag else f"given as {name}= in the tensor's place, default {field['default']}"
+        note = "follows the tensor" if flag else f"given as {name}= in the tensor's place, default {field['default']}"
     elif name in made.required:
         note = "required"
     elif field["default"] is None:

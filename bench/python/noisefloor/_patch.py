@@ -38,10 +38,10 @@ ITSELF = "(the module itself)"
 
 
 class Report:
-    """What `patch` did: `replaced` and `left` by the modules' names, with the op, or the reason. `undo()` and the end of a `with` give all back.
+    """What `patch` did: `replaced` has the op by the module's name, `left` the reason. `undo()`, or the end of a `with`, restores the network.
 
-    `fell_back` has what PyTorch computed since then in a replaced module's place: by its name the reasons, each with the number of calls. Of code that
-    torch.compile made, a reason counts when it is compiled.
+    `fell_back` counts the calls that PyTorch computed in place of a replaced module, by the module's name and the reason. Code of torch.compile is
+    counted when it is compiled.
     """
 
     def __init__(self, dtype):
@@ -76,7 +76,7 @@ class Report:
         self.replaced[name] = f"{before.__name__}: {replacement.runs}"
 
     def undo(self):
-        """Gives every module its class, processor and layout back. A second time does nothing."""
+        """Restores the class, processor and layout of every module. A second call does nothing."""
         first = None
         while self._undo:
             try:
@@ -124,13 +124,12 @@ def fuse_last_activation(report, name, module, uses):
 
 
 def patch(module: nn.Module) -> Report:
-    """Puts the ops into a network, for inference, and returns a Report of what it replaced and what it left, and why.
+    """Puts the ops into a network, for inference. Returns a Report of what it replaced, and of what it left and why.
 
-    Layers first (convolutions, linear layers, group and layer norms), then blocks of diffusers that fuse them, attention processors, and
-    transformer blocks. Parameters and
-    their names stay, and what is written to them, through `.data` too, counts from the next call on; docs/python.md says what a CUDA graph sees.
-    Leave modules' other settings as they are until `undo`. A call that no op takes is the module's own, and counted in `fell_back`; one with gradients
-    on is refused.
+    It replaces layers (convolutions, linear layers, group and layer norms), then diffusers' blocks that fuse them, attention processors, and
+    transformer blocks. Parameters keep their names. A change to a parameter, also through `.data`, takes effect at the next call; docs/python.md
+    says what a CUDA graph sees. Do not change modules' other settings before `undo`. If no op can take an input, the module's own `forward` computes
+    it, and `fell_back` counts that. A call with gradients on is refused.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"patch takes a torch.nn.Module, not a {type(module).__name__}")

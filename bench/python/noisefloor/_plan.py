@@ -16,7 +16,7 @@ used = contextvars.ContextVar("noisefloor.use_plan", default=None)  # calls with
 
 
 class Plan(_core.Plan):
-    """A plan.csv, with the device that env.json beside it names. `len(plan)` problems; `plan.file`, `plan.device` ("": unknown)."""
+    """A plan.csv, for the device that env.json beside it names: `plan.file`, `plan.device` ("" if unknown). It has `len(plan)` problems."""
 
     def __init__(self, file):
         file = Path(file)
@@ -66,9 +66,9 @@ def plan_of(plan):
 
 @contextlib.contextmanager
 def use_plan(plan):
-    """The plan of every call inside of the `with`, of this thread and asyncio task, those of noisefloor.torch too; None: none.
+    """Sets the plan of every call inside the `with`, in this thread and asyncio task, also of noisefloor.torch. None sets no plan.
 
-    plan= and variant= go before it."""
+    A call's plan= and variant= override it."""
     plan = None if plan is None else plan_of(plan)
     before = used.set(plan)
     try:

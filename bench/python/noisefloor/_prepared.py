@@ -1,4 +1,4 @@
-"""Weights laid out once for the calls of one variant, where each call would lay them out anew."""
+"""Handles that keep the weights of one variant rearranged, so that calls need not do it again."""
 
 import functools
 
@@ -6,10 +6,10 @@ from noisefloor import _signatures
 
 
 class Prepared:
-    """An op that keeps its weights: `handle(x)`, with the tensors that `prepare` was told the shapes of, in the op's order or by name.
+    """An op that keeps its weights: `handle(x)` takes the tensors whose shapes `prepare` got, in the op's order or by name.
 
-    `op`, `variant` and `dtype` say what it is of; `memory` is what the variant wrote, None where it lays nothing out. It serves any number
-    and size of images that the variant can run, on any stream and from any thread.
+    It has an `op`, a `variant` and a `dtype`. `memory` has the rearranged weights, and is None if the variant rearranges nothing. It serves
+    any number and size of images that the variant can run, on any stream and thread.
     """
 
     def __init__(self, op, tensors, fields, made, call):
@@ -46,10 +46,10 @@ def _arguments(op):
 
 
 def prepare(op, /, *tensors, **arguments):
-    """A handle to an op and its weights: `conv = noisefloor.prepare("conv2d", x.shape, w, bias); y = conv(x)`.
+    """Returns a handle to an op and its weights: `conv = noisefloor.prepare("conv2d", x.shape, w, bias); y = conv(x)`.
 
-    Takes what the op's function takes, but `out`. A shape, a tuple or list, stands for a tensor that each call brings; tensors are weights,
-    which the handle keeps. It does not see what is written into them later.
+    It takes what the op's function takes, except `out`. A shape (a tuple or list) stands for a tensor that each call brings. Tensors are
+    weights: the handle keeps them, and does not see later changes to them.
     """
     return make(op, tensors, arguments, _signatures.bound(op).call)
 

@@ -19,7 +19,7 @@ NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Results(pandas.DataFrame):
-    """Rows of a run. `units` and `descriptions` by column, `device`, `ceilings` by name; a notebook shows table and roofline."""
+    """The rows of a run, with `units` and `descriptions` by column, `ceilings` by name, and the `device`. A notebook shows a table and the roofline."""
 
     @property
     def _constructor(self):
@@ -39,11 +39,11 @@ class Results(pandas.DataFrame):
 
     @property
     def ceilings(self):
-        """{name: (value, unit)}, as measured on the device; empty where the run has none."""
+        """{name: (value, unit)}, as measured on the device; empty if the run has none."""
         return {name: (value, unit) for name, (value, unit, _) in self.attrs.get("ceilings", {}).items()}
 
     def roofline(self, dtype=None, theme="light"):
-        """The roofline of the rows that are ok, of one dtype (default: that of most), as an SVG that a notebook shows. Needs matplotlib."""
+        """Draws the rows that are ok and of one dtype (default: the most frequent) as an SVG, which a notebook shows. Needs matplotlib."""
         try:
             from noisefloor.reports import plot_roofline
         except ImportError as error:

@@ -17,7 +17,7 @@ TYPES_OF_COMMON = {"out": "Array | Sequence[Array | None] | None", "variant": "s
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A rung of an op's ladder."""
+    """A variant of an op: a rung of its ladder."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ def known(op):
 
 
 def variants(op):
-    """The ladder of an op, best last."""
+    """The variants of an op, best last."""
     return [Variant(**variant) for variant in known(op)["variants"]]
 
 

@@ -1,4 +1,4 @@
-"""A function for every op of the catalogue; `help(noisefloor.ops.gemm)` says what it takes."""
+"""One function for each op of the catalogue. `help(noisefloor.ops.gemm)` says what it takes."""
 
 from noisefloor import _signatures
 

@@ -1,7 +1,7 @@
 """The ops as operators of PyTorch, `torch.ops.noisefloor.*`: torch.compile traces through them, and CUDA graphs capture them.
 
-`noisefloor.torch.gemm(a, b)` takes what `noisefloor.ops.gemm` takes, but `out`, `stream` and `plan`: the stream is the current one, the plan
-that of `noisefloor.use_plan`. There are no gradients: a tensor that requires one is refused where they are recorded.
+`noisefloor.torch.gemm(a, b)` takes what `noisefloor.ops.gemm` takes, except `out`, `stream` and `plan`. It runs on the current stream, by the
+plan of `noisefloor.use_plan`. There is no backward: a tensor that requires a gradient is refused unless gradients are off.
 """
 
 import torch
@@ -115,7 +115,7 @@ _replacements.OPERATORS["products"] = _products_of_modules
 
 
 def prepare(op, /, *tensors, **arguments):
-    """noisefloor.prepare for the operators: torch.compile traces through the handle's calls, which take no `out` and no `stream`."""
+    """noisefloor.prepare for the operators: torch.compile traces through the handle's calls. They take neither `out` nor `stream`."""
     return _prepared.make(op, tensors, arguments, _prepared_call(op))
 
 
