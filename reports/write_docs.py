@@ -9,7 +9,7 @@ measured figure is typed.
   totals                             one forward pass, op by op
   row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
   ceilings, rows, parts              ceilings of the recorded device; how many rows have which status; what of each step was measured
-  log ROOM, log-index                the entries of docs/log/ROOM; of all rooms
+  log-index                          the entries of docs/log, by room
   commands, scripts                  the help of every command; of every script
   columns, rules                     the columns of sweep.csv, the rules of explain, as `noisefloor list` prints them
 
@@ -229,26 +229,12 @@ def parts(_: str) -> str:
     return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines)
 
 
-def entries(room: str) -> list[tuple[str, str, str]]:
-    """(file, title, verdict) of every entry."""
-    found = []
-    for path in sorted((LOG / room).glob("*.md")):
-        text = path.read_text()
-        verdict = re.search(r"^\* \*\*Verdict\*\*: (.*)$", text, re.M)
-        found.append((path.name, text.split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1], verdict[1] if verdict else ""))
-    return found
-
-
-def log(arguments: str, file: Path) -> str:
-    room = arguments.strip()
-    folder = os.path.relpath(LOG / room, file.parent)
-    return "".join(f"* [{title}]({folder}/{name})\n" for name, title, _ in entries(room))
-
-
 def log_index(_: str) -> str:
+    """Every entry's title, by room. The entries have their verdicts."""
     text = ""
-    for room in sorted(path.name for path in LOG.iterdir() if path.is_dir()):
-        text += f"## {room}\n\n" + "".join(f"* [{title}]({room}/{name})" + (f": {verdict}" if verdict else "") + "\n" for name, title, verdict in entries(room)) + "\n"
+    for room in sorted(path for path in LOG.iterdir() if path.is_dir()):
+        titles = {path.name: path.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1] for path in sorted(room.glob("*.md"))}
+        text += f"## {room.name}\n\n" + "".join(f"* [{title}]({room.name}/{name})\n" for name, title in titles.items()) + "\n"
     return text.rstrip("\n") + "\n"
 
 
@@ -302,12 +288,10 @@ MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_r
           "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 
-def made(block: str, file: Path) -> str:
+def made(block: str) -> str:
     name, _, arguments = block.partition(" ")
-    if name == "log":
-        return log(arguments, file)
     if name not in MAKERS:
-        raise CannotBeMade(f"nothing is called {name}: there are log, {', '.join(MAKERS)}")
+        raise CannotBeMade(f"nothing is called {name}: there are {', '.join(MAKERS)}")
     return MAKERS[name](arguments)
 
 
@@ -329,7 +313,7 @@ def main() -> int:
         RECORDED = file.parent if (file.parent / "env.json").is_file() else FRONT_RECORD
         text = file.read_text()
         try:
-            fresh = BLOCK.sub(lambda match: match[1] + made(match[2], file) + match[3], text)
+            fresh = BLOCK.sub(lambda match: match[1] + made(match[2]) + match[3], text)
         except CannotBeMade as reason:
             print(f"{file}: {reason}", file=sys.stderr)
             return 2

@@ -6,14 +6,13 @@
 #include <stdexcept>
 
 #include "kernels/core/alignment.h"
+#include "kernels/core/programmatic.h"
 #include "networks/arena.h"
 #include "networks/dependence.h"
 #include "networks/inputs.h"
 
 namespace noisefloor::pipeline {
 namespace {
-
-constexpr int kFirstProgrammatic = 90;  // the first compute capability with programmatic launch
 
 Buffer allocate(Platform& platform, std::size_t bytes, const char* what) {
   try {

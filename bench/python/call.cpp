@@ -12,6 +12,7 @@
 
 #include "bench/python/device.h"
 #include "bench/tensors/problem_inference.h"
+#include "kernels/core/programmatic.h"
 
 namespace noisefloor::python {
 namespace {
@@ -112,7 +113,6 @@ constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat 
 std::mutex memory_mutex;
 std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
 
-constexpr int kFirstProgrammatic = 90;  // the first compute capability with programmatic launch
 std::atomic<bool> programmatic_launch = false;
 
 template <class Work>
