@@ -113,7 +113,7 @@ constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat 
 std::mutex memory_mutex;
 std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
 
-std::atomic<bool> programmatic_launch = false;
+std::atomic<bool> programmatic_launch = true;
 
 template <class Work>
 void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {

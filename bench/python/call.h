@@ -76,7 +76,7 @@ void prepare(const Decision& decision, const std::vector<void*>& pointers, void*
 void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
             Stream stream);
 // Whether launches of ours on sm_90 and newer may overlap with the kernel before (LaunchContext): of the whole process,
-// off at first. Returns what it was.
+// on at first. Returns what it was.
 bool set_programmatic_launch(bool on);
 // The host's seconds for one of `count` launches in a row: what a call from Python is held against.
 double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,

@@ -88,7 +88,6 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
   }
   __syncthreads();
   ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
 
   const auto load = [&](const CUtensorMap* map, std::uint32_t to, std::uint32_t full, int i) {
     const int tile = first_tile + (i == 0 ? tiles - 1 : i - 1);  // the last one first: it alone may be ragged
@@ -207,6 +206,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
       take_weights<false>(s, 1, args.scale_log2, rescale[1], state);
       pack_weights<T>(s, 1, p);
     }
+    ptx::griddepcontrol_launch_dependents();  // not sooner, as in product::let_next_launch_start
     const unsigned value = stage_of(tiles - 1);
     ptx::mbarrier_wait(values_full + value * 8, parity_of(tiles - 1));
     ptx::wgmma_fence();

@@ -136,6 +136,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
                              patch.x0, patch.y0, patch.at_image);
         }
       }
+      product::let_next_launch_start();
     }
     if constexpr (kFused) {
       if (args.norm && part.warp > kShape.consumers * 4) {

@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           product::load_b<kHalf>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w, kHalf);
         }
       }
+      product::let_next_launch_start();
     }
     product::leave_producer(part);
   } else {

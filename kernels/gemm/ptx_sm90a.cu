@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           ptx::tma_load_2d(base + store_offset, &map_residual, barriers.received, column_d,
                            row_a + part.split * (kBlockM / args.splits));
       }
+      product::let_next_launch_start();
     }
     product::leave_producer(part);
   } else {

@@ -19,6 +19,7 @@ namespace noisefloor::groupnorm {
 namespace {
 
 constexpr int kSharedBytesPerSm = 228 * 1024;
+constexpr int kReservedBytes = 1024;  // of shared memory: the driver's, of each block
 constexpr int kThreadChoices[] = {64, 96, 128, 160, 192, 256, 288, 384, 480};
 constexpr int kFewestPaired = 256;  // threads of a block that shares its SM with one other
 
@@ -78,15 +79,21 @@ bool spans_two_groups(std::int64_t channels_per_group) {
 }
 
 int blocks_per_sm(const ClusterPlan& plan) {
-  constexpr int kReserved = 1024;  // bytes of shared memory: the driver's, of each block
   const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
-  return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReserved),
+  return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReservedBytes),
                             65536 / (cluster_registers(plan.held) * whole_warps), 2048 / whole_warps, 32}),
                   1);
 }
 
 int resident_clusters(const ClusterPlan& plan, int sm_count) {
   return std::max(static_cast<int>(usable_sms(plan.blocks, sm_count) * blocks_per_sm(plan) / plan.blocks), 1);
+}
+
+ClusterResidence cluster_residence(const ClusterPlan& plan, std::int64_t units, int sm_count) {
+  constexpr int kOnlyOne = kSharedBytesPerSm / 2;  // with the driver's share, two are more than an SM has
+  if (static_cast<double>(units * plan.blocks) <= usable_sms(plan.blocks, sm_count))
+    return {std::max(plan.shared_bytes(), kOnlyOne), true};
+  return {plan.shared_bytes(), units > resident_clusters(plan, sm_count)};
 }
 
 std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, int held) {

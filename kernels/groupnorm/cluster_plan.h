@@ -60,6 +60,15 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blo
 int blocks_per_sm(const ClusterPlan&);
 int resident_clusters(const ClusterPlan&, int sm_count);
 
+// How a launch of `units` clusters lies on the SMs. Blocks that start while the launch ahead ends take the SMs that are
+// free first, several on one: so where a block can have an SM to itself it asks for memory that leaves no room for
+// another, and where several must share one, but all run at once, the launch waits until all SMs are free.
+struct ClusterResidence {
+  int shared_bytes = 0;      // of a block; at least the plan's
+  bool programmatic = true;  // may start while the launch ahead ends
+};
+ClusterResidence cluster_residence(const ClusterPlan&, std::int64_t units, int sm_count);
+
 // The plan of the least estimated cost, or nothing where no bundle fits a cluster's shared memory (which does not
 // depend on `sm_count`).
 std::optional<ClusterPlan> estimated_cluster_plan(const Problem&, int sm_count);

@@ -33,12 +33,14 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
 
 template <class T, bool kActivate, int kHeld>
 Status launch_held(const ClusterArguments& a, int images, const LaunchContext& context) {
-  const LaunchShape shape{.grid = static_cast<unsigned>(images * a.bundles * a.plan.blocks),
+  const int units = images * a.bundles;
+  const ClusterResidence residence = cluster_residence(a.plan, units, context.device->sm_count);
+  const LaunchShape shape{.grid = static_cast<unsigned>(units * a.plan.blocks),
                           .block = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows)),
-                          .shared_bytes = static_cast<std::size_t>(a.plan.shared_bytes()),
+                          .shared_bytes = static_cast<std::size_t>(residence.shared_bytes),
                           .shared_limit = kSharedBytesPerBlock,
                           .cluster = a.plan.blocks > 1 ? static_cast<unsigned>(a.plan.blocks) : 0,
-                          .programmatic = context.programmatic_launch};
+                          .programmatic = context.programmatic_launch && residence.programmatic};
   const auto kernel =
       a.t.skip != nullptr ? cluster_kernel<T, kActivate, kHeld, true> : cluster_kernel<T, kActivate, kHeld, false>;
   return launch_kernel("groupnorm ptx_sm90a", kernel, shape, context.stream, a);

@@ -9,10 +9,13 @@
 //
 // Bound: memory.
 //
-// Requires: channels that are a multiple of 16 bytes; rows below 2^31.
+// Requires: channels that are a multiple of 16 bytes; rows below 2^31. Rows in registers honour programmatic dependent
+// launch.
 // Numerics: fp32; the mean, then the squares of the deviations from it.
 // Source: original.
+#include "kernels/device/launch.cuh"
 #include "kernels/layernorm/device.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 
 namespace noisefloor::layernorm {
 namespace {
@@ -34,6 +37,10 @@ __global__ void __launch_bounds__(kHeldThreads, kHeldBlocks<kPer, kResidual>)
   constexpr CacheHint kStore = kResidual ? CacheHint::once : CacheHint::keep;
   const int lane = static_cast<int>(threadIdx.x) % kTeam;
   const std::uint32_t row = blockIdx.x * (kHeldThreads / kTeam) + threadIdx.x / kTeam;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+#endif
   const std::uint32_t known = min(row, a.rows - 1);  // teams of a warp shuffle together
   const std::int64_t place = place_of(a, known, lane);
   const auto fetch = [&](const void* from, uint4(&bits)[kPer]) {
@@ -104,11 +111,9 @@ template <class T, int kTeam, int kPer>
 Status launch_held(const Arguments<T>& a, const LaunchContext& context) {
   constexpr std::uint32_t kRows = kHeldThreads / kTeam;
   const std::uint32_t blocks = (a.rows + kRows - 1) / kRows;
-  if (a.t.residual)
-    held_kernel<T, kTeam, kPer, true><<<blocks, kHeldThreads, 0, context.stream>>>(a);
-  else
-    held_kernel<T, kTeam, kPer, false><<<blocks, kHeldThreads, 0, context.stream>>>(a);
-  return launch_status("layernorm held_kernel");
+  const LaunchShape shape{.grid = blocks, .block = kHeldThreads, .programmatic = context.programmatic_launch};
+  const auto kernel = a.t.residual ? held_kernel<T, kTeam, kPer, true> : held_kernel<T, kTeam, kPer, false>;
+  return launch_kernel("layernorm held_kernel", kernel, shape, context.stream, a);
 }
 
 }  // namespace

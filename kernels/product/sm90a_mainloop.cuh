@@ -103,6 +103,11 @@ __device__ __forceinline__ void meet(const Part<kConsumers>& part) {
 __device__ __forceinline__ void wait_for_launches() {
   __syncwarp();
   ptx::griddepcontrol_wait();
+}
+
+// The thread that loads, behind its last load: blocks of the next launch may start. Not sooner, when some SMs have run
+// out of tiles and others have not: small blocks would crowd on the first (docs/log/networks).
+__device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
 

@@ -15,11 +15,11 @@ def hopper():
 
 
 def test_it_is_a_setting_of_the_process():
-    assert noisefloor.set_programmatic_launch(True) is False and noisefloor.set_programmatic_launch(False) is True
+    assert noisefloor.set_programmatic_launch(False) is True and noisefloor.set_programmatic_launch(True) is False
     for wrong in ("on", 1, None):
         with pytest.raises(TypeError):
             noisefloor.set_programmatic_launch(wrong)
-    assert noisefloor.set_programmatic_launch(False) is False
+    assert noisefloor.set_programmatic_launch(True) is True
 
 
 class Late:
@@ -88,13 +88,13 @@ def test_results_are_the_same(function, graph):
     wrong = []
     for (name, call), x in zip(calls, tensors, strict=True):
         late, sources = lates[x], [x, x.flip(0).contiguous(), x * 0.5]
-        wanted = [one.clone() for one in function(call, late, sources)]
-        torch.cuda.synchronize()
-        noisefloor.set_programmatic_launch(True)
+        noisefloor.set_programmatic_launch(False)
         try:
-            found = captured(function, call, late, sources) if graph else function(call, late, sources)
+            wanted = [one.clone() for one in function(call, late, sources)]
             torch.cuda.synchronize()
         finally:
-            noisefloor.set_programmatic_launch(False)
+            noisefloor.set_programmatic_launch(True)
+        found = captured(function, call, late, sources) if graph else function(call, late, sources)
+        torch.cuda.synchronize()
         wrong += [name for one, other in zip(found, wanted, strict=True) if not torch.equal(one.view(torch.uint8), other.view(torch.uint8))]
     assert not wrong

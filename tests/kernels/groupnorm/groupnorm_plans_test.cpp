@@ -53,6 +53,34 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   return plan.shared_bytes() <= kSharedBytesPerBlock ? "" : "more shared memory than there is";
 }
 
+// Blocks that start while the launch ahead ends must not crowd on the SMs that are free first.
+TEST(groupnorm_plans, BlocksHaveAnSmEachOrWait) {
+  EXPECT_TRUE(rc::check([] {
+    Problem p = network_problem(*rc::gen::inRange<int>(1, 40), *rc::gen::inRange<int>(1, 5000),
+                                32 * *rc::gen::inRange<int>(1, 80));
+    const auto plan = estimated_cluster_plan(p, 132);
+    RC_PRE(plan.has_value());
+    const std::int64_t units = p.n * (p.groups / plan->bundle);
+    const ClusterResidence residence = cluster_residence(*plan, units, 132);
+    RC_ASSERT(residence.shared_bytes >= plan->shared_bytes());
+    RC_ASSERT(residence.shared_bytes <= kSharedBytesPerBlock);
+    const bool alone = 2 * (residence.shared_bytes + 1024) > 228 * 1024;
+    if (units * plan->blocks <= 132 * 84 / 100) RC_ASSERT(alone && residence.programmatic);
+    if (units * plan->blocks > 132 && units <= resident_clusters(*plan, 132)) RC_ASSERT(!residence.programmatic);
+    if (units > resident_clusters(*plan, 132))
+      RC_ASSERT(residence.programmatic && residence.shared_bytes == plan->shared_bytes());
+  }));
+  const auto of = [](std::int64_t n, std::int64_t hw, std::int64_t channels) {
+    const Problem p = network_problem(n, hw, channels);
+    const auto plan = choose_cluster_plan(p, 132);
+    return cluster_residence(*plan, p.n * (p.groups / plan->bundle), 132);
+  };
+  EXPECT_EQ(of(2, 4096, 320).shared_bytes, 114 * 1024);  // 64 blocks, of which two would fit an SM
+  EXPECT_TRUE(of(2, 4096, 320).programmatic);
+  EXPECT_FALSE(of(2, 1024, 640).programmatic);  // 256 blocks
+  EXPECT_TRUE(of(32, 4096, 576).programmatic);  // several waves
+}
+
 TEST(groupnorm_plans, ClusterPlansFitTheMachineAndCoverTheProblem) {
   EXPECT_TRUE(rc::check([] {
     Problem p;
