@@ -19,10 +19,11 @@
 namespace noisefloor::convolution {
 
 // Stores a consumer's accumulators (Wgmma's layout). `residual` is where the patch's residual lies, one piece after the
-// other, or 0; `buffer` the staging buffer whose turn it is.
+// other, or 0; `buffer` the staging buffer whose turn it is. The accumulators move up behind each piece: a loop, since
+// code that runs once has to come from L2 (docs/log/gemm).
 template <class T, int kTile, bool kFused>
 __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUtensorMap* map,
-                                            const float (&acc)[HaloLayout<kTile, kFused>::kShape.block_n / 2],
+                                            float (&acc)[HaloLayout<kTile, kFused>::kShape.block_n / 2],
                                             std::uint32_t residual, int& buffer) {
   using L = HaloLayout<kTile, kFused>;
   constexpr int kColumns = L::kPieceColumns;
@@ -37,7 +38,7 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
   const auto offset = [&](int block) {
     return static_cast<std::uint32_t>(matrix_row * kPieceRow + ((block + lane / 16) ^ swizzle) * 16);
   };
-#pragma unroll
+#pragma unroll 1
   for (int piece = 0; piece < L::kPieces; ++piece) {
     if (thread == 0) ptx::tma_store_wait_read<L::kBuffers - 1>();
     to.sync();
@@ -54,13 +55,13 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
       float v[2][8];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int from = piece * (kColumns / 8) + block + i;
-        const auto mul = *reinterpret_cast<const float2*>(to.mul + 8 * from + 2 * quad_lane);
-        const auto add = *reinterpret_cast<const float2*>(to.add + 8 * from + 2 * quad_lane);
+        const int column = piece * kColumns + 8 * (block + i) + 2 * quad_lane;
+        const auto mul = *reinterpret_cast<const float2*>(to.mul + column);
+        const auto add = *reinterpret_cast<const float2*>(to.add + column);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          v[half][2 * i] = fmaf(acc[4 * from + 2 * half], mul.x, add.x);
-          v[half][2 * i + 1] = fmaf(acc[4 * from + 2 * half + 1], mul.y, add.y);
+          v[half][2 * i] = fmaf(acc[4 * (block + i) + 2 * half], mul.x, add.x);
+          v[half][2 * i + 1] = fmaf(acc[4 * (block + i) + 2 * half + 1], mul.y, add.y);
         }
       }
 #pragma unroll
@@ -88,6 +89,8 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
       if (to.args.c.stats)
         patch_statistics<kColumns>(to, to.piece + buffer * L::kPieceBytes, to.column0 + piece * kColumns, kColumns);
     buffer = (buffer + 1) % L::kBuffers;
+#pragma unroll
+    for (int i = 0; i + kColumns / 2 < L::kShape.block_n / 2; ++i) acc[i] = acc[i + kColumns / 2];
   }
 }
 

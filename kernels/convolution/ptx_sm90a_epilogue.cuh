@@ -78,7 +78,8 @@ __device__ __forceinline__ uint4 load_8(const T* from, int column, int cout) {
 }
 
 // Fills blocks [first, first + kCount) of 8 channels of the tile into the piece's chunks from `chunk` on, from the
-// accumulators (Wgmma's layout). Residuals are loaded 16 bytes a lane and exchanged within quads of lanes.
+// first kCount blocks of the accumulators (Wgmma's layout). Residuals are loaded 16 bytes a lane and exchanged within
+// quads of lanes.
 template <class T, int kBlockN, int kCount, class Place>
 __device__ __forceinline__ void fill_blocks(const Drain<T, Place>& to, const float (&acc)[kBlockN / 2], int first,
                                             int chunk, const int (&pixel)[2]) {
@@ -104,8 +105,8 @@ __device__ __forceinline__ void fill_blocks(const Drain<T, Place>& to, const flo
       const int at = 8 * (first + i) + 2 * quad_lane;
       const auto mul = *reinterpret_cast<const float2*>(to.mul + at);
       const auto add = *reinterpret_cast<const float2*>(to.add + at);
-      v[2 * i] = fmaf(acc[4 * (first + i) + 2 * half], mul.x, add.x);
-      v[2 * i + 1] = fmaf(acc[4 * (first + i) + 2 * half + 1], mul.y, add.y);
+      v[2 * i] = fmaf(acc[4 * i + 2 * half], mul.x, add.x);
+      v[2 * i + 1] = fmaf(acc[4 * i + 2 * half + 1], mul.y, add.y);
       if (to.row_shift[half]) {
         if (to.column0 + at < epilogue.cout) v[2 * i] += to_float(to.row_shift[half][to.column0 + at]);
         if (to.column0 + at + 1 < epilogue.cout) v[2 * i + 1] += to_float(to.row_shift[half][to.column0 + at + 1]);
@@ -217,19 +218,23 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
     if (from.args.c.stats) patch_statistics<kPieceColumns>(from, from.piece, column, columns);
 }
 
-// A whole tile from a warpgroup's accumulators.
+// A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
+// once has to come from L2 (docs/log/gemm).
 template <class T, int kBlockN, class Place>
-__device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, const float (&acc)[kBlockN / 2]) {
+__device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int row = thread / 32 * 16 + thread % 32 / 4;
   const int pixel[2] = {to.pixel(row), to.pixel(row + 8)};
-#pragma unroll
+#pragma unroll 1
   for (int done = 0; done < kBlockN; done += kPieceColumns) {
     constexpr int kLast = kBlockN % kPieceColumns;
     to.sync();
+#pragma unroll 1
+    for (int block = 0; block < kPieceColumns / 8 && done + block * 8 < kBlockN; block += 4) {
+      fill_blocks<T, kBlockN, 4>(to, acc, done / 8 + block, block, pixel);
 #pragma unroll
-    for (int block = 0; block < kPieceColumns / 8; block += 4)
-      if (done + block * 8 < kBlockN) fill_blocks<T, kBlockN, 4>(to, acc, done / 8 + block, block, pixel);
+      for (int i = 0; i + 16 < kBlockN / 2; ++i) acc[i] = acc[i + 16];
+    }
     to.sync();
     drain_piece<T, false>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
   }

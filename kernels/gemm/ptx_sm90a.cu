@@ -7,8 +7,8 @@
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load or computes an address.
 //
-// Requires: bf16 or fp16, k and n multiples of 8, parts of 32, 16-byte aligned tensors. Honours programmatic dependent launch.
-// Bound: products at 4096^3; expected limiter: power. Small problems: the latency of their first loads.
+// Requires: bf16 or fp16, k and n multiples of 8, parts of 32, 16-byte aligned tensors. Honours programmatic dependent
+// launch. Bound: products at 4096^3; expected limiter: power. Small problems: the latency of their first loads.
 // Numerics: fp32 accumulation in wgmma; partial sums added in block order, whatever the timing; fp32 epilogue, one
 // rounding.
 // Source: PTX ISA, "wgmma", "cp.async.bulk", "mbarrier", "setmaxnreg"; the roles of warps after CUTLASS's
@@ -170,16 +170,19 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
       } else {
         const auto store = [&]<Finish kFinish>() {
-#pragma unroll
+#pragma unroll 1
           for (int sub = 0; sub < L::kSubtiles; ++sub) {
             const int row_block = kPingpong ? sub : part.consumer;
             const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns, at.part, at.part_column};
             const HeldResidual held{{base + landed[0] * L::kStageBytes, base + landed[1] * L::kStageBytes}, row_block};
             const auto read = [&](int which) {
-              if (sub + 1 == L::kSubtiles) barriers.release(part, landed[which]);
+              if (sub + 1 == L::kSubtiles) barriers.release(part, which == 0 ? landed[0] : landed[1]);
             };
-            store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc[sub], bias, args.epilogue, map_d, staging,
+            store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc[0], bias, args.epilogue, map_d, staging,
                                                                      1 + part.consumer, buffer, mine, held, read);
+            if constexpr (L::kSubtiles == 2)
+#pragma unroll
+              for (int i = 0; i < kBlockN / 2; ++i) acc[0][i] = acc[1][i];
           }
         };
         if (gated)

@@ -71,7 +71,7 @@ enum class Finish { linear, add, activate, gate };
 
 // kBlocks 8-column blocks of an accumulator's rows `half` (0: row, 1: row + 8) of the pairs a thread holds (Wgmma),
 // finished and packed: words[i], in which the residual's pair arrives (or zero), is this lane's pair of block `first` +
-// i.
+// i. `bias` is that of the accumulator's first column.
 template <class T, int kBlockN, Finish kFinish, int kBlocks>
 __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], int first, int half,
                                               const std::uint32_t* bias, const Epilogue<T>& epilogue,
@@ -113,14 +113,19 @@ struct HeldResidual {
 // tile) goes on while it drains. ldmatrix reads the residual's piece, which has the same layout; read(i) is called when
 // the whole warpgroup has read what it needs of the i-th stage that holds it. `barrier` is a hardware barrier for the
 // warpgroup alone.
+//
+// A loop of pieces and, where there is much to do for a number, of four blocks, in each of which the accumulator moves
+// up: code that runs once has to come from L2, at some 0.25 us for 1 KB (docs/log/gemm).
 template <class T, int kBlockN, Finish kFinish, int kConsumers, class Read>
-__device__ __forceinline__ void store_accumulator(const float (&acc)[kBlockN / 2], const std::uint32_t* bias,
+__device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], const std::uint32_t* bias,
                                                   const Epilogue<T>& epilogue, const CUtensorMap& map_d,
                                                   std::uint32_t staging, std::uint32_t barrier, int& buffer,
                                                   const TilePosition& at, const HeldResidual& held, const Read& read) {
   constexpr int kTileColumns = kFinish == Finish::gate ? kBlockN / 2 : kBlockN;
   constexpr int kColumns = store_columns(kTileColumns);
   constexpr int kBlocks = kColumns / 8;
+  constexpr bool kMuch = kFinish == Finish::activate || kFinish == Finish::gate;
+  constexpr int kStep = kMuch && kBlocks % 4 == 0 ? 4 : kBlocks;  // blocks of an iteration
   constexpr int kRowBytes = kColumns * 2;
   constexpr int kBuffers = store_buffers(kConsumers, kTileColumns);
   constexpr ResidualPieces kResidual = residual_pieces(kConsumers, kBlockN, kFinish == Finish::gate);
@@ -134,35 +139,46 @@ __device__ __forceinline__ void store_accumulator(const float (&acc)[kBlockN / 2
   const auto offset = [&](int block) {
     return static_cast<std::uint32_t>(matrix_row * kRowBytes + ((block + lane / 16) ^ swizzle) * 16);
   };
+  const auto move_up = [&] {
 #pragma unroll
+    for (int i = 0; i + 4 * kStep < kBlockN / 2; ++i) acc[i] = acc[i + 4 * kStep];
+    bias += 4 * kStep;
+  };
+#pragma unroll 1
   for (int piece = 0; piece < kResidual.count; ++piece) {
     if (thread == 0) ptx::tma_store_wait_read<kBuffers - 1>();
     ptx::named_barrier_sync(barrier, 128);
     const std::uint32_t target = staging + static_cast<std::uint32_t>(buffer * 64 * kRowBytes);
     const std::uint32_t residual =
-        held.stage[piece / kResidual.per_stage] +
+        (piece < kResidual.per_stage ? held.stage[0] : held.stage[1]) +
         static_cast<std::uint32_t>(piece % kResidual.per_stage * kResidual.bytes + held.row_block * 64 * kRowBytes);
-    const auto write = [&]<int kCount>(int block, std::integral_constant<int, kCount>) {
+    // Blocks of the accumulator from `block` on, which lie behind `done` others of the piece.
+    const auto write = [&]<int kCount>(int done, int block, std::integral_constant<int, kCount>) {
       std::uint32_t words[2][4] = {};
       if (add) {
 #pragma unroll
         for (int i = 0; i + 1 < kCount; i += 2)
-          ptx::ldmatrix_x4(words[0][i], words[1][i], words[0][i + 1], words[1][i + 1], residual + offset(block + i));
+          ptx::ldmatrix_x4(words[0][i], words[1][i], words[0][i + 1], words[1][i + 1],
+                           residual + offset(done + block + i));
         if constexpr (kCount % 2 == 1)
-          ptx::ldmatrix_x2(words[0][kCount - 1], words[1][kCount - 1], residual + offset(block + kCount - 1));
+          ptx::ldmatrix_x2(words[0][kCount - 1], words[1][kCount - 1], residual + offset(done + block + kCount - 1));
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        finish_blocks<T, kBlockN, kFinish, kCount>(acc, piece * kBlocks + block, half, bias, epilogue, words[half]);
+        finish_blocks<T, kBlockN, kFinish, kCount>(acc, block, half, bias, epilogue, words[half]);
 #pragma unroll
       for (int i = 0; i + 1 < kCount; i += 2)
-        ptx::stmatrix_x4(target + offset(block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
+        ptx::stmatrix_x4(target + offset(done + block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
       if constexpr (kCount % 2 == 1)
-        ptx::stmatrix_x2(target + offset(block + kCount - 1), words[0][kCount - 1], words[1][kCount - 1]);
+        ptx::stmatrix_x2(target + offset(done + block + kCount - 1), words[0][kCount - 1], words[1][kCount - 1]);
     };
+#pragma unroll 1
+    for (int done = 0; done < kBlocks; done += kStep) {
 #pragma unroll
-    for (int block = 0; block + 4 <= kBlocks; block += 4) write(block, std::integral_constant<int, 4>{});
-    if constexpr (kBlocks % 4 != 0) write(kBlocks / 4 * 4, std::integral_constant<int, kBlocks % 4>{});
+      for (int block = 0; block + 4 <= kStep; block += 4) write(done, block, std::integral_constant<int, 4>{});
+      if constexpr (kStep % 4 != 0) write(done, kStep / 4 * 4, std::integral_constant<int, kStep % 4>{});
+      move_up();
+    }
     ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
     ptx::named_barrier_sync(barrier, 128);
     if (thread == 0) {
