@@ -219,7 +219,7 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
 }
 
 // A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
-// once has to come from L2 (docs/log/gemm).
+// once has to come from L2 (docs/log/gemm, "code that runs once").
 template <class T, int kBlockN, class Place>
 __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;

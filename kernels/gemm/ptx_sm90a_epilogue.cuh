@@ -114,8 +114,8 @@ struct HeldResidual {
 // the whole warpgroup has read what it needs of the i-th stage that holds it. `barrier` is a hardware barrier for the
 // warpgroup alone.
 //
-// A loop of pieces and, where there is much to do for a number, of four blocks, in each of which the accumulator moves
-// up: code that runs once has to come from L2, at some 0.25 us for 1 KB (docs/log/gemm).
+// A loop of pieces and, where there is much to do for a number, of a few blocks, in each of which the accumulator moves
+// up: code that runs once a launch has to come from L2 (docs/log/gemm, "code that runs once").
 template <class T, int kBlockN, Finish kFinish, int kConsumers, class Read>
 __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], const std::uint32_t* bias,
                                                   const Epilogue<T>& epilogue, const CUtensorMap& map_d,
@@ -125,7 +125,7 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
   constexpr int kColumns = store_columns(kTileColumns);
   constexpr int kBlocks = kColumns / 8;
   constexpr bool kMuch = kFinish == Finish::activate || kFinish == Finish::gate;
-  constexpr int kStep = kMuch && kBlocks % 4 == 0 ? 4 : kBlocks;  // blocks of an iteration
+  constexpr int kStep = !kMuch ? kBlocks : kBlocks % 4 == 0 ? 4 : kBlocks % 2 == 0 ? 2 : kBlocks;  // of an iteration
   constexpr int kRowBytes = kColumns * 2;
   constexpr int kBuffers = store_buffers(kConsumers, kTileColumns);
   constexpr ResidualPieces kResidual = residual_pieces(kConsumers, kBlockN, kFinish == Finish::gate);

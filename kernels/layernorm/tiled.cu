@@ -31,16 +31,16 @@ constexpr int kLongThreads = 256;
 template <class T, int kTeam, int kPer, bool kResidual>
 __global__ void __launch_bounds__(kHeldThreads, kHeldBlocks<kPer, kResidual>)
     held_kernel(const __grid_constant__ Arguments<T> a) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+#endif
   constexpr int kLanes = kVectorLanes<T>;
   // Two streams in and two out gain by the hints, one in and one out loses (docs/log/layernorm).
   constexpr CacheHint kLoad = kResidual ? CacheHint::read_only_once : CacheHint::keep;
   constexpr CacheHint kStore = kResidual ? CacheHint::once : CacheHint::keep;
   const int lane = static_cast<int>(threadIdx.x) % kTeam;
   const std::uint32_t row = blockIdx.x * (kHeldThreads / kTeam) + threadIdx.x / kTeam;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
-#endif
   const std::uint32_t known = min(row, a.rows - 1);  // teams of a warp shuffle together
   const std::int64_t place = place_of(a, known, lane);
   const auto fetch = [&](const void* from, uint4(&bits)[kPer]) {
