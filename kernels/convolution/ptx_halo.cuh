@@ -73,7 +73,6 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
   product::meet(part);
-  product::wait_for_launches();
 
   const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
   const int tiles = args.order.tiles();
@@ -95,6 +94,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         const int y = at.input_y(c), x = at.input_x(c);
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + index.n_tile * kBlockN;
         TapStep step(args.tiling, first_step);
+        if (tile == first_tile) product::wait_for_launches();
         for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c)) {
           const int channel = step.part * kBlockK;
           if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
@@ -140,6 +140,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     }
     if constexpr (kFused) {
       if (args.norm && part.warp > kShape.consumers * 4) {
+        product::wait_for_launches();
         const NormPart<T, kShape.consumers> norm{args, halo_barriers, base,
                                                  static_cast<int>(threadIdx.x) - (kShape.consumers * 4 + 1) * 32};
         for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -151,6 +152,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
+    product::wait_for_launches();
     std::uint8_t* const staging = aligned + args.region_bytes + part.consumer * store_bytes;
     auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + part.consumer * 2 * kBlockN;
     int buffer = 0;

@@ -75,7 +75,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
   product::meet(part);
-  product::wait_for_launches();
 
   const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
   const int tiles = args.order.tiles();
@@ -97,6 +96,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int shift_y = c.phase_y(at.phase) * c.y.phase_shift;
         const int shift_x = c.phase_x(at.phase) * c.x.phase_shift;
         Step step(c, args.cin_steps, first_step);
+        if (tile == first_tile) product::wait_for_launches();
         for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
@@ -124,6 +124,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
+    product::wait_for_launches();
     std::uint8_t* const mine = aligned + consumer_offset + part.consumer * L::kConsumerBytes;
     auto* const moments = reinterpret_cast<float*>(mine + L::kPieceBytes);
     float* const mul = moments + L::kMomentBytes / 4;

@@ -7,8 +7,8 @@
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load or computes an address.
 //
-// Requires: bf16 or fp16, k and n multiples of 8, parts of 32, 16-byte aligned tensors. Honours programmatic dependent
-// launch. Bound: products at 4096^3; expected limiter: power. Small problems: the latency of their first loads.
+// Requires: bf16 or fp16; k and n multiples of 8, parts of 32; 16-byte aligned tensors. Honours programmatic launch.
+// Bound: products at 4096^3; expected limiter: power. Small problems: the latency of their first loads.
 // Numerics: fp32 accumulation in wgmma; partial sums added in block order, whatever the timing; fp32 epilogue, one
 // rounding.
 // Source: PTX ISA, "wgmma", "cp.async.bulk", "mbarrier", "setmaxnreg"; the roles of warps after CUTLASS's
@@ -61,7 +61,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                                           (args.splits - 1) * share_bytes + residual_bytes);
   }
   product::meet(part);
-  product::wait_for_launches();
 
   const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
   const int tiles = args.order.tiles();
@@ -78,6 +77,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const TileIndex index = args.order.locate(tile);
         const int row_a = (index.m_cluster * args.multicast + part.m_rank) * kBlockM;
         const int column_d = index.n_tile * out_n;  // of D and the residual; with it the rows of B
+        if (tile == first_tile) product::wait_for_launches();
         for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
+    product::wait_for_launches();
     auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + bias_offset + part.consumer * L::kBiasBytes);
     const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
     int buffer = 0;

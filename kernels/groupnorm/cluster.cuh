@@ -43,7 +43,7 @@ __device__ __forceinline__ float2 merge_blocks(const StripeArguments& a, const f
 // blocks' moments and writes fusion(x * a + b).
 //
 // Programmatic dependent launch: what touches no tensor but parameters' L2 lines comes before griddepcontrol.wait. The
-// next launch may start when this one's rows have arrived, if both fit the GPU at once (`early`); else when it begins
+// next launch may start when this one's rows have arrived, if half of the GPU is free (`early`); else when it begins
 // to write: a launch that starts beside a full GPU fills the SMs unevenly.
 //
 // Registers: 16 sums, 8 shifts, 8 values, then 16 coefficients and 8 values: cluster_registers.

