@@ -216,6 +216,7 @@ int list(const ListArguments& arguments) {
     list_solvers(wanted);
   } else if (arguments.what == "rules") {
     if (!arguments.filter.empty()) throw InvalidInput("--filter: rules have no names to match");
+    if (wanted.json) throw InvalidInput("--format: rules are listed as text only, a Markdown table");
     fmt::print("{}", explain_rules_markdown());
   } else if (arguments.what == "columns") {
     list_columns(wanted);

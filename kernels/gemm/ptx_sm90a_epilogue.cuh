@@ -129,6 +129,7 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
   constexpr int kRowBytes = kColumns * 2;
   constexpr int kBuffers = store_buffers(kConsumers, kTileColumns);
   constexpr ResidualPieces kResidual = residual_pieces(kConsumers, kBlockN, kFinish == Finish::gate);
+  static_assert(kMaxResidualStages == 2, "a piece waits in the first stage or in the second");
   const bool add = kFinish == Finish::add || (kFinish != Finish::linear && epilogue.residual);
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32;

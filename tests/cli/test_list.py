@@ -122,4 +122,6 @@ def test_a_filter_that_matches_nothing_is_an_error():
             result = run("list", what, "--filter", "^no such name$", "--format", form)
             assert result.returncode == 2 and f"--filter: no name matches '^no such name$'; see noisefloor list {what}" in result.stderr
     assert run("list", "rules", "--filter", "launch").returncode == 2
+    result = run("list", "rules", "--format", "json")
+    assert result.returncode == 2 and not result.stdout and "text only" in result.stderr, result.stderr
     assert [line.split("`")[1] for line in run("list", "columns", "--filter", "^time_warm").stdout.splitlines()[2:]] == ["time_warm_us", "time_warm_serial_us"]
