@@ -20,7 +20,9 @@ gemm::Problem product(const Problem& p) {
           .k = p.cin,
           .act = p.act == Activation::silu ? gemm::Activation::silu : gemm::Activation::none,
           .bias = p.bias,
-          .residual = p.residual};
+          .residual = p.residual,
+          .image_shift = p.image_shift,
+          .images = p.image_shift ? p.n : 1};
 }
 
 }  // namespace
@@ -29,8 +31,8 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
   if (p.norm != Norm::none) return unsupported("has no norm of the input");
   if (p.side > 0) return unsupported("has no second source of its sums");
-  if (p.act == Activation::relu || p.affine || p.image_shift || p.gain != 1)
-    return unsupported("needs gemm's epilogue: bias, silu or nothing, residual");
+  if (p.act == Activation::relu || p.affine || p.gain != 1)
+    return unsupported("needs gemm's epilogue: bias, image_shift, silu or nothing, residual");
   if (p.stats) return unsupported("has no statistics of the output");
   if (p.cin % 8 != 0 || p.cout % 8 != 0)
     return unsupported("needs cin and cout to be multiples of 8: TMA moves 16 bytes");
@@ -39,7 +41,8 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
 
 Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                         const LaunchContext& context) {
-  const gemm::Tensors tensors{.a = t.x, .b = t.w, .bias = t.bias, .residual = t.residual, .d = t.y};
+  const gemm::Tensors tensors{
+      .a = t.x, .b = t.w, .bias = t.bias, .image_shift = t.image_shift, .residual = t.residual, .d = t.y};
   return product_rung().launch(product(p), dtype, tensors, scratch, context);
 }
 

@@ -1,4 +1,4 @@
-// What every GPU variant does to a finished fp32 sum: scale, bias, activation, residual. Device code only.
+// What every GPU variant does to a finished fp32 sum: scale, bias, shift, activation, residual. Device code only.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include "kernels/device/activations.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/gemm/gemm.h"
+#include "kernels/product/divisor.h"
 #include "kernels/product/epilogue.cuh"
 
 namespace noisefloor::gemm {
@@ -22,19 +23,23 @@ __device__ __forceinline__ float gelu_tanh(float x) {
 // Passed by value to a kernel. `act` is the same for every thread, so the switch does not diverge.
 template <class T>
 struct Epilogue {
-  const T* bias;      // null: none
-  const T* residual;  // null: none; [m, n]
+  const T* bias;         // null: none
+  const T* image_shift;  // null: none; [images, n]
+  const T* residual;     // null: none; [m, n]
   std::int64_t n;
   int m, part;  // columns of a part of D; n where it is one matrix
+  product::Divisor rows_per_image;
   float scale;
   Activation act;
 
   Epilogue(const Problem& problem, const Tensors& tensors)
       : bias(static_cast<const T*>(tensors.bias)),
+        image_shift(static_cast<const T*>(tensors.image_shift)),
         residual(static_cast<const T*>(tensors.residual)),
         n(problem.n),
         m(static_cast<int>(problem.m)),
         part(static_cast<int>(problem.part())),
+        rows_per_image(static_cast<int>(problem.rows_per_image())),
         scale(static_cast<float>(problem.scale)),
         act(problem.act) {}
 
@@ -49,6 +54,14 @@ struct Epilogue {
   // The biased sum of row `row` of B (for geglu, column j of the gate is row n + j).
   __device__ __forceinline__ float linear(float sum, std::int64_t row) const {
     return bias ? fmaf(scale, sum, to_float(bias[row])) : scale * sum;
+  }
+  __device__ __forceinline__ int image(std::int64_t row) const { return static_cast<int>(row) / rows_per_image; }
+  // The shift of row `row`: n of its image's, where the problem has any.
+  __device__ __forceinline__ const T* shift_of(std::int64_t row) const { return image_shift + image(row) * n; }
+  // Whether rows [begin, end), as far as they lie in D, are shifted, and alike.
+  __device__ __forceinline__ bool one_image(std::int64_t begin, std::int64_t end) const {
+    const int first = static_cast<int>(begin), last = min(static_cast<int>(end), m) - 1;
+    return image_shift && first <= last && first / rows_per_image == last / rows_per_image;
   }
   // The activation of every problem but geglu.
   __device__ __forceinline__ float activate(float x) const {
@@ -117,6 +130,11 @@ struct ColumnEpilogue {
     float x[kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) x[i] = fmaf(epilogue.scale, sums[i], to_float(bias.v[i]));
+    if (epilogue.image_shift) {
+      const R shift = load(epilogue.shift_of(row) + column);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) x[i] += to_float(shift.v[i]);
+    }
     if (epilogue.gated()) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i)

@@ -5,6 +5,8 @@ from bench.plugin.new_kernel.formulas import activated, gelu
 
 def gemm(values, inputs):
     y = float(values["scale"]) * inputs["a"] @ inputs["b"].T + inputs.get("bias", 0)
+    if "image_shift" in inputs:
+        y = y + inputs["image_shift"].repeat(len(y) // int(values["images"]), 0)
     half = int(values["n"])
     y = y[:, :half] * gelu(y[:, half:]) if values["act"] == "geglu" else activated(values["act"], y)
     part = int(values["part_columns"])

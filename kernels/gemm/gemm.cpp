@@ -25,7 +25,7 @@ void check_elements(const char* fields, std::int64_t rows, std::int64_t columns)
 }
 
 void fields(Problem& problem, FieldVisitor& visitor) {
-  visitor.computes("act(scale a b^T + bias) + residual, a linear layer");
+  visitor.computes("act(scale a b^T + bias + image_shift) + residual, a linear layer");
   visitor.integer("m", "rows of a and d", problem.m, 1, kMaxExtent);
   visitor.integer("n", "columns of d", problem.n, 1, kMaxExtent);
   visitor.integer("k", "columns of a and b, the length of the sums", problem.k, 1, kMaxExtent);
@@ -34,16 +34,26 @@ void fields(Problem& problem, FieldVisitor& visitor) {
                       problem.act, kActivationNames, Activation::none);
   visitor.real("scale", "factor of the product, before bias is added", problem.scale, -1e6, 1e6, 1.0);
   visitor.flag("bias", "whether bias is added", problem.bias, true);
+  visitor.flag("image_shift", "whether image_shift, a row per image, is added before the activation; not geglu's",
+               problem.image_shift, false);
   visitor.flag("residual", "whether residual is added after the activation", problem.residual, false);
   visitor.integer("part_columns",
                   "columns of each part of d, one part after the other, for layers that share a; 0: one matrix",
                   problem.part_columns, 0, kMaxExtent, 0);
+  visitor.integer("images", "images of image_shift, each m / images rows below the one before; divides m",
+                  problem.images, 1, kMaxExtent, 1);
 }
 
 void check(const Problem& problem) {
   check_elements("m and k", problem.m, problem.k);
   check_elements("n and k", problem.b_rows(), problem.k);
   check_elements("m and n", problem.m, problem.n);
+  if (problem.m % problem.images != 0)
+    throw InvalidInput("problem: field images=" + std::to_string(problem.images) +
+                       " does not divide m=" + std::to_string(problem.m));
+  if (problem.images > 1 && !problem.image_shift) throw InvalidInput("problem: field images goes with image_shift=1");
+  if (problem.image_shift && problem.gated())
+    throw InvalidInput("problem: field image_shift does not go with act=geglu");
   if (problem.part_columns == 0) return;
   if (problem.part_columns % kPartStep != 0 || problem.n % problem.part_columns != 0)
     throw InvalidInput("problem: field part_columns must be a multiple of " + std::to_string(kPartStep) +
@@ -59,6 +69,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.in({"b", "the weights, n rows; geglu: 2 * n"}, t.b, {p.b_rows(), p.k},
            normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k))));
   if (p.bias) visit.in({"bias", "n long; geglu: 2 * n"}, t.bias, {p.b_rows()});
+  if (p.image_shift) visit.in("image_shift", t.image_shift, {p.images, p.n});
   if (p.residual) visit.in("residual", t.residual, {p.m, p.n});
   if (p.part_columns == 0)
     visit.out("d", t.d, {p.m, p.n});

@@ -1,4 +1,5 @@
-// gemm: a linear layer, D[m,n] = act(scale * A[m,k] B[n,k]^T + bias[n]) (+ residual[m,n]).
+// gemm: a linear layer, D[m,n] = act(scale * A[m,k] B[n,k]^T + bias[n] (+ image_shift[image of m, n])) (+
+// residual[m,n]).
 //
 // All tensors are row-major in one dtype (bf16, fp16 or fp32), the k extent contiguous in A and B; products are summed
 // in fp32 (double in the reference), and everything up to the final rounding of D happens in fp32.
@@ -16,7 +17,8 @@ namespace noisefloor::gemm {
 enum class Activation { none, silu, gelu, gelu_tanh, geglu };
 
 // Several layers that share A may be one product: their rows of B and their biases one below the other, and D in parts
-// of `part_columns`, each a matrix of its own.
+// of `part_columns`, each a matrix of its own. Rows are `images` images, one below the other, where each has a shift of
+// its own.
 struct Problem {
   std::int64_t m = 0;  // rows of A and D
   std::int64_t n = 0;  // columns of D
@@ -26,21 +28,25 @@ struct Problem {
   bool bias = true;               // whether a bias row is added before the activation
   bool residual = false;          // whether a tensor of D's shape is added after the activation
   std::int64_t part_columns = 0;  // 0: D is one matrix; else divides n, of 8 each, with neither residual nor gate
+  bool image_shift = false;       // whether a row per image is added before the activation; not with a gate
+  std::int64_t images = 1;        // of image_shift; divides m
 
   bool gated() const { return act == Activation::geglu; }
   std::int64_t b_rows() const { return gated() ? 2 * n : n; }
   std::int64_t part() const { return part_columns == 0 ? n : part_columns; }
+  std::int64_t rows_per_image() const { return m / images; }
   std::int64_t parts() const { return part_columns == 0 ? 1 : n / part_columns; }
 };
 
 // The arguments of a launch, all of the problem's dtype, dense, 16-byte aligned, and not overlapping D. On the device
 // for GPU variants, in host memory for `host`.
 struct Tensors {
-  const void* a = nullptr;         // [m, k]
-  const void* b = nullptr;         // [n, k]; geglu: [2n, k]
-  const void* bias = nullptr;      // [n]; geglu: [2n]; null without bias
-  const void* residual = nullptr;  // [m, n]; null without residual
-  void* d = nullptr;               // [m, n]; in parts: [n / part_columns, m, part_columns]
+  const void* a = nullptr;            // [m, k]
+  const void* b = nullptr;            // [n, k]; geglu: [2n, k]
+  const void* bias = nullptr;         // [n]; geglu: [2n]; null without bias
+  const void* image_shift = nullptr;  // [images, n]; null without image_shift
+  const void* residual = nullptr;     // [m, n]; null without residual
+  void* d = nullptr;                  // [m, n]; in parts: [n / part_columns, m, part_columns]
 };
 
 // The op. A C++ program calls a row of variants() directly: ask row.can_run(problem, dtype), allocate

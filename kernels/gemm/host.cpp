@@ -94,6 +94,15 @@ void activate(Activation act, float* x, std::int64_t count) {
   }
 }
 
+// Adds the shift of row `row`'s image to its outputs [column, column + count) before they are activated.
+void shift_row(const Problem& problem, DType dtype, const Tensors& tensors, std::int64_t row, std::int64_t column,
+               std::int64_t count, float* x) {
+  if (!problem.image_shift) return;
+  float shift[kTileN];
+  load_floats(dtype, tensors.image_shift, row / problem.rows_per_image() * problem.n + column, count, shift);
+  for (std::int64_t i = 0; i < count; ++i) x[i] += shift[i];
+}
+
 // Adds row `row` of the residual and stores outputs [column, column + count) of D.
 void store_row(const Problem& problem, DType dtype, const Tensors& tensors, std::int64_t row, std::int64_t column,
                std::int64_t count, float* x) {
@@ -116,6 +125,7 @@ void finish_row(const Problem& problem, DType dtype, const Tensors& tensors, con
   for (std::int64_t i = 0; i < width; ++i) sums[i] = scale * sums[i] + bias[i];
   if (!problem.gated()) {
     const std::int64_t count = std::min(width, problem.n - packed);
+    shift_row(problem, dtype, tensors, row, packed, count, sums);
     activate(problem.act, sums, count);
     store_row(problem, dtype, tensors, row, packed, count, sums);
     return;
@@ -204,6 +214,7 @@ void by_rows(const Problem& problem, DType dtype, const Tensors& tensors, float*
       float outputs[kColumnsPerTask];
       for (std::int64_t j = 0; j < end - begin; ++j)
         outputs[j] = problem.gated() ? value[j][i] * vector_gelu(gate[j][i]) : value[j][i];
+      shift_row(problem, dtype, tensors, i, begin, end - begin, outputs);
       activate(problem.act, outputs, end - begin);
       store_row(problem, dtype, tensors, i, begin, end - begin, outputs);
     }

@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
 
   const T* a_row = a + row * k;
   float value = epilogue.linear(dot(a_row, b + column * k, k), column);
+  if (epilogue.image_shift) value += to_float(epilogue.shift_of(row)[column]);
   if (epilogue.gated())
     value = epilogue.gate(value, epilogue.linear(dot(a_row, b + (n + column) * k, k), n + column));
   else

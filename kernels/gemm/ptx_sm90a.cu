@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
   constexpr int kHalf = kBlockN / 2;
-  extern __shared__ std::uint8_t raw[];
+  extern __shared__ __align__(L::kAlignment) std::uint8_t raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
   const int store_offset = args.stages * L::kStageBytes;
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
-    auto* const bias = reinterpret_cast<std::uint32_t*>(aligned + bias_offset + part.consumer * L::kBiasBytes);
+    auto* const bias = reinterpret_cast<float2*>(aligned + bias_offset + part.consumer * L::kBiasBytes);
     const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
     int buffer = 0;
     TilePosition at{0, args.m, 0, args.n, 0, 0};
@@ -126,7 +126,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       at.column0 = index.n_tile * out_n;
       at.part = index.n_tile / args.part_tiles;
       at.part_column = at.column0 - at.part * args.epilogue.part;
-      const std::uint32_t bias_pair = load_bias_pair<T, kBlockN>(args.epilogue, at.column0);
+      // A shift that is the same for all of this consumer's rows goes with the bias; else rows look theirs up.
+      const std::int64_t first_row = at.row0 + (kPingpong ? 0 : part.consumer * 64);
+      const bool one_shift = args.splits == 1 && args.epilogue.one_image(first_row, first_row + L::kSubtiles * 64);
+      const BiasPair bias_pair = load_bias_pair<T, kBlockN>(
+          args.epilogue, one_shift ? args.epilogue.shift_of(first_row) : nullptr, at.column0);
 
       float acc[L::kSubtiles][kBlockN / 2];
       // A parity tells a stage's phase only from the one before: the other consumer must have seen all of its own.
@@ -154,7 +158,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       else
         wait_for_residual();
 
-      write_bias_pair<kBlockN>(bias_pair, bias);
+      write_bias_pair<T, kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
           product::exchange_sums(
@@ -188,6 +192,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         };
         if (gated)
           store.template operator()<Finish::gate>();
+        else if (args.epilogue.image_shift && !one_shift)
+          store.template operator()<Finish::shift>();
         else if (args.epilogue.act != Activation::none)
           store.template operator()<Finish::activate>();
         else if (residual)

@@ -47,52 +47,67 @@ __device__ __forceinline__ void activate_8(Activation act, float (&v)[8]) {
   }
 }
 
-// The bias of the tile's kBlockN rows of B (column0 onward; geglu: half values, half gates) goes by way of shared
-// memory: each thread of a warpgroup loads a pair before the products begin, which hides the load's latency, and writes
-// it when the accumulator is done. Pairs outside D are zero.
+// The bias of the tile's kBlockN rows of B (column0 onward; geglu: half values, half gates), and the shift of all rows
+// where they have one in common (null: none), go by way of shared memory, summed: each thread of a warpgroup loads a
+// pair of each before the products begin, which hides the loads' latency, and writes their sum when the accumulator is
+// done. Pairs outside D are zero.
+struct BiasPair {
+  std::uint32_t bias, shift;
+};
 template <class T, int kBlockN>
-__device__ __forceinline__ std::uint32_t load_bias_pair(const Epilogue<T>& epilogue, int column0) {
+__device__ __forceinline__ BiasPair load_bias_pair(const Epilogue<T>& epilogue, const T* shift, int column0) {
   const int row = static_cast<int>(threadIdx.x) % 128 * 2;
   const int half = epilogue.gated() ? kBlockN / 2 : kBlockN;
   const int column = column0 + row % half;
-  if (epilogue.bias == nullptr || row >= kBlockN || column >= epilogue.n) return 0;
-  const T* from = epilogue.bias + column + (row >= half ? epilogue.n : 0);
-  return __ldg(reinterpret_cast<const unsigned*>(from));
+  if (row >= kBlockN || column >= epilogue.n) return {0, 0};
+  const T* bias = epilogue.bias + column + (row >= half ? epilogue.n : 0);
+  return {epilogue.bias ? __ldg(reinterpret_cast<const unsigned*>(bias)) : 0,
+          shift ? __ldg(reinterpret_cast<const unsigned*>(shift + column)) : 0};
 }
-template <int kBlockN>
-__device__ __forceinline__ void write_bias_pair(std::uint32_t pair, std::uint32_t* bias) {
+template <class T, int kBlockN>
+__device__ __forceinline__ void write_bias_pair(const BiasPair& pair, float2* bias) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
-  if (thread * 2 < kBlockN) bias[thread] = pair;
+  float2 sum, shift;
+  unpack_pair<T>(pair.bias, sum.x, sum.y);
+  unpack_pair<T>(pair.shift, shift.x, shift.y);
+  if (thread * 2 < kBlockN) bias[thread] = make_float2(sum.x + shift.x, sum.y + shift.y);
 }
 
-// What happens to an accumulator, known at compile time so that the common cases are free of branches. `activate` and
-// `gate` add a residual where there is one.
-enum class Finish { linear, add, activate, gate };
+// What happens to an accumulator, known at compile time so that the common cases are free of branches. `activate`,
+// `shift` and `gate` add a residual where there is one. `shift` activates, too, behind the shifts of rows that belong
+// to several images, each its own.
+enum class Finish { linear, add, activate, shift, gate };
 
 // kBlocks 8-column blocks of an accumulator's rows `half` (0: row, 1: row + 8) of the pairs a thread holds (Wgmma),
 // finished and packed: words[i], in which the residual's pair arrives (or zero), is this lane's pair of block `first` +
-// i. `bias` is that of the accumulator's first column.
+// i. `bias` is that of the accumulator's first column, `shift` the lane's of block `first`, from which on D has
+// `columns` more.
 template <class T, int kBlockN, Finish kFinish, int kBlocks>
-__device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], int first, int half,
-                                              const std::uint32_t* bias, const Epilogue<T>& epilogue,
+__device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], int first, int half, const float2* bias,
+                                              const T* shift, int columns, const Epilogue<T>& epilogue,
                                               std::uint32_t (&words)[4]) {
   const int quad_lane = static_cast<int>(threadIdx.x) % 4;
   float v[8];
 #pragma unroll
   for (int i = 0; i < kBlocks; ++i) {
     const int index = 4 * (first + i) + 2 * half;
-    float low;
-    float high;
-    unpack_pair<T>(bias[4 * (first + i) + quad_lane], low, high);
-    v[2 * i] = fmaf(epilogue.scale, acc[index], low);
-    v[2 * i + 1] = fmaf(epilogue.scale, acc[index + 1], high);
+    const float2 add = bias[4 * (first + i) + quad_lane];
+    v[2 * i] = fmaf(epilogue.scale, acc[index], add.x);
+    v[2 * i + 1] = fmaf(epilogue.scale, acc[index + 1], add.y);
     if constexpr (kFinish == Finish::gate) {
-      unpack_pair<T>(bias[kBlockN / 4 + 4 * (first + i) + quad_lane], low, high);
-      v[2 * i] = epilogue.gate(v[2 * i], fmaf(epilogue.scale, acc[index + kBlockN / 4], low));
-      v[2 * i + 1] = epilogue.gate(v[2 * i + 1], fmaf(epilogue.scale, acc[index + kBlockN / 4 + 1], high));
+      const float2 add_gate = bias[kBlockN / 4 + 4 * (first + i) + quad_lane];
+      v[2 * i] = epilogue.gate(v[2 * i], fmaf(epilogue.scale, acc[index + kBlockN / 4], add_gate.x));
+      v[2 * i + 1] = epilogue.gate(v[2 * i + 1], fmaf(epilogue.scale, acc[index + kBlockN / 4 + 1], add_gate.y));
+    }
+    if constexpr (kFinish == Finish::shift) {
+      if (8 * i < columns) {
+        float low, high;
+        unpack_pair<T>(__ldg(reinterpret_cast<const unsigned*>(shift + 8 * i)), low, high);
+        v[2 * i] += low, v[2 * i + 1] += high;
+      }
     }
   }
-  if constexpr (kFinish == Finish::activate) activate_8<T>(epilogue.act, v);
+  if constexpr (kFinish == Finish::activate || kFinish == Finish::shift) activate_8<T>(epilogue.act, v);
 #pragma unroll
   for (int i = 0; i < kBlocks; ++i) {
     float low = 0;
@@ -117,7 +132,7 @@ struct HeldResidual {
 // A loop of pieces and, where there is much to do for a number, of a few blocks, in each of which the accumulator moves
 // up: code that runs once a launch has to come from L2 (docs/log/gemm, "code that runs once").
 template <class T, int kBlockN, Finish kFinish, int kConsumers, class Read>
-__device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], const std::uint32_t* bias,
+__device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], const float2* bias,
                                                   const Epilogue<T>& epilogue, const CUtensorMap& map_d,
                                                   std::uint32_t staging, std::uint32_t barrier, int& buffer,
                                                   const TilePosition& at, const HeldResidual& held, const Read& read) {
@@ -125,7 +140,8 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
   constexpr int kColumns = store_columns(kTileColumns);
   constexpr int kBlocks = kColumns / 8;
   constexpr bool kMuch = kFinish == Finish::activate || kFinish == Finish::gate;
-  constexpr int kStep = !kMuch ? kBlocks : kBlocks % 4 == 0 ? 4 : kBlocks % 2 == 0 ? 2 : kBlocks;  // of an iteration
+  constexpr int kMost = kFinish == Finish::shift ? 2 : kMuch ? 4 : kBlocks;  // of an iteration: shifts take registers
+  constexpr int kStep = kBlocks % kMost == 0 ? kMost : kBlocks % 2 == 0 ? 2 : kBlocks;
   constexpr int kRowBytes = kColumns * 2;
   constexpr int kBuffers = store_buffers(kConsumers, kTileColumns);
   constexpr ResidualPieces kResidual = residual_pieces(kConsumers, kBlockN, kFinish == Finish::gate);
@@ -139,6 +155,18 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
   const int swizzle = store_swizzled(kTileColumns) ? matrix_row / (128 / kRowBytes) % (kRowBytes / 16) : 0;
   const auto offset = [&](int block) {
     return static_cast<std::uint32_t>(matrix_row * kRowBytes + ((block + lane / 16) ^ swizzle) * 16);
+  };
+  // Of the lane's rows; one outside D takes the last one's.
+  int image[2] = {};
+  if constexpr (kFinish == Finish::shift) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      image[half] = epilogue.image(min(at.row0 + thread / 32 * 16 + lane / 4 + 8 * half, at.rows - 1));
+  }
+  // Of the lane's pairs in rows `half`, from tile column `column` on.
+  const auto shift_from = [&](int half, int column) -> const T* {
+    if (kFinish != Finish::shift) return nullptr;
+    return epilogue.image_shift + std::int64_t{image[half]} * at.columns + (at.column0 + column + 2 * (lane % 4));
   };
   const auto move_up = [&] {
 #pragma unroll
@@ -165,8 +193,11 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
           ptx::ldmatrix_x2(words[0][kCount - 1], words[1][kCount - 1], residual + offset(done + block + kCount - 1));
       }
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        finish_blocks<T, kBlockN, kFinish, kCount>(acc, block, half, bias, epilogue, words[half]);
+      for (int half = 0; half < 2; ++half) {
+        const int column = piece * kColumns + 8 * (done + block);
+        finish_blocks<T, kBlockN, kFinish, kCount>(acc, block, half, bias, shift_from(half, column),
+                                                   at.columns - at.column0 - column, epilogue, words[half]);
+      }
 #pragma unroll
       for (int i = 0; i + 1 < kCount; i += 2)
         ptx::stmatrix_x4(target + offset(done + block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
@@ -235,17 +266,25 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int offse
   }
 }
 
-template <class T>
-__device__ __forceinline__ void scale_and_bias(float scale, const std::uint32_t* bias, float (&v)[8]) {
-  float add[8];
-  unpack_vector<T>(*reinterpret_cast<const uint4*>(bias), add);
+__device__ __forceinline__ void scale_and_bias(float scale, const float2* bias, float (&v)[8]) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] = fmaf(scale, v[i], add[i]);
+  for (int i = 0; i < 4; ++i) {
+    v[2 * i] = fmaf(scale, v[2 * i], bias[i].x);
+    v[2 * i + 1] = fmaf(scale, v[2 * i + 1], bias[i].y);
+  }
+}
+template <class T>
+__device__ __forceinline__ void add_vector(uint4 packed, float (&v)[8]) {
+  float add[8];
+  unpack_vector<T>(packed, add);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) v[i] += add[i];
 }
 
-// Reduces and stores this block's share of the tile. `residual`: that of the share, its rows one after the other.
+// Reduces and stores this block's share of the tile, each row with its image's shift. `residual`: that of the share,
+// its rows one after the other.
 template <class T, int kBlockM, int kBlockN>
-__device__ __forceinline__ void reduce_and_store(const Partials& partials, const std::uint32_t* bias, const T* residual,
+__device__ __forceinline__ void reduce_and_store(const Partials& partials, const float2* bias, const T* residual,
                                                  const Epilogue<T>& epilogue, T* d, const TilePosition& at) {
   const int rows = kBlockM / partials.splits;
   const int chunks = kBlockN / 8 / (epilogue.gated() ? 2 : 1);
@@ -258,22 +297,18 @@ __device__ __forceinline__ void reduce_and_store(const Partials& partials, const
     const int offset = item / chunks * kPartialStride<kBlockN> + tile_column;
     float v[8];
     sum_partials(partials, offset, v);
-    scale_and_bias<T>(epilogue.scale, bias + tile_column / 2, v);
+    scale_and_bias(epilogue.scale, bias + tile_column / 2, v);
+    if (epilogue.image_shift) add_vector<T>(load_16_bytes<CacheHint::read_only>(epilogue.shift_of(row) + column), v);
     if (epilogue.gated()) {
       float gates[8];
       sum_partials(partials, offset + kBlockN / 2, gates);
-      scale_and_bias<T>(epilogue.scale, bias + (kBlockN / 2 + tile_column) / 2, gates);
+      scale_and_bias(epilogue.scale, bias + (kBlockN / 2 + tile_column) / 2, gates);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = epilogue.gate(v[i], gates[i]);
     } else {
       activate_8<T>(epilogue.act, v);
     }
-    if (epilogue.residual) {
-      float add[8];
-      unpack_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), add);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] += add[i];
-    }
+    if (epilogue.residual) add_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), v);
     store_vector<T>(d + (at.part * at.rows + row) * epilogue.part + at.part_column + tile_column, v);
   }
 }

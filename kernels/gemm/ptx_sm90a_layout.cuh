@@ -30,7 +30,8 @@ struct Arguments {
   product::Divisor splits;
 };
 
-// Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias and the barriers.
+// Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias (with a shift of all
+// rows) in fp32 and the barriers.
 template <int kTile>
 struct Layout {
   static constexpr Tile kShape = kTiles[kTile];
@@ -40,12 +41,13 @@ struct Layout {
   static constexpr int kStoreBytes =
       std::max(store_bytes(kShape.consumers, kShape.block_n),
                store_bytes(kShape.consumers, kShape.block_n / 2));  // per consumer, as is the bias
-  static constexpr int kBiasBytes = kShape.block_n * 2;
+  static constexpr int kBiasBytes = kShape.block_n * 4;
+  static constexpr int kAlignment = 128;       // that the language gives; stages lie at a kSwizzleAtom
   static constexpr int kReservedBytes = 1024;  // of the system, per block
   static constexpr int kSmBytes = 228 * 1024;
 
   static constexpr int bytes(int stages) {
-    return kSwizzleAtom + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) +
+    return kSwizzleAtom - kAlignment + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) +
            Barriers::bytes(stages);
   }
   // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a

@@ -1,7 +1,7 @@
 // gemm for 1 to 8 rows of A (time embeddings at small batches): a dot product per row of B, bound by reading B once. A
 // warp owns a column of D: its lanes read that row of B 16 bytes at a time past L1 (it is used once), multiply with the
-// rows of A (L1 and L2 hold them), and add up by a butterfly; lane i finishes row i. Bias and residual are loaded
-// before the products, so that everything arrives in one round trip.
+// rows of A (L1 and L2 hold them), and add up by a butterfly; lane i finishes row i. Bias, shift and residual are
+// loaded before the products, so that everything arrives in one round trip.
 //
 // Better than ptx_sm90a there: a 64-row tile would be 1/64 to 1/8 full, and its pipeline takes longer to start than the
 // whole product takes here.
@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(kWarps * 32) gemm_small_m(const T* __restrict_
   float residual = 0;
   if (epilogue.bias) bias = to_float(epilogue.bias[column]);
   if (epilogue.bias && epilogue.gated()) gate_bias = to_float(epilogue.bias[epilogue.n + column]);
+  if (epilogue.image_shift && lane < kRows) bias += to_float(epilogue.shift_of(lane)[column]);
   if (epilogue.residual && lane < kRows) residual = to_float(epilogue.residual[lane * epilogue.n + column]);
 
   float sums[kRows] = {};

@@ -37,7 +37,8 @@ std::vector<float> row_of(const HostTensor& matrix, std::int64_t row, std::int64
 
 void reference(const Problem& problem, DType dtype, const Tensors& t, std::string_view,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor a{dtype, t.a}, b{dtype, t.b}, bias{dtype, t.bias}, residual{dtype, t.residual};
+  const HostTensor a{dtype, t.a}, b{dtype, t.b}, bias{dtype, t.bias};
+  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> a_row;
@@ -52,7 +53,10 @@ void reference(const Problem& problem, DType dtype, const Tensors& t, std::strin
         held_row = i;
       }
       const auto linear = [&](std::int64_t column) {
-        return problem.scale * exact::dot(a_row, row_of(b, column, problem.k)) + (bias ? bias[column] : 0);
+        double sum = problem.scale * exact::dot(a_row, row_of(b, column, problem.k));
+        if (bias) sum += bias[column];
+        if (image_shift) sum += image_shift[i / problem.rows_per_image() * problem.n + column];
+        return sum;
       };
       double value =
           problem.gated() ? linear(j) * exact::gelu(linear(problem.n + j)) : activate(problem.act, linear(j));

@@ -143,6 +143,9 @@ class Served(unittest.TestCase):
 PROBLEMS = [
     *(("gemm", {"act": act, "scale": scale, "bias": bias, "residual": residual})
       for act in ("none", "silu", "gelu", "gelu_tanh", "geglu") for scale, bias, residual in ((1, 1, 0), (0.5, 1, 1), (0.5, 0, 0))),
+    ("gemm", {"act": "silu", "image_shift": 1, "images": 3, "residual": 1}),
+    ("gemm", {"scale": 0.5, "bias": 0, "image_shift": 1}),
+    ("gemm", {"image_shift": 1, "images": 3, "n": 16, "part_columns": 8}),
     ("conv2d", {"stride": 2, "act": "silu"}),
     ("conv2d", {"upsample": 1, "residual": 1, "act": "relu"}),
     ("conv2d", {"kernel": 1, "pad": 0, "affine": 1, "image_shift": 1, "gain": 0.5, "bias": 0}),

@@ -18,8 +18,8 @@ int main() {
     if (std::strcmp(variant.name, "host") != 0) continue;
     const std::size_t bytes = variant.workspace_bytes ? variant.workspace_bytes(problem, DType::fp32, host) : 0;
     void* workspace = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    const Status status = variant.launch(problem, DType::fp32, {a.data(), b.data(), bias.data(), nullptr, d.data()},
-                                         {.workspace = workspace}, {.device = &host});
+    const gemm::Tensors tensors{.a = a.data(), .b = b.data(), .bias = bias.data(), .d = d.data()};
+    const Status status = variant.launch(problem, DType::fp32, tensors, {.workspace = workspace}, {.device = &host});
     std::free(workspace);
     const float expected = 0.5f * 64 * 2.0f * 0.25f + 1.0f;
     std::printf("%s: d[14] = %g, expected %g\n", to_string(status.code), d[14], expected);

@@ -1,4 +1,4 @@
-"""D[m,n] = act(scale * A[m,k] B[n,k]^T + bias) (+ residual), as a linear layer and what follows it in a diffusion network."""
+"""D[m,n] = act(scale * A[m,k] B[n,k]^T + bias (+ image_shift)) (+ residual), as a linear layer and what follows it in a diffusion network."""
 
 import math
 
@@ -35,10 +35,11 @@ EAGER_ROUNDINGS = {"none": 1, "silu": 2, "gelu": 2, "gelu_tanh": 2, "geglu": 6}
 
 
 def roundings(problem, compiled):
-    act, residual, scaled = problem.choice("act"), problem.flag("residual"), problem.real("scale") != 1 and not problem.flag("bias")
+    act, scaled = problem.choice("act"), problem.real("scale") != 1 and not problem.flag("bias")
+    added = problem.flag("image_shift") + problem.flag("residual")
     if compiled:
-        return 3 if act == "geglu" else 2 if act != "none" or residual or scaled else 1
-    return EAGER_ROUNDINGS[act] + residual + scaled
+        return 3 if act == "geglu" else 2 if act != "none" or added or scaled else 1
+    return EAGER_ROUNDINGS[act] + added + scaled
 
 
 def make_inputs(problem, dtype, device, generator):
@@ -52,13 +53,15 @@ def make_inputs(problem, dtype, device, generator):
     inputs = {"a": normal(m, k), "b": normal(rows, k, deviation=k**-0.5)}
     if problem.flag("bias"):
         inputs["bias"] = normal(rows)
+    if problem.flag("image_shift"):
+        inputs["image_shift"] = normal(problem.integer("images"), n)
     if problem.flag("residual"):
         inputs["residual"] = normal(m, n)
     return inputs
 
 
 def build(problem):
-    scale, activation, part = problem.real("scale"), _activation(problem), problem.integer("part_columns")
+    scale, activation, part, images = problem.real("scale"), _activation(problem), problem.integer("part_columns"), problem.integer("images")
 
     def run(inputs):
         a, b, bias = inputs["a"], inputs["b"], inputs.get("bias")
@@ -76,6 +79,11 @@ def build(problem):
             product = torch.addmm(bias, a, b.t(), alpha=scale)
         else:
             product = F.linear(a, b) * scale
+        if "image_shift" in inputs and part:
+            shift = inputs["image_shift"].view(images, -1, 1, part).transpose(0, 1)
+            product = (product.view(len(product), images, -1, part) + shift).flatten(1, 2)
+        elif "image_shift" in inputs:
+            product = (product.view(images, -1, product.shape[1]) + inputs["image_shift"][:, None]).flatten(0, 1)
         result = activation(product)
         return (result + inputs["residual"] if "residual" in inputs else result,)
 
@@ -88,6 +96,8 @@ def reference(problem, inputs):
     y = problem.real("scale") * (wide["a"] @ wide["b"].T)
     if "bias" in wide:
         y += wide["bias"]
+    if "image_shift" in wide:
+        y += wide["image_shift"].repeat_interleave(len(y) // problem.integer("images"), 0)
 
     def gelu(x):
         return x * torch.erfc(-x / math.sqrt(2)) / 2

@@ -30,6 +30,8 @@ def temporal_attention(problem, t):
 
 def gemm(problem, t):
     y = F.linear(t.a, t.b, t.get("bias")) if problem.scale == 1 else problem.scale * (t.a @ t.b.T) + t.inputs.get("bias", 0)
+    if "image_shift" in t.inputs:
+        y = (y.unflatten(0, (problem.images, -1)) + t.image_shift[:, None]).flatten(0, 1)
     if problem.act == "geglu":
         value, gate = y.chunk(2, 1)
         y = value * F.gelu(gate)

@@ -46,9 +46,10 @@ TEST(conv2d, PointwiseRungTakesWhatIsAProduct) {
   };
   EXPECT_TRUE(runs("kernel=1"));
   EXPECT_TRUE(runs("kernel=1,act=silu,residual=1,bias=0", DType::fp16));
+  EXPECT_TRUE(runs("kernel=1,image_shift=1,residual=1"));
   EXPECT_FALSE(runs("kernel=1", DType::fp32));
   for (const char* more : {"kernel=3", "kernel=1,stride=2", "kernel=1,pad=1", "kernel=1,act=relu", "kernel=1,affine=1",
-                           "kernel=1,image_shift=1", "kernel=1,gain=0.5", "kernel=1,stats=1", "kernel=1,side=8"})
+                           "kernel=1,gain=0.5", "kernel=1,stats=1", "kernel=1,side=8"})
     EXPECT_FALSE(runs(more)) << more;
   const auto channels = [&](const char* both) {
     return static_cast<bool>(

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -32,9 +33,12 @@ TEST(gemm, ProblemTextIsCanonicalAndChecked) {
   EXPECT_THROW(op().parse("m=1,n=2,k=3,act=relu"), InvalidInput);
   EXPECT_THROW(op().parse("m=16777216,n=16777216,k=8"), InvalidInput);
   EXPECT_EQ(op().print(op().parse("m=1,n=16,k=3,part_columns=8")), "m=1,n=16,k=3,part_columns=8");
-  for (const char* refused : {"n=16,part_columns=4", "n=24,part_columns=16", "n=16,part_columns=32",
-                              "n=16,part_columns=8,residual=1", "n=16,part_columns=8,act=geglu"})
+  for (const char* refused :
+       {"n=16,part_columns=4", "n=24,part_columns=16", "n=16,part_columns=32", "n=16,part_columns=8,residual=1",
+        "n=16,part_columns=8,act=geglu", "n=2,image_shift=1,images=2", "n=2,image_shift=1,act=geglu"})
     EXPECT_THROW(op().parse(std::string("m=1,k=3,") + refused), InvalidInput) << refused;
+  EXPECT_EQ(op().print(op().parse("m=6,n=2,k=3,images=3,image_shift=1")), "m=6,n=2,k=3,image_shift=1,images=3");
+  EXPECT_THROW(op().parse("m=6,n=2,k=3,images=3"), InvalidInput);  // of no shift
 }
 
 TEST(gemm, CostCountsTheGateAndEachTensorOnce) {
@@ -42,6 +46,9 @@ TEST(gemm, CostCountsTheGateAndEachTensorOnce) {
   EXPECT_EQ(plain.flops, 2.0 * 10 * 20 * 30);
   EXPECT_EQ(plain.bytes, 2.0 * (10 * 30 + 20 * 30 + 20 + 10 * 20 + 10 * 20));
   EXPECT_EQ(plain.pipe, Pipe::tensor);
+  const Cost shifted = op().cost(op().parse("m=10,n=20,k=30,residual=1,image_shift=1,images=5"), DType::bf16);
+  EXPECT_EQ(shifted.flops, plain.flops);
+  EXPECT_EQ(shifted.bytes, plain.bytes + 2.0 * 5 * 20);
   const Cost gated = op().cost(op().parse("m=10,n=20,k=30,act=geglu,bias=0"), DType::fp32);
   EXPECT_EQ(gated.flops, 4.0 * 10 * 20 * 30);
   EXPECT_EQ(gated.bytes, 4.0 * (10 * 30 + 2 * 20 * 30 + 10 * 20));
@@ -82,6 +89,30 @@ TEST(gemm, OracleGivesTheNumbersWorkedOutByHand) {
   EXPECT_NEAR(y[1], (39 / 8.0 + 1) * (-11 / 8.0 + 2) * phi(-11 / 8.0 + 2) + 10, 1e-12);
 }
 
+// Rows of an image have its shift, behind the bias and before the activation; so do parts of D.
+TEST(gemm, ShiftsTheRowsOfAnImage) {
+  const auto shifted = [&](const std::string& rest, const std::vector<double>& shift) {
+    HostData data(op(), op().parse("m=4,k=1,image_shift=1," + rest), DType::fp32, 1);
+    data.set("a", {0, 1, 2, 3});
+    for (const auto& [name, value] : {std::pair{"b", 1.0}, std::pair{"bias", 100.0}}) {
+      const std::int64_t elements = data.specs[data.index(name)].elements();
+      data.set(name, std::vector<double>(static_cast<std::size_t>(elements), value));
+    }
+    data.set("image_shift", shift);
+    return data.reference("d");
+  };
+  EXPECT_EQ(shifted("n=2,images=2", {10, 20, 30, 40}), (std::vector<double>{110, 120, 111, 121, 132, 142, 133, 143}));
+  EXPECT_EQ(shifted("n=1", {-101}), (std::vector<double>{-1, 0, 1, 2}));
+  const std::vector<double> silu = shifted("n=1,act=silu,images=4", {-99, -100, -101, -102});
+  for (const double y : silu) EXPECT_NEAR(y, 1 / (1 + std::exp(-1.0)), 1e-12);
+  std::vector<double> columns(32);
+  for (std::size_t i = 0; i < columns.size(); ++i) columns[i] = 1000.0 * static_cast<double>(i);
+  const std::vector<double> parts = shifted("n=16,images=2,part_columns=8", columns);
+  EXPECT_EQ(parts[8], 101);             // row 1, column 0
+  EXPECT_EQ(parts[32], 8100);           // row 0, column 8
+  EXPECT_EQ(parts[32 + 3 * 8], 24103);  // row 3, of the second image, column 8
+}
+
 TEST(gemm, OracleOfASubsetIsThatPartOfTheWhole) {
   const AnyProblem problem = op().parse("m=9,n=31,k=17,act=geglu,residual=1");
   const HostData data(op(), problem, DType::fp16, 2);
@@ -98,9 +129,11 @@ RC_GTEST_PROP(gemm, HostAgreesWithTheOracleOnRandomProblems, ()) {
   const auto k = *rc::gen::oneOf(rc::gen::inRange(1, 70), rc::gen::inRange(250, 530));
   const auto act = *rc::gen::element<std::string>("none", "silu", "gelu", "gelu_tanh", "geglu");
   const auto scale = *rc::gen::element<std::string>("1", "0.5", "-2");
-  const std::string text = "m=" + std::to_string(m) + ",n=" + std::to_string(n) + ",k=" + std::to_string(k) +
-                           ",act=" + act + ",scale=" + scale + ",bias=" + std::to_string(*rc::gen::inRange(0, 2)) +
-                           ",residual=" + std::to_string(*rc::gen::inRange(0, 2));
+  std::string text = "m=" + std::to_string(m) + ",n=" + std::to_string(n) + ",k=" + std::to_string(k) + ",act=" + act +
+                     ",scale=" + scale + ",bias=" + std::to_string(*rc::gen::inRange(0, 2)) +
+                     ",residual=" + std::to_string(*rc::gen::inRange(0, 2));
+  if (const int images = std::gcd(m, *rc::gen::inRange(1, m + 1)); act != "geglu" && *rc::gen::arbitrary<bool>())
+    text += ",image_shift=1,images=" + std::to_string(images);
   const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);
   const AnyProblem problem = op().parse(text);
   HostData data(op(), problem, dtype, *rc::gen::arbitrary<unsigned>());

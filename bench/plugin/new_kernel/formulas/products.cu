@@ -2,8 +2,9 @@
 
 // A thread has an element of d.
 struct gemm : Case {
-  Numbers a = numbers("a"), b = numbers("b"), bias = numbers("bias"), residual = numbers("residual"), d = numbers("d");
-  int64_t m = integer("m"), n = integer("n"), k = integer("k");
+  Numbers a = numbers("a"), b = numbers("b"), bias = numbers("bias"), image_shift = numbers("image_shift"),
+          residual = numbers("residual"), d = numbers("d");
+  int64_t m = integer("m"), n = integer("n"), k = integer("k"), images = integer("images");
   int64_t part = integer("part_columns") == 0 ? n : integer("part_columns");
   float scale = real("scale");
   Act act = act_of(*this);
@@ -13,7 +14,8 @@ struct gemm : Case {
   __host__ __device__ float product(int64_t row, int64_t column) const {
     float sum = 0;
     for (int64_t l = 0; l < k; ++l) sum += a[row * k + l] * b[column * k + l];
-    return scale * sum + (bias ? bias[column] : 0);
+    sum = scale * sum + (bias ? bias[column] : 0);
+    return sum + (image_shift ? image_shift[row / (m / images) * n + column] : 0);
   }
   __host__ __device__ void operator()(int64_t i) const {
     const int64_t row = i / n, column = i % n, place = (column / part * m + row) * part + column % part;
