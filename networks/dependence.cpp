@@ -10,10 +10,11 @@ std::vector<bool> nodes_reached_by(const Graph& graph, std::span<const ValueId> 
   for (const Node& node : graph.nodes()) {  // each behind all that it reads
     const bool so =
         std::any_of(node.values.begin(), node.values.end(), [&](ValueId id) { return reached[graph.whole(id)]; });
-    if (so)
-      for (const ValueId id : node.values)
-        if (graph[id].kind == Value::Kind::activation) reached[graph.whole(id)] = true;
     nodes.push_back(so);
+    if (!so) continue;
+    const auto specs = node.op->tensors(node.problem, node.dtype);
+    for (std::size_t t = 0; t < specs.size(); ++t)
+      if (specs[t].role != Role::in) reached[graph.whole(node.values[t])] = true;
   }
   return nodes;
 }
