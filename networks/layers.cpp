@@ -15,7 +15,6 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
   Bindings inputs{{"x", x.id}};
   const std::int64_t file_cout = options.file_cout == 0 ? cout : options.file_cout;
   WeightSource w{name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, 0, cout};
-  if (options.matrix) w = {name + ".weight", {cout, x.channels}};
   w.times = options.times;
   inputs["w"] = graph_->weight(std::move(w), {cout, kernel, kernel, x.channels}, dtype_);
   inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, 0, cout}, {cout}, dtype_);
@@ -69,12 +68,13 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
   inputs["b"] = graph_->weight(std::move(source), {rows, k}, dtype_);
   if (options.bias) inputs["bias"] = graph_->weight(std::move(bias), {rows}, dtype_);
   if (options.residual) inputs["residual"] = *options.residual;
-  return graph_
-      ->add(name, "gemm",
-            fmt::format("m={},n={},k={},act={},scale={},bias={},residual={}", m, n, k, options.act, options.scale,
-                        options.bias ? 1 : 0, options.residual ? 1 : 0),
-            dtype_, inputs)
-      .at(0);
+  std::string problem = fmt::format("m={},n={},k={},act={},scale={},bias={},residual={}", m, n, k, options.act,
+                                    options.scale, options.bias ? 1 : 0, options.residual ? 1 : 0);
+  if (options.image_shift) {
+    problem += fmt::format(",image_shift=1,images={}", (*graph_)[*options.image_shift].shape.front());
+    inputs["image_shift"] = *options.image_shift;
+  }
+  return graph_->add(name, "gemm", problem, dtype_, inputs).at(0);
 }
 
 Image Layers::attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads) {

@@ -21,7 +21,6 @@ struct ConvOptions {
   std::optional<ValueId> image_shift = {};  // [n, cout]
   std::optional<ValueId> residual = {};     // as the output
   double gain = 1;                          // of everything, residual included
-  bool matrix = false;                      // whether the checkpoint has the one tap as a matrix
   std::int64_t file_cout = 0;               // of the checkpoint, where only its first channels are wanted
   double times = 1;                         // of its weight, for an input that was divided by it
 };
@@ -37,6 +36,7 @@ struct LinearOptions {
   const char* act = "none";
   double scale = 1;
   bool bias = true;
+  std::optional<ValueId> image_shift = {};  // [images, n], whose rows are of m / images each
   std::optional<ValueId> residual = {};
   WeightSource::Layout layout = WeightSource::Layout::plain;
   std::vector<std::int64_t> file_shape_suffix =

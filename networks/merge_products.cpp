@@ -28,7 +28,8 @@ using Group = std::tuple<ValueId, std::string, DType, double, double>;
 std::optional<Group> group_of(const Graph& graph, const Node& node) {
   if (node.op != find_op("gemm")) return std::nullopt;
   gemm::Problem problem = node.problem.as<gemm::Problem>();
-  if (problem.m * problem.n > kMostElements || problem.residual || problem.gated()) return std::nullopt;
+  if (problem.m * problem.n > kMostElements || problem.image_shift || problem.residual || problem.gated())
+    return std::nullopt;
   if (problem.n % (problem.m == 1 ? kColumnsOfARow : kColumns) != 0) return std::nullopt;
   if (!stacks(graph[node.values.at(1)]) || (problem.bias && !stacks(graph[node.values.at(2)]))) return std::nullopt;
   if (problem.m == 1) problem.n = kColumnsOfARow;

@@ -11,16 +11,16 @@ class Block {
   Block(Layers& layers, std::string name, std::int64_t heads, std::int64_t frames)
       : layers_(layers), name_(std::move(name)), heads_(heads), frames_(frames) {}
 
-  Image build(Image x, const Text& text) {
+  Image build(Image x, const Text& text, std::optional<ValueId> image_shift) {
     const Image mixed = self_attention(norm("norm1", x));
-    if (text.tokens == 1 && text.one_key_rule) {
+    if (text.tokens == 1 && !text.original) {
       x.id = project_with_one_key(mixed, x, text);
     } else {
       x.id = project("attn1.to_out.0", mixed, x.channels, {.residual = x.id}).id;
       x.id = project("attn2.to_out.0", cross_attention(norm("norm2", x), text), x.channels, {.residual = x.id}).id;
     }
     const Image h = project("ff.net.0.proj", norm("norm3", x), 4 * x.channels, {.act = "geglu"});
-    return project("ff.net.2", h, x.channels, {.residual = x.id});
+    return project("ff.net.2", h, x.channels, {.image_shift = image_shift, .residual = x.id});
   }
 
  private:
@@ -43,8 +43,8 @@ class Block {
                         : layers_.temporal_attention(part("attn1"), qkv.id, x, heads_, frames_);
   }
 
-  // attn1's projection, its residual, and attn2 of one key as a shift of each text's images: a convolution of one tap,
-  // since products have no such shift. Images of one text stand below each other.
+  // attn1's projection, its residual, and attn2 of one key as a shift of each text's images, which stand below each
+  // other.
   ValueId project_with_one_key(const Image& mixed, const Image& x, const Text& text) {
     Graph& graph = layers_.graph();
     const std::int64_t c = x.channels;
@@ -54,9 +54,7 @@ class Block {
     graph.leave_unread(part("attn2.to_k.weight"), {c, text.width});
     const ValueId value = layers_.linear(part("attn2.to_v"), text.id, text.n, text.width, c, {.bias = false});
     const ValueId shift = layers_.linear(part("attn2.to_out.0"), value, text.n, c, c);
-    Layers texts(graph, text.n, layers_.dtype());
-    const Image all{mixed.id, x.height * layers_.batch() / text.n, x.width, c};
-    return texts.conv(part("attn1.to_out.0"), all, c, 1, {.image_shift = shift, .residual = x.id, .matrix = true}).id;
+    return project("attn1.to_out.0", mixed, c, {.image_shift = shift, .residual = x.id}).id;
   }
 
   // Keys and values apart from each other, as attention takes them. Every image has a text of its own, along frames
@@ -82,8 +80,8 @@ class Block {
 }  // namespace
 
 Image transformer_block(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
-                        std::int64_t frames) {
-  return Block(layers, name, heads, frames).build(x, text);
+                        std::int64_t frames, std::optional<ValueId> image_shift) {
+  return Block(layers, name, heads, frames).build(x, text, image_shift);
 }
 
 Image transformer(Layers& layers, const std::string& name, const Image& x, const Text& text,

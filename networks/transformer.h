@@ -14,8 +14,8 @@ struct Text {
   ValueId id = 0;
   std::int64_t n = 0, tokens = 0, width = 0;
   // Over one key softmax is 1, whatever the query: what is attended to is that key's value. So cross-attention is a
-  // vector per text, and its query, keys and norm are not computed. Off in originals.
-  bool one_key_rule = true;
+  // vector per text, and its query, keys and norm are not computed; but in an original, which computes all.
+  bool original = false;
 };
 
 struct TransformerOptions {
@@ -25,9 +25,10 @@ struct TransformerOptions {
   bool linear_projection = false;  // whether the checkpoint has proj_in and proj_out as matrices, not as 1x1 kernels
 };
 
-// One BasicTransformerBlock. With `frames` its attention runs along those, for every pixel by itself.
+// One BasicTransformerBlock. With `frames` its attention runs along those, for every pixel by itself. `image_shift`
+// [images, channels] is added to what it gives.
 Image transformer_block(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
-                        std::int64_t frames = 0);
+                        std::int64_t frames = 0, std::optional<ValueId> image_shift = {});
 
 Image transformer(Layers& layers, const std::string& name, const Image& x, const Text& text,
                   const TransformerOptions& options);

@@ -39,7 +39,7 @@ class Builder {
     if (original_) temporal_ = embedding_;
   }
 
-  void read(ValueId text, std::int64_t tokens) { text_ = {text, calls_.batch(), tokens, unet_.text_width, !original_}; }
+  void read(ValueId text, std::int64_t tokens) { text_ = {text, calls_.batch(), tokens, unet_.text_width, original_}; }
 
   Image build(Image h, std::int64_t out_channels) {
     h = layers_.conv("conv_in", h, unet_.levels.front().channels, 3);

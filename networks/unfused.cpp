@@ -111,8 +111,8 @@ class Counter {
     const std::string n = f["n"], act = f["act"];
     const bool residual = f.flag("residual");
     f.set("act", "none");
-    f.set("residual", "0");
-    f.set("part_columns", "0");
+    for (const char* flag : {"image_shift", "residual", "part_columns"}) f.set(flag, "0");
+    f.set("images", "1");
     if (source && !source->below.empty()) {
       for (const WeightSource::Below& tensor : source->tensors()) {
         f.set("n", std::to_string(tensor.rows));

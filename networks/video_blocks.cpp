@@ -1,5 +1,6 @@
 // Blends cost no pass over memory: the share of each side is in weights. A residual block's is x + (1 - a) h, where the
-// factor is its last convolution's; a transformer's goes into its last projection, which is linear.
+// factor is its last convolution's; a transformer's goes into its last projection, which is linear. So is what undoes
+// the places of frames there: the spatial half adds them as it ends, since the temporal one reads nothing else.
 #include "networks/video_blocks.h"
 
 #include <fmt/format.h>
@@ -36,10 +37,6 @@ Image video_transformer(Layers& layers, const std::string& name, const Image& x,
                         int groups, std::int64_t frames) {
   const std::int64_t n = layers.batch(), c = x.channels, rows = n * x.pixels();
   const Image normed = layers.norm(name + ".norm", x, {.groups = groups, .eps = 1e-6, .silu = false});
-  Image spatial = x, mixed = x;
-  spatial.id = layers.linear(name + ".proj_in", normed.id, rows, c, c);
-  spatial = transformer_block(layers, name + ".transformer_blocks.0", spatial, text, heads);
-
   const ValueId places = layers.graph().constant("frames", {n}, DType::fp32, frames);
   const ValueId waves =
       layers.graph()
@@ -47,8 +44,13 @@ Image video_transformer(Layers& layers, const std::string& name, const Image& x,
                layers.dtype(), {{"t", places}})
           .at(0);
   const ValueId hidden = layers.linear(name + ".time_pos_embed.linear_1", waves, n, c, 4 * c, {.act = "silu"});
-  mixed =
-      layers.shifted(name + ".shift", spatial, layers.linear(name + ".time_pos_embed.linear_2", hidden, n, 4 * c, c));
+  const ValueId place = layers.linear(name + ".time_pos_embed.linear_2", hidden, n, 4 * c, c);
+
+  Image spatial = x;
+  spatial.id = layers.linear(name + ".proj_in", normed.id, rows, c, c);
+  spatial = transformer_block(layers, name + ".transformer_blocks.0", spatial, text, heads, 0,
+                              text.original ? std::nullopt : std::optional(place));
+  Image mixed = text.original ? layers.shifted(name + ".shift", spatial, place) : spatial;
 
   const std::string temporal = name + ".temporal_transformer_blocks.0";
   const ValueId in = layers.layer_norm(temporal + ".norm_in", mixed.id, rows, c);
@@ -56,11 +58,13 @@ Image video_transformer(Layers& layers, const std::string& name, const Image& x,
   mixed.id = layers.linear(temporal + ".ff_in.net.2", wide, rows, 4 * c, c, {.residual = mixed.id});
   mixed = transformer_block(layers, temporal, mixed, text, heads, frames);
 
-  const auto project = [&](ValueId id, ValueId residual, bool rest) {
-    return layers.linear(name + ".proj_out", id, rows, c, c,
-                         {.residual = residual, .share = {{name + ".time_mixer.mix_factor", rest}}});
-  };
-  mixed.id = project(mixed.id, project(spatial.id, x.id, false), true);
+  const std::string last = name + ".proj_out";
+  const auto share = [&](bool rest) { return WeightSource::Share{name + ".time_mixer.mix_factor", rest}; };
+  std::optional<ValueId> undone;
+  if (!text.original) undone = layers.linear(last, place, n, c, c, {.scale = -1, .bias = false, .share = share(false)});
+  const ValueId blended =
+      layers.linear(last, spatial.id, rows, c, c, {.image_shift = undone, .residual = x.id, .share = share(false)});
+  mixed.id = layers.linear(last, mixed.id, rows, c, c, {.residual = blended, .share = share(true)});
   return mixed;
 }
 

@@ -351,7 +351,9 @@ TEST(Networks, TakeAVideoAndThePictureItMoves) {
   EXPECT_EQ(counts["temporal_attention"], 16);
   EXPECT_EQ(counts["attention"], 16);  // and none over the one key of the picture's embedding
   EXPECT_EQ(counts["conv3d_temporal"], 2 * 22);
-  EXPECT_EQ(shifted, 2 * 22 + 3 * 16);  // by the timestep in a block's halves; by the one key, twice, and the frames
+  // By the timestep in a block's halves; by the one key, twice, and by the frames' places, which are undone in the end.
+  EXPECT_EQ(shifted, 2 * 22 + 4 * 16);
+  EXPECT_EQ(counts["conv2d"], 2 * 22 + 2 + 3 + 3);  // of blocks; the ends; between the levels: no pass adds a row
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 33}}), "frames 33: svd takes 1 to 32");
 }
 

@@ -43,6 +43,8 @@ TEST(Unfused, Products) {
                                                                           {"elementwise op=add,hw=6,channels=12", 1}}));
   EXPECT_EQ(unfused("gemm", "m=6,n=12,k=8,act=silu,scale=2"),
             (Counts{{"gemm m=6,n=12,k=8,scale=2", 1}, {"elementwise op=silu,hw=6,channels=12", 1}}));
+  EXPECT_EQ(unfused("gemm", "m=6,n=12,k=8,image_shift=1,images=3,residual=1"),
+            (Counts{{"gemm m=6,n=12,k=8", 1}, {"elementwise op=add,hw=6,channels=12", 1}}));
   EXPECT_EQ(unfused("elementwise", "op=silu,n=6,hw=1,channels=12"),
             (Counts{{"elementwise op=silu,hw=6,channels=12", 1}}));
 }
