@@ -1,24 +1,22 @@
-// Activations in registers. Outputs of 16 bits take the fast exponential and reciprocal, whose error (2^-21) is far
-// below their rounding.
+// Activations in registers. Outputs of 16 bits take the special function unit's exponential and reciprocal, one
+// instruction each, whose error (2^-21) is far below their rounding.
 #pragma once
 
 #include <type_traits>
 
+#include "kernels/ptx/special_functions.cuh"
+
 namespace noisefloor {
 
-template <class T>
-__device__ __forceinline__ float exponential(float x) {
-  return std::is_same_v<T, float> ? expf(x) : __expf(x);
-}
-template <class T>
-__device__ __forceinline__ float quotient(float x, float y) {
-  return std::is_same_v<T, float> ? x / y : __fdividef(x, y);
-}
+inline constexpr float kLog2E = 1.44269504f;
 
 // x * sigmoid(s).
 template <class T>
 __device__ __forceinline__ float times_sigmoid(float x, float s) {
-  return quotient<T>(x, 1.0f + exponential<T>(-s));
+  if constexpr (std::is_same_v<T, float>)
+    return x / (1.0f + expf(-s));
+  else
+    return x * ptx::rcp_approx(1.0f + ptx::exp2_approx(-kLog2E * s));
 }
 
 template <class T>
@@ -26,22 +24,32 @@ __device__ __forceinline__ float silu(float x) {
   return times_sigmoid<T>(x, x);
 }
 
-// x * Phi(x), Phi by Abramowitz and Stegun 7.1.26 (absolute error 7.5e-8): one reciprocal, one exponential, six FMAs.
-template <class T>
-__device__ __forceinline__ float gelu(float x) {
-  const float z = fabsf(x) * 0.70710678118654752f;  // 1 / sqrt(2)
-  const float t = quotient<T>(1.0f, fmaf(0.3275911f, z, 1.0f));
-  float series = fmaf(t, 1.061405429f, -1.453152027f);
-  series = fmaf(t, series, 1.421413741f);
-  series = fmaf(t, series, -0.284496736f);
-  series = fmaf(t, series, 0.254829592f);
-  const float tail = 0.5f * t * series * exponential<T>(-z * z);  // Phi(-|x|)
-  return x * (x < 0 ? tail : 1.0f - tail);
-}
-
 // max(x, 0); a NaN stays.
 __device__ __forceinline__ float relu(float x) {
   return x < 0 ? 0.0f : x;
+}
+
+// x * Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi by Abramowitz and Stegun 7.1.26 (absolute error 7.5e-8) with z = |x| /
+// sqrt(2): one reciprocal, one exponential, six FMAs. `scaled` is x sqrt(log2(e) / 2), so that exp(-z^2) is
+// 2^-scaled^2.
+template <class T>
+__device__ __forceinline__ float gelu(float x) {
+  constexpr float kScale = 0.84932180f;               // sqrt(log2(e) / 2)
+  constexpr float kSlope = 0.3275911f / 1.20112241f;  // by z / |scaled| = 1 / sqrt(log2(e))
+  constexpr float kMost = 1e18f;                      // whose square is finite; behind it Phi(-|x|) is 0 anyway
+  const float magnitude = fminf(fabsf(x), kMost);
+  const float scaled = kScale * magnitude;
+  const float denominator = fmaf(kSlope, scaled, 1.0f), power = -scaled * scaled;
+  float t, exponential;
+  if constexpr (std::is_same_v<T, float>)
+    t = 1.0f / denominator, exponential = exp2f(power);
+  else
+    t = ptx::rcp_approx(denominator), exponential = ptx::exp2_approx(power);
+  float series = fmaf(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
+  series = fmaf(t, series, 0.5f * 1.421413741f);
+  series = fmaf(t, series, 0.5f * -0.284496736f);
+  series = fmaf(t, series, 0.5f * 0.254829592f);
+  return fmaf(-magnitude, t * series * exponential, relu(x));
 }
 
 }  // namespace noisefloor
