@@ -3,12 +3,15 @@
 
 #include <chrono>
 #include <fstream>
+#include <set>
+#include <utility>
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/choices.h"
+#include "bench/pipeline/network_workload.h"
 #include "bench/platform/build_info.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/sweep.h"
@@ -45,15 +48,33 @@ std::vector<ImplementationPtr> variants_to_tune(const SuiteEntry& entry, const s
                                  variant.empty() ? "" : " ", variant, others));
 }
 
-// Of each problem in turn.
+// The op's problems in these networks' files, then those that only their graphs have, as they run here.
+std::vector<std::pair<AnyProblem, std::string>> problems_to_tune(const SuiteEntry& entry,
+                                                                 const std::vector<ProblemEntry>& files, DType dtype) {
+  std::vector<std::pair<AnyProblem, std::string>> problems;
+  std::set<std::string> met;
+  const auto add = [&](const AnyProblem& problem, const std::string& text) {
+    if (met.insert(text).second) problems.emplace_back(problem, text);
+  };
+  for (const ProblemEntry& one : files)
+    if (one.entry == &entry) add(one.problem, one.text);
+  for (const ProblemEntry& one : files) {
+    if (one.op != &pipeline::network_workload()) continue;
+    const networks::Network network = pipeline::build_network(one.problem, dtype, false, true);
+    for (const auto& asked : count_problems(network.graph))
+      if (asked.op->name == entry.name() && asked.dtype == dtype) add(entry.workload->parse(asked.text), asked.text);
+  }
+  return problems;
+}
+
 std::vector<Case> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
                                 const std::vector<ImplementationPtr>& variants) {
   const DType dtype = require_dtype(*entry.workload, arguments.dtype);
   const auto folder = arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems);
   std::vector<Case> cases;
-  for (const ProblemEntry& problem : in_networks(load_problems(folder), split_list(arguments.networks)))
-    for (const ImplementationPtr& variant : variants)
-      if (problem.entry == &entry) cases.push_back({&entry, variant, problem.problem, dtype, problem.text});
+  for (const auto& [problem, text] :
+       problems_to_tune(entry, in_networks(load_problems(folder), split_list(arguments.networks)), dtype))
+    for (const ImplementationPtr& variant : variants) cases.push_back({&entry, variant, problem, dtype, text});
   if (cases.empty()) throw InvalidInput(fmt::format("these networks have no {}", entry.name()));
   return cases;
 }

@@ -11,7 +11,7 @@
 namespace noisefloor::gemm {
 
 struct MeasuredSchedule {
-  std::int64_t m, n, k, gated;
+  std::int64_t m, n, k, gated, residual;
   product::MeasuredCut cut;
 };
 

@@ -51,14 +51,18 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
   const bool residual = args.epilogue.residual != nullptr;
 
+  constexpr bool kPingpong = kShape.pingpong;
+  const std::uint32_t residual_barriers = barriers.full + Barriers::bytes(args.stages);
   if (part.tma_thread) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
     ptx::prefetch_tensor_map(&map_d);
     if (residual) ptx::prefetch_tensor_map(&map_residual);
     const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
-    barriers.init<kShape.pingpong ? 1 : kShape.consumers>(part, args.stages,
-                                                          (args.splits - 1) * share_bytes + residual_bytes);
+    if (kPingpong && residual)
+      for (int i = 0; i < kShape.consumers; ++i) ResidualBuffers(residual_barriers, i).init();
+    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages,
+                                                    (args.splits - 1) * share_bytes + residual_bytes);
   }
   product::meet(part);
 
@@ -67,7 +71,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int first_tile = part.first_tile();
   const int tile_stride = part.tile_stride();
   const ResidualPieces pieces = L::residual(gated);
-  const int residual_stages = residual && args.splits == 1 ? pieces.stages() : 0;
+  const int residual_stages = residual && args.splits == 1 && !kPingpong ? pieces.stages() : 0;
+  const auto row_of = [&](const TileIndex& index) {
+    return (index.m_cluster * args.multicast + part.m_rank) * kBlockM;
+  };
   ptx::Ring ring;
 
   if (part.producer) {
@@ -75,7 +82,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (part.tma_thread) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TileIndex index = args.order.locate(tile);
-        const int row_a = (index.m_cluster * args.multicast + part.m_rank) * kBlockM;
+        const int row_a = row_of(index);
         const int column_d = index.n_tile * out_n;  // of D and the residual; with it the rows of B
         if (tile == first_tile) product::wait_for_launches();
         for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
@@ -87,8 +94,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
           product::load_b<kHalf>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
         }
-        // A residual comes through the same ring, one or two steps behind the products, so that no epilogue waits for
-        // DRAM. A split tile's waits where stores are staged, each block's share of it.
+        // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
+        // products, so that no epilogue waits for DRAM. A split tile's waits where stores are staged, each block's
+        // share of it.
 #pragma unroll 1
         for (int piece = 0; piece < pieces.count && residual_stages > 0; ring.advance(args.stages)) {
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
@@ -105,6 +113,17 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                            row_a + part.split * (kBlockM / args.splits));
       }
       product::let_next_launch_start();
+    } else if (const int consumer = part.warp - kShape.consumers * 4 - 1;
+               kPingpong && residual && part.lane == 0 && consumer >= 0 && consumer < kShape.consumers) {
+      const ResidualBuffers residual_buffers(residual_barriers, consumer);
+      const int buffers = gated ? buffers_in(L::kStoreBytes, kHalf) : buffers_in(L::kStoreBytes, kBlockN);
+      product::wait_for_launches();
+      for (int tile = first_tile + consumer * tile_stride; tile < tiles; tile += 2 * tile_stride) {
+        const TileIndex index = args.order.locate(tile);
+        for (int sub = 0; sub < L::kSubtiles; ++sub)
+          residual_buffers.load(&map_residual, pieces, base + store_offset + consumer * L::kStoreBytes, buffers, ring,
+                                row_of(index) + sub * 64, index.n_tile * out_n);
+      }
     }
     product::leave_producer(part);
   } else {
@@ -112,12 +131,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     product::wait_for_launches();
     auto* const bias = reinterpret_cast<float2*>(aligned + bias_offset + part.consumer * L::kBiasBytes);
     const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
-    int buffer = 0;
+    ptx::Ring buffer;
     TilePosition at{0, args.m, 0, args.n, 0, 0};
-    constexpr bool kPingpong = kShape.pingpong;
     constexpr int kTurnBarrier = 3;
     // Over the steps of a tile that is not this consumer's.
-    const auto skip_tile = [&] { ring.skip(steps + residual_stages, args.stages); };
+    const auto skip_tile = [&] { ring.skip(steps, args.stages); };
     if (kPingpong && part.consumer == 1) skip_tile();
     for (int tile = first_tile + (kPingpong ? part.consumer * tile_stride : 0); tile < tiles;
          tile += (kPingpong ? 2 : 1) * tile_stride) {
@@ -137,10 +155,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + part.consumer, 2 * 128);
       const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
           part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
-      // The residual's steps: landed[i] is the stage of the i-th. In ping-pong they belong to the turn, whose end says
-      // that all phases of the tile have been seen.
-      int landed[kMaxResidualStages] = {};
-      const auto wait_for_residual = [&] {
+      if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - part.consumer, 2 * 128);
+      product::finish_products(acc);
+      barriers.release(part, last);
+      int landed[kMaxResidualStages] = {};  // the stages of the residual's steps
+      if constexpr (kPingpong) {
+        skip_tile();
+      } else {
 #pragma unroll
         for (int i = 0; i < kMaxResidualStages; ++i) {
           if (i >= residual_stages) break;
@@ -148,15 +169,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           landed[i] = ring.stage;
           ring.advance(args.stages);
         }
-      };
-      if (kPingpong) wait_for_residual();
-      if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - part.consumer, 2 * 128);
-      product::finish_products(acc);
-      barriers.release(part, last);
-      if (kPingpong)
-        skip_tile();
-      else
-        wait_for_residual();
+      }
 
       write_bias_pair<T, kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
@@ -175,16 +188,22 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
       } else {
         const auto store = [&]<Finish kFinish>() {
+          constexpr int kBuffers = buffers_in(L::kStoreBytes, kFinish == Finish::gate ? kHalf : kBlockN);
+          if constexpr (kBuffers > 1) ptx::named_barrier_sync(1 + part.consumer, 128);  // the bias is there
 #pragma unroll 1
           for (int sub = 0; sub < L::kSubtiles; ++sub) {
             const int row_block = kPingpong ? sub : part.consumer;
             const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns, at.part, at.part_column};
-            const HeldResidual held{{base + landed[0] * L::kStageBytes, base + landed[1] * L::kStageBytes}, row_block};
-            const auto read = [&](int which) {
-              if (sub + 1 == L::kSubtiles) barriers.release(part, which == 0 ? landed[0] : landed[1]);
+            const auto store_with = [&](const auto& from) {
+              store_accumulator<T, kBlockN, kFinish, kShape.consumers, kBuffers>(
+                  acc[0], bias, args.epilogue, map_d, staging, 1 + part.consumer, buffer, mine, from,
+                  tile - first_tile < 2 * tile_stride && sub == 0);
             };
-            store_accumulator<T, kBlockN, kFinish, kShape.consumers>(acc[0], bias, args.epilogue, map_d, staging,
-                                                                     1 + part.consumer, buffer, mine, held, read);
+            if constexpr (kPingpong)
+              store_with(ResidualBuffers(residual_barriers, part.consumer));
+            else
+              store_with(RingResidual<kShape.consumers, L::residual(kFinish == Finish::gate)>{
+                  part, barriers, base, L::kStageBytes, row_block, landed[0], landed[1]});
             if constexpr (L::kSubtiles == 2)
 #pragma unroll
               for (int i = 0; i < kBlockN / 2; ++i) acc[0][i] = acc[1][i];
@@ -236,7 +255,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                           tensors.residual,
                           problem.m,
                           problem.n,
-                          L::kShape.block_m(),
+                          L::kShape.pingpong ? 64 : L::kShape.block_m(),
                           store_columns(tile_columns),
                           store_swizzled(tile_columns)};
     const MatrixMap share{

@@ -8,6 +8,7 @@
 #include "kernels/device/vector.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
+#include "kernels/gemm/ptx_sm90a_residual.cuh"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
@@ -117,36 +118,31 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], i
   }
 }
 
-// The residual of a warpgroup's 64 rows, where it waits in the ring (ResidualPieces).
-struct HeldResidual {
-  std::uint32_t stage[kMaxResidualStages];  // addresses
-  int row_block;                            // which 64 of the tile's rows
-};
-
 // Stores a warpgroup's 64 x kBlockN accumulator through shared memory, in pieces of 64 rows x store_columns: stmatrix
 // puts a piece into a buffer at `staging` in the layout of map_d, one thread hands it to TMA, and the next piece (or
-// tile) goes on while it drains. ldmatrix reads the residual's piece, which has the same layout; read(i) is called when
-// the whole warpgroup has read what it needs of the i-th stage that holds it. `barrier` is a hardware barrier for the
-// warpgroup alone.
+// tile) goes on while it drains. ldmatrix reads the residual's piece, which has the same layout, from where `residual`
+// says (ptx_sm90a_residual.cuh). `barrier` is a hardware barrier for the warpgroup alone; `first`: its first tile's
+// first rows.
 //
 // A loop of pieces and, where there is much to do for a number, of a few blocks, in each of which the accumulator moves
 // up: code that runs once a launch has to come from L2 (docs/log/gemm, "code that runs once").
-template <class T, int kBlockN, Finish kFinish, int kConsumers, class Read>
+template <class T, int kBlockN, Finish kFinish, int kConsumers, int kBuffers, class Residual>
 __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], const float2* bias,
                                                   const Epilogue<T>& epilogue, const CUtensorMap& map_d,
-                                                  std::uint32_t staging, std::uint32_t barrier, int& buffer,
-                                                  const TilePosition& at, const HeldResidual& held, const Read& read) {
+                                                  std::uint32_t staging, std::uint32_t barrier, ptx::Ring& buffer,
+                                                  const TilePosition& at, const Residual& residual, bool first) {
   constexpr int kTileColumns = kFinish == Finish::gate ? kBlockN / 2 : kBlockN;
   constexpr int kColumns = store_columns(kTileColumns);
   constexpr int kBlocks = kColumns / 8;
   constexpr bool kMuch = kFinish == Finish::activate || kFinish == Finish::gate;
-  constexpr int kMost = kFinish == Finish::shift ? 2 : kMuch ? 4 : kBlocks;  // of an iteration: shifts take registers
+  // Blocks of an iteration: few where there is much to do (or shifts take registers), all where that spares the moves.
+  constexpr bool kOnce = kFinish == Finish::gate && kBlocks <= 8 && kColumns == kTileColumns;
+  constexpr int kMost = kFinish == Finish::shift ? 2 : kMuch && !kOnce ? 4 : kBlocks;
   constexpr int kStep = kBlocks % kMost == 0 ? kMost : kBlocks % 2 == 0 ? 2 : kBlocks;
   constexpr int kRowBytes = kColumns * 2;
-  constexpr int kBuffers = store_buffers(kConsumers, kTileColumns);
-  constexpr ResidualPieces kResidual = residual_pieces(kConsumers, kBlockN, kFinish == Finish::gate);
-  static_assert(kMaxResidualStages == 2, "a piece waits in the first stage or in the second");
+  constexpr int kPieces = kTileColumns / kColumns;
   const bool add = kFinish == Finish::add || (kFinish != Finish::linear && epilogue.residual);
+  const bool in_place = Residual::kInPlace && add;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32;
   // stmatrix and ldmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a
@@ -174,13 +170,18 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
     bias += 4 * kStep;
   };
 #pragma unroll 1
-  for (int piece = 0; piece < kResidual.count; ++piece) {
-    if (thread == 0) ptx::tma_store_wait_read<kBuffers - 1>();
-    ptx::named_barrier_sync(barrier, 128);
-    const std::uint32_t target = staging + static_cast<std::uint32_t>(buffer * 64 * kRowBytes);
-    const std::uint32_t residual =
-        (piece < kResidual.per_stage ? held.stage[0] : held.stage[1]) +
-        static_cast<std::uint32_t>(piece % kResidual.per_stage * kResidual.bytes + held.row_block * 64 * kRowBytes);
+  for (int piece = 0; piece < kPieces; ++piece) {
+    if constexpr (kBuffers == 1) {
+      if (!in_place && thread == 0) ptx::tma_store_wait_read<0>();
+      ptx::named_barrier_sync(barrier, 128);
+    }
+    const std::uint32_t target = staging + static_cast<std::uint32_t>(buffer.stage * 64 * kRowBytes);
+    std::uint32_t residual_at = target;
+    if constexpr (Residual::kInPlace) {
+      if (add) residual.await(buffer);
+    } else {
+      residual_at = residual.at(piece);
+    }
     // Blocks of the accumulator from `block` on, which lie behind `done` others of the piece.
     const auto write = [&]<int kCount>(int done, int block, std::integral_constant<int, kCount>) {
       std::uint32_t words[2][4] = {};
@@ -188,9 +189,9 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
 #pragma unroll
         for (int i = 0; i + 1 < kCount; i += 2)
           ptx::ldmatrix_x4(words[0][i], words[1][i], words[0][i + 1], words[1][i + 1],
-                           residual + offset(done + block + i));
+                           residual_at + offset(done + block + i));
         if constexpr (kCount % 2 == 1)
-          ptx::ldmatrix_x2(words[0][kCount - 1], words[1][kCount - 1], residual + offset(done + block + kCount - 1));
+          ptx::ldmatrix_x2(words[0][kCount - 1], words[1][kCount - 1], residual_at + offset(done + block + kCount - 1));
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -209,16 +210,21 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
 #pragma unroll
       for (int block = 0; block + 4 <= kStep; block += 4) write(done, block, std::integral_constant<int, 4>{});
       if constexpr (kStep % 4 != 0) write(done, kStep / 4 * 4, std::integral_constant<int, kStep % 4>{});
-      move_up();
+      if constexpr (kStep < kTileColumns / 8) move_up();
     }
     ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
+    if constexpr (kBuffers > 1)
+      if (!in_place && thread == 0) ptx::tma_store_wait_read<kBuffers - 2>();  // the next piece's buffer is free
     ptx::named_barrier_sync(barrier, 128);
     if (thread == 0) {
       ptx::tma_store_3d(&map_d, target, at.part_column + piece * kColumns, static_cast<int>(at.row0), at.part);
       ptx::tma_store_commit();
+      if constexpr (Residual::kInPlace)
+        if (add) residual.template release<kBuffers>(buffer.stage, first && piece == 0);
     }
-    if (add && kResidual.last_of_stage(piece)) read(piece / kResidual.per_stage);
-    buffer = (buffer + 1) % kBuffers;
+    if constexpr (!Residual::kInPlace)
+      if (add) residual.read(piece);
+    buffer.advance(kBuffers);
   }
 }
 

@@ -38,9 +38,10 @@ struct Layout {
   static constexpr int kABytes = kShape.block_m() * kRowBytes;
   static constexpr int kBBytes = kShape.block_n * kRowBytes;
   static constexpr int kStageBytes = kABytes + kBBytes;
+  // Per consumer, as is the bias. In ping-pong 16 KB: four pieces of 32 columns.
   static constexpr int kStoreBytes =
-      std::max(store_bytes(kShape.consumers, kShape.block_n),
-               store_bytes(kShape.consumers, kShape.block_n / 2));  // per consumer, as is the bias
+      std::max({store_bytes(kShape.consumers, kShape.block_n), store_bytes(kShape.consumers, kShape.block_n / 2),
+                kShape.pingpong ? 16 * 1024 : 0});
   static constexpr int kBiasBytes = kShape.block_n * 4;
   static constexpr int kAlignment = 128;       // that the language gives; stages lie at a kSwizzleAtom
   static constexpr int kReservedBytes = 1024;  // of the system, per block
@@ -48,7 +49,7 @@ struct Layout {
 
   static constexpr int bytes(int stages) {
     return kSwizzleAtom - kAlignment + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) +
-           Barriers::bytes(stages);
+           Barriers::bytes(stages) + (kShape.pingpong ? kShape.consumers * ResidualBuffers::kBytes : 0);
   }
   // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
   // whole warpgroup, which gives registers to the consumers (setmaxnreg).
@@ -70,8 +71,8 @@ struct Layout {
     constexpr ResidualPieces kGated = residual_pieces(kShape.consumers, kShape.block_n, true);
     return gated ? kGated : kPlain;
   }
-  static_assert(std::max(residual(false).stages(), residual(true).stages()) <= kMaxResidualStages &&
-                    kMaxResidualStages + 1 < kShape.stages,
+  static_assert(kShape.pingpong || (std::max(residual(false).stages(), residual(true).stages()) <= kMaxResidualStages &&
+                                    kMaxResidualStages + 1 < kShape.stages),
                 "room for a residual in the ring");
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");

@@ -2,19 +2,28 @@
 // stages. Pure functions: testable without a GPU.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/gemm/schedule.h"
 #include "kernels/product/sm90a_pieces.h"
 
 namespace noisefloor::gemm {
 
-using product::store_buffers;
 using product::store_bytes;
 using product::store_columns;
 using product::store_swizzled;
 
-// A tile's residual goes through the ring of stages as A and B do, as one or two steps behind the products': pieces of
-// block_m rows x store_columns in the layout of the stores' pieces (so that ldmatrix reads what stmatrix will write),
-// as many to a stage as fit.
+inline constexpr int kMostBuffers = 4;
+
+// Buffers for the pieces of a tile's columns in `bytes`. With two or more, a piece is finished while
+// those before it drain, and one barrier a piece is enough.
+constexpr int buffers_in(int bytes, int tile_columns) {
+  return std::min(bytes / (64 * store_columns(tile_columns) * 2), kMostBuffers);
+}
+
+// A tile's residual comes in pieces with the columns and the layout of the stores', so that ldmatrix reads what
+// stmatrix will write. Through the ring of stages they go as A and B do, as one or two steps behind the products':
+// block_m rows each, as many to a stage as fit. In ping-pong they have 64 rows and go to the buffers of the stores.
 struct ResidualPieces {
   int columns;  // of a piece
   int bytes;
@@ -33,6 +42,6 @@ constexpr ResidualPieces residual_pieces(int consumers, int block_n, bool gated)
   return {columns, bytes, tile_columns / columns, (block_m + block_n) * kRowBytes / bytes};
 }
 
-inline constexpr int kMaxResidualStages = 2;
+inline constexpr int kMaxResidualStages = product::kMostOfResidual;
 
 }  // namespace noisefloor::gemm

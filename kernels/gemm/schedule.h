@@ -19,10 +19,11 @@ using product::kRowBytes;
 using Tile = product::Sm90aTile;
 using Schedule = product::Sm90aSchedule;
 
-inline constexpr std::array<Tile, 10> kTiles = {{
+inline constexpr std::array<Tile, 11> kTiles = {{
     {2, 256, 1, 4, 4},
     {2, 192, 1, 4, 4},
     {2, 160, 1, 5, 5},
+    {2, 160, 1, 5, 5, true},
     {2, 128, 1, 6, 6},
     {2, 128, 1, 6, 6, true},
     {2, 80, 1, 7, 7},

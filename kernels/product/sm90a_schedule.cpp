@@ -20,7 +20,7 @@ std::int64_t usable_sms(const Sm90aSchedule& schedule, int sm_count) {
 
 // Blocks that can be on the device at once, in whole clusters.
 std::int64_t resident_blocks(const Sm90aTile& tile, const Sm90aSchedule& schedule, int sm_count) {
-  const std::int64_t blocks = usable_sms(schedule, sm_count) * (schedule.stages > tile.stages ? 1 : tile.blocks_per_sm);
+  const std::int64_t blocks = usable_sms(schedule, sm_count) * (schedule.alone ? 1 : tile.blocks_per_sm);
   return std::max<std::int64_t>(blocks / schedule.cluster(), 1) * schedule.cluster();
 }
 
@@ -36,8 +36,11 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
   schedule.unit_clusters = ceil_div(ceil_div(product.unit_rows, shape.block_m()), multicast);
   schedule.m_clusters = product.units * schedule.unit_clusters;
   schedule.n_tiles = ceil_div(product.columns, shape.block_n);
-  const bool alone = schedule.blocks() <= usable_sms(schedule, sm_count);
-  schedule.stages = alone ? shape.deep_stages : shape.stages;
+  schedule.alone = schedule.blocks() <= usable_sms(schedule, sm_count);
+  // A block alone has one tile. A stage that it never fills costs the making of two barriers before its first load.
+  const std::int64_t filled = ceil_div(product.k_steps, splits) + kMostOfResidual;
+  schedule.stages = schedule.alone ? static_cast<int>(std::clamp<std::int64_t>(filled, shape.stages, shape.deep_stages))
+                                   : shape.stages;
   schedule.grid =
       splits > 1 ? schedule.blocks() : std::min(schedule.blocks(), resident_blocks(shape, schedule, sm_count));
   return schedule;
@@ -58,7 +61,7 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
       (shape.block_m() * product.a_share + static_cast<double>(shape.block_n) / schedule.multicast) * kRowBytes;
   const double step =
       std::max({sharing * elements * kBlockK / costs.fma_per_cycle, sharing * load_bytes / costs.bytes_per_cycle,
-                costs.load_latency / schedule.stages, costs.least_step}) +
+                costs.load_latency / (schedule.alone ? shape.deep_stages : shape.stages), costs.least_step}) +
       costs.byte * load_bytes;
   const double once = schedule.multicast > 1 ? costs.multicast : 0;
   const double store = sharing * elements * costs.store;

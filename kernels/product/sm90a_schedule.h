@@ -11,6 +11,7 @@ namespace noisefloor::product {
 inline constexpr int kBlockK = 64;         // k of a step: 128 bytes of a 16-bit type, one swizzle row
 inline constexpr int kRowBytes = 128;      // of a stage's tiles of A and B
 inline constexpr int kLargestCluster = 8;  // that every device of the architecture takes
+inline constexpr int kMostOfResidual = 2;  // stages that a tile's residual takes, behind its k-steps
 
 // A compiled tile of a kernel: block_n rows of B and 64 rows of A per consumer warpgroup, and how many k-steps are in
 // flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself. In ping-pong,
@@ -39,12 +40,13 @@ struct Sm90aProduct {
 struct Sm90aSchedule {
   int tile = 0;                    // index into the kernel's tiles
   int multicast = 1;               // 1 or 2 blocks, neighbours in m, that share each tile of B
-  int stages = 4;                  // k-steps in flight
+  int stages = 4;                  // k-steps in flight; no more than a block alone on its SM has
   int splits = 1;                  // blocks of a cluster that share one output tile, each with its part of k
   std::int64_t unit_clusters = 0;  // output tiles along the rows of a unit, in units of `multicast`
   std::int64_t m_clusters = 0;     // of all units
   std::int64_t n_tiles = 0;
   std::int64_t grid = 0;  // blocks; fewer than the tiles where blocks are persistent (splits == 1)
+  bool alone = false;     // each block has an SM to itself
 
   int cluster() const { return multicast * splits; }
   std::int64_t blocks() const { return m_clusters * n_tiles * cluster(); }
