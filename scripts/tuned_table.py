@@ -104,9 +104,9 @@ def key_of(tuned, path, line, fields):
 
 
 def read_timings(tuned, path):
-    """(device, SMs, [commit]), and {(variant, shape): {kind: {choice: (warm, cold)}}}, and {(variant, shape): the estimate's choice}. Problems
-    that differ in nothing of these are one to the table, and take the same time: the first's are taken."""
-    gpu, times, estimated, problems, commits = None, defaultdict(lambda: defaultdict(dict)), {}, {}, {}
+    """(device, SMs, [commit]), and {(variant, shape): {kind: {choice: (warm, cold)}}}, and {(variant, shape): the estimate's choice}, and {(shape, kind):
+    how often graphs ask for it}. Problems that differ in nothing of these are one to the table, and take the same time: the first's are taken."""
+    gpu, times, estimated, problems, commits, asked = None, defaultdict(lambda: defaultdict(dict)), {}, {}, {}, {}
     for line, row in read_rows(path, TIMING_COLUMNS):
         here = (row["device"], whole(path, line, row, "sm_count", 1))
         if gpu not in (None, here):
@@ -118,6 +118,8 @@ def read_timings(tuned, path):
         if not tuned.serves(problem):
             continue
         shape, kind = key_of(tuned, path, line, problem)
+        if row.get("asked"):
+            asked[shape, kind, row["problem"]] = whole(path, line, row, "asked")
         shape = (row["variant"], shape)
         plan = tuple(whole(path, line, choice, name, least) for name, least in tuned.choice)
         if problems.setdefault((shape, kind), row["problem"]) != row["problem"]:
@@ -138,7 +140,10 @@ def read_timings(tuned, path):
         for kind, timed in kinds.items():
             if estimated.get(shape) not in timed:
                 raise Refused(f"{path}: {shape[1]} with {tuned.kinds[0][0]} '{kind[0]}' has no time of the estimate's {tuned.name}")
-    return (*gpu, list(dict.fromkeys(commits.values()))), times, estimated
+    graphs = defaultdict(int)
+    for (shape, kind, _), count in asked.items():
+        graphs[shape, kind] += count
+    return (*gpu, list(dict.fromkeys(commits.values()))), times, estimated, graphs
 
 
 def read_networks(tuned, path):
@@ -249,9 +254,8 @@ def run(tuned):
 
 
 def make(tuned, arguments):
-    source, times, estimated = read_timings(tuned, arguments.timings)
+    source, times, estimated, counts = read_timings(tuned, arguments.timings)
     networks = read_networks(tuned, arguments.problems)
-    counts = defaultdict(int)
     for problems in networks.values():
         for key, count in problems.items():
             counts[key] += count

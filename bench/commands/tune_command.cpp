@@ -1,10 +1,9 @@
 // noisefloor tune: times what an op's variants choose from, for the table that its room compiles in (scripts/tune).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <set>
-#include <utility>
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
@@ -48,33 +47,42 @@ std::vector<ImplementationPtr> variants_to_tune(const SuiteEntry& entry, const s
                                  variant.empty() ? "" : " ", variant, others));
 }
 
-// The op's problems in these networks' files, then those that only their graphs have, as they run here.
-std::vector<std::pair<AnyProblem, std::string>> problems_to_tune(const SuiteEntry& entry,
-                                                                 const std::vector<ProblemEntry>& files, DType dtype) {
-  std::vector<std::pair<AnyProblem, std::string>> problems;
-  std::set<std::string> met;
-  const auto add = [&](const AnyProblem& problem, const std::string& text) {
-    if (met.insert(text).second) problems.emplace_back(problem, text);
-  };
-  for (const ProblemEntry& one : files)
-    if (one.entry == &entry) add(one.problem, one.text);
-  for (const ProblemEntry& one : files) {
-    if (one.op != &pipeline::network_workload()) continue;
-    const networks::Network network = pipeline::build_network(one.problem, dtype, false, true);
-    for (const auto& asked : count_problems(network.graph))
-      if (asked.op->name == entry.name() && asked.dtype == dtype) add(entry.workload->parse(asked.text), asked.text);
-  }
-  return problems;
+struct CaseToTune {
+  Case timed;
+  long asked;  // how often networks' graphs ask for the problem, of networks that no file names it for
+};
+
+bool has_rows_of(const std::vector<ProblemEntry>& files, const SuiteEntry& entry, const std::string& network) {
+  return std::ranges::any_of(files, [&](const ProblemEntry& one) {
+    const auto named = [&](const ProblemEntry::Use& use) { return use.network == network; };
+    return one.entry == &entry && std::ranges::any_of(one.uses, named);
+  });
 }
 
-std::vector<Case> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
-                                const std::vector<ImplementationPtr>& variants) {
+// The op's problems in these networks' files, and those that only graphs have: of whole networks, as they run here.
+std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
+                                      const std::vector<ImplementationPtr>& variants) {
   const DType dtype = require_dtype(*entry.workload, arguments.dtype);
   const auto folder = arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems);
-  std::vector<Case> cases;
-  for (const auto& [problem, text] :
-       problems_to_tune(entry, in_networks(load_problems(folder), split_list(arguments.networks)), dtype))
-    for (const ImplementationPtr& variant : variants) cases.push_back({&entry, variant, problem, dtype, text});
+  const auto files = in_networks(load_problems(folder), split_list(arguments.networks));
+  std::vector<CaseToTune> cases;
+  const auto add = [&](const AnyProblem& problem, const std::string& text, long asked) {
+    bool met = false;
+    for (CaseToTune& one : cases)
+      if (one.timed.text == text) one.asked += asked, met = true;
+    if (met) return;
+    for (const ImplementationPtr& variant : variants) cases.push_back({{&entry, variant, problem, dtype, text}, asked});
+  };
+  for (const ProblemEntry& one : files)
+    if (one.entry == &entry) add(one.problem, one.text, 0);
+  for (const ProblemEntry& one : files) {
+    if (one.op != &pipeline::network_workload() || has_rows_of(files, entry, one.uses.front().network)) continue;
+    const bool fold_skips = dtype != DType::fp32;
+    const networks::Network network = pipeline::build_network(one.problem, dtype, false, fold_skips);
+    for (const auto& asked : count_problems(network.graph))
+      if (asked.op->name == entry.name() && asked.dtype == dtype)
+        add(entry.workload->parse(asked.text), asked.text, asked.count);
+  }
   if (cases.empty()) throw InvalidInput(fmt::format("these networks have no {}", entry.name()));
   return cases;
 }
@@ -96,11 +104,11 @@ int tune(const TuneArguments& arguments) {
   const PlatformDescription& device = platform->description();
 
   std::ofstream out(outputs.partial("--out"));
-  out << "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us\n";
+  out << "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked\n";
   const auto start = std::chrono::steady_clock::now();
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   std::size_t done = 0, tuned = 0;
-  for (const Case& one : cases) {
+  for (const auto& [one, asked] : cases) {
     const std::string name = fmt::format("{} {}", one.text, one.implementation->name);
     const auto row = refused(one, device, platform->arch_text());
     if (row && row->status != Outcome::unsupported_problem)
@@ -108,9 +116,9 @@ int tune(const TuneArguments& arguments) {
                                      device.name, device.is_host ? "the host" : platform->arch_text()));
     const auto best = row ? std::vector<TimedChoice>() : tune_choices(*platform, one, log);
     for (const TimedChoice& timed : best)
-      out << fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f}\n", quote_csv(device.name), device.info.sm_count,
+      out << fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f},{}\n", quote_csv(device.name), device.info.sm_count,
                          build_info().commit, quote_csv(one.text), to_string(one.dtype), one.implementation->name,
-                         quote_csv(timed.choice.text), timed.choice.estimated, timed.warm_us(), timed.cold_us());
+                         quote_csv(timed.choice.text), timed.choice.estimated, timed.warm_us(), timed.cold_us(), asked);
     if (!best.empty()) ++tuned;
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::size_t left = cases.size() - ++done;
@@ -137,7 +145,10 @@ void add_tune_command(CLI::App& app, CommandResult result) {
       ->required();
   command.add_option("--variant", arguments.variant, "One variant (default: all that offer choices)");
   add_problems_option(command, arguments.problems);
-  command.add_option("--networks", arguments.networks, "Networks whose problems are timed, comma-separated, or 'all'")
+  command
+      .add_option("--networks", arguments.networks,
+                  "Networks whose problems are timed, comma-separated, or 'all'; of a whole one (sd15-whole-b2) what "
+                  "its graph asks for")
       ->capture_default_str();
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   command.add_option("--device", arguments.device, "CUDA device number, or 'host'")->capture_default_str();

@@ -70,9 +70,9 @@ HaloTiling tiling_of(const Convolution& c, const Schedule& schedule) {
 // With as many stages as the taps of `c` leave room for, in place of those of 3x3: of what make_schedule() gives, once.
 static Schedule with_rings(const Convolution& c, Schedule schedule) {
   const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
+  const bool alone = schedule.alone && tile.deep_stages > tile.stages;
   const int halo = padded_halo(halo_of(c, arrange(c, tile.consumers)).lines());
-  const int budget =
-      ring_budget(tile.consumers, tile.block_n, schedule.alone ? 1 : tile.blocks_per_sm, schedule.splits > 1);
+  const int budget = ring_budget(tile.consumers, tile.block_n, alone ? 1 : tile.blocks_per_sm, schedule.splits > 1);
   schedule.stages = rings_for(budget, tile.block_n, halo, c.y.taps * c.x.taps, c.side > 0).weights;
   return schedule;
 }

@@ -221,7 +221,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,
-                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages)),
+                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages_of_room(L::kShape))),
                           .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};

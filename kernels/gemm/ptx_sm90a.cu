@@ -1,8 +1,9 @@
 // gemm with Hopper's own instructions: TMA fills shared memory and wgmma reads it. A producer thread keeps k-steps of
 // its block's tiles in flight on mbarriers; one or two consumer warpgroups multiply, sharing each tile or taking turns
-// on whole ones (ping-pong). Blocks are persistent, so that loads and stores run under other tiles' products.
-// Neighbours along m may share B by multicast, and up to 8 blocks of a cluster may split k: they exchange fp32 partial
-// sums through distributed shared memory. schedule.cpp picks tile, multicast and split.
+// on whole ones (ping-pong, where two more threads bring the consumers' residuals). Blocks are persistent, so that
+// loads and stores run under other tiles' products. Neighbours along m may share B by multicast, and up to 8 blocks of
+// a cluster may split k: they exchange fp32 partial sums through distributed shared memory. schedule.cpp picks tile,
+// multicast and split.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load or computes an address.
@@ -195,9 +196,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             const int row_block = kPingpong ? sub : part.consumer;
             const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns, at.part, at.part_column};
             const auto store_with = [&](const auto& from) {
-              store_accumulator<T, kBlockN, kFinish, kShape.consumers, kBuffers>(
-                  acc[0], bias, args.epilogue, map_d, staging, 1 + part.consumer, buffer, mine, from,
-                  tile - first_tile < 2 * tile_stride && sub == 0);
+              store_accumulator<T, kBlockN, kFinish, kBuffers>(acc[0], bias, args.epilogue, map_d, staging,
+                                                               1 + part.consumer, buffer, mine, from,
+                                                               tile - first_tile < 2 * tile_stride && sub == 0);
             };
             if constexpr (kPingpong)
               store_with(ResidualBuffers(residual_barriers, part.consumer));
@@ -278,7 +279,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,
-                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages)),
+                          .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages_of_room(L::kShape))),
                           .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};

@@ -20,7 +20,7 @@ namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
 
-// A thread's part. Warps of the consumers come first; then the producer's, of which one thread moves data.
+// A thread's part. Warps of the consumers come first; then the producer's, of which tma_thread moves A and B.
 template <int kConsumers>
 struct Part {
   int warp, lane, consumer;
@@ -105,8 +105,8 @@ __device__ __forceinline__ void wait_for_launches() {
   ptx::griddepcontrol_wait();
 }
 
-// The thread that loads, behind its last load: blocks of the next launch may start. Not sooner, when some SMs have run
-// out of tiles and others have not: small blocks would crowd on the first (docs/log/networks, "starts that
+// The thread that loads A and B, behind its last load: blocks of the next launch may start. Not sooner, when some SMs
+// have run out of tiles and others have not: small blocks would crowd on the first (docs/log/networks, "starts that
 // crowd").
 __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();

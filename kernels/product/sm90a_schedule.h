@@ -14,8 +14,8 @@ inline constexpr int kLargestCluster = 8;  // that every device of the architect
 inline constexpr int kMostOfResidual = 2;  // stages that a tile's residual takes, behind its k-steps
 
 // A compiled tile of a kernel: block_n rows of B and 64 rows of A per consumer warpgroup, and how many k-steps are in
-// flight: `stages` where blocks_per_sm blocks share an SM, deep_stages where a block has an SM to itself. In ping-pong,
-// consumers have all 128 rows of alternate tiles, so that one's epilogue runs under the other's products.
+// flight: `stages` where blocks_per_sm blocks share an SM, up to deep_stages where a block has an SM to itself. In
+// ping-pong, consumers have all 128 rows of alternate tiles, so that one's epilogue runs under the other's products.
 struct Sm90aTile {
   int consumers;
   int block_n;
@@ -40,7 +40,7 @@ struct Sm90aProduct {
 struct Sm90aSchedule {
   int tile = 0;                    // index into the kernel's tiles
   int multicast = 1;               // 1 or 2 blocks, neighbours in m, that share each tile of B
-  int stages = 4;                  // k-steps in flight; no more than a block alone on its SM has
+  int stages = 4;                  // k-steps in flight; no more than a block with one tile fills
   int splits = 1;                  // blocks of a cluster that share one output tile, each with its part of k
   std::int64_t unit_clusters = 0;  // output tiles along the rows of a unit, in units of `multicast`
   std::int64_t m_clusters = 0;     // of all units
@@ -50,6 +50,8 @@ struct Sm90aSchedule {
 
   int cluster() const { return multicast * splits; }
   std::int64_t blocks() const { return m_clusters * n_tiles * cluster(); }
+  // Stages to ask shared memory for: a block alone asks for all, so that no second one comes to its SM.
+  int stages_of_room(const Sm90aTile& shape) const { return alone ? shape.deep_stages : stages; }
 };
 
 // SM cycles that things are taken to cost: a fit to timed schedules, so they stand for more than their names say.

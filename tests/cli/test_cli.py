@@ -56,7 +56,7 @@ pytestmark = needs_program
         (["tune", "groupnorm", "--variant", "ptx_sm90", "--out", "times.csv"], "did you mean 'ptx_sm90a'"),
         (["tune", "groupnorm", "--dtype", "bf17", "--out", "times.csv"], "has no dtype 'bf17'"),
         (["tune", "groupnorm", "--networks", "adm64-b2", "--out", "times.csv"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
-        (["tune", "groupnorm", "--networks", "digits-b1", "--out", "times.csv"], "these networks have no groupnorm"),
+        (["tune", "conv3d_temporal", "--networks", "digits-b1", "--out", "times.csv"], "these networks have no conv3d_temporal"),
         (["tune", "groupnorm", "--problems", "no-such-folder", "--out", "times.csv"], "no such folder"),
         (["tune", "groupnorm", "--device", "host", "--out", "no-such-folder/times.csv"], "--out"),
         (["tune", "groupnorm", "--device", "host", "--out", "times.csv"], "groupnorm ptx_sm90a: needs a CUDA device; this is "),

@@ -175,6 +175,7 @@ TEST(gemm_residual, PiecesCoverTheTileAndFitTheRing) {
 TEST(gemm_residual, TestProblemsTakeEveryWay) {
   std::set<int> widths;
   std::set<std::tuple<bool, bool, bool>> ways;  // ping-pong, multicast, split
+  std::set<std::tuple<int, bool, bool>> large;  // columns of a 128-row tile, ping-pong, gated
   bool turns_gated = false, splits_gated = false;
   for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
     if (entry.op->name != definition.name) continue;
@@ -183,6 +184,7 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
     const Schedule s = choose(p, kSms);
     widths.insert(tile_of(s).block_n);
     ways.insert({tile_of(s).pingpong && s.blocks() > 2 * s.grid, s.multicast > 1, s.splits > 1});
+    if (tile_of(s).block_m() == 128) large.insert({tile_of(s).block_n, tile_of(s).pingpong, p.gated()});
     turns_gated |= tile_of(s).pingpong && p.gated();
     splits_gated |= s.splits > 1 && p.gated();
   }
@@ -193,6 +195,20 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
   EXPECT_TRUE(ways.contains({false, false, true}));
   EXPECT_TRUE(turns_gated);
   EXPECT_TRUE(splits_gated);
+  for (const int columns : {128, 160}) {
+    EXPECT_TRUE(large.contains({columns, false, false})) << columns;
+    EXPECT_TRUE(large.contains({columns, true, false})) << columns;
+    EXPECT_TRUE(large.contains({columns, true, true})) << columns;
+  }
+}
+
+// In ping-pong they hold the residual, too: one piece each, which must begin on a swizzle atom where it is swizzled.
+TEST(gemm_residual, BuffersOfStores) {
+  EXPECT_EQ(buffers_in(16 * 1024, 160), 4);  // pieces of 32 columns: 4 KB
+  EXPECT_EQ(buffers_in(16 * 1024, 128), 2);  // of 64: 8 KB
+  EXPECT_EQ(buffers_in(16 * 1024, 80), 1);   // of 80: 10 KB
+  EXPECT_EQ(buffers_in(16 * 1024, 64), 2);
+  EXPECT_EQ(buffers_in(64 * 1024, 64), kMostBuffers);
 }
 
 // Consumers that take turns go from one part of D to another.
