@@ -41,7 +41,6 @@ class Tuned:
     record: str  # C++: the type of a row
     file: str  # that is written, without its ending, as is the header that declares the table
     table: Callable  # C++: the function that gives it, from the number of SMs
-    serves: Callable = lambda fields: True  # whether the table has rows for a problem of these fields
     derive: Callable = lambda fields: fields  # adds to a problem's fields what is not one of them
     room: str = ""  # whose the table is, where it is not the op's
     stand_in: Callable = lambda shape: False  # whether a shape without a row takes another's, so that the estimate needs one too
@@ -115,8 +114,6 @@ def read_timings(tuned, path):
         if row["variant"] not in tuned.arrays or row["dtype"] != "bf16":
             raise Refused(f"{path}:{line}: times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
         problem, choice = pairs(path, line, row, "problem"), pairs(path, line, row, "choice")
-        if not tuned.serves(problem):
-            continue
         shape, kind = key_of(tuned, path, line, problem)
         if row.get("asked"):
             asked[shape, kind, row["problem"]] = whole(path, line, row, "asked")
@@ -151,8 +148,7 @@ def read_networks(tuned, path):
     networks = defaultdict(lambda: defaultdict(int))
     needed = ["network", *(name for name, default, _ in tuned.shape if default is None), "count"]
     for line, row in read_rows(path, needed):
-        if tuned.serves(row):
-            networks[row["network"]][key_of(tuned, path, line, row)] += whole(path, line, row, "count", 1)
+        networks[row["network"]][key_of(tuned, path, line, row)] += whole(path, line, row, "count", 1)
     return networks
 
 

@@ -11,7 +11,7 @@
 namespace noisefloor::gemm {
 
 struct MeasuredSchedule {
-  std::int64_t m, n, k, gated, residual;
+  std::int64_t m, n, k, gated, residual, part_columns;
   product::MeasuredCut cut;
 };
 

@@ -53,11 +53,14 @@ double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_
 }
 
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured) {
-  using Shape = std::array<std::int64_t, 5>;
-  const auto shape_of = [](const MeasuredSchedule& row) { return Shape{row.m, row.n, row.k, row.gated, row.residual}; };
+  using Shape = std::array<std::int64_t, 6>;
+  const auto shape_of = [](const MeasuredSchedule& row) {
+    return Shape{row.m, row.n, row.k, row.gated, row.residual, row.part_columns};
+  };
   if (sm_count == measured.sm_count)
     if (const auto* row = find_measured(
-            measured.schedules, Shape{problem.m, problem.n, problem.k, problem.gated(), problem.residual}, shape_of))
+            measured.schedules,
+            Shape{problem.m, problem.n, problem.k, problem.gated(), problem.residual, problem.part_columns}, shape_of))
       if (const auto schedule = product::find_schedule(kKernel, cut_by(problem), row->cut, sm_count)) return *schedule;
   return product::choose(kKernel, cut_by(problem), sm_count);
 }

@@ -9,8 +9,7 @@ import tuned_table  # noqa: E402
 tuned_table.run(tuned_table.Tuned(
     op="gemm",
     arrays={"ptx_sm90a": "kSchedules"},
-    shape=(("m", None, 1), ("n", None, 1), ("k", None, 1), ("gated", "0", 0), ("residual", "0", 0)),
-    serves=lambda fields: not fields.get("part_columns"),  # whose choices are others
+    shape=(("m", None, 1), ("n", None, 1), ("k", None, 1), ("gated", "0", 0), ("residual", "0", 0), ("part_columns", "0", 0)),
     derive=lambda fields: fields | {"gated": str(int(fields.get("act") == "geglu"))},
     kinds=(("act", "none"), ("bias", "1"), ("image_shift", "0"), ("scale", "1")),
     choice=tuned_table.SCHEDULE,

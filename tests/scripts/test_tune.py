@@ -137,7 +137,8 @@ CUT = "rows={},columns=96,pingpong=0,multicast=1,splits={}"
 @pytest.mark.parametrize("op, network, timed, rows", [
     ("gemm", "network,m,n,k,act,residual,part_columns,count\none,64,128,256,,,,1\none,64,128,256,,,64,9\n", (("m=64,n=128,k=256", "ptx_sm90a"), ("m=64,n=128,k=256,act=geglu", "ptx_sm90a"),
                                                                                       ("m=64,n=128,k=256,residual=1", "ptx_sm90a"), ("m=64,n=128,k=256,part_columns=64", "ptx_sm90a")),
-     ["64, 128, 256, 0, 0, 128, 96, 0, 1, 2", "64, 128, 256, 0, 1, 128, 96, 0, 1, 2", "64, 128, 256, 1, 0, 128, 96, 0, 1, 2"]),
+     ["64, 128, 256, 0, 0, 0, 128, 96, 0, 1, 2", "64, 128, 256, 0, 0, 64, 128, 96, 0, 1, 2", "64, 128, 256, 0, 1, 0, 128, 96, 0, 1, 2",
+      "64, 128, 256, 1, 0, 0, 128, 96, 0, 1, 2"]),
     ("conv2d", "network,n,h,w,cin,cout,kernel,pad,count\none,1,8,8,64,64,,,1\n",
      (("n=1,h=8,w=8,cin=64,cout=64", "ptx_sm90a"), ("n=1,h=8,w=8,cin=64,cout=64,residual=1", "ptx_sm90a"),
       ("n=1,h=8,w=8,cin=64,cout=64,kernel=1", "ptx_sm90a_halo")),

@@ -15,14 +15,18 @@ constexpr int kDeviceSms = 132;
 
 TEST(measured_schedules, AreTakenOnTheirGpuAlone) {
   const gemm::Problem p{.m = 512, .n = 640, .k = 1280};
-  const gemm::MeasuredSchedule rows[] = {{512, 640, 640, 0, 0, {128, 128, 0, 1, 1}},
-                                         {512, 640, 1280, 0, 0, {64, 32, 0, 2, 4}},
-                                         {512, 640, 1280, 0, 1, {64, 64, 0, 1, 2}}};
+  const gemm::MeasuredSchedule rows[] = {{512, 640, 640, 0, 0, 0, {128, 128, 0, 1, 1}},
+                                         {512, 640, 1280, 0, 0, 0, {64, 32, 0, 2, 4}},
+                                         {512, 640, 1280, 0, 0, 320, {64, 80, 0, 1, 1}},
+                                         {512, 640, 1280, 0, 1, 0, {64, 64, 0, 1, 2}}};
   const auto taken = gemm::choose(p, kDeviceSms, {kDeviceSms, rows});
   const auto& tile = gemm::kTiles[static_cast<std::size_t>(taken.tile)];
   EXPECT_EQ(std::tuple(tile.block_m(), tile.block_n, taken.multicast, taken.splits), std::tuple(64, 32, 2, 4));
   const gemm::Problem added{.m = 512, .n = 640, .k = 1280, .residual = true};
   EXPECT_EQ(gemm::choose(added, kDeviceSms, {kDeviceSms, rows}).splits, 2);
+  const gemm::Problem parted{.m = 512, .n = 640, .k = 1280, .part_columns = 320};
+  EXPECT_EQ(gemm::kTiles[static_cast<std::size_t>(gemm::choose(parted, kDeviceSms, {kDeviceSms, rows}).tile)].block_n,
+            80);
   const auto modelled = gemm::choose(p, kDeviceSms, {0, {}});
   EXPECT_NE(std::tuple(taken.tile, taken.splits), std::tuple(modelled.tile, modelled.splits));
   const auto elsewhere = gemm::choose(p, kDeviceSms, {114, rows});
@@ -65,7 +69,8 @@ void expect_taken(std::span<const product::Sm90aTile> tiles, const product::Sm90
 TEST(measured_schedules, OfTheTablesCanAllBeRun) {
   const auto gemms = gemm::measured_schedules();
   for (const auto& row : gemms.schedules) {
-    gemm::Problem p{.m = row.m, .n = row.n, .k = row.k, .residual = row.residual != 0};
+    gemm::Problem p{
+        .m = row.m, .n = row.n, .k = row.k, .residual = row.residual != 0, .part_columns = row.part_columns};
     if (row.gated) p.act = gemm::Activation::geglu;
     expect_taken(gemm::kTiles, gemm::choose(p, gemms.sm_count), row.cut);
   }
