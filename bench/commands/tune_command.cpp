@@ -114,7 +114,13 @@ int tune(const TuneArguments& arguments) {
     if (row && row->status != Outcome::unsupported_problem)
       throw InvalidInput(fmt::format("{} {}: {}; this is {} ({})", entry.name(), one.implementation->name, row->reason,
                                      device.name, device.is_host ? "the host" : platform->arch_text()));
-    const auto best = row ? std::vector<TimedChoice>() : tune_choices(*platform, one, log);
+    std::string unfit = row ? row->reason : "no choice fits";
+    std::vector<TimedChoice> best;
+    try {
+      if (!row) best = tune_choices(*platform, one, log);
+    } catch (const OutOfMemory& error) {  // networks ask for more than a small GPU holds
+      unfit = error.what();
+    }
     for (const TimedChoice& timed : best)
       out << fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f},{}\n", quote_csv(device.name), device.info.sm_count,
                          build_info().commit, quote_csv(one.text), to_string(one.dtype), one.implementation->name,
@@ -122,10 +128,7 @@ int tune(const TuneArguments& arguments) {
     if (!best.empty()) ++tuned;
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::size_t left = cases.size() - ++done;
-    log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name,
-                    row            ? row->reason
-                    : best.empty() ? "no choice fits"
-                                   : outcome(best),
+    log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name, best.empty() ? unfit : outcome(best),
                     duration_text(elapsed / static_cast<double>(done) * static_cast<double>(left))));
   }
   if (tuned == 0) throw InvalidInput("no problem here has choices; nothing was timed");
