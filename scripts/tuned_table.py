@@ -156,7 +156,7 @@ def choose(tuned, times, estimated, counts):
     """{(variant, shape): choice}, of those where a timed one is clearly better than the estimate's, or another shape's row stands in for them."""
     table = {}
     for shape, kinds in times.items():
-        weights = {kind: counts.get((shape[1], kind), 1) for kind in kinds}
+        weights = {kind: counts.get((shape[1], kind)) or 1 for kind in kinds}
         common = set.intersection(*(set(timed) for timed in kinds.values()))
         total = {plan: [sum(weights[k] * kinds[k][plan][i] for k in kinds) for i in (0, 1)] for plan in common}
         now = total[estimated[shape]]

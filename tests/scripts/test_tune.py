@@ -158,6 +158,31 @@ def test_schedules_of_products_become_a_table_that_compiles(tmp_path, op, networ
     assert compiled.returncode == 0, compiled.stderr
 
 
+@pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])
+def test_kinds_weigh_as_graphs_ask_for_them_and_one_at_least(tmp_path, asked, taken):
+    (tmp_path / "problems.csv").write_text("network,m,n,k,count\none,1,8,8,1\n")
+    times = (("m=64,n=128,k=256", (10, 9)), ("m=64,n=128,k=256,bias=0", (10, 12)))
+    lines = [f'GPU,132,abc,"{problem}",bf16,ptx_sm90a,"{CUT.format(64 * splits, splits)}",{2 - splits},{us[splits - 1]},{us[splits - 1]},{count}'
+             for (problem, us), count in zip(times, asked) for splits in (1, 2)]
+    (tmp_path / "timings.csv").write_text("\n".join([HEADER + ",asked", *lines]) + "\n")
+    result = write_gemm_table(tmp_path)
+    assert (result.returncode == 0) == taken == (tmp_path / "table.cpp").exists(), result.stderr
+    assert taken or "nothing is written" in result.stderr
+
+
+def test_a_count_of_graphs_that_is_none_is_refused(tmp_path):
+    (tmp_path / "problems.csv").write_text("network,m,n,k,count\none,64,128,256,1\n")
+    line = f'GPU,132,abc,"m=64,n=128,k=256",bf16,ptx_sm90a,"{CUT.format(64, 1)}",1,10,10,-1'
+    (tmp_path / "timings.csv").write_text(HEADER + ",asked\n" + line + "\n")
+    result = write_gemm_table(tmp_path)
+    assert result.returncode == 2 and "asked is '-1'" in result.stderr, result.stderr
+
+
+def write_gemm_table(folder):
+    return subprocess.run([sys.executable, ROOT / "kernels/gemm/write_table.py", folder / "timings.csv", "--problems", folder / "problems.csv",
+                           "--out", folder / "table.cpp"], capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize("arguments, code, message", [
     (["--help"], 0, "usage: scripts/tune OP"),
     ([], 2, "needs an op"),
