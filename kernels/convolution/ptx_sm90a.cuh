@@ -163,6 +163,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       product::finish_products(acc);
       barriers.release(part, last);
 
+      drain.sync();  // all have read what belongs to the channels of the tile before
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
@@ -180,6 +181,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           store_partials<T, kBlockM, false>(drain, partials, part.consumer);
         }
       } else {
+        drain.sync();
         store_accumulator<T, kBlockN>(drain, acc[0]);
       }
     }

@@ -31,7 +31,7 @@ struct Drain {
 };
 
 // Multiplier and addend of two channels of the tile per thread, asked for before the products begin, so that nobody
-// waits for them; written when the accumulator is done.
+// waits for them; written when the accumulator is done, and all have read those of the tile before.
 template <int kBlockN>
 struct ChannelPair {
   float mul[2], add[2];
@@ -158,6 +158,7 @@ __device__ __forceinline__ void piece_statistics(const Drain<T, RowRun>& from, i
     squares[0] = fmaf(low - mean[0], low - mean[0], squares[0]);
     squares[1] = fmaf(high - mean[1], high - mean[1], squares[1]);
   }
+  from.sync();  // those of the piece before have been read
   float* mine = from.moments + warp * 2 * kPieceColumns + 2 * lane;
   *reinterpret_cast<float2*>(mine) = make_float2(mean[0], mean[1]);
   *reinterpret_cast<float2*>(mine + kPieceColumns) = make_float2(squares[0], squares[1]);
@@ -188,17 +189,19 @@ template <int kColumns, class T, class Place>
 __device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, const std::uint8_t* piece, int column,
                                                  int columns);
 
-// Hands a filled piece on: channels [column, column + columns) of the output.
+// Hands a filled piece on: channels [column, column + columns) of the output. Each warp takes the 16 rows that it fills
+// from accumulators, so that they need no barrier.
 template <class T, bool kPatchStatistics, class Place>
 __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int chunk = thread % 8;
   const int first = column + chunk * 8;
+  const int first_row = thread / 32 * 16 + thread % 32 / 8;
   if (chunk * 8 < columns && first < epilogue.cout) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int row = thread / 8 + 16 * i;
+      const int row = first_row + 4 * i;
       if (!from.place.has(row)) continue;
       const uint4 bits = *reinterpret_cast<const uint4*>(from.piece + row * 128 + (chunk ^ (row % 8)) * 16);
       T* to = epilogue.y + std::int64_t{from.pixel(row)} * epilogue.cout + first;
@@ -219,7 +222,8 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
 }
 
 // A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
-// once has to come from L2 (docs/log/gemm, "code that runs once").
+// once has to come from L2 (docs/log/gemm, "code that runs once"). Warps go through it each at its own pace, but for
+// the statistics, which they merge.
 template <class T, int kBlockN, class Place>
 __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -228,15 +232,15 @@ __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, flo
 #pragma unroll 1
   for (int done = 0; done < kBlockN; done += kPieceColumns) {
     constexpr int kLast = kBlockN % kPieceColumns;
-    to.sync();
 #pragma unroll 1
     for (int block = 0; block < kPieceColumns / 8 && done + block * 8 < kBlockN; block += 4) {
       fill_blocks<T, kBlockN, 4>(to, acc, done / 8 + block, block, pixel);
 #pragma unroll
       for (int i = 0; i + 16 < kBlockN / 2; ++i) acc[i] = acc[i + 16];
     }
-    to.sync();
+    __syncwarp();
     drain_piece<T, false>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+    __syncwarp();
   }
 }
 
