@@ -36,9 +36,7 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
   const int matrix_row = thread / 32 * 16 + lane % 16;
   const int swizzle = matrix_row / (128 / kPieceRow) % (kPieceRow / 16);
   const int first_at = matrix_row * kPieceRow + (lane / 16 ^ swizzle) * 16;
-  const auto offset = [&](int block) {
-    return static_cast<std::uint32_t>(first_at ^ block * 16);
-  };
+  const auto offset = [&](int block) { return static_cast<std::uint32_t>(first_at ^ block * 16); };
 #pragma unroll 1
   for (int piece = 0; piece < L::kPieces; ++piece) {
     if (L::kBuffers == 1 && thread == 0) ptx::tma_store_wait_read<0>();

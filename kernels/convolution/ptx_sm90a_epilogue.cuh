@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/product/epilogue.cuh"
@@ -28,6 +27,15 @@ struct Drain {
 
   __device__ __forceinline__ void sync() const { ptx::named_barrier_sync(static_cast<std::uint32_t>(barrier), 128); }
   __device__ __forceinline__ int pixel(int row) const { return place.pixel(args.c, row); }
+  // The shifts of this thread's rows, each of its image; of one that does not exist, any.
+  __device__ __forceinline__ void look_up_shifts() {
+    const Convolution& c = args.c;
+    const int row = place.row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      row_shift[half] =
+          args.epilogue.image_shift + std::int64_t{min((row + 8 * half) / (c.y.out * c.x.out), c.images - 1)} * c.cout;
+  }
 };
 
 // Multiplier and addend of two channels of the tile per thread, asked for before the products begin, so that nobody
@@ -189,9 +197,12 @@ template <int kColumns, class T, class Place>
 __device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, const std::uint8_t* piece, int column,
                                                  int columns);
 
+// Whose statistics may leave with the output: those of a warpgroup's rows, or of its patch.
+enum class Statistics { none, rows, patches };
+
 // Hands a filled piece on: channels [column, column + columns) of the output. Each warp takes the 16 rows that it fills
 // from accumulators, so that they need no barrier.
-template <class T, bool kPatchStatistics, class Place>
+template <class T, Statistics kStatistics, class Place>
 __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -215,16 +226,16 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
       }
     }
   }
-  if constexpr (std::is_same_v<Place, RowRun>)
+  if constexpr (kStatistics == Statistics::rows)
     if (from.args.c.stats) piece_statistics(from, column, columns);
-  if constexpr (kPatchStatistics)
+  if constexpr (kStatistics == Statistics::patches)
     if (from.args.c.stats) patch_statistics<kPieceColumns>(from, from.piece, column, columns);
 }
 
 // A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
 // once has to come from L2 (docs/log/gemm, "code that runs once"). Warps go through it each at its own pace, but for
 // the statistics, which they merge.
-template <class T, int kBlockN, class Place>
+template <class T, int kBlockN, Statistics kStatistics, class Place>
 __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int row = thread / 32 * 16 + thread % 32 / 4;
@@ -239,7 +250,7 @@ __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, flo
       for (int i = 0; i + 16 < kBlockN / 2; ++i) acc[i] = acc[i + 16];
     }
     __syncwarp();
-    drain_piece<T, false>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+    drain_piece<T, kStatistics>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
     __syncwarp();
   }
 }
@@ -282,7 +293,7 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int block
 }
 
 // Finishes this block's share of a split tile; `consumer` is the warpgroup's place in the tile.
-template <class T, int kBlockM, bool kPatchStatistics, class Place>
+template <class T, int kBlockM, Statistics kStatistics, class Place>
 __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -322,7 +333,7 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
       *reinterpret_cast<uint4*>(to.piece + row * 128 + (block ^ (row % 8)) * 16) = pack_vector<T>(v);
     }
     to.sync();
-    drain_piece<T, kPatchStatistics>(to, to.column0 + (partials.first + done) * 8, blocks * 8);
+    drain_piece<T, kStatistics>(to, to.column0 + (partials.first + done) * 8, blocks * 8);
   }
 }
 

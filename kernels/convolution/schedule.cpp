@@ -18,7 +18,8 @@ constexpr product::Sm90aKernel kKernel{.tiles = kTiles,
                                                  .exchange = 0.248,
                                                  .meet = 469,
                                                  .meet_per_block = 27,
-                                                 .multicast = 286},
+                                                 .multicast = 286,
+                                                 .turn = 200},  // gemm's
                                        .can_split = can_split};
 
 }  // namespace
@@ -32,7 +33,9 @@ product::Sm90aProduct cut(const Convolution& c) {
 }
 
 static product::ProductFor cut_by(const Convolution& c) {
-  return [product = cut(c)](const Tile&) { return product; };
+  return [stats = c.stats, product = cut(c)](const Tile& tile) {
+    return can_make_statistics(tile) || !stats ? product : product::Sm90aProduct{.columns = 0};
+  };
 }
 
 Schedule make_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
