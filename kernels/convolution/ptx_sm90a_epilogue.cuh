@@ -94,19 +94,21 @@ __device__ __forceinline__ void fill_blocks(const Drain<T, Place>& to, const flo
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32, quad_lane = lane % 4;
+  uint4 loaded[2] = {};  // both before either is waited for
+  if (epilogue.residual) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = thread / 32 * 16 + lane / 4 + 8 * half;
+      const int column = to.column0 + 8 * (first + quad_lane);
+      if (quad_lane < kCount && column < epilogue.cout && to.place.has(row))
+        loaded[half] = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
+    }
+  }
   std::uint32_t words[2][4];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = thread / 32 * 16 + lane / 4 + 8 * half;
-    std::uint32_t residual[4] = {0, 0, 0, 0};
-    if (epilogue.residual) {
-      const int column = to.column0 + 8 * (first + quad_lane);
-      uint4 loaded{0, 0, 0, 0};
-      if (quad_lane < kCount && column < epilogue.cout && to.place.has(row))
-        loaded = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
-      residual[0] = loaded.x, residual[1] = loaded.y, residual[2] = loaded.z, residual[3] = loaded.w;
-      product::transpose_quad(residual, lane);
-    }
+    std::uint32_t residual[4] = {loaded[half].x, loaded[half].y, loaded[half].z, loaded[half].w};
+    if (epilogue.residual) product::transpose_quad(residual, lane);
     float v[2 * kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
