@@ -47,7 +47,7 @@ constexpr int exchange_bytes(const Tile& tile, int splits) {
   return tile.block_m() * 32 * (tile.block_n / 8 + splits * largest_share(tile.block_n, splits));
 }
 // Whether `splits` blocks of a cluster can share an output tile of this shape: the partial sums lie where the stages
-// were. The widest tile keeps too many registers for it; in ping-pong there are others to run under.
+// were. The widest tile and those in ping-pong keep too many registers for it.
 constexpr bool can_split(const Tile& tile, int splits) {
   return splits == 1 || (tile.block_n <= 192 && !tile.pingpong && splits <= tile.block_n / 8 &&
                          exchange_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
