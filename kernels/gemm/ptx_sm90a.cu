@@ -135,7 +135,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
     ptx::Ring buffer;
     TilePosition at{0, args.m, 0, args.n, 0, 0};
-    constexpr int kTurnBarrier = 3;
     // Over the steps of a tile that is not this consumer's.
     const auto skip_tile = [&] { ring.skip(steps, args.stages); };
     if (kPingpong && part.consumer == 1) skip_tile();
@@ -153,11 +152,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           args.epilogue, one_shift ? args.epilogue.shift_of(first_row) : nullptr, at.column0);
 
       float acc[L::kSubtiles][kBlockN / 2];
-      // A parity tells a stage's phase only from the one before: the other consumer must have seen all of its own.
-      if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + part.consumer, 2 * 128);
+      if (kPingpong && tile != first_tile) product::await_turn(part.consumer);
       const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
           part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
-      if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - part.consumer, 2 * 128);
+      if (kPingpong && tile + tile_stride < tiles) product::pass_turn(part.consumer);
       product::finish_products(acc);
       barriers.release(part, last);
       int landed[kMaxResidualStages] = {};  // the stages of the residual's steps
