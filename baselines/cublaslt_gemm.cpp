@@ -45,6 +45,8 @@ Support can_run(const AnyProblem& any, DType) {
   if (problem.act == Activation::geglu) return unsupported("cuBLASLt has no gated epilogue");
   if (problem.image_shift)
     return unsupported("cuBLASLt's epilogues add a bias to all rows, not a shift to each image's");
+  if (problem.blend)
+    return unsupported("cuBLASLt's epilogues add one matrix; this problem blends its sum with another");
   if (problem.residual && problem.act != Activation::none)
     return unsupported("cuBLASLt adds its C matrix before the activation; this problem adds the residual after it");
   return supported();

@@ -45,11 +45,11 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
   const std::string share = source.share ? fmt::format("{}{}", source.share->rest ? "1-" : "", source.share->of) : "";
   std::string names;
   for (const WeightSource::Below& tensor : source.tensors()) names += tensor.name + "|";
-  if (!source.plus.empty() && (!source.below.empty() || source.share || source.times != 1))
+  if (!source.plus.empty() && (!source.below.empty() || source.share || source.sigmoid || source.times != 1))
     throw std::logic_error(fmt::format("weight {}: {} is added to a tensor as it is", source.name, source.plus));
   const std::string key =
-      fmt::format("{}{}|{}|{}|{}|{}|{}|{}", names, static_cast<int>(source.layout), source.first_row, source.rows,
-                  to_string(dtype), share, source.times, source.plus);
+      fmt::format("{}{}|{}|{}|{}|{}|{}|{}|{}", names, static_cast<int>(source.layout), source.first_row, source.rows,
+                  to_string(dtype), share, source.sigmoid, source.times, source.plus);
   if (source.share) leave_unread(source.share->of, {1});  // by nodes: it is in the weights
   if (!source.plus.empty()) leave_unread(source.plus, source.file, dtype);
   const auto [place, added] = weights_.emplace(key, values_.size());

@@ -41,7 +41,8 @@ struct WeightSource {
     bool rest = false;
   };
   std::optional<Share> share = {};
-  double times = 1;  // all numbers
+  bool sigmoid = false;  // of each number: such a share itself
+  double times = 1;      // all numbers
   // Another tensor of the same shape, whose numbers are added: the biases of two products of one sum.
   std::string plus = {};
 

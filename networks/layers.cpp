@@ -74,6 +74,13 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
     problem += fmt::format(",image_shift=1,images={}", (*graph_)[*options.image_shift].shape.front());
     inputs["image_shift"] = *options.image_shift;
   }
+  if (options.blend) {
+    problem += ",blend=1";
+    inputs["blend"] = options.blend->with;
+    WeightSource share{options.blend->factor, {1}};
+    share.sigmoid = true;
+    inputs["share"] = graph_->weight(std::move(share), {1}, DType::fp32);
+  }
   return graph_->add(name, "gemm", problem, dtype_, inputs).at(0);
 }
 

@@ -32,12 +32,19 @@ struct NormOptions {
   std::optional<ValueId> scale_shift = {};  // [n, 2 channels], scale first
 };
 
+// What a sum is blended with, as the output, and the module's tensor [1] whose sigmoid is its share.
+struct Blend {
+  ValueId with = 0;
+  std::string factor;
+};
+
 struct LinearOptions {
   const char* act = "none";
   double scale = 1;
   bool bias = true;
   std::optional<ValueId> image_shift = {};  // [images, n], whose rows are of m / images each
   std::optional<ValueId> residual = {};
+  std::optional<Blend> blend = {};  // with a residual
   WeightSource::Layout layout = WeightSource::Layout::plain;
   std::vector<std::int64_t> file_shape_suffix =
       {};  // behind [n, k]: {1} or {1, 1} where the checkpoint has a convolution

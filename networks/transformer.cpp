@@ -11,7 +11,7 @@ class Block {
   Block(Layers& layers, std::string name, std::int64_t heads, std::int64_t frames)
       : layers_(layers), name_(std::move(name)), heads_(heads), frames_(frames) {}
 
-  Image build(Image x, const Text& text, std::optional<ValueId> image_shift) {
+  Image build(Image x, const Text& text, LinearOptions end) {
     const Image mixed = self_attention(norm("norm1", x));
     if (text.tokens == 1 && !text.original) {
       x.id = project_with_one_key(mixed, x, text);
@@ -20,7 +20,8 @@ class Block {
       x.id = project("attn2.to_out.0", cross_attention(norm("norm2", x), text), x.channels, {.residual = x.id}).id;
     }
     const Image h = project("ff.net.0.proj", norm("norm3", x), 4 * x.channels, {.act = "geglu"});
-    return project("ff.net.2", h, x.channels, {.image_shift = image_shift, .residual = x.id});
+    end.residual = x.id;
+    return project("ff.net.2", h, x.channels, end);
   }
 
  private:
@@ -80,8 +81,8 @@ class Block {
 }  // namespace
 
 Image transformer_block(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
-                        std::int64_t frames, std::optional<ValueId> image_shift) {
-  return Block(layers, name, heads, frames).build(x, text, image_shift);
+                        std::int64_t frames, LinearOptions end) {
+  return Block(layers, name, heads, frames).build(x, text, std::move(end));
 }
 
 Image transformer(Layers& layers, const std::string& name, const Image& x, const Text& text,

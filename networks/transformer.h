@@ -25,10 +25,10 @@ struct TransformerOptions {
   bool linear_projection = false;  // whether the checkpoint has proj_in and proj_out as matrices, not as 1x1 kernels
 };
 
-// One BasicTransformerBlock. With `frames` its attention runs along those, for every pixel by itself. `image_shift`
-// [images, channels] is added to what it gives.
+// One BasicTransformerBlock. With `frames` its attention runs along those, for every pixel by itself. What it gives is
+// the sum of `end`: shifted, or blended.
 Image transformer_block(Layers& layers, const std::string& name, const Image& x, const Text& text, std::int64_t heads,
-                        std::int64_t frames = 0, std::optional<ValueId> image_shift = {});
+                        std::int64_t frames = 0, LinearOptions end = {});
 
 Image transformer(Layers& layers, const std::string& name, const Image& x, const Text& text,
                   const TransformerOptions& options);

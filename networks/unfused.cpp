@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "kernels/core/fields.h"
 
@@ -33,7 +32,7 @@ class Counter {
   explicit Counter(const Graph& graph) : graph_(graph) {}
 
   void take_apart(const Node& node) {
-    if (repeats(node) || blended_before(node)) return;
+    if (repeats(node)) return;
     dtype_ = node.dtype;
     Fields f(node);
     if (node.op->name == "gemm") {
@@ -74,20 +73,12 @@ class Counter {
     return true;
   }
 
-  // A blend is a sum more behind a layer: no op multiplies by a learnt number, so its shares are in the layer's
-  // weights. What is blended before a layer goes through it twice, once with each share.
-  const WeightSource* blended(const Node& node) const {
-    if (node.op->name != "gemm" && node.op->name != "conv3d_temporal") return nullptr;
-    const auto& source = graph_[node.values.at(1)].source;
-    return source && source->share ? &*source : nullptr;
-  }
-  bool blended_before(const Node& node) {
-    const WeightSource* source = blended(node);
-    return source != nullptr && !blended_.insert(source->name).second;
-  }
-  void sums(const Node& node, bool residual, std::int64_t rows, std::string_view channels) {
+  // A blend is a sum more behind a layer, since no op multiplies by a learnt number alone: gemm's, or one whose share
+  // is in the weights.
+  void sums(const Node& node, bool residual, std::int64_t rows, std::string_view channels, bool blend = false) {
+    const auto& weight = graph_[node.values.at(1)].source;
     if (residual) pointwise("add", rows, channels);
-    if (blended(node) != nullptr) pointwise("add", rows, channels);
+    if (blend || (weight && weight->share)) pointwise("add", rows, channels);
   }
 
   void count(std::string_view op_name, const std::string& problem, long times = 1) {
@@ -109,9 +100,9 @@ class Counter {
   void product(const Node& node, Fields& f) {
     const auto& source = graph_[node.values.at(1)].source;
     const std::string n = f["n"], act = f["act"];
-    const bool residual = f.flag("residual");
+    const bool residual = f.flag("residual"), blend = f.flag("blend");
     f.set("act", "none");
-    for (const char* flag : {"image_shift", "residual", "part_columns"}) f.set(flag, "0");
+    for (const char* flag : {"image_shift", "residual", "blend", "part_columns"}) f.set(flag, "0");
     f.set("images", "1");
     if (source && !source->below.empty()) {
       for (const WeightSource::Below& tensor : source->tensors()) {
@@ -123,7 +114,7 @@ class Counter {
       count("gemm", f.text());
     }
     if (act == "silu" || act == "geglu") pointwise(act, f.number("m"), n);
-    sums(node, residual, f.number("m"), n);
+    sums(node, residual, f.number("m"), n, blend);
   }
 
   void convolution(const Node& node, Fields& f) {
@@ -165,7 +156,6 @@ class Counter {
   const Graph& graph_;
   DType dtype_ = DType::fp32;
   std::map<ValueId, ValueId> repeated_;  // what stands in it, several times
-  std::set<std::string> blended_;        // weights of such layers
   std::vector<CountedProblem> counted_;
 };
 

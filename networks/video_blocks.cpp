@@ -1,6 +1,7 @@
-// Blends cost no pass over memory: the share of each side is in weights. A residual block's is x + (1 - a) h, where the
-// factor is its last convolution's; a transformer's goes into its last projection, which is linear. So is what undoes
-// the places of frames there: the spatial half adds them as it ends, since the temporal one reads nothing else.
+// Blends cost no pass over memory. A residual block's is x + (1 - a) h, where the factor is in its last convolution's
+// weights; a transformer's is taken by the last product of its temporal half. The spatial half adds the places of
+// frames as it ends, since the temporal one reads nothing else; the projection behind the blend, which is linear,
+// undoes them.
 #include "networks/video_blocks.h"
 
 #include <fmt/format.h>
@@ -49,22 +50,20 @@ Image video_transformer(Layers& layers, const std::string& name, const Image& x,
   Image spatial = x;
   spatial.id = layers.linear(name + ".proj_in", normed.id, rows, c, c);
   spatial = transformer_block(layers, name + ".transformer_blocks.0", spatial, text, heads, 0,
-                              text.original ? std::nullopt : std::optional(place));
+                              {.image_shift = text.original ? std::nullopt : std::optional(place)});
   Image mixed = text.original ? layers.shifted(name + ".shift", spatial, place) : spatial;
 
   const std::string temporal = name + ".temporal_transformer_blocks.0";
   const ValueId in = layers.layer_norm(temporal + ".norm_in", mixed.id, rows, c);
   const ValueId wide = layers.linear(temporal + ".ff_in.net.0.proj", in, rows, c, 4 * c, {.act = "geglu"});
   mixed.id = layers.linear(temporal + ".ff_in.net.2", wide, rows, 4 * c, c, {.residual = mixed.id});
-  mixed = transformer_block(layers, temporal, mixed, text, heads, frames);
+  const std::string factor = name + ".time_mixer.mix_factor", last = name + ".proj_out";
+  mixed = transformer_block(layers, temporal, mixed, text, heads, frames, {.blend = Blend{spatial.id, factor}});
 
-  const std::string last = name + ".proj_out";
-  const auto share = [&](bool rest) { return WeightSource::Share{name + ".time_mixer.mix_factor", rest}; };
-  std::optional<ValueId> undone;
-  if (!text.original) undone = layers.linear(last, place, n, c, c, {.scale = -1, .bias = false, .share = share(false)});
-  const ValueId blended =
-      layers.linear(last, spatial.id, rows, c, c, {.image_shift = undone, .residual = x.id, .share = share(false)});
-  mixed.id = layers.linear(last, mixed.id, rows, c, c, {.residual = blended, .share = share(true)});
+  std::optional<ValueId> undone;  // of the blend's share of the spatial half
+  if (!text.original)
+    undone = layers.linear(last, place, n, c, c, {.scale = -1, .bias = false, .share = WeightSource::Share{factor}});
+  mixed.id = layers.linear(last, mixed.id, rows, c, c, {.image_shift = undone, .residual = x.id});
   return mixed;
 }
 

@@ -176,6 +176,8 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
                      take_row(source, added, i, more);
                      for (std::size_t k = 0; k < row.size(); ++k) row[k] += more[k];
                    }
+                   if (source.sigmoid)
+                     for (float& number : row) number = 1 / (1 + std::exp(-number));
                    if (factor != 1)
                      for (float& number : row) number *= factor;
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());

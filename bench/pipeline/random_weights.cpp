@@ -48,6 +48,7 @@ void RandomWeights::fill(Platform& platform, const Value& weight, void* data) co
     mean = 1;
   }
   if (source.share) deviation /= 2;  // a blend of equal parts
+  if (source.sigmoid) mean = 0.5, deviation /= 4;
   // Each of its tensors has numbers of its own, and each part of one.
   const std::int64_t rows = source.rows == 0 ? source.all_rows() : source.rows, length = weight.elements() / rows;
   auto* to = static_cast<char*>(data);

@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           const Partials partials{partial,    partial + kPartialBytes / 4,
                                   part.split, args.splits,
                                   first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
-          store_partials<T, kBlockM, kFused>(drain, partials, part.consumer);
+          store_partials<T, kBlockM, kFused ? Statistics::patches : Statistics::none>(drain, partials, part.consumer);
         }
       } else {
         const bool add = residual_stage >= 0;

@@ -35,13 +35,12 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
   // block of 8 channels, 2 and 3 those of the next block.
   const int matrix_row = thread / 32 * 16 + lane % 16;
   const int swizzle = matrix_row / (128 / kPieceRow) % (kPieceRow / 16);
-  const auto offset = [&](int block) {
-    return static_cast<std::uint32_t>(matrix_row * kPieceRow + ((block + lane / 16) ^ swizzle) * 16);
-  };
+  const int first_at = matrix_row * kPieceRow + (lane / 16 ^ swizzle) * 16;
+  const auto offset = [&](int block) { return static_cast<std::uint32_t>(first_at ^ block * 16); };
 #pragma unroll 1
   for (int piece = 0; piece < L::kPieces; ++piece) {
-    if (thread == 0) ptx::tma_store_wait_read<L::kBuffers - 1>();
-    to.sync();
+    if (L::kBuffers == 1 && thread == 0) ptx::tma_store_wait_read<0>();
+    if (L::kBuffers == 1 || piece == 0) to.sync();  // the buffer is free, or what belongs to the channels is there
     const std::uint32_t target = ptx::shared_address(to.piece) + static_cast<std::uint32_t>(buffer * L::kPieceBytes);
     const std::uint32_t held = residual + static_cast<std::uint32_t>(piece * L::kPieceBytes);
 #pragma unroll
@@ -80,6 +79,8 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
         ptx::stmatrix_x4(target + offset(block + i), words[0][i], words[1][i], words[0][i + 1], words[1][i + 1]);
     }
     ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
+    if constexpr (L::kBuffers > 1)
+      if (thread == 0) ptx::tma_store_wait_read<L::kBuffers - 2>();  // the next piece's buffer is free
     to.sync();
     if (thread == 0) {
       ptx::tma_store_4d(map, target, to.column0 + piece * kColumns, to.place.x0, to.place.y0, to.place.at_image);

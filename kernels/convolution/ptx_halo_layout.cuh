@@ -39,8 +39,8 @@ struct HaloLayout {
   static constexpr int kPieceColumns = product::store_columns(kShape.block_n);
   static constexpr int kPieces = kShape.block_n / kPieceColumns;
   static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
-  static constexpr int kBuffers = product::store_buffers(kShape.consumers, kShape.block_n);
   static constexpr int kStoreBytes = staging_bytes(kShape.consumers, kShape.block_n, /*split=*/false);
+  static constexpr int kBuffers = product::buffers_in(kStoreBytes, kShape.block_n);
   static constexpr bool kMoveRegisters = kFused || (kShape.consumers == 2 && kShape.block_n > 192);  // as in Layout
   static constexpr int kProducerRegisters = kFused ? 72 : 40;
   static constexpr int kConsumerRegisters = !kFused ? 232 : kShape.consumers == 2 ? 216 : 184;

@@ -3,7 +3,7 @@
 // which writes zeros outside of the image, whatever stride and padding; the weights are a plain 2D load. An upsample by
 // 2 and a transposed convolution run as four phases, one after the other, each with its taps and its scattered output
 // pixels. A second source follows the taps: its pixels are the tile's rows, a plain 2D load (ptx_side.cuh). Statistics
-// of the output leave with it. schedule.cpp picks tile, multicast and split.
+// of the output leave with it, but in ping-pong. schedule.cpp picks tile, ping-pong, multicast and split.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load, computes an address or tests a border.
@@ -57,6 +57,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
   constexpr int kHalf = kBlockN / 2;
+  constexpr bool kPingpong = kShape.pingpong;
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
     prefetch(maps_side, c);
-    barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
+    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
   product::meet(part);
 
@@ -128,11 +129,16 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     std::uint8_t* const mine = aligned + consumer_offset + part.consumer * L::kConsumerBytes;
     auto* const moments = reinterpret_cast<float*>(mine + L::kPieceBytes);
     float* const mul = moments + L::kMomentBytes / 4;
-    for (int tile = first_tile; tile < tiles; tile += tile_stride) {
+    // Over the steps of a tile that is not this consumer's.
+    const auto skip_tile = [&] { ring.skip(steps, args.stages); };
+    if (kPingpong && part.consumer == 1) skip_tile();
+    for (int tile = first_tile + (kPingpong ? part.consumer * tile_stride : 0); tile < tiles;
+         tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
-      const int row0 = at.row0 + part.consumer * 64;
+      const int row0 = at.row0 + (kPingpong ? 0 : part.consumer * 64);
+      const int rows = min(at.end - row0, L::kSubtiles * 64);
       Drain<T, RowRun> drain{args,
-                             {at.phase, row0, min(at.end - row0, 64)},
+                             {at.phase, row0, min(rows, 64)},
                              at.column0,
                              1 + part.consumer,
                              mine,
@@ -142,27 +148,26 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                              {nullptr, nullptr}};
       // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
       const T* image_shift = nullptr;
-      if (args.epilogue.image_shift && drain.place.rows > 0) {
+      bool by_row = false;
+      if (args.epilogue.image_shift && rows > 0) {
         const int pixels = c.y.out * c.x.out;
         const int image = row0 / pixels;
-        if (image == (row0 + drain.place.rows - 1) / pixels) {
-          image_shift = args.epilogue.image_shift + std::int64_t{image} * c.cout;
-        } else {
-          const int row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + part.lane / 4;
-#pragma unroll
-          for (int half = 0; half < 2; ++half)
-            drain.row_shift[half] =
-                args.epilogue.image_shift + std::int64_t{min((row + 8 * half) / pixels, c.images - 1)} * c.cout;
-        }
+        by_row = image != (row0 + rows - 1) / pixels;
+        if (!by_row) image_shift = args.epilogue.image_shift + std::int64_t{image} * c.cout;
       }
+      if (by_row) drain.look_up_shifts();
       const ChannelPair<kBlockN> channels(args, at.column0, image_shift);
 
-      float acc[1][kBlockN / 2];
+      float acc[L::kSubtiles][kBlockN / 2];
+      if (kPingpong && tile != first_tile) product::await_turn(part.consumer);
       const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
-          part, barriers, base, part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
+          part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
+      if (kPingpong && tile + tile_stride < tiles) product::pass_turn(part.consumer);
       product::finish_products(acc);
       barriers.release(part, last);
+      if constexpr (kPingpong) skip_tile();
 
+      drain.sync();  // all have read what belongs to the channels of the tile before
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
@@ -177,10 +182,21 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const Partials partials{partial,    partial + kPartialBytes / 4,
                                   part.split, args.splits,
                                   first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
-          store_partials<T, kBlockM, false>(drain, partials, part.consumer);
+          store_partials<T, kBlockM, Statistics::rows>(drain, partials, part.consumer);
         }
       } else {
-        store_accumulator<T, kBlockN>(drain, acc[0]);
+        drain.sync();
+#pragma unroll 1
+        for (int sub = 0; sub < L::kSubtiles; ++sub) {
+          store_accumulator<T, kBlockN, kPingpong ? Statistics::none : Statistics::rows>(drain, acc[0]);
+          if constexpr (kPingpong) {
+            drain.place.row0 += 64;
+            drain.place.rows = min(rows - 64, 64);
+            if (by_row) drain.look_up_shifts();
+#pragma unroll
+            for (int i = 0; i < kBlockN / 2; ++i) acc[0][i] = acc[1][i];
+          }
+        }
       }
     }
     product::leave_consumer(part);

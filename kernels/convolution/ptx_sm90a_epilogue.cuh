@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/product/epilogue.cuh"
@@ -28,10 +27,19 @@ struct Drain {
 
   __device__ __forceinline__ void sync() const { ptx::named_barrier_sync(static_cast<std::uint32_t>(barrier), 128); }
   __device__ __forceinline__ int pixel(int row) const { return place.pixel(args.c, row); }
+  // The shifts of this thread's rows, each of its image; of one that does not exist, any.
+  __device__ __forceinline__ void look_up_shifts() {
+    const Convolution& c = args.c;
+    const int row = place.row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      row_shift[half] =
+          args.epilogue.image_shift + std::int64_t{min((row + 8 * half) / (c.y.out * c.x.out), c.images - 1)} * c.cout;
+  }
 };
 
 // Multiplier and addend of two channels of the tile per thread, asked for before the products begin, so that nobody
-// waits for them; written when the accumulator is done.
+// waits for them; written when the accumulator is done, and all have read those of the tile before.
 template <int kBlockN>
 struct ChannelPair {
   float mul[2], add[2];
@@ -86,19 +94,21 @@ __device__ __forceinline__ void fill_blocks(const Drain<T, Place>& to, const flo
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32, quad_lane = lane % 4;
+  uint4 loaded[2] = {};  // both before either is waited for
+  if (epilogue.residual) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = thread / 32 * 16 + lane / 4 + 8 * half;
+      const int column = to.column0 + 8 * (first + quad_lane);
+      if (quad_lane < kCount && column < epilogue.cout && to.place.has(row))
+        loaded[half] = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
+    }
+  }
   std::uint32_t words[2][4];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = thread / 32 * 16 + lane / 4 + 8 * half;
-    std::uint32_t residual[4] = {0, 0, 0, 0};
-    if (epilogue.residual) {
-      const int column = to.column0 + 8 * (first + quad_lane);
-      uint4 loaded{0, 0, 0, 0};
-      if (quad_lane < kCount && column < epilogue.cout && to.place.has(row))
-        loaded = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
-      residual[0] = loaded.x, residual[1] = loaded.y, residual[2] = loaded.z, residual[3] = loaded.w;
-      product::transpose_quad(residual, lane);
-    }
+    std::uint32_t residual[4] = {loaded[half].x, loaded[half].y, loaded[half].z, loaded[half].w};
+    if (epilogue.residual) product::transpose_quad(residual, lane);
     float v[2 * kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -158,6 +168,7 @@ __device__ __forceinline__ void piece_statistics(const Drain<T, RowRun>& from, i
     squares[0] = fmaf(low - mean[0], low - mean[0], squares[0]);
     squares[1] = fmaf(high - mean[1], high - mean[1], squares[1]);
   }
+  from.sync();  // those of the piece before have been read
   float* mine = from.moments + warp * 2 * kPieceColumns + 2 * lane;
   *reinterpret_cast<float2*>(mine) = make_float2(mean[0], mean[1]);
   *reinterpret_cast<float2*>(mine + kPieceColumns) = make_float2(squares[0], squares[1]);
@@ -188,17 +199,22 @@ template <int kColumns, class T, class Place>
 __device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, const std::uint8_t* piece, int column,
                                                  int columns);
 
-// Hands a filled piece on: channels [column, column + columns) of the output.
-template <class T, bool kPatchStatistics, class Place>
+// Whose statistics may leave with the output: those of a warpgroup's rows, or of its patch.
+enum class Statistics { none, rows, patches };
+
+// Hands a filled piece on: channels [column, column + columns) of the output. Each warp takes the 16 rows that it fills
+// from accumulators, so that they need no barrier.
+template <class T, Statistics kStatistics, class Place>
 __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int chunk = thread % 8;
   const int first = column + chunk * 8;
+  const int first_row = thread / 32 * 16 + thread % 32 / 8;
   if (chunk * 8 < columns && first < epilogue.cout) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int row = thread / 8 + 16 * i;
+      const int row = first_row + 4 * i;
       if (!from.place.has(row)) continue;
       const uint4 bits = *reinterpret_cast<const uint4*>(from.piece + row * 128 + (chunk ^ (row % 8)) * 16);
       T* to = epilogue.y + std::int64_t{from.pixel(row)} * epilogue.cout + first;
@@ -212,15 +228,16 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
       }
     }
   }
-  if constexpr (std::is_same_v<Place, RowRun>)
+  if constexpr (kStatistics == Statistics::rows)
     if (from.args.c.stats) piece_statistics(from, column, columns);
-  if constexpr (kPatchStatistics)
+  if constexpr (kStatistics == Statistics::patches)
     if (from.args.c.stats) patch_statistics<kPieceColumns>(from, from.piece, column, columns);
 }
 
 // A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
-// once has to come from L2 (docs/log/gemm, "code that runs once").
-template <class T, int kBlockN, class Place>
+// once has to come from L2 (docs/log/gemm, "code that runs once"). Warps go through it each at its own pace, but for
+// the statistics, which they merge.
+template <class T, int kBlockN, Statistics kStatistics, class Place>
 __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int row = thread / 32 * 16 + thread % 32 / 4;
@@ -228,15 +245,15 @@ __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, flo
 #pragma unroll 1
   for (int done = 0; done < kBlockN; done += kPieceColumns) {
     constexpr int kLast = kBlockN % kPieceColumns;
-    to.sync();
 #pragma unroll 1
     for (int block = 0; block < kPieceColumns / 8 && done + block * 8 < kBlockN; block += 4) {
       fill_blocks<T, kBlockN, 4>(to, acc, done / 8 + block, block, pixel);
 #pragma unroll
       for (int i = 0; i + 16 < kBlockN / 2; ++i) acc[i] = acc[i + 16];
     }
-    to.sync();
-    drain_piece<T, false>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+    __syncwarp();
+    drain_piece<T, kStatistics>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+    __syncwarp();
   }
 }
 
@@ -278,7 +295,7 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int block
 }
 
 // Finishes this block's share of a split tile; `consumer` is the warpgroup's place in the tile.
-template <class T, int kBlockM, bool kPatchStatistics, class Place>
+template <class T, int kBlockM, Statistics kStatistics, class Place>
 __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -318,7 +335,7 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
       *reinterpret_cast<uint4*>(to.piece + row * 128 + (block ^ (row % 8)) * 16) = pack_vector<T>(v);
     }
     to.sync();
-    drain_piece<T, kPatchStatistics>(to, to.column0 + (partials.first + done) * 8, blocks * 8);
+    drain_piece<T, kStatistics>(to, to.column0 + (partials.first + done) * 8, blocks * 8);
   }
 }
 

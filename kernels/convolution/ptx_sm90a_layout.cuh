@@ -55,10 +55,11 @@ struct Layout {
   }
   // 128 accumulators a thread need more than the 168 registers that 9 warps can have: there the producer is a whole
   // warpgroup, which gives registers to the consumers (setmaxnreg).
-  static constexpr bool kMoveRegisters = kShape.consumers == 2 && kShape.block_n > 192;
+  static constexpr bool kMoveRegisters = kShape.consumers == 2 && (kShape.block_n > 192 || kShape.pingpong);
   static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
   static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
+  static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   static constexpr bool kCanSplit = can_split(kShape, 2);
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");

@@ -19,11 +19,13 @@ using Schedule = product::Sm90aSchedule;
 
 // Fitted to the widths of diffusion networks: 192 and 96 for multiples of 192, 160 for those of 320, 256 and 128 for
 // powers of two, the lower ones for few pixels.
-inline constexpr std::array<Tile, 10> kTiles = {{
+inline constexpr std::array<Tile, 12> kTiles = {{
     {2, 256, 1, 4, 4},
     {2, 192, 1, 5, 5},
     {2, 160, 1, 5, 5},
+    {2, 160, 1, 5, 5, true},
     {2, 128, 1, 6, 6},
+    {2, 128, 1, 6, 6, true},
     {2, 96, 1, 7, 7},
     {1, 160, 1, 7, 7},
     {1, 128, 2, 4, 8},
@@ -45,10 +47,15 @@ constexpr int exchange_bytes(const Tile& tile, int splits) {
   return tile.block_m() * 32 * (tile.block_n / 8 + splits * largest_share(tile.block_n, splits));
 }
 // Whether `splits` blocks of a cluster can share an output tile of this shape: the partial sums lie where the stages
-// were. The widest tile keeps too many registers for it.
+// were. The widest tile and those in ping-pong keep too many registers for it.
 constexpr bool can_split(const Tile& tile, int splits) {
-  return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&
+  return splits == 1 || (tile.block_n <= 192 && !tile.pingpong && splits <= tile.block_n / 8 &&
                          exchange_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
+}
+
+// A consumer that holds 128 rows has no registers to make statistics with.
+constexpr bool can_make_statistics(const Tile& tile) {
+  return !tile.pingpong;
 }
 
 // k-steps of so many channels, of those of x under the taps, and of those of a second source, which stand behind them.

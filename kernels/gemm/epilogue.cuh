@@ -1,4 +1,5 @@
-// What every GPU variant does to a finished fp32 sum: scale, bias, shift, activation, residual. Device code only.
+// What every GPU variant does to a finished fp32 sum: scale, bias, shift, activation, residual, blend. Device code
+// only.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,18 @@ __device__ __forceinline__ float gelu_tanh(float x) {
   return times_sigmoid<T>(x, kTwoSqrt2OverPi * fmaf(0.044715f * x * x, x, x));
 }
 
+__device__ __forceinline__ float blended(float x, float other, float share) {
+  return fmaf(share, other - x, x);
+}
+
 // Passed by value to a kernel. `act` is the same for every thread, so the switch does not diverge.
 template <class T>
 struct Epilogue {
   const T* bias;         // null: none
   const T* image_shift;  // null: none; [images, n]
   const T* residual;     // null: none; [m, n]
+  const T* blend;        // null: none; [m, n]
+  const float* share;    // of blend
   std::int64_t n;
   int m, part;  // columns of a part of D; n where it is one matrix
   product::Divisor rows_per_image;
@@ -36,6 +43,8 @@ struct Epilogue {
       : bias(static_cast<const T*>(tensors.bias)),
         image_shift(static_cast<const T*>(tensors.image_shift)),
         residual(static_cast<const T*>(tensors.residual)),
+        blend(static_cast<const T*>(tensors.blend)),
+        share(tensors.share),
         n(problem.n),
         m(static_cast<int>(problem.m)),
         part(static_cast<int>(problem.part())),
@@ -142,9 +151,18 @@ struct ColumnEpilogue {
     } else {
       epilogue.activate(x);
     }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] += to_float(residual.v[i]);
+    if (epilogue.blend) {
+      const T* other = epilogue.blend + row * epilogue.n + column;
+      const float share = *epilogue.share;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)  // one by one: a Run more would spill where sums fill the registers
+        if (column + i < epilogue.n) x[i] = blended(x[i], to_float(other[i]), share);
+    }
     R out;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(x[i] + to_float(residual.v[i]));
+    for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(x[i]);
     T* to = d + epilogue.at(row, column);
     if (whole) {
       *reinterpret_cast<R*>(to) = out;

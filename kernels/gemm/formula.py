@@ -12,4 +12,5 @@ def gemm(values, inputs):
     part = int(values["part_columns"])
     if part:  # [m, parts, columns of one] with the parts outermost
         y = y.reshape(len(y), -1, part).swapaxes(0, 1)
-    return (y + inputs.get("residual", 0),)
+    y = y + inputs.get("residual", 0)
+    return (y + inputs["share"] * (inputs["blend"] - y) if "blend" in inputs else y,)

@@ -25,7 +25,8 @@ void check_elements(const char* fields, std::int64_t rows, std::int64_t columns)
 }
 
 void fields(Problem& problem, FieldVisitor& visitor) {
-  visitor.computes("act(scale a b^T + bias + image_shift) + residual, a linear layer");
+  visitor.computes(
+      "act(scale a b^T + bias + image_shift) + residual, a linear layer, or its blend with another tensor");
   visitor.integer("m", "rows of a and d", problem.m, 1, kMaxExtent);
   visitor.integer("n", "columns of d", problem.n, 1, kMaxExtent);
   visitor.integer("k", "columns of a and b, the length of the sums", problem.k, 1, kMaxExtent);
@@ -37,6 +38,8 @@ void fields(Problem& problem, FieldVisitor& visitor) {
   visitor.flag("image_shift", "whether image_shift, a row per image, is added before the activation; not geglu's",
                problem.image_shift, false);
   visitor.flag("residual", "whether residual is added after the activation", problem.residual, false);
+  visitor.flag("blend", "whether d is share * blend + (1 - share) * what it were otherwise; with residual=1",
+               problem.blend, false);
   visitor.integer("part_columns",
                   "columns of each part of d, one part after the other, for layers that share a; 0: one matrix",
                   problem.part_columns, 0, kMaxExtent, 0);
@@ -54,6 +57,7 @@ void check(const Problem& problem) {
   if (problem.images > 1 && !problem.image_shift) throw InvalidInput("problem: field images goes with image_shift=1");
   if (problem.image_shift && problem.gated())
     throw InvalidInput("problem: field image_shift does not go with act=geglu");
+  if (problem.blend && !problem.residual) throw InvalidInput("problem: field blend goes with residual=1");
   if (problem.part_columns == 0) return;
   if (problem.part_columns % kPartStep != 0 || problem.n % problem.part_columns != 0)
     throw InvalidInput("problem: field part_columns must be a multiple of " + std::to_string(kPartStep) +
@@ -71,6 +75,10 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   if (p.bias) visit.in({"bias", "n long; geglu: 2 * n"}, t.bias, {p.b_rows()});
   if (p.image_shift) visit.in("image_shift", t.image_shift, {p.images, p.n});
   if (p.residual) visit.in("residual", t.residual, {p.m, p.n});
+  if (p.blend) {
+    visit.in("blend", t.blend, {p.m, p.n});
+    visit.in({"share", "of blend in d"}, t.share, {1}, normal_fill(0.5, 0.1));
+  }
   if (p.part_columns == 0)
     visit.out("d", t.d, {p.m, p.n});
   else

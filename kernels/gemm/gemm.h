@@ -1,8 +1,8 @@
 // gemm: a linear layer, D[m,n] = act(scale * A[m,k] B[n,k]^T + bias[n] (+ image_shift[image of m, n])) (+
-// residual[m,n]).
+// residual[m,n]), or that blended with another tensor: (1 - share) * (...) + share * blend[m,n].
 //
-// All tensors are row-major in one dtype (bf16, fp16 or fp32), the k extent contiguous in A and B; products are summed
-// in fp32 (double in the reference), and everything up to the final rounding of D happens in fp32.
+// Tensors are row-major in one dtype (bf16, fp16 or fp32; share is fp32), the k extent contiguous in A and B; products
+// are summed in fp32 (double in the reference), and everything up to the final rounding of D happens in fp32.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ struct Problem {
   std::int64_t part_columns = 0;  // 0: D is one matrix; else divides n, of 8 each, with neither residual nor gate
   bool image_shift = false;       // whether a row per image is added before the activation; not with a gate
   std::int64_t images = 1;        // of image_shift; divides m
+  bool blend = false;             // whether the sum with a residual is blended with a tensor of D's shape
 
   bool gated() const { return act == Activation::geglu; }
   std::int64_t b_rows() const { return gated() ? 2 * n : n; }
@@ -38,7 +39,7 @@ struct Problem {
   std::int64_t parts() const { return part_columns == 0 ? 1 : n / part_columns; }
 };
 
-// The arguments of a launch, all of the problem's dtype, dense, 16-byte aligned, and not overlapping D. On the device
+// The arguments of a launch, of the problem's dtype, dense, 16-byte aligned, and not overlapping D. On the device
 // for GPU variants, in host memory for `host`.
 struct Tensors {
   const void* a = nullptr;            // [m, k]
@@ -46,6 +47,8 @@ struct Tensors {
   const void* bias = nullptr;         // [n]; geglu: [2n]; null without bias
   const void* image_shift = nullptr;  // [images, n]; null without image_shift
   const void* residual = nullptr;     // [m, n]; null without residual
+  const void* blend = nullptr;        // [m, n]; null without blend
+  const float* share = nullptr;       // of blend, [1]; null without blend
   void* d = nullptr;                  // [m, n]; in parts: [n / part_columns, m, part_columns]
 };
 

@@ -103,13 +103,18 @@ void shift_row(const Problem& problem, DType dtype, const Tensors& tensors, std:
   for (std::int64_t i = 0; i < count; ++i) x[i] += shift[i];
 }
 
-// Adds row `row` of the residual and stores outputs [column, column + count) of D.
+// Adds row `row` of the residual, blends and stores outputs [column, column + count) of D.
 void store_row(const Problem& problem, DType dtype, const Tensors& tensors, std::int64_t row, std::int64_t column,
                std::int64_t count, float* x) {
   if (problem.residual) {
     float residual[kTileN];
     load_floats(dtype, tensors.residual, row * problem.n + column, count, residual);
     for (std::int64_t i = 0; i < count; ++i) x[i] += residual[i];
+  }
+  if (problem.blend) {
+    float other[kTileN];
+    load_floats(dtype, tensors.blend, row * problem.n + column, count, other);
+    for (std::int64_t i = 0; i < count; ++i) x[i] += *tensors.share * (other[i] - x[i]);
   }
   for (const std::int64_t part = problem.part(); count > 0;) {
     const std::int64_t first = column % part, run = std::min(count, part - first);

@@ -11,7 +11,7 @@
 namespace noisefloor::gemm {
 
 struct MeasuredSchedule {
-  std::int64_t m, n, k, gated, residual, part_columns;
+  std::int64_t m, n, k, gated, residual, part_columns;  // of a blend `residual` is 2
   product::MeasuredCut cut;
 };
 

@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
   else
     value = epilogue.activate(value);
   if (epilogue.residual) value += to_float(epilogue.residual[row * n + column]);
+  if (epilogue.blend) value = blended(value, to_float(epilogue.blend[row * n + column]), *epilogue.share);
   d[epilogue.at(row, column)] = from_float<T>(value);
 }
 

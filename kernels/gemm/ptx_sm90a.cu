@@ -33,7 +33,7 @@ template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                    const __grid_constant__ CUtensorMap map_d, const __grid_constant__ CUtensorMap map_residual,
-                   const __grid_constant__ Arguments<T> args) {
+                   const __grid_constant__ CUtensorMap map_blend, const __grid_constant__ Arguments<T> args) {
   using L = Layout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const bool gated = args.epilogue.gated();
   const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
   const bool residual = args.epilogue.residual != nullptr;
+  const CUtensorMap* const blend = args.epilogue.blend ? &map_blend : nullptr;
 
   constexpr bool kPingpong = kShape.pingpong;
   const std::uint32_t residual_barriers = barriers.full + Barriers::bytes(args.stages);
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     ptx::prefetch_tensor_map(&map_b);
     ptx::prefetch_tensor_map(&map_d);
     if (residual) ptx::prefetch_tensor_map(&map_residual);
+    if (kPingpong && blend) ptx::prefetch_tensor_map(blend);
     const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
     if (kPingpong && residual)
       for (int i = 0; i < kShape.consumers; ++i) ResidualBuffers(residual_barriers, i).init();
@@ -121,8 +123,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       for (int tile = first_tile + consumer * tile_stride; tile < tiles; tile += 2 * tile_stride) {
         const TileIndex index = args.order.locate(tile);
         for (int sub = 0; sub < L::kSubtiles; ++sub)
-          residual_buffers.load(&map_residual, pieces, base + store_offset + consumer * L::kStoreBytes, buffers, ring,
-                                row_of(index) + sub * 64, index.n_tile * out_n);
+          residual_buffers.load(&map_residual, blend, pieces, base + store_offset + consumer * L::kStoreBytes, buffers,
+                                ring, row_of(index) + sub * 64, index.n_tile * out_n);
       }
     }
     product::leave_producer(part);
@@ -133,7 +135,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
     ptx::Ring buffer;
     TilePosition at{0, args.m, 0, args.n, 0, 0};
-    constexpr int kTurnBarrier = 3;
     // Over the steps of a tile that is not this consumer's.
     const auto skip_tile = [&] { ring.skip(steps, args.stages); };
     if (kPingpong && part.consumer == 1) skip_tile();
@@ -151,11 +152,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           args.epilogue, one_shift ? args.epilogue.shift_of(first_row) : nullptr, at.column0);
 
       float acc[L::kSubtiles][kBlockN / 2];
-      // A parity tells a stage's phase only from the one before: the other consumer must have seen all of its own.
-      if (kPingpong && tile != first_tile) ptx::named_barrier_sync(kTurnBarrier + part.consumer, 2 * 128);
+      if (kPingpong && tile != first_tile) product::await_turn(part.consumer);
       const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
           part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
-      if (kPingpong && tile + tile_stride < tiles) ptx::named_barrier_arrive(kTurnBarrier + 1 - part.consumer, 2 * 128);
+      if (kPingpong && tile + tile_stride < tiles) product::pass_turn(part.consumer);
       product::finish_products(acc);
       barriers.release(part, last);
       int landed[kMaxResidualStages] = {};  // the stages of the residual's steps
@@ -211,6 +211,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         };
         if (gated)
           store.template operator()<Finish::gate>();
+        else if (kPingpong && blend)
+          store.template operator()<kPingpong ? Finish::blend : Finish::add>();
         else if (args.epilogue.image_shift && !one_shift)
           store.template operator()<Finish::shift>();
         else if (args.epilogue.act != Activation::none)
@@ -263,6 +265,12 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
     if (const Status status = encode_tensor_map(map_residual, schedule.splits > 1 ? share : whole); !status.ok())
       return status;
   }
+  CUtensorMap map_blend = map_d;
+  if (problem.blend) {
+    const MatrixMap whole{
+        dtype, tensors.blend, problem.m, problem.n, 64, store_columns(tile_columns), store_swizzled(tile_columns)};
+    if (const Status status = encode_tensor_map(map_blend, whole); !status.ok()) return status;
+  }
   const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
   const Arguments<T> arguments{Epilogue<T>(problem, tensors),
                                static_cast<T*>(tensors.d),
@@ -283,7 +291,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};
   return launch_kernel("gemm_ptx_sm90a", gemm_ptx_sm90a<T, kTile>, shape, context.stream, map_a, map_b, map_d,
-                       map_residual, arguments);
+                       map_residual, map_blend, arguments);
 }
 
 template <class T, int... kTile>
@@ -301,8 +309,8 @@ Status launch_any(const Problem& problem, DType dtype, const Tensors& tensors, c
 Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
                                   const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
-  if (problem.part_columns % kTiles[static_cast<std::size_t>(schedule.tile)].block_n != 0)
-    return failure(StatusCode::invalid_argument, "gemm: a tile lies in two parts of D");
+  if (!fits(problem, kTiles[static_cast<std::size_t>(schedule.tile)]))
+    return failure(StatusCode::invalid_argument, "gemm: a tile lies in two parts of D, or takes no turns for a blend");
   constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
   return with_half_type(
       dtype, [&](auto type) { return launch_any<decltype(type)>(problem, dtype, tensors, schedule, context, all); });

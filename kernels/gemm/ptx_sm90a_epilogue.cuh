@@ -76,17 +76,18 @@ __device__ __forceinline__ void write_bias_pair(const BiasPair& pair, float2* bi
 
 // What happens to an accumulator, known at compile time so that the common cases are free of branches. `activate`,
 // `shift` and `gate` add a residual where there is one. `shift` activates, too, behind the shifts of rows that belong
-// to several images, each its own.
-enum class Finish { linear, add, activate, shift, gate };
+// to several images, each its own. `blend` adds a residual, does not activate, and blends the sum.
+enum class Finish { linear, add, activate, shift, gate, blend };
 
 // kBlocks 8-column blocks of an accumulator's rows `half` (0: row, 1: row + 8) of the pairs a thread holds (Wgmma),
 // finished and packed: words[i], in which the residual's pair arrives (or zero), is this lane's pair of block `first` +
-// i. `bias` is that of the accumulator's first column, `shift` the lane's of block `first`, from which on D has
-// `columns` more.
+// i, with others[i] that of a blend, of share `share`. `bias` is that of the accumulator's first column, `shift` the
+// lane's of block `first`, from which on D has `columns` more.
 template <class T, int kBlockN, Finish kFinish, int kBlocks>
 __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], int first, int half, const float2* bias,
                                               const T* shift, int columns, const Epilogue<T>& epilogue,
-                                              std::uint32_t (&words)[4]) {
+                                              std::uint32_t (&words)[4], const std::uint32_t (&others)[4],
+                                              float share) {
   const int quad_lane = static_cast<int>(threadIdx.x) % 4;
   float v[8];
 #pragma unroll
@@ -114,15 +115,22 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], i
     float low = 0;
     float high = 0;
     if constexpr (kFinish != Finish::linear) unpack_pair<T>(words[i], low, high);
-    words[i] = pack_pair<T>(v[2 * i] + low, v[2 * i + 1] + high);
+    low += v[2 * i], high += v[2 * i + 1];
+    if constexpr (kFinish == Finish::blend) {
+      float other_low, other_high;
+      unpack_pair<T>(others[i], other_low, other_high);
+      low = blended(low, other_low, share);
+      high = blended(high, other_high, share);
+    }
+    words[i] = pack_pair<T>(low, high);
   }
 }
 
 // Stores a warpgroup's 64 x kBlockN accumulator through shared memory, in pieces of 64 rows x store_columns: stmatrix
 // puts a piece into a buffer at `staging` in the layout of map_d, one thread hands it to TMA, and the next piece (or
 // tile) goes on while it drains. ldmatrix reads the residual's piece, which has the same layout, from where `residual`
-// says (ptx_sm90a_residual.cuh). `barrier` is a hardware barrier for the warpgroup alone; `first`: its first tile's
-// first rows.
+// says (ptx_sm90a_residual.cuh), and a blend's from the buffer behind. `barrier` is a hardware barrier for the
+// warpgroup alone; `first`: its first tile's first rows.
 //
 // A loop of pieces and, where there is much to do for a number, of a few blocks, in each of which the accumulator moves
 // up: code that runs once a launch has to come from L2 (docs/log/gemm, "code that runs once").
@@ -141,7 +149,10 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
   constexpr int kStep = kBlocks % kMost == 0 ? kMost : kBlocks % 2 == 0 ? 2 : kBlocks;
   constexpr int kRowBytes = kColumns * 2;
   constexpr int kPieces = kTileColumns / kColumns;
-  const bool add = kFinish == Finish::add || (kFinish != Finish::linear && epilogue.residual);
+  constexpr bool kBlend = kFinish == Finish::blend;
+  static_assert(!kBlend || (Residual::kInPlace && kBuffers % 2 == 0), "pairs of buffers");
+  const float share = kBlend ? __ldg(epilogue.share) : 0;
+  const bool add = kFinish == Finish::add || kBlend || (kFinish != Finish::linear && epilogue.residual);
   const bool in_place = Residual::kInPlace && add;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32;
@@ -179,25 +190,28 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
     std::uint32_t residual_at = target;
     if constexpr (Residual::kInPlace) {
       if (add) residual.await(buffer);
+      if constexpr (kBlend) residual.await({buffer.stage + 1, buffer.parity});
     } else {
       residual_at = residual.at(piece);
     }
     // Blocks of the accumulator from `block` on, which lie behind `done` others of the piece.
     const auto write = [&]<int kCount>(int done, int block, std::integral_constant<int, kCount>) {
-      std::uint32_t words[2][4] = {};
-      if (add) {
+      std::uint32_t words[2][4] = {}, others[2][4] = {};
+      const auto read = [&](std::uint32_t from, std::uint32_t(&to)[2][4]) {
 #pragma unroll
         for (int i = 0; i + 1 < kCount; i += 2)
-          ptx::ldmatrix_x4(words[0][i], words[1][i], words[0][i + 1], words[1][i + 1],
-                           residual_at + offset(done + block + i));
+          ptx::ldmatrix_x4(to[0][i], to[1][i], to[0][i + 1], to[1][i + 1], from + offset(done + block + i));
         if constexpr (kCount % 2 == 1)
-          ptx::ldmatrix_x2(words[0][kCount - 1], words[1][kCount - 1], residual_at + offset(done + block + kCount - 1));
-      }
+          ptx::ldmatrix_x2(to[0][kCount - 1], to[1][kCount - 1], from + offset(done + block + kCount - 1));
+      };
+      if (add) read(residual_at, words);
+      if constexpr (kBlend) read(target + 64 * kRowBytes, others);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int column = piece * kColumns + 8 * (done + block);
         finish_blocks<T, kBlockN, kFinish, kCount>(acc, block, half, bias, shift_from(half, column),
-                                                   at.columns - at.column0 - column, epilogue, words[half]);
+                                                   at.columns - at.column0 - column, epilogue, words[half],
+                                                   others[half], share);
       }
 #pragma unroll
       for (int i = 0; i + 1 < kCount; i += 2)
@@ -219,12 +233,15 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
     if (thread == 0) {
       ptx::tma_store_3d(&map_d, target, at.part_column + piece * kColumns, static_cast<int>(at.row0), at.part);
       ptx::tma_store_commit();
-      if constexpr (Residual::kInPlace)
+      if constexpr (kBlend)
+        residual.release_pair(buffer.stage);
+      else if constexpr (Residual::kInPlace)
         if (add) residual.template release<kBuffers>(buffer.stage, first && piece == 0);
     }
     if constexpr (!Residual::kInPlace)
       if (add) residual.read(piece);
     buffer.advance(kBuffers);
+    if constexpr (kBlend) buffer.advance(kBuffers);
   }
 }
 

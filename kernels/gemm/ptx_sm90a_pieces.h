@@ -2,24 +2,16 @@
 // stages. Pure functions: testable without a GPU.
 #pragma once
 
-#include <algorithm>
-
 #include "kernels/gemm/schedule.h"
 #include "kernels/product/sm90a_pieces.h"
 
 namespace noisefloor::gemm {
 
+using product::buffers_in;
+using product::kMostBuffers;
 using product::store_bytes;
 using product::store_columns;
 using product::store_swizzled;
-
-inline constexpr int kMostBuffers = 4;
-
-// Buffers for the pieces of a tile's columns in `bytes`. With two or more, a piece is finished while
-// those before it drain, and one barrier a piece is enough.
-constexpr int buffers_in(int bytes, int tile_columns) {
-  return std::min(bytes / (64 * store_columns(tile_columns) * 2), kMostBuffers);
-}
 
 // A tile's residual comes in pieces with the columns and the layout of the stores', so that ldmatrix reads what
 // stmatrix will write. Through the ring of stages they go as A and B do, as one or two steps behind the products':

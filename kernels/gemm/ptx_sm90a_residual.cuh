@@ -51,15 +51,22 @@ struct ResidualBuffers {
     for (int i = 0; i < kMostBuffers * 2; ++i) ptx::mbarrier_init(full + i * 8, 1);
   }
   // By one thread: the pieces of 64 rows from `row` and of the tile's columns from `column` on, when there is room.
-  __device__ __forceinline__ void load(const CUtensorMap* map, const ResidualPieces& pieces, std::uint32_t staging,
-                                       int buffers, ptx::Ring& ring, int row, int column) const {
+  // Each piece of a blend (null: none) comes behind the residual's.
+  __device__ __forceinline__ void load(const CUtensorMap* residual, const CUtensorMap* blend,
+                                       const ResidualPieces& pieces, std::uint32_t staging, int buffers,
+                                       ptx::Ring& ring, int row, int column) const {
     const int bytes = 64 * pieces.columns * 2;
+    const int end = column + pieces.count * pieces.columns;
+    const CUtensorMap* map = residual;
 #pragma unroll 1
-    for (int piece = 0; piece < pieces.count; ++piece, ring.advance(buffers)) {
+    for (; column < end; ring.advance(buffers)) {
       const std::uint32_t barrier = full + ring.stage * 8;
       ptx::mbarrier_wait(empty + ring.stage * 8, ring.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>(bytes));
-      ptx::tma_load_2d(staging + ring.stage * bytes, map, barrier, column + piece * pieces.columns, row);
+      ptx::tma_load_2d(staging + ring.stage * bytes, map, barrier, column, row);
+      const bool blend_follows = blend && map == residual;
+      map = blend_follows ? blend : residual;
+      if (!blend_follows) column += pieces.columns;
     }
   }
   __device__ __forceinline__ void await(const ptx::Ring& ring) const {
@@ -70,6 +77,12 @@ struct ResidualBuffers {
   __device__ __forceinline__ void release(int stage, bool first) const {
     ptx::tma_store_wait_read<(kBuffers > 1 ? 1 : 0)>();
     if (kBuffers == 1 || !first) ptx::mbarrier_arrive(empty + (stage + kBuffers - (kBuffers > 1)) % kBuffers * 8);
+  }
+  // The same of a pair of buffers, residual and blend, which are free at once: else two buffers would not serve.
+  __device__ __forceinline__ void release_pair(int stage) const {
+    ptx::tma_store_wait_read<0>();
+    ptx::mbarrier_arrive(empty + stage * 8);
+    ptx::mbarrier_arrive(empty + (stage + 1) * 8);
   }
 };
 

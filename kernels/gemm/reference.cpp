@@ -38,7 +38,7 @@ std::vector<float> row_of(const HostTensor& matrix, std::int64_t row, std::int64
 void reference(const Problem& problem, DType dtype, const Tensors& t, std::string_view,
                std::span<const std::int64_t> elements, std::span<double> values) {
   const HostTensor a{dtype, t.a}, b{dtype, t.b}, bias{dtype, t.bias};
-  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual};
+  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual}, blend{dtype, t.blend};
   constexpr std::int64_t kElementsPerTask = 64;
   parallel_for(static_cast<std::int64_t>(elements.size()), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> a_row;
@@ -61,6 +61,7 @@ void reference(const Problem& problem, DType dtype, const Tensors& t, std::strin
       double value =
           problem.gated() ? linear(j) * exact::gelu(linear(problem.n + j)) : activate(problem.act, linear(j));
       if (residual) value += residual[element];
+      if (blend) value += t.share[0] * (blend[element] - value);
       values[static_cast<std::size_t>(e)] = value;
     }
   });

@@ -31,11 +31,6 @@ product::Sm90aProduct cut(const Problem& problem) {
   return {.unit_rows = problem.m, .columns = problem.b_rows(), .k_steps = (problem.k + kBlockK - 1) / kBlockK};
 }
 
-// A tile lies in one part of D.
-bool fits(const Problem& problem, const Tile& tile) {
-  return problem.part_columns % tile.block_n == 0;
-}
-
 product::ProductFor cut_by(const Problem& problem) {
   return [problem, product = cut(problem)](const Tile& tile) {
     return fits(problem, tile) ? product : product::Sm90aProduct{.columns = 0};
@@ -58,9 +53,10 @@ Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& m
     return Shape{row.m, row.n, row.k, row.gated, row.residual, row.part_columns};
   };
   if (sm_count == measured.sm_count)
-    if (const auto* row = find_measured(
-            measured.schedules,
-            Shape{problem.m, problem.n, problem.k, problem.gated(), problem.residual, problem.part_columns}, shape_of))
+    if (const auto* row = find_measured(measured.schedules,
+                                        Shape{problem.m, problem.n, problem.k, problem.gated(),
+                                              problem.residual + problem.blend, problem.part_columns},
+                                        shape_of))
       if (const auto schedule = product::find_schedule(kKernel, cut_by(problem), row->cut, sm_count)) return *schedule;
   return product::choose(kKernel, cut_by(problem), sm_count);
 }

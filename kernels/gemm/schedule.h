@@ -41,6 +41,11 @@ constexpr bool can_split(const Tile& tile) {
   return tile.block_n <= 160 && !tile.pingpong;
 }
 
+// Whether a tile serves the problem: it lies in one part of D, and takes turns where D is a blend.
+constexpr bool fits(const Problem& problem, const Tile& tile) {
+  return problem.part_columns % tile.block_n == 0 && (tile.pingpong || !problem.blend);
+}
+
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);

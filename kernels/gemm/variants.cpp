@@ -36,6 +36,8 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   if (problem.k % 8 != 0)
     return unsupported("needs k to be a multiple of 8: rows of A and B are 16-byte aligned for TMA");
   if (problem.n % 8 != 0) return unsupported("needs n to be a multiple of 8: rows of D are stored in 16-byte pieces");
+  if (problem.blend && (problem.act != Activation::none || problem.image_shift))
+    return unsupported("needs act=none and image_shift=0 beside blend");
   if (problem.part_columns % kSmallestBlockN != 0)
     return unsupported("needs part_columns to be a multiple of 32: a tile lies in one part of D");
   if (tile_count(problem, 64, 16) > kMaxIndex / 2) return unsupported("needs at most 2^30 tiles of 64x16");
@@ -45,6 +47,7 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
 Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (problem.m > kSmallM) return unsupported("needs m of at most 8");
+  if (problem.blend) return unsupported("has no blend");
   if (problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8: rows are read in 16-byte pieces");
   return supported();
 }

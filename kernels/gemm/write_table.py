@@ -10,7 +10,10 @@ tuned_table.run(tuned_table.Tuned(
     op="gemm",
     arrays={"ptx_sm90a": "kSchedules"},
     shape=(("m", None, 1), ("n", None, 1), ("k", None, 1), ("gated", "0", 0), ("residual", "0", 0), ("part_columns", "0", 0)),
-    derive=lambda fields: fields | {"gated": str(int(fields.get("act") == "geglu"))},
+    derive=lambda fields: fields | {
+        "gated": str(int(fields.get("act") == "geglu")),
+        "residual": "2" if fields.get("blend") == "1" else fields.get("residual", "0"),  # tensors of D's shape
+    },
     kinds=(("act", "none"), ("bias", "1"), ("image_shift", "0"), ("scale", "1")),
     choice=tuned_table.SCHEDULE,
     name="schedule",

@@ -154,6 +154,16 @@ __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barr
   return previous;
 }
 
+// In ping-pong, consumers multiply in turns: a parity tells a stage's phase only from the one before, so the other
+// consumer must have seen all of its own.
+inline constexpr int kTurnBarrier = 3;  // and the next
+__device__ __forceinline__ void await_turn(int consumer) {
+  ptx::named_barrier_sync(static_cast<std::uint32_t>(kTurnBarrier + consumer), 2 * 128);
+}
+__device__ __forceinline__ void pass_turn(int consumer) {
+  ptx::named_barrier_arrive(static_cast<std::uint32_t>(kTurnBarrier + 1 - consumer), 2 * 128);
+}
+
 template <int kSubtiles, int kCount>
 __device__ __forceinline__ void finish_products(float (&acc)[kSubtiles][kCount]) {
   ptx::wgmma_wait<0>();

@@ -1,6 +1,8 @@
 // The pieces in which ptx_sm90a rungs store an output tile by TMA. Pure functions: testable without a GPU.
 #pragma once
 
+#include <algorithm>
+
 namespace noisefloor::product {
 
 // The columns of one TMA store: 64 or 32, swizzled, where they divide the tile's, else all of them, unswizzled
@@ -17,6 +19,12 @@ constexpr int store_buffers(int consumers, int tile_columns) {
 }
 constexpr int store_bytes(int consumers, int tile_columns) {
   return store_buffers(consumers, tile_columns) * 64 * store_columns(tile_columns) * 2;
+}
+// Buffers for a tile's pieces in so many bytes. With two or more, a piece is finished while those before it drain, and
+// one barrier a piece is enough.
+inline constexpr int kMostBuffers = 4;
+constexpr int buffers_in(int bytes, int tile_columns) {
+  return std::min(bytes / (64 * store_columns(tile_columns) * 2), kMostBuffers);
 }
 
 }  // namespace noisefloor::product

@@ -62,6 +62,9 @@ TEST(Graph, TellsSharesOfAWeightApart) {
   int unread = 0;
   for (const Value& value : graph.values()) unread += value.kind == Value::Kind::unread && value.name == "mix" ? 1 : 0;
   EXPECT_EQ(unread, 1);
+  WeightSource number{"mix", {1}}, share = number;
+  share.sigmoid = true;
+  EXPECT_NE(graph.weight(share, {1}, DType::fp32), graph.weight(number, {1}, DType::fp32));
 }
 
 TEST(Graph, HasAConstantOnce) {

@@ -78,15 +78,13 @@ TEST(Unfused, NormsAndAttention) {
   EXPECT_EQ(unfused("layernorm", "rows=6,channels=8"), (Counts{{"layernorm rows=6,channels=8", 1}}));
 }
 
-// The shares of a blend are in weights; what was blended before a layer goes through that twice.
+// Gemm's, and one whose share is in weights.
 TEST(Unfused, ABlendIsASum) {
   Graph graph;
   Layers layers(graph, 2, DType::bf16);
   const ValueId x = graph.input("x", {6, 8}, DType::bf16);
-  const auto project = [&](ValueId residual, bool rest) {
-    return layers.linear("proj", x, 6, 8, 16, {.residual = residual, .share = WeightSource::Share{"mix", rest}});
-  };
-  project(project(graph.input("y", {6, 16}, DType::bf16), false), true);
+  const ValueId y = graph.input("y", {6, 16}, DType::bf16), z = graph.input("z", {6, 16}, DType::bf16);
+  layers.linear("proj", x, 6, 8, 16, {.residual = y, .blend = Blend{z, "mix"}});
   EXPECT_EQ(of(graph), (Counts{{"gemm m=6,n=16,k=8", 1}, {"elementwise op=add,hw=6,channels=16", 2}}));
   EXPECT_EQ(unfused("conv3d_temporal", "batch=2,frames=3,hw=4,cin=8,cout=16,residual=1",
                     {.name = "conv", .file = {16, 8, 3, 1, 1}, .share = WeightSource::Share{"mix"}}),

@@ -1,4 +1,4 @@
-"""D[m,n] = act(scale * A[m,k] B[n,k]^T + bias (+ image_shift)) (+ residual), as a linear layer and what follows it in a diffusion network."""
+"""D[m,n] = act(scale * A[m,k] B[n,k]^T + bias (+ image_shift)) (+ residual), or its blend with a tensor, as a linear layer and what follows it in a diffusion network."""
 
 import math
 
@@ -36,9 +36,10 @@ EAGER_ROUNDINGS = {"none": 1, "silu": 2, "gelu": 2, "gelu_tanh": 2, "geglu": 6}
 
 def roundings(problem, compiled):
     act, scaled = problem.choice("act"), problem.real("scale") != 1 and not problem.flag("bias")
-    added = problem.flag("image_shift") + problem.flag("residual")
+    blend = 2 * problem.flag("blend")  # and its share's
+    added = problem.flag("image_shift") + problem.flag("residual") + blend
     if compiled:
-        return 3 if act == "geglu" else 2 if act != "none" or added or scaled else 1
+        return 3 if act == "geglu" or blend else 2 if act != "none" or added or scaled else 1
     return EAGER_ROUNDINGS[act] + added + scaled
 
 
@@ -57,6 +58,9 @@ def make_inputs(problem, dtype, device, generator):
         inputs["image_shift"] = normal(problem.integer("images"), n)
     if problem.flag("residual"):
         inputs["residual"] = normal(m, n)
+    if problem.flag("blend"):
+        inputs["blend"] = normal(m, n)
+        inputs["share"] = torch.full((1,), 0.375, device=device)
     return inputs
 
 
@@ -85,7 +89,8 @@ def build(problem):
         elif "image_shift" in inputs:
             product = (product.view(images, -1, product.shape[1]) + inputs["image_shift"][:, None]).flatten(0, 1)
         result = activation(product)
-        return (result + inputs["residual"] if "residual" in inputs else result,)
+        result = result + inputs["residual"] if "residual" in inputs else result
+        return (torch.lerp(result, inputs["blend"], inputs["share"].to(result.dtype)) if "blend" in inputs else result,)
 
     return run
 
@@ -112,4 +117,5 @@ def reference(problem, inputs):
         y = y[:, :half] * gelu(y[:, half:])
     if part := problem.integer("part_columns"):
         y = y.view(len(y), -1, part).transpose(0, 1)
-    return (y + wide["residual"] if "residual" in wide else y,)
+    y = y + wide["residual"] if "residual" in wide else y
+    return (torch.lerp(y, wide["blend"], wide["share"]) if "blend" in wide else y,)

@@ -38,7 +38,8 @@ def gemm(problem, t):
     else:
         y = activated(problem.act, y)
     y = y.unflatten(1, (-1, problem.part_columns)).transpose(0, 1) if problem.part_columns else y
-    return (y + t.inputs.get("residual", 0),)
+    y = y + t.inputs.get("residual", 0)
+    return (torch.lerp(y.float(), t.blend.float(), t.share) if "blend" in t.inputs else y,)
 
 
 def conv2d(problem, t):

@@ -184,6 +184,9 @@ TEST(Checkpoint, LaysWeightsOut) {
     EXPECT_NEAR(found[0], 8 * share, 1e-6);
     EXPECT_NEAR(found[1], 9 * share, 1e-6);
   }
+  WeightSource factor{"mix", {1}};
+  factor.sigmoid = true;
+  EXPECT_NEAR(loaded(factor, {1})[0], 1 / (1 + std::exp(-2.0)), 1e-6);
 }
 
 }  // namespace

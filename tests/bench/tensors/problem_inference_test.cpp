@@ -37,6 +37,9 @@ TEST(ProblemInference, FindsWhatTheShapesSay) {
   EXPECT_EQ(inferred("gemm", "", {{"a", {{5, 5}}}, {"b", {{5, 5}}}}), "m=5,n=5,k=5,bias=0");
   EXPECT_EQ(inferred("gemm", "", {{"a", {{6, 3}}}, {"b", {{7, 3}}}, {"image_shift", {{2, 7}}}}),
             "m=6,n=7,k=3,bias=0,image_shift=1,images=2");
+  EXPECT_EQ(inferred("gemm", "",
+                     {{"a", {{6, 3}}}, {"b", {{7, 3}}}, {"residual", {{6, 7}}}, {"blend", {{6, 7}}}, {"share", {{1}}}}),
+            "m=6,n=7,k=3,bias=0,residual=1,blend=1");
   EXPECT_EQ(inferred("gemm", "act=geglu,scale=0.5", {{"a", {{5, 3}}}, {"b", {{8, 3}}}, {"bias", {{8}}}}),
             "m=5,n=4,k=3,act=geglu,scale=0.5");
   EXPECT_EQ(

@@ -6,9 +6,11 @@
 #include <rapidcheck/gtest.h>
 
 #include <set>
+#include <string>
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
+#include "tests/support/test_problems.h"
 
 namespace noisefloor::convolution {
 namespace {
@@ -42,6 +44,7 @@ RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   RC_ASSERT(s.grid > 0 && s.grid % s.cluster() == 0);
   // Split tiles are not walked: every one has its blocks.
   if (s.splits > 1) RC_ASSERT(s.grid == s.blocks());
+  if (p.stats) RC_ASSERT(can_make_statistics(shape));
   // A slab of the statistics lies in one warpgroup's 64 rows.
   if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(whole.unit_rows == c.phase_pixels());
 }
@@ -84,6 +87,51 @@ TEST(convolution_schedule, FewPixelsAreSplitAndManyAreNot) {
   const Schedule many = choose(conv2d::describe(p, conv2d::Form::phased), kSms);
   EXPECT_EQ(many.splits, 1);
   EXPECT_EQ(kTiles[static_cast<std::size_t>(many.tile)].block_n, 192);
+}
+
+Convolution many_tiles(bool stats) {
+  conv2d::Problem p;
+  p.n = 28, p.h = 72, p.w = 128, p.cin = p.cout = 320, p.stats = stats;
+  return conv2d::describe(p, conv2d::Form::phased);
+}
+
+// Many tiles take turns, but not where they make statistics, nor by a choice's text.
+TEST(convolution_schedule, TilesInTurnsMakeNoStatistics) {
+  const auto taken = [](bool stats) {
+    const Schedule s = choose(many_tiles(stats), kSms, {0, {}, {}});
+    return kTiles[static_cast<std::size_t>(s.tile)].pingpong;
+  };
+  EXPECT_TRUE(taken(false));
+  EXPECT_FALSE(taken(true));
+  const char* text = "rows=128,columns=160,pingpong=1,multicast=1,splits=1";
+  EXPECT_TRUE(parse_schedule(many_tiles(false), text, kSms));
+  EXPECT_FALSE(parse_schedule(many_tiles(true), text, kSms));
+}
+
+// The GPU's tests force every schedule of a problem: of these, blocks with three tiles and more in each ping-pong tile,
+// so that consumers wait for their turn twice, with each thing that the epilogue or the producer does by its place.
+TEST(convolution_schedule, TestProblemsTakeEveryWayInTurns) {
+  std::set<std::string> ways;
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
+    if (entry.op->name != conv2d::definition.name) continue;
+    const Convolution c = conv2d::describe(entry.problem.as<conv2d::Problem>(), conv2d::Form::phased);
+    if (!can_run_ptx_sm90a(c, DType::bf16) || gathers_rows(c) || c.stats) continue;
+    for (const Tile& tile : kTiles) {
+      if (!tile.pingpong) continue;
+      const Schedule s = make_schedule(c, static_cast<int>(&tile - kTiles.data()), 2, 1, kSms);
+      if (s.blocks() <= 2 * s.grid) continue;
+      const std::string columns = std::to_string(tile.block_n) + " columns";
+      ways.insert(columns);
+      if (c.residual) ways.insert(columns + ", residual");
+      if (c.side_skip > 0) ways.insert(columns + ", second source");
+      if (c.phases() > 1) ways.insert(columns + ", phases");
+      if (c.image_shift && c.phase_pixels() % tile.block_m() != 0) ways.insert(columns + ", shifts of rows");
+      if (c.phase_rows() % (2 * tile.block_m()) != 0 && c.cout % tile.block_n != 0) ways.insert(columns + ", ragged");
+    }
+  }
+  for (const char* columns : {"128 columns", "160 columns"})
+    for (const char* way : {"", ", residual", ", second source", ", phases", ", shifts of rows", ", ragged"})
+      EXPECT_TRUE(ways.contains(std::string(columns) + way)) << columns << way;
 }
 
 TEST(convolution, PhasesWriteEveryOutputPixelOnce) {

@@ -106,7 +106,7 @@ TEST(Definitions, PointersFollow) {
 TEST(Fields, AreDataAsTheOpDeclaresThem) {
   using Type = FieldInfo::Type;
   const auto& fields = find_op("gemm")->fields;
-  ASSERT_EQ(fields.size(), 10u);
+  ASSERT_EQ(fields.size(), 11u);
   EXPECT_EQ(fields[0].name, "m");
   EXPECT_EQ(fields[0].meaning, "rows of a and d");
   EXPECT_EQ(fields[0].description(), "rows of a and d (1 to 16777216)");

@@ -72,6 +72,18 @@ RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
   }
 }
 
+// The one epilogue that takes a residual and a blend, from two or four buffers.
+RC_GTEST_PROP(gemm_schedule, BlendsTakeTurns, ()) {
+  Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 40000), 8 * *rc::gen::inRange<std::int64_t>(1, 700),
+                      8 * *rc::gen::inRange<std::int64_t>(1, 700));
+  p.residual = p.blend = true;
+  RC_ASSERT(tile_of(choose(p, kSms)).pingpong);
+  for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms})) {
+    const auto parsed = parse_schedule(p, choice.text, kSms);
+    RC_ASSERT(parsed && tile_of(*parsed).pingpong);
+  }
+}
+
 RC_GTEST_PROP(gemm_schedule, NothingTriedIsModelledFaster, ()) {
   const Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 10000), 8 * *rc::gen::inRange<std::int64_t>(1, 1000),
                             8 * *rc::gen::inRange<std::int64_t>(1, 1000));
@@ -180,7 +192,7 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
   for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
     if (entry.op->name != definition.name) continue;
     const auto& p = entry.problem.as<Problem>();
-    if (!p.residual || p.n % 8 != 0 || p.k % 8 != 0) continue;
+    if (!p.residual || p.blend || p.n % 8 != 0 || p.k % 8 != 0) continue;
     const Schedule s = choose(p, kSms);
     widths.insert(tile_of(s).block_n);
     ways.insert({tile_of(s).pingpong && s.blocks() > 2 * s.grid, s.multicast > 1, s.splits > 1});
@@ -200,6 +212,19 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
     EXPECT_TRUE(large.contains({columns, true, false})) << columns;
     EXPECT_TRUE(large.contains({columns, true, true})) << columns;
   }
+}
+
+// Both tiles of ping-pong, with blocks that have one tile and several.
+TEST(gemm_blend, TestProblemsTakeEveryWay) {
+  std::set<std::tuple<int, bool>> ways;  // columns, several tiles
+  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
+    if (entry.op->name != definition.name) continue;
+    const auto& p = entry.problem.as<Problem>();
+    if (!p.blend || p.act != Activation::none || p.image_shift || p.n % 8 != 0 || p.k % 8 != 0) continue;
+    const Schedule s = choose(p, kSms);
+    ways.insert({tile_of(s).block_n, s.blocks() > 2 * s.grid});
+  }
+  EXPECT_EQ(ways, (std::set<std::tuple<int, bool>>{{128, false}, {128, true}, {160, false}, {160, true}}));
 }
 
 // In ping-pong they hold the residual, too: one piece each, which must begin on a swizzle atom where it is swizzled.

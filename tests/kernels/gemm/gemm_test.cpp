@@ -35,7 +35,7 @@ TEST(gemm, ProblemTextIsCanonicalAndChecked) {
   EXPECT_EQ(op().print(op().parse("m=1,n=16,k=3,part_columns=8")), "m=1,n=16,k=3,part_columns=8");
   for (const char* refused :
        {"n=16,part_columns=4", "n=24,part_columns=16", "n=16,part_columns=32", "n=16,part_columns=8,residual=1",
-        "n=16,part_columns=8,act=geglu", "n=2,image_shift=1,images=2", "n=2,image_shift=1,act=geglu"})
+        "n=16,part_columns=8,act=geglu", "n=2,image_shift=1,images=2", "n=2,image_shift=1,act=geglu", "n=2,blend=1"})
     EXPECT_THROW(op().parse(std::string("m=1,k=3,") + refused), InvalidInput) << refused;
   EXPECT_EQ(op().print(op().parse("m=6,n=2,k=3,images=3,image_shift=1")), "m=6,n=2,k=3,image_shift=1,images=3");
   EXPECT_THROW(op().parse("m=6,n=2,k=3,images=3"), InvalidInput);  // of no shift
@@ -49,6 +49,9 @@ TEST(gemm, CostCountsTheGateAndEachTensorOnce) {
   const Cost shifted = op().cost(op().parse("m=10,n=20,k=30,residual=1,image_shift=1,images=5"), DType::bf16);
   EXPECT_EQ(shifted.flops, plain.flops);
   EXPECT_EQ(shifted.bytes, plain.bytes + 2.0 * 5 * 20);
+  const Cost blended = op().cost(op().parse("m=10,n=20,k=30,residual=1,blend=1"), DType::bf16);
+  EXPECT_EQ(blended.flops, plain.flops);
+  EXPECT_EQ(blended.bytes, plain.bytes + 2.0 * 10 * 20 + 4);
   const Cost gated = op().cost(op().parse("m=10,n=20,k=30,act=geglu,bias=0"), DType::fp32);
   EXPECT_EQ(gated.flops, 4.0 * 10 * 20 * 30);
   EXPECT_EQ(gated.bytes, 4.0 * (10 * 30 + 2 * 20 * 30 + 10 * 20));
@@ -113,6 +116,22 @@ TEST(gemm, ShiftsTheRowsOfAnImage) {
   EXPECT_EQ(parts[32 + 3 * 8], 24103);  // row 3, of the second image, column 8
 }
 
+// Sums are 1 and 2 before.
+TEST(gemm, BlendsItsSumWithAShareOfATensor) {
+  HostData data(op(), op().parse("m=2,n=1,k=1,bias=0,residual=1,blend=1"), DType::bf16, 1);
+  EXPECT_EQ(data.specs[data.index("share")].dtype, DType::fp32);
+  data.set("a", {3, 4});
+  data.set("b", {1});
+  data.set("residual", {-2, -2});
+  data.set("blend", {5, -6});
+  data.set("share", {0.25});
+  EXPECT_EQ(data.reference("d"), (std::vector<double>{2, 0}));
+  data.set("share", {1});
+  EXPECT_EQ(data.reference("d"), (std::vector<double>{5, -6}));
+  data.set("share", {0});
+  EXPECT_EQ(data.reference("d"), (std::vector<double>{1, 2}));
+}
+
 TEST(gemm, OracleOfASubsetIsThatPartOfTheWhole) {
   const AnyProblem problem = op().parse("m=9,n=31,k=17,act=geglu,residual=1");
   const HostData data(op(), problem, DType::fp16, 2);
@@ -131,7 +150,7 @@ RC_GTEST_PROP(gemm, HostAgreesWithTheOracleOnRandomProblems, ()) {
   const auto scale = *rc::gen::element<std::string>("1", "0.5", "-2");
   std::string text = "m=" + std::to_string(m) + ",n=" + std::to_string(n) + ",k=" + std::to_string(k) + ",act=" + act +
                      ",scale=" + scale + ",bias=" + std::to_string(*rc::gen::inRange(0, 2)) +
-                     ",residual=" + std::to_string(*rc::gen::inRange(0, 2));
+                     *rc::gen::element<std::string>(",residual=0", ",residual=1", ",residual=1,blend=1");
   if (const int images = std::gcd(m, *rc::gen::inRange(1, m + 1)); act != "geglu" && *rc::gen::arbitrary<bool>())
     text += ",image_shift=1,images=" + std::to_string(images);
   const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);

@@ -3,7 +3,7 @@
 // A thread has an element of d.
 struct gemm : Case {
   Numbers a = numbers("a"), b = numbers("b"), bias = numbers("bias"), image_shift = numbers("image_shift"),
-          residual = numbers("residual"), d = numbers("d");
+          residual = numbers("residual"), blend = numbers("blend"), share = numbers("share"), d = numbers("d");
   int64_t m = integer("m"), n = integer("n"), k = integer("k"), images = integer("images");
   int64_t part = integer("part_columns") == 0 ? n : integer("part_columns");
   float scale = real("scale");
@@ -19,9 +19,10 @@ struct gemm : Case {
   }
   __host__ __device__ void operator()(int64_t i) const {
     const int64_t row = i / n, column = i % n, place = (column / part * m + row) * part + column % part;
-    const float y =
+    float y =
         geglu ? product(row, column) * gelu(product(row, n + column)) : activated(act, product(row, column));
-    d.set(place, y + (residual ? residual[place] : 0));
+    if (residual) y += residual[place];
+    d.set(place, blend ? y + share[0] * (blend[place] - y) : y);
   }
 };
 
