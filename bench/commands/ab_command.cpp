@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <regex>
 
 #include "bench/commands/add_command.h"
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 struct AbArguments {
   std::string old_build, new_build, device, filter, out, markdown;
   SelectionOptions cases;
-  double resolve = 1;
+  double resolve = 1, budget = std::numeric_limits<double>::infinity();
   bool strict = false;
 };
 
@@ -99,6 +100,7 @@ int ab(const AbArguments& arguments) {
 
   AlternateOptions options;
   options.resolve = arguments.resolve / 100;
+  options.budget_seconds = arguments.budget;
   const auto duels = alternate({start_old, start_new}, cases, options,
                                [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   const BuildDuelText text{duels, options.resolve, fact(of_old, "commit"), fact(of_new, "commit")};
@@ -131,6 +133,11 @@ void add_ab_command(CLI::App& app, CommandResult result) {
       ->check(CLI::Range(0.1, 50.0))
       ->check(why_not_finite)
       ->capture_default_str();
+  command
+      .add_option("--budget", arguments.budget,
+                  "After this many seconds start no more cases; those with fewer than five passes are unresolved then")
+      ->check(CLI::PositiveNumber)
+      ->check(why_not_finite);
   command.add_flag("--strict", arguments.strict, "Fail on unresolved cases too");
   command.add_option("--out", arguments.out, "CSV file to write: every case");
   command.add_option("--markdown", arguments.markdown, "Markdown file to write");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <limits>
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
@@ -21,6 +22,7 @@ namespace {
 
 struct TuneArguments {
   std::string op, variant, problems, networks = "all", dtype = "bf16", device = "0", out;
+  double budget = std::numeric_limits<double>::infinity();
 };
 
 std::vector<ImplementationPtr> with_choices(const SuiteEntry& entry) {
@@ -107,8 +109,11 @@ int tune(const TuneArguments& arguments) {
   out << "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked\n";
   const auto start = std::chrono::steady_clock::now();
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
-  std::size_t done = 0, tuned = 0;
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  std::size_t done = 0, tuned = 0, failed = 0;
+  bool lost = false;
   for (const auto& [one, asked] : cases) {
+    if (lost || elapsed() > arguments.budget) break;
     const std::string name = fmt::format("{} {}", one.text, one.implementation->name);
     const auto row = refused(one, device, platform->arch_text());
     if (row && row->status != Outcome::unsupported_problem)
@@ -120,22 +125,30 @@ int tune(const TuneArguments& arguments) {
       if (!row) best = tune_choices(*platform, one, log);
     } catch (const OutOfMemory& error) {  // networks ask for more than a small GPU holds
       unfit = error.what();
+    } catch (const std::runtime_error& error) {  // a wrong output, or a launch that failed
+      const auto* const of_device = dynamic_cast<const DeviceError*>(&error);
+      lost = of_device != nullptr && of_device->lost();
+      unfit = fmt::format("FAILED: {}", error.what());
+      ++failed;
     }
     for (const TimedChoice& timed : best)
       out << fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f},{}\n", quote_csv(device.name), device.info.sm_count,
                          build_info().commit, quote_csv(one.text), to_string(one.dtype), one.implementation->name,
                          quote_csv(timed.choice.text), timed.choice.estimated, timed.warm_us(), timed.cold_us(), asked);
     if (!best.empty()) ++tuned;
-    const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::size_t left = cases.size() - ++done;
     log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name, best.empty() ? unfit : outcome(best),
-                    duration_text(elapsed / static_cast<double>(done) * static_cast<double>(left))));
+                    duration_text(elapsed() / static_cast<double>(done) * static_cast<double>(left))));
   }
-  if (tuned == 0) throw InvalidInput("no problem here has choices; nothing was timed");
+  if (done < cases.size())
+    log(fmt::format("{} cases left {}", cases.size() - done, lost ? "when the device was lost" : "by --budget"));
+  if (failed > 0) log(fmt::format("{} cases failed and have no rows", failed));
+  if (tuned == 0 && failed == 0 && done == cases.size())
+    throw InvalidInput("no problem here has choices; nothing was timed");
   out.close();
   if (!out) throw std::runtime_error(fmt::format("cannot write {}", arguments.out));
   outputs.commit();
-  return kDone;
+  return failed > 0 ? kNotSo : kDone;
 }
 
 }  // namespace
@@ -155,6 +168,10 @@ void add_tune_command(CLI::App& app, CommandResult result) {
       ->capture_default_str();
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   command.add_option("--device", arguments.device, "CUDA device number, or 'host'")->capture_default_str();
+  command.add_option("--budget", arguments.budget, "After this many seconds start no more problems")
+      ->check(CLI::PositiveNumber)
+      ->check(why_not_finite);
+  command.footer("Exit code: 0 done, 1 a choice was wrong or failed: its problem has no rows, the others have.");
 }
 
 }  // namespace noisefloor

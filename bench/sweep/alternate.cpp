@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
 
 #include "bench/measure/duel.h"
@@ -116,7 +117,9 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
   std::vector<BuildDuel> duels;
   for (const Case& one : cases) duels.push_back({one.id(), {}, {}, {}});
   std::vector<std::string> disturbed(cases.size());
-  for (int pass = 0; pass < options.most_passes; ++pass) {
+  const auto start = std::chrono::steady_clock::now();
+  bool spent = false;
+  for (int pass = 0; pass < options.most_passes && !spent; ++pass) {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < cases.size(); ++i)
       if (is_open(duels[i], options)) open.push_back(i);
@@ -136,6 +139,12 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
     }
     Worker &old_build = old_first ? *first : *second, &new_build = old_first ? *second : *first;
     for (const std::size_t i : open) {
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (elapsed.count() > options.budget_seconds) spent = true;
+      if (spent) {
+        disturbed[i] = "the budget was spent";
+        continue;
+      }
       try {
         fight_once(old_build, new_build, old_first, cases[i], options.rounds, duels[i]);
       } catch (const CannotFight& error) {
@@ -148,6 +157,7 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
       }
     }
   }
+  if (spent) say("the budget was spent; what the passes before say stands");
   for (std::size_t i = 0; i < duels.size(); ++i) {
     if (!duels[i].why_not.empty() || static_cast<int>(duels[i].warm.size()) >= options.passes) continue;
     duels[i].why_not = disturbed[i].empty() ? "too few passes" : disturbed[i];

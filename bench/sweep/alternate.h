@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct AlternateOptions {
   double resolve = 0.01;
   int passes = 5, most_passes = 16;  // the cases that are resolved after `passes` are left out of the others
   int rounds = 4;                    // of a pass: blocks in the order A B B A, B A A B, ...
+  double budget_seconds = std::numeric_limits<double>::infinity();  // once spent, no further case is begun
 };
 
 struct Builds {
@@ -23,7 +25,8 @@ struct Builds {
 };
 
 // Nothing of `cases` may be in a worker. `say`: one line per pass. Throws InvalidInput where a build cannot be started;
-// after the first pass the cases that are open then stay unresolved.
+// after the first pass the cases that are open then stay unresolved, as
+// those do that the budget leaves with fewer than `passes`.
 std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
                                  const std::function<void(const std::string&)>& say);
 

@@ -124,6 +124,15 @@ def test_a_build_that_does_not_start_again_leaves_what_is_known(build, ab, tmp_p
     assert "what the passes before say stands" in result.stderr
 
 
+def test_a_budget_ends_it_and_every_case_has_a_row(build, ab):
+    result, lines = ab(build("old"), build("new", us=10.2), "--budget", "1e-9")
+    assert result.returncode == 2 and {row["verdict"] for row in lines.values()} == {"unresolved"} and set(lines) == {FIRST, SECOND, OTHER}
+    assert "the budget was spent" in lines[FIRST]["reason"] and "what the passes before say stands" in result.stderr
+    assert result.stderr.count("pass ") == 1, "no further pass is begun"
+    result, lines = ab(build("a"), build("b", us=10.2), "--budget", "1e6")
+    assert result.returncode == 1 and {row["verdict"] for row in lines.values()} == {"slower"}
+
+
 def test_a_build_that_changes_on_the_way(build, ab, tmp_path):
     result, lines = ab(build("old"), build("new", starts=str(tmp_path / "starts"), changes_at=3))
     assert result.returncode == 2 and "another one than at the beginning" in lines[FIRST]["reason"]
@@ -165,6 +174,9 @@ def test_bad_builds(build, ab, tmp_path):
     assert "'[' is not a regular expression" in ab(good, good, "--filter", "[")[0].stderr
     for wrong in ("0", "60", "x", "nan"):
         assert ab(good, good, "--resolve", wrong)[0].returncode == 2
+    for wrong in ("0", "-1", "x", "nan", "inf"):
+        result, _ = ab(good, good, "--budget", wrong)
+        assert result.returncode == 2 and "--budget" in result.stderr
 
 
 def test_this_program_against_itself(ab):

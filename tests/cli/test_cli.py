@@ -54,6 +54,7 @@ pytestmark = needs_program
         (["tune", "layernorm", "--out", "times.csv"], "layernorm offers no choices to tune; these do: attention ptx_sm90a, gemm ptx_sm90a, "),
         (["tune", "groupnorm", "--variant", "tiled", "--out", "times.csv"], "groupnorm tiled offers no choices to tune; these do: attention ptx_sm90a, "),
         (["tune", "groupnorm", "--variant", "ptx_sm90", "--out", "times.csv"], "did you mean 'ptx_sm90a'"),
+        (["tune", "groupnorm", "--budget", "0", "--out", "times.csv"], "--budget"),
         (["tune", "groupnorm", "--dtype", "bf17", "--out", "times.csv"], "has no dtype 'bf17'"),
         (["tune", "groupnorm", "--networks", "adm64-b2", "--out", "times.csv"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
         (["tune", "conv3d_temporal", "--networks", "digits-b1", "--out", "times.csv"], "these networks have no conv3d_temporal"),

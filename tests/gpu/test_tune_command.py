@@ -58,6 +58,13 @@ def test_every_problem_has_its_best_choices_and_the_estimates(timings):
         assert len({row[1] for row in timed}) == len(timed)
 
 
+def test_a_budget_ends_it_and_keeps_what_was_timed(timings, tmp_path):
+    folder, _ = timings
+    result = run(PROGRAM, "tune", "groupnorm", "--problems", folder, "--out", tmp_path / "times.csv", "--budget", "1e-9")
+    assert result.returncode == 0 and "3 cases left by --budget" in result.stderr, result.stderr
+    assert (tmp_path / "times.csv").read_text().count("\n") == 1
+
+
 def test_the_table_is_made_of_it(timings):
     if not WRITER.exists():
         pytest.skip("a bundle has no writer of the table")

@@ -196,6 +196,7 @@ def write_gemm_table(folder):
     (["groupnorm", "--timings", "/nowhere/times.csv"], 2, "/nowhere/times.csv"),
     (["groupnorm", "--networks", "adm64-b1"], 2, "all problems"),
     (["groupnorm", "--dtype=fp16"], 2, "all problems"),
+    (["groupnorm", "--budget=60"], 2, "all problems"),
 ])
 def test_script(arguments, code, message):
     result = subprocess.run([ROOT / "scripts/tune", *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
