@@ -119,25 +119,18 @@ int tune(const TuneArguments& arguments) {
     if (row && row->status != Outcome::unsupported_problem)
       throw InvalidInput(fmt::format("{} {}: {}; this is {} ({})", entry.name(), one.implementation->name, row->reason,
                                      device.name, device.is_host ? "the host" : platform->arch_text()));
-    std::string unfit = row ? row->reason : "no choice fits";
-    std::vector<TimedChoice> best;
-    try {
-      if (!row) best = tune_choices(*platform, one, log);
-    } catch (const OutOfMemory& error) {  // networks ask for more than a small GPU holds
-      unfit = error.what();
-    } catch (const std::runtime_error& error) {  // a wrong output, or a launch that failed
-      const auto* const of_device = dynamic_cast<const DeviceError*>(&error);
-      lost = of_device != nullptr && of_device->lost();
-      unfit = fmt::format("FAILED: {}", error.what());
-      ++failed;
-    }
+    const TunedCase result = row ? TunedCase{{}, row->reason} : tune_case(*platform, one, log);
+    const std::vector<TimedChoice>& best = result.best;
+    if (result.failed) ++failed;
+    lost = result.lost;
     for (const TimedChoice& timed : best)
       out << fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f},{}\n", quote_csv(device.name), device.info.sm_count,
                          build_info().commit, quote_csv(one.text), to_string(one.dtype), one.implementation->name,
                          quote_csv(timed.choice.text), timed.choice.estimated, timed.warm_us(), timed.cold_us(), asked);
     if (!best.empty()) ++tuned;
     const std::size_t left = cases.size() - ++done;
-    log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name, best.empty() ? unfit : outcome(best),
+    log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name,
+                    best.empty() ? result.why_not : outcome(best),
                     duration_text(elapsed() / static_cast<double>(done) * static_cast<double>(left))));
   }
   if (done < cases.size())

@@ -135,4 +135,17 @@ std::vector<TimedChoice> tune_choices(Platform& platform, const Case& test_case,
   return result;
 }
 
+TunedCase tune_case(Platform& platform, const Case& test_case, const std::function<void(const std::string&)>& log) {
+  TunedCase tuned{{}, "no choice fits"};
+  try {
+    tuned.best = tune_choices(platform, test_case, log);
+  } catch (const OutOfMemory& error) {  // networks ask for more than a small GPU holds
+    tuned.why_not = error.what();
+  } catch (const std::runtime_error& error) {
+    const auto* const of_device = dynamic_cast<const DeviceError*>(&error);
+    tuned = {{}, fmt::format("FAILED: {}", error.what()), true, of_device != nullptr && of_device->lost()};
+  }
+  return tuned;
+}
+
 }  // namespace noisefloor

@@ -25,4 +25,12 @@ struct TimedChoice {
 std::vector<TimedChoice> tune_choices(Platform& platform, const Case& test_case,
                                       const std::function<void(const std::string&)>& log);
 
+// What tuning a case gave, or why it gave nothing; `failed`: a choice was wrong, or a launch failed.
+struct TunedCase {
+  std::vector<TimedChoice> best;  // as of tune_choices
+  std::string why_not;
+  bool failed = false, lost = false;  // lost: the device takes no more work
+};
+TunedCase tune_case(Platform& platform, const Case& test_case, const std::function<void(const std::string&)>& log);
+
 }  // namespace noisefloor

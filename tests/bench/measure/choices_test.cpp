@@ -41,6 +41,7 @@ class ChoicePlatform final : public LimitedPlatform {
 
 struct Tuned {
   std::vector<TimedChoice> choices;
+  TunedCase kept;  // of tune_case
   Names messages, cold;
 
   Names names() const {
@@ -52,7 +53,7 @@ struct Tuned {
 
 // Of a variant that offers these choices with these times, the first as its estimate's. "wrong" spoils an element,
 // "refused" refuses, and "lucky" takes no time until it was verified, probed and timed once.
-Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
+Tuned tune(const std::vector<std::pair<std::string, double>>& offered, bool keep = false) {
   constexpr int kLuckyLaunches = 6;  // once, four times and once
   ChoicePlatform platform;
   int lucky = 0;
@@ -67,6 +68,8 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
       },
       [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
                                    const Scratch& scratch, const LaunchContext& context, std::string_view choice) {
+        if (choice == "no memory") throw OutOfMemory("the GPU is too small");
+        if (choice == "lost") throw DeviceError("the GPU fell off the bus", /*lost=*/true);
         if (choice == "refused") return failure(StatusCode::unsupported_problem, "too large a tile");
         platform.launched = choice;
         platform.launch_us = std::map<std::string, double>(offered.begin(), offered.end()).at(platform.launched);
@@ -82,7 +85,11 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
   const Case test_case{&gemm, implementation_of(variant), gemm.workload->parse(kChoiceProblem), DType::fp32,
                        kChoiceProblem};
   Tuned tuned;
-  tuned.choices = tune_choices(platform, test_case, [&](const std::string& line) { tuned.messages.push_back(line); });
+  const auto log = [&](const std::string& line) { tuned.messages.push_back(line); };
+  if (keep)
+    tuned.kept = tune_case(platform, test_case, log);
+  else
+    tuned.choices = tune_choices(platform, test_case, log);
   tuned.cold = platform.cold;
   return tuned;
 }
@@ -114,6 +121,22 @@ TEST(TuneChoices, AWrongOneIsAnErrorThatNamesProblemAndChoice) {
   const std::string error = error_of({{"slow", 50}, {"fast", 10}, {"wrong", 5}});
   EXPECT_EQ(error.rfind(std::string(kChoiceProblem) + ", wrong: wrong: d[3] is 1000", 0), 0u) << error;
   EXPECT_EQ(error_of({{"wrong", 50}, {"fast", 10}}).rfind(std::string(kChoiceProblem) + ", wrong: wrong: ", 0), 0u);
+}
+
+TEST(TuneChoices, WhatFailedIsSaidAndTheNextCaseCanGoOn) {
+  const TunedCase good = tune({{"slow", 50}, {"fast", 10}}, true).kept;
+  EXPECT_EQ(good.best.size(), 2u);
+  EXPECT_FALSE(good.failed || good.lost);
+  const TunedCase wrong = tune({{"slow", 50}, {"wrong", 5}}, true).kept;
+  EXPECT_TRUE(wrong.best.empty() && wrong.failed && !wrong.lost);
+  EXPECT_EQ(wrong.why_not.rfind("FAILED: " + std::string(kChoiceProblem) + ", wrong: wrong: d[3]", 0), 0u)
+      << wrong.why_not;
+  const TunedCase lost = tune({{"lost", 50}}, true).kept;
+  EXPECT_TRUE(lost.best.empty() && lost.failed && lost.lost);
+  const TunedCase too_large = tune({{"no memory", 50}}, true).kept;
+  EXPECT_TRUE(too_large.best.empty() && !too_large.failed);
+  EXPECT_EQ(too_large.why_not, "the GPU is too small");
+  EXPECT_EQ(tune({}, true).kept.why_not, "no choice fits");
 }
 
 TEST(TuneChoices, ARefusedOneIsLeftOutWithAMessage) {
