@@ -104,8 +104,11 @@ std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& r
 }
 
 PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
-  PhaseChange change{median(a.us), median(b.us), 0, {}, 0, 0};
+  PhaseChange change;
+  change.a_us = median(a.us);
+  change.b_us = median(b.us);
   change.change = change.b_us / change.a_us - 1;
+  change.mean_change = mean_of_batches({b.us, b.batches}).value / mean_of_batches({a.us, a.batches}).value - 1;
   change.noise = batch_noise({a.us, a.batches}, {b.us, b.batches});
   if (!a.cycles.empty() && !b.cycles.empty()) {
     change.cycle_change = median(b.cycles) / median(a.cycles) - 1;

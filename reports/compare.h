@@ -42,6 +42,7 @@ std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& r
 struct PhaseChange {
   double a_us = 0, b_us = 0;
   double change = 0;
+  double mean_change = 0;              // of the means of the batches' medians
   std::optional<double> cycle_change;  // where both runs know the clock
   double noise = 0;                    // relative, of batches
   double cycle_noise = 0;              // the same of cycles

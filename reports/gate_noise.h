@@ -1,16 +1,9 @@
 // How far apart two runs come out because of what happened within them, as a fraction of the time.
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include "reports/statistics.h"
 
 namespace noisefloor {
-
-// Samples of one phase in any unit (microseconds, SM cycles), in the order taken, and how many are of each batch.
-struct Batches {
-  std::span<const double> samples;
-  std::span<const std::size_t> sizes;  // empty: not recorded
-};
 
 // The batches' medians scatter by s; the median of k batches then has the standard error 1.2533 s / sqrt(k) (sqrt(pi /
 // 2): a median's over a mean's). The difference of two runs has the root of the sum of both squares, and noise is three

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <ranges>
@@ -97,10 +98,12 @@ bool of_host(const RunFiles& run) {
 }
 
 double agreed_change(const PhaseChange& change) {
-  const auto size = [](double relative) { return std::max(1 + relative, 1 / (1 + relative)) - 1; };
-  if (!change.cycle_change) return size(change.change);
-  if (change.change * *change.cycle_change <= 0) return 0;
-  return std::min(size(change.change), size(*change.cycle_change));
+  double agreed = std::numeric_limits<double>::infinity();
+  for (const double one : {change.change, change.mean_change, change.cycle_change.value_or(change.change)}) {
+    if (one * change.change <= 0) return 0;
+    agreed = std::min(agreed, std::max(1 + one, 1 / (1 + one)) - 1);
+  }
+  return agreed;
 }
 
 double Spread::Class::spread() const {

@@ -19,8 +19,8 @@ namespace noisefloor {
 
 inline constexpr const char* kSpreadFile = "gate_noise.json";
 
-// By how much, as a fraction of the shorter time, two times differ; 0 where SM cycles say the opposite, and what cycles
-// say where that is less: a difference that the clock explains is none.
+// By how much, as a fraction of the shorter time, two times differ: the least that medians, means of batches and SM
+// cycles say, 0 where they contradict. A difference that the clock explains is none, nor one of a median alone.
 double agreed_change(const PhaseChange& change);
 
 struct Spread {

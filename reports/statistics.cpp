@@ -3,8 +3,32 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace noisefloor {
+namespace {
+
+std::vector<std::size_t> sizes_of(const Batches& batches) {
+  if (!batches.sizes.empty()) return {batches.sizes.begin(), batches.sizes.end()};
+  constexpr std::size_t kPieces = 8;
+  const std::size_t count = batches.samples.size(), pieces = std::min(kPieces, count);
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < pieces; ++i) sizes.push_back(count * (i + 1) / pieces - count * i / pieces);
+  return sizes;
+}
+
+std::vector<double> medians_of(const Batches& batches) {
+  std::vector<double> medians;
+  auto begin = batches.samples.begin();
+  for (const std::size_t size : sizes_of(batches)) {
+    const auto end = begin + static_cast<std::ptrdiff_t>(size);
+    medians.push_back(median({begin, end}));
+    begin = end;
+  }
+  return medians;
+}
+
+}  // namespace
 
 double median(std::vector<double> samples) {
   if (samples.empty()) return std::numeric_limits<double>::quiet_NaN();
@@ -33,6 +57,16 @@ Interval median_interval(std::vector<double> samples) {
   const auto high = static_cast<std::ptrdiff_t>(std::ceil(n / 2 + half_width));
   return {samples[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(low, 0, last))],
           samples[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(high, 0, last))]};
+}
+
+BatchMean mean_of_batches(const Batches& batches) {
+  const std::vector<double> medians = medians_of(batches);
+  const auto count = static_cast<double>(medians.size());
+  const double mean = std::accumulate(medians.begin(), medians.end(), 0.0) / count;
+  if (medians.size() < 2) return {mean, 0, 0};
+  double squares = 0;
+  for (const double value : medians) squares += (value - mean) * (value - mean);
+  return {mean, std::sqrt(squares / (count - 1) / count) / mean, count - 1};
 }
 
 }  // namespace noisefloor

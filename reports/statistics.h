@@ -1,6 +1,7 @@
 // Robust statistics of timing samples.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -17,5 +18,20 @@ struct Interval {
 // Distribution-free 95 % confidence interval of the median from order statistics: ranks n/2 -+ 0.98 sqrt(n), the normal
 // approximation of the binomial (exact enough from 10 samples on; the whole range below that).
 Interval median_interval(std::vector<double> samples);
+
+// Samples of one phase in any unit (microseconds, SM cycles), in the order taken, and how many are of each batch.
+struct Batches {
+  std::span<const double> samples;
+  std::span<const std::size_t> sizes;  // empty: not recorded; they are then cut into 8 equal ones
+};
+
+// The mean of the batches' medians. Where batches have one of two levels, the median of all samples lies in that which
+// has a few more of them, and goes over to the other by chance; this does not.
+struct BatchMean {
+  double value;
+  double error;    // standard error, relative; 0 of one batch alone
+  double freedom;  // batches less one
+};
+BatchMean mean_of_batches(const Batches& batches);
 
 }  // namespace noisefloor

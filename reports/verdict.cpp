@@ -36,6 +36,9 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
   const auto doubt = [&](const std::string& why) { verdict.reason += (doubts++ == 0 ? "" : "; ") + why; };
   verdict.within_noise = !visible(ratio, change.noise);
   if (verdict.within_noise) doubt(fmt::format("within the noise of {:.1f} %", 100 * change.noise));
+  const double mean = slower ? 1 + change.mean_change : 1 / (1 + change.mean_change);
+  if (!visible(mean, change.noise) && !verdict.within_noise)
+    doubt(fmt::format("{:+.1f} % by the means of batches", 100 * change.mean_change));
   if (conditions.beside_others) doubt("measured beside other programs");
   if (!(verdict.p < kGateAlpha)) doubt(fmt::format("p = {:.2g}", verdict.p));
   if (change.cycle_change) {

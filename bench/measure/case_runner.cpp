@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
@@ -66,7 +68,10 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
 CaseRunner::~CaseRunner() = default;
 
 CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_us) {
+  const auto begin = std::chrono::steady_clock::now();
   CaseResult result = measure(test_case, to_beat_us);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  result.row.spent_s = std::round(100 * spent.count()) / 100;
   if (!result.unfinished) known_.add(result.row);
   return result;
 }

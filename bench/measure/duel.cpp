@@ -104,7 +104,7 @@ std::vector<double> BoundContender::cold(int samples) {
 
 std::vector<double> BoundContender::warm(int samples, int repeats) {
   return undisturbed(samples, [&](int some) {
-    return platform_->time_warm(timed_.launches.warm(TimingSource::Edges::pipeline, repeats), some, repeats);
+    return platform_->time_warm(timed_.launches.warm(TimingSource::Edges::pipeline, repeats), some, repeats, &graphs_);
   });
 }
 

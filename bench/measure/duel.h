@@ -51,6 +51,7 @@ class BoundContender final : public Contender {
   BoundCase* bound_;
   Verifier* verifier_;
   TimedLaunches timed_;
+  KeptGraphs graphs_;  // of the warm blocks
 };
 
 class WorkerContender final : public Contender {

@@ -17,8 +17,11 @@ std::vector<double> PlatformTiming::cold(int samples) {
   return platform_->time_cold(launches_.cold, samples, resident_);
 }
 
+// Each batch has a graph of its own, beside those of the batches before it.
 std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) {
-  return platform_->time_warm(launches_.warm(edges, repeats), samples, repeats);
+  if (edges != edges_of_graphs_) graphs_.clear();
+  edges_of_graphs_ = edges;
+  return platform_->time_warm(launches_.warm(edges, repeats), samples, repeats, &graphs_);
 }
 
 std::optional<ClockReading> PlatformTiming::clock() {

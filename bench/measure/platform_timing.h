@@ -59,6 +59,8 @@ class PlatformTiming final : public TimingSource {
   Launches launches_;
   Ranges resident_;
   Options options_;
+  KeptGraphs graphs_;  // of the warm batches of one phase
+  Edges edges_of_graphs_ = Edges::pipeline;
 };
 
 }  // namespace noisefloor

@@ -23,6 +23,10 @@ constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint
 // short launches is also one moment: what clocks, or a host's cores, did just before is in all of its samples.
 constexpr std::size_t kFewestBatches = 4;
 
+// A warm phase goes on until batches agree so far (the standard error of their mean), or its time is over: each is a
+// graph of its own, and graphs of one launch may differ by some percent.
+constexpr double kBatchesKnownTo = 0.005;
+
 // A launch that runs into the power cap begins at the full clock and is taken down in steps over some hundred
 // milliseconds. What was sampled before a step is dropped, for as long as this; a clock that never settles is then
 // taken as it is.
@@ -286,7 +290,9 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
     }
     const double elapsed = source_->now() - start;
     stop = options_.warm.verdict(taken.us, elapsed);
-    if (!options_.quick && taken.batches.size() < kFewestBatches && elapsed < options_.warm.wall_seconds) stop.reset();
+    const bool spread_known =
+        taken.batches.size() >= kFewestBatches && mean_of_batches({taken.us, taken.batches}).error <= kBatchesKnownTo;
+    if (!options_.quick && !spread_known && elapsed < options_.warm.wall_seconds) stop.reset();
     if (!stop && samples.size() < all.size() && discarded_seconds >= options_.throttle_retry_seconds) {
       stop = "time_cap";
       timing_.others.in_the_way = taken.us.size() < kFewestSamples;

@@ -172,11 +172,12 @@ class CudaPlatform final : public Platform {
         stream_, samples, 1, [&] { throw_if_failed(launch()); }, [&] { flush_cache(); });
   }
 
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
-    const CudaGraph graph(stream_, launch, repeats);
-    graph.enqueue(stream_);
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
+    const auto graph = std::make_shared<const CudaGraph>(stream_, launch, repeats);
+    if (kept != nullptr) kept->add(graph);
+    graph->enqueue(stream_);
     return timer_->time(
-        stream_, samples, repeats, [&] { graph.enqueue(stream_); }, [] {});
+        stream_, samples, repeats, [&] { graph->enqueue(stream_); }, [] {});
   }
 
   std::vector<double> time_edges(int samples) override {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -62,6 +63,23 @@ class Recording {
   virtual void replay() = 0;  // enqueues
 };
 
+// Graphs that were timed and stay where the driver put them, the last ones of many: the next graph then lies elsewhere.
+// Launches of one kernel may take up to six percent longer in one graph than in another, as long as that exists
+// (docs/log/measuring/2026-11-24-gate-a-fourth-time.md), so that times of one graph again and again hide the
+// difference.
+class KeptGraphs {
+ public:
+  static constexpr std::size_t kMost = 32;  // more than most phases have batches
+  void add(std::shared_ptr<const void> graph) {
+    if (graphs_.size() == kMost) graphs_.pop_front();
+    graphs_.push_back(std::move(graph));
+  }
+  void clear() { graphs_.clear(); }
+
+ private:
+  std::deque<std::shared_ptr<const void>> graphs_;
+};
+
 class Platform {
  public:
   virtual ~Platform() = default;
@@ -95,8 +113,9 @@ class Platform {
   // `samples` times of one launch each, in microseconds, with none of `resident` (what the launch touches) in cache.
   virtual std::vector<double> time_cold(const Launch& launch, int samples,
                                         std::span<const std::pair<void*, std::size_t>> resident) = 0;
-  // `samples` times, each the mean of `repeats` launches back to back (on a GPU: replays of one CUDA graph).
-  virtual std::vector<double> time_warm(const Launch& launch, int samples, int repeats) = 0;
+  // `samples` times, each the mean of `repeats` launches back to back: on a GPU replays of one CUDA graph, which is
+  // added to `kept` where that is given.
+  virtual std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept = nullptr) = 0;
   // `samples` times of an ordinary edge, in microseconds: each the mean over a chain of kernels without work. Empty on
   // the host, where a launch is a call.
   virtual std::vector<double> time_edges(int /*samples*/) { return {}; }

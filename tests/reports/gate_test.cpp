@@ -110,6 +110,37 @@ TEST(Gate, IsAmbiguousWhereBatchesScatterMore) {
   EXPECT_NE(result.rows[0].reason.find("within the noise of"), std::string::npos) << result.rows[0].reason;
 }
 
+// Thirty batches, each at one of two levels 5 % apart: `high` of them at the upper one.
+RunFiles of_two_levels(std::size_t high, double us, unsigned seed) {
+  Rows rows = rows_of(1, us);
+  rows[0].samples = 300, rows[0].batch = 0;
+  RunFiles run = synthetic_run(rows, seed);
+  for (auto& [id, samples] : run.samples) {
+    for (std::size_t i = 0; i < 10 * high; ++i) samples.cold_us[i] *= 1.05, samples.warm_us[i] *= 1.05;
+    run.rows[0].time_cold_us = median(samples.cold_us);
+    run.rows[0].time_warm_us = run.rows[0].time_warm_serial_us = median(samples.warm_us);
+  }
+  return run;
+}
+
+// A few batches of thirty decide at which level the median of all samples lies; their mean hardly moves.
+TEST(Gate, AMedianThatGoesFromOneLevelToAnotherIsNoRegression) {
+  const GateResult equal = judged(of_two_levels(12, 100, 1), of_two_levels(18, 100, 2));
+  EXPECT_GT(equal.rows.at(0).change.cold.change, 0.04);
+  EXPECT_EQ(equal.rows[0].verdict, GateVerdict::ambiguous);
+  EXPECT_NE(equal.rows[0].reason.find("by the means of batches"), std::string::npos) << equal.rows[0].reason;
+  EXPECT_EQ(judged(of_two_levels(12, 100, 1), of_two_levels(18, 106, 2)).rows.at(0).verdict, GateVerdict::regressed);
+}
+
+TEST(Gate, MeanOfBatchesOfKnownNumbers) {
+  const std::vector<double> samples{9, 9, 12, 11, 11};
+  const BatchMean mean = mean_of_batches({samples, std::vector<std::size_t>{3, 2}});
+  EXPECT_EQ(mean.value, 10);
+  EXPECT_NEAR(mean.error, 0.1, 1e-12) << "s = sqrt 2, over sqrt 2, of 10";
+  EXPECT_EQ(mean.freedom, 1);
+  EXPECT_EQ(mean_of_batches({samples, std::vector<std::size_t>{5}}).error, 0);
+}
+
 TEST(Gate, IsAmbiguousOfTooFewSamples) {
   Rows before = rows_of(40, 100, 0.001), after = rows_of(40, 110, 0.001);
   for (Rows* rows : {&before, &after})

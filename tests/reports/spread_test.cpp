@@ -13,9 +13,10 @@
 namespace noisefloor {
 namespace {
 
-PhaseChange change_of(double time, std::optional<double> cycles = std::nullopt) {
+PhaseChange change_of(double time, std::optional<double> cycles = std::nullopt, std::optional<double> mean = {}) {
   PhaseChange change;
   change.change = time;
+  change.mean_change = mean.value_or(time);
   change.cycle_change = cycles;
   return change;
 }
@@ -26,6 +27,8 @@ TEST(Spread, IsWhatTimeAndCyclesAgreeOn) {
   EXPECT_NEAR(agreed_change(change_of(0.04, 0.01)), 0.01, 1e-12);
   EXPECT_NEAR(agreed_change(change_of(0.01, 0.04)), 0.01, 1e-12);
   EXPECT_EQ(agreed_change(change_of(0.04, -0.01)), 0);
+  EXPECT_NEAR(agreed_change(change_of(0.04, {}, 0.01)), 0.01, 1e-12) << "means of batches";
+  EXPECT_EQ(agreed_change(change_of(0.04, 0.03, -0.01)), 0);
 }
 
 TEST(Spread, OfKnownNumbers) {

@@ -21,7 +21,7 @@ class ScriptedPlatform : public WrappedHost {
     cold_calls.push_back(samples);
     return timed(launch, samples, 1);
   }
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs*) override {
     warm_calls.emplace_back(samples, repeats);
     warm = true;
     auto times = timed(launch, samples, repeats);

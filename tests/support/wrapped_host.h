@@ -37,8 +37,8 @@ class WrappedHost : public Platform {
                                 std::span<const std::pair<void*, std::size_t>> resident) override {
     return host_->time_cold(launch, samples, resident);
   }
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats) override {
-    return host_->time_warm(launch, samples, repeats);
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
+    return host_->time_warm(launch, samples, repeats, kept);
   }
   std::unique_ptr<Recording> record(const Launch& launch) override { return host_->record(launch); }
   void flush_cache() override { host_->flush_cache(); }

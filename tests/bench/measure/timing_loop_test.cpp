@@ -8,6 +8,7 @@
 
 #include "bench/platform/nvml.h"
 #include "reports/run/sweep_csv.h"
+#include "reports/statistics.h"
 #include "tests/support/scripted_timing.h"
 
 namespace noisefloor {
@@ -89,6 +90,18 @@ TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {
   EXPECT_EQ(row.gbps, 1);
   EXPECT_EQ(row.samples, 80);
   EXPECT_EQ(row.throttle, "") << "nobody said";
+}
+
+// Each warm batch is a graph of its own, and a graph may have a level of its own.
+TEST(TimingLoop, WarmBatchesAreTakenUntilTheyAgree) {
+  Script script;
+  script.launch_us = [&](int) { return script.warm_calls.size() % 2 == 0 ? 5.0 : 5.25; };
+  const Timing timing = measured(script);
+  ASSERT_GE(timing.warm_batches.size(), 8u);
+  EXPECT_LE(mean_of_batches({timing.warm_us, timing.warm_batches}).error, 0.005);
+  Script quick;
+  quick.launch_us = [&](int) { return quick.warm_calls.size() % 2 == 0 ? 5.0 : 5.25; };
+  EXPECT_LT(measured(quick, {.quick = true}).warm_batches.size(), 4u);
 }
 
 TEST(TimingLoop, StopsAtTheWallClockCap) {

@@ -1,0 +1,49 @@
+// What a platform keeps between the batches of a phase.
+#include "bench/measure/platform_timing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "tests/support/wrapped_host.h"
+
+namespace noisefloor {
+namespace {
+
+// A platform whose graphs are numbers.
+class GraphPlatform : public WrappedHost {
+ public:
+  std::vector<std::weak_ptr<const void>> made;
+  std::vector<double> time_warm(const Launch&, int samples, int, KeptGraphs* kept) override {
+    const auto graph = std::make_shared<const std::size_t>(made.size());
+    made.push_back(graph);
+    if (kept != nullptr) kept->add(graph);
+    return std::vector<double>(static_cast<std::size_t>(samples), 1.0);
+  }
+  std::size_t alive() const {
+    return static_cast<std::size_t>(std::ranges::count_if(made, [](const auto& graph) { return !graph.expired(); }));
+  }
+};
+
+TEST(PlatformTiming, GraphsOfAPhaseLieBesideEachOther) {
+  using Edges = TimingSource::Edges;
+  GraphPlatform platform;
+  const Launch nothing = [] { return success(); };
+  {
+    PlatformTiming timing(platform, {nothing, nothing, nothing}, {}, {});
+    for (int batch = 0; batch < 6; ++batch) timing.warm(1, 1, Edges::pipeline);
+    EXPECT_EQ(platform.alive(), 6u);
+    timing.warm(1, 1, Edges::ordinary);
+    EXPECT_EQ(platform.alive(), 1u) << "another phase";
+    for (int batch = 0; batch < 100; ++batch) timing.warm(1, 1, Edges::ordinary);
+    EXPECT_EQ(platform.alive(), KeptGraphs::kMost);
+    EXPECT_FALSE(platform.made.back().expired());
+    (void)static_cast<Platform&>(platform).time_warm(nothing, 1, 1);
+    EXPECT_TRUE(platform.made.back().expired()) << "nobody asked to keep it";
+  }
+  EXPECT_EQ(platform.alive(), 0u);
+}
+
+}  // namespace
+}  // namespace noisefloor
