@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """What `noisefloor gate` says of equal builds and of one that is slower on purpose, over many rows. Run by hand; no test.
 
-usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--percent P,...] [--minutes M] [-- SWEEP ARGUMENTS]
+usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--fit N] [--percent P,...] [--minutes M] [-- SWEEP ARGUMENTS]
 
-`--program` is swept N times (default 6), each in a process of its own. The first half measures the spread between processes and sets the gate's
-threshold; the second half alone is judged, each run against each earlier one of it: nothing may regress. Then `--slowed`, the same commit built
-with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, is swept once for each P (default 5,3): a slow-down of 5 % is to be found in every row of 3 us and more, one
-of 3 % in every row of 20 us and more (cold times). Sweeps that are there are resumed, so that several calls make one proof: each stops after
---minutes. At the end DIR/proof.md has the table, DIR/missed.csv the rows on the wrong side.
+`--program` is swept N times (default 6), each in a process of its own. The first of them (--fit, default half) measure the spread between
+processes and set the gate's threshold; the others alone are judged, each run against each earlier one of them: nothing may regress. Then
+`--slowed`, the same commit built with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, is swept once for each P (default 5,3): a slow-down of 5 % is to be found
+in every row of 3 us and more, one of 3 % in every row of 20 us and more (cold times). Sweeps that are there are resumed, so that several calls
+make one proof: each stops after --minutes. At the end DIR/proof.md has the table, DIR/missed.csv the rows on the wrong side.
 
 Exit codes: 0 as it should be; 1 rows on the wrong side; 2 it could not be done, or time ran out before the last sweep (the same call goes on).
 """
@@ -71,6 +71,7 @@ def main():
     for name in ("program", "slowed", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--sweeps", type=int, default=6)
+    parser.add_argument("--fit", type=int)
     parser.add_argument("--percent", default="5,3")
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("arguments", nargs="*")
@@ -78,6 +79,9 @@ def main():
     percents = [float(word) for word in options.percent.split(",")]
     if options.sweeps < 4 or not set(percents) <= set(LEAST_US):
         die("--sweeps is at least 4, and --percent of 5 and 3")
+    fit = options.fit or options.sweeps // 2
+    if not 2 <= fit <= options.sweeps - 2:
+        die(f"--fit is {fit}, not 2 to {options.sweeps - 2}")
     until = time.monotonic() + 60 * options.minutes
     options.out.mkdir(parents=True, exist_ok=True)
     runs = [options.out / f"equal-{i}" for i in range(1, options.sweeps + 1)]
@@ -87,7 +91,7 @@ def main():
     for percent, run in slow.items():
         sweep(options.slowed, run, options.arguments, until, percent)
 
-    fitted, judged = runs[: len(runs) // 2], runs[len(runs) // 2 :]
+    fitted, judged = runs[:fit], runs[fit:]
     done = subprocess.run(list(map(str, [options.program, "gate", "--baseline", fitted[0], "--spread", *fitted])), capture_output=True, text=True)
     if done.returncode != 0:
         die(f"gate --spread: {done.stderr.strip()}")
