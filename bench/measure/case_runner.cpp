@@ -212,8 +212,10 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   platform_->synchronize();  // nothing of ours runs beside it
   WorkerTiming source(in_worker, *platform_, clocks_.get());
   TimingLoop loop(source, timing_options());
+  in_worker.poison();
   loop.cold();
   if (!take_last_verdict("cold", in_worker.judge(), result)) return;
+  in_worker.poison();
   loop.warm();
   if (!take_last_verdict("warm", in_worker.judge(), result)) return;
   take_samples(loop.timing(), result);

@@ -277,8 +277,16 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
     const auto all = checked(source_->warm(batch, repeats, edges));
     const auto samples = undisturbed(all);
     read_load();
-    taken.us.insert(taken.us.end(), samples.begin(), samples.end());
     const auto clock = source_->clock();
+    const auto reasons = source_->clock_event_reasons();
+    if (disqualifies(reasons) && !timing_.throttled() && discarded_seconds < options_.throttle_retry_seconds) {
+      const double spent = source_->now() - batch_start;
+      discarded_seconds += spent;
+      start += spent;
+      continue;
+    }
+    add(timing_.throttle, reasons);
+    taken.us.insert(taken.us.end(), samples.begin(), samples.end());
     if (!samples.empty()) {
       taken.batches.push_back(samples.size());
       if (clock) taken.mhz.push_back(readable(*clock));
@@ -300,7 +308,6 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   } while (!stop);
   taken.stop = *stop;
   timing_.discarded_seconds += discarded_seconds;
-  add(timing_.throttle, source_->clock_event_reasons());
   return taken;
 }
 

@@ -1,6 +1,7 @@
 """A worker as bench/measure/worker.h asks one, without PyTorch: python3 stub_worker.py [QUESTION BEHAVIOUR]
 
-It answers every question well, but QUESTION (start, ready, cold, ...) as BEHAVIOUR says. What it is asked goes to $STUB_LOG."""
+It answers every question well, but QUESTION (start, ready, cold, ...) as BEHAVIOUR says. "stale": launches of that question leave the outputs as
+they are. What it is asked goes to $STUB_LOG."""
 
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import time
 
 question_of_interest, behaviour = (*sys.argv[1:], "", "")[:2]
+poisoned = False
 RIGHT = {"errors": [{"max": 0.0, "l2": 0.0}]}
 log = open(os.environ["STUB_LOG"], "a", encoding="utf-8")
 
@@ -33,8 +35,14 @@ def misbehave():
 
 
 def answer(asked, number):
-    if asked == question_of_interest:
+    global poisoned
+    stale = asked == question_of_interest and behaviour == "stale"
+    if asked == question_of_interest and not stale:
         return misbehave()
+    if asked in ("poison", "cold", "warm"):
+        poisoned = asked == "poison" or (poisoned and stale)
+    if asked == "judge" and poisoned:
+        return json.dumps({"errors": [{"max": None, "l2": None}]})
     if asked == "start":
         return json.dumps({"facts": {"stub": "1.0"}})
     if asked in ("cold", "warm"):

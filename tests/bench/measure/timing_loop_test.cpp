@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -175,9 +176,26 @@ TEST(TimingLoop, ThrottlingInTheWarmPhaseLeavesNoTime) {
   script.reasons = [&](double) { return script.warm_calls.empty() ? ClockEvent{} : kClockSwThermal; };
   const Timing timing = measured(script);
   EXPECT_EQ(timing.throttle, kClockSwThermal);
-  EXPECT_EQ(timing.discarded_seconds, 0);
+  EXPECT_NEAR(timing.discarded_seconds, 5, 0.1);
   EXPECT_EQ(row_of(timing).status, Outcome::throttled);
   EXPECT_FALSE(row_of(timing).time_warm_us.has_value());
+}
+
+TEST(TimingLoop, WarmBatchesUnderASlowdownAreTakenAgain) {
+  Script script;
+  script.mhz = [](double) { return 1980.0; };
+  bool warm = false;
+  double until = 0;
+  script.reasons = [&](double time) {
+    if (!warm && !script.warm_calls.empty()) warm = true, until = time + 0.2;
+    return time < until ? kClockHwSlowdown : ClockEvent{};
+  };
+  script.launch_us = [&](int) { return script.time < until ? 2000.0 : 1000.0; };
+  const Timing timing = measured(script);
+  EXPECT_FALSE(timing.throttled());
+  EXPECT_GT(timing.discarded_seconds, 0.1);
+  EXPECT_EQ(row_of(timing).time_warm_us, 1000);
+  EXPECT_EQ(row_of(timing).status, Outcome::ok);
 }
 
 // Dense products run into the power cap on every large GPU: the row names it and keeps its times.

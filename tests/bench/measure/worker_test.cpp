@@ -94,7 +94,7 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   EXPECT_TRUE(row.pct_of_roof.has_value());
   EXPECT_EQ(result.do_bench_us, 4.5);
   const std::string log = asked();
-  EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\ncold"));
+  EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\npoison  \ncold")) << log;
   EXPECT_NE(log.find("warm"), std::string::npos);
   EXPECT_TRUE(log.ends_with("judge  \ndo_bench  \nrelease  \n")) << log;
 }
@@ -116,6 +116,17 @@ TEST_F(InAWorker, ErrorsAreJudgedHereByTheOpsTolerance) {
   EXPECT_EQ(wrong.row.status, Outcome::incorrect);
   EXPECT_TRUE(wrong.row.reason.starts_with("output 0: error")) << wrong.row.reason;
   EXPECT_EQ(asked().find("cold", asked().rfind("ready")), std::string::npos) << "what is wrong is not timed";
+}
+
+TEST_F(InAWorker, LaunchesThatDoNothingInAPhaseAreWrong) {
+  for (const char* phase : {"cold", "warm"}) {
+    start(phase, "stale");
+    const CaseResult result = run();
+    EXPECT_EQ(result.row.status, Outcome::incorrect);
+    EXPECT_TRUE(result.row.reason.starts_with(fmt::format("after the {} launches: output 0: error nan", phase)))
+        << result.row.reason;
+    EXPECT_FALSE(result.row.time_cold_us.has_value());
+  }
 }
 
 TEST_F(InAWorker, WhatIsNotANumberIsWrong) {
