@@ -1,7 +1,7 @@
 """A build as `noisefloor ab` starts it, whose times are scripted: python3 stub_build.py SCRIPT worker ...
 
 SCRIPT is JSON: {"us": base time, "facts": {...}, "fail": {case: answer}, "die": case, "kill": case, "judge": answer,
-"starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit}; a case is its problem's text.
+"us_of": {case: time}, "says": {case: words on standard error}, "starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit}; a case is its problem's text.
 """
 
 import json
@@ -10,6 +10,7 @@ import sys
 
 script = json.loads(sys.argv[1])
 FACTS = {"commit": "c0ffee", "device": "a host", "gpu_uuid": "", "arch": "x86-64", "platform": "host"}
+BASE_US = script["us"]
 RIGHT = {"errors": [{"max": 0.0, "l2": 0.0}]}
 if sys.argv[2:3] != ["worker"]:
     sys.exit(f"noisefloor: unknown command '{sys.argv[2]}'")
@@ -19,6 +20,8 @@ def answer(question):
     ask = question["ask"]
     if ask == "ready":
         problem = question["problem"]["problem"]
+        script["us"] = script.get("us_of", {}).get(problem, BASE_US)
+        print(script.get("says", {}).get(problem, ""), end="", file=sys.stderr, flush=True)
         if problem == script.get("kill"):
             os.kill(os.getpid(), 9)
         if problem == script.get("die"):
