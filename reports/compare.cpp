@@ -103,6 +103,41 @@ std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& r
   return in_cycles({samples.warm_us, samples.warm_batches, {}}, samples.warm_mhz, row.warm_clock_mhz);
 }
 
+namespace {
+
+// The same by `us` less, in cycles at the same clocks.
+PhaseSamples less(PhaseSamples samples, double us) {
+  for (std::size_t i = 0; i < samples.us.size(); ++i) {
+    const double shorter = samples.us[i] - us;
+    if (!samples.cycles.empty()) samples.cycles[i] *= shorter / samples.us[i];
+    samples.us[i] = shorter;
+  }
+  return samples;
+}
+
+// How much longer `row`'s edges take than `other`'s, of a launch.
+double surplus_us(const SweepRow& row, const SweepRow& other) {
+  if (!row.edge_us || !other.edge_us || !row.edges || !other.edges) return 0;
+  return static_cast<double>(*row.edges) * std::max(0.0, *row.edge_us - *other.edge_us);
+}
+
+}  // namespace
+
+std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, const RowPair& pair, Phase phase) {
+  auto of_a = phase_samples(a, *pair.a, phase), of_b = phase_samples(b, *pair.b, phase);
+  if (!of_a || !of_b) return std::nullopt;
+  if (phase == Phase::warm) {
+    // Edges are a part of a launch: a surplus of more than half of it is not what its edges took.
+    const auto usable = [](const PhaseSamples& samples, double us) {
+      return us > 0 && us < *std::ranges::min_element(samples.us) / 2;
+    };
+    const double surplus_a = surplus_us(*pair.a, *pair.b), surplus_b = surplus_us(*pair.b, *pair.a);
+    if (usable(*of_a, surplus_a)) of_a = less(std::move(*of_a), surplus_a);
+    if (usable(*of_b, surplus_b)) of_b = less(std::move(*of_b), surplus_b);
+  }
+  return SamplesPair{std::move(*of_a), std::move(*of_b)};
+}
+
 PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
   PhaseChange change;
   change.a_us = median(a.us);
@@ -119,9 +154,9 @@ PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
 
 RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
   const auto of = [&](Phase phase) -> std::optional<PhaseChange> {
-    const auto before = phase_samples(a, *pair.a, phase), after = phase_samples(b, *pair.b, phase);
-    if (!before || !after) return std::nullopt;
-    return phase_change(*before, *after);
+    const auto samples = phase_samples(a, b, pair, phase);
+    if (!samples) return std::nullopt;
+    return phase_change(samples->a, samples->b);
   };
   return {pair, *of(Phase::cold), of(Phase::warm)};
 }

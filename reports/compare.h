@@ -38,6 +38,14 @@ struct PhaseSamples {
 // Nothing where the row has no warm times with ordinary edges (an older folder). Throws as RunFiles::samples_of().
 std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase);
 
+// Of both rows, nothing where either has none. What an ordinary edge takes is a state of the process: where rows say
+// how many edges a launch has and what one takes, warm samples are less by what the longer of both rows' edges are
+// longer.
+struct SamplesPair {
+  PhaseSamples a, b;
+};
+std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, const RowPair& pair, Phase phase);
+
 // Times are medians, changes b over a minus 1.
 struct PhaseChange {
   double a_us = 0, b_us = 0;

@@ -194,9 +194,9 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   // One family of tests for all rows and both phases: a row that fails by either has had two chances.
   std::vector<double> p, p_cycles;
   const auto test = [&](const RowPair& pair, Phase phase) {
-    const auto before = phase_samples(baseline, *pair.a, phase), after = phase_samples(candidate, *pair.b, phase);
-    p.push_back(mann_whitney_p(before->us, after->us));
-    p_cycles.push_back(mann_whitney_p(before->cycles, after->cycles));
+    const auto samples = phase_samples(baseline, candidate, pair, phase);
+    p.push_back(mann_whitney_p(samples->a.us, samples->b.us));
+    p_cycles.push_back(mann_whitney_p(samples->a.cycles, samples->b.cycles));
   };
   for (const RowPair& pair : pairs) {
     if (!is_ok(pair.a) || !is_ok(pair.b)) {

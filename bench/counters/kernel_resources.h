@@ -59,6 +59,10 @@ std::vector<KernelResources> kernel_resources(Stream stream, const std::function
 // The same on a stream of its own, which `enqueue` is given and must use.
 std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue);
 
+// How many kernels of a launch in a series begin behind an ordinary edge, when the one before them has ended: those of
+// two launches less those of one. Programmatic edges do not count. Captures as kernel_resources(), and throws as it.
+int ordinary_edges(Stream stream, const std::function<Status()>& enqueue);
+
 // The kernel that stands for a launch of several: the one whose resident blocks hold the most registers and shared
 // memory. That is the product or the convolution rather than the reduction or the bookkeeping around it, also when it
 // is persistent and has few blocks. Null when there are none.

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <stdexcept>
 
 #include "bench/counters/kernel_resources.h"
@@ -101,6 +102,40 @@ void collect_kernels(cudaGraph_t graph, std::vector<cudaGraphNode_t>& kernels) {
   }
 }
 
+cudaError_t edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data,
+                     std::size_t* count) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphGetEdges(graph, from, to, data, count);
+#else
+  return cudaGraphGetEdges_v2(graph, from, to, data, count);
+#endif
+}
+
+// Nodes of a graph, and of the graphs within it, with an ordinary edge that leads to them.
+int behind_ordinary_edges(cudaGraph_t graph) {
+  std::size_t count = 0;
+  check(edges_of(graph, nullptr, nullptr, nullptr, &count), "cudaGraphGetEdges");
+  std::vector<cudaGraphNode_t> from(count), to(count);
+  std::vector<cudaGraphEdgeData> data(count);
+  if (count > 0) check(edges_of(graph, from.data(), to.data(), data.data(), &count), "cudaGraphGetEdges");
+  std::set<cudaGraphNode_t> behind;
+  for (std::size_t i = 0; i < count; ++i)
+    if (data[i].type == cudaGraphDependencyTypeDefault) behind.insert(to[i]);
+  int found = static_cast<int>(behind.size());
+  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count > 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type;
+    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+    if (type != cudaGraphNodeTypeGraph) continue;
+    cudaGraph_t child = nullptr;
+    check(cudaGraphChildGraphNodeGetGraph(node, &child), "cudaGraphChildGraphNodeGetGraph");
+    found += behind_ordinary_edges(child);
+  }
+  return found;
+}
+
 std::string demangled(const char* name) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
@@ -172,6 +207,18 @@ std::vector<KernelResources> kernel_resources(Stream stream, const std::function
     }
   }
   return kernels;
+}
+
+int ordinary_edges(Stream stream, const std::function<Status()>& enqueue) {
+  const auto in_series = [&](int launches) {
+    const OwnedGraph graph = capture(stream, [&] {
+      Status status = success();
+      for (int i = 0; i < launches && status.ok(); ++i) status = enqueue();
+      return status;
+    });
+    return behind_ordinary_edges(graph.get());
+  };
+  return in_series(2) - in_series(1);
 }
 
 std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue) {

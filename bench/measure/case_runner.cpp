@@ -294,6 +294,17 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     return;
   if (bound.of_plugin() && !take_replay(bound, result)) return;  // as before: it may have begun with it since
   take_samples(loop.timing(), result);
+  if (!platform_->description().is_host)
+    count_edges(bound.overlaps() ? timed.launches.ordinary : timed.launches.pipeline, result);
+}
+
+// Of the serial warm launches. A launch that cannot be captured twice costs the column, not the case.
+void CaseRunner::count_edges(const Launch& launch, CaseResult& result) {
+  try {
+    result.row.edges = ordinary_edges(platform_->context().stream, launch);
+  } catch (const std::runtime_error& error) {
+    result.note += std::string(result.note.empty() ? "" : "; ") + "edges: " + error.what();
+  }
 }
 
 void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {

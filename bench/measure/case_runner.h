@@ -81,6 +81,7 @@ class CaseRunner {
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
+  void count_edges(const Launch&, CaseResult&);
   using Phase = std::function<void()>;
   bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
   void place(const Case&, SweepRow&) const;

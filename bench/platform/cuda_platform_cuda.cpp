@@ -174,7 +174,7 @@ class CudaPlatform final : public Platform {
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
     const auto graph = std::make_shared<const CudaGraph>(stream_, launch, repeats);
-    if (kept != nullptr) kept->add(graph);
+    if (kept != nullptr) kept->add(graph, graph->nodes());
     graph->enqueue(stream_);
     return timer_->time(
         stream_, samples, repeats, [&] { graph->enqueue(stream_); }, [] {});

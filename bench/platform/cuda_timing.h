@@ -19,6 +19,7 @@ class CudaGraph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   void enqueue(cudaStream_t stream) const;
+  std::size_t nodes() const;
 
  private:
   void destroy() noexcept;

@@ -72,6 +72,12 @@ void CudaGraph::enqueue(cudaStream_t stream) const {
   CUDA_CHECK(cudaGraphLaunch(executable_, stream));
 }
 
+std::size_t CudaGraph::nodes() const {
+  std::size_t count = 0;
+  CUDA_CHECK(cudaGraphGetNodes(graph_, nullptr, &count));
+  return count;
+}
+
 void CudaGraph::destroy() noexcept {
   if (executable_ != nullptr) (void)cudaGraphExecDestroy(executable_);
   if (graph_ != nullptr) (void)cudaGraphDestroy(graph_);

@@ -70,14 +70,26 @@ class Recording {
 class KeptGraphs {
  public:
   static constexpr std::size_t kMost = 32;  // more than most phases have batches
-  void add(std::shared_ptr<const void> graph) {
-    if (graphs_.size() == kMost) graphs_.pop_front();
-    graphs_.push_back(std::move(graph));
+  // Of all together. A network's graph of a thousand nodes has many places in one, and with dozens of them a launch
+  // waits for the device.
+  static constexpr std::size_t kMostNodes = 4096;
+  void add(std::shared_ptr<const void> graph, std::size_t nodes) {
+    graphs_.push_back({std::move(graph), nodes});
+    nodes_ += nodes;
+    while (graphs_.size() > 1 && (graphs_.size() > kMost || nodes_ > kMostNodes)) {
+      nodes_ -= graphs_.front().nodes;
+      graphs_.pop_front();
+    }
   }
-  void clear() { graphs_.clear(); }
+  void clear() { graphs_.clear(), nodes_ = 0; }
 
  private:
-  std::deque<std::shared_ptr<const void>> graphs_;
+  struct Kept {
+    std::shared_ptr<const void> graph;
+    std::size_t nodes;
+  };
+  std::deque<Kept> graphs_;
+  std::size_t nodes_ = 0;
 };
 
 class Platform {

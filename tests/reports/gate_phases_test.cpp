@@ -95,6 +95,27 @@ TEST_F(GateWithSpread, RefusesATableOfAnotherDeviceAndSaysWhatItIsFrom) {
   }
 }
 
+// What an edge takes is a state of the process (docs/log/measuring/2026-11-25-edges-of-two-levels.md).
+TEST(Gate, HoldsWarmTimesAgainstEachOtherAtTheSameEdges) {
+  const auto verdict = [](double slower, std::optional<long> edges, double edge_us) {
+    Rows before(1), after(1);
+    for (Rows* rows : {&before, &after}) (*rows)[0].us = 8, (*rows)[0].edge_us = 0.85, (*rows)[0].edges = edges;
+    before[0].warm_us = 4;
+    after[0].warm_us = 4 * (1 + slower) + static_cast<double>(edges.value_or(1)) * (edge_us - 0.85);
+    after[0].edge_us = edge_us;
+    const RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+    const GateResult forward = judged(a, b), backward = judged(b, a);
+    EXPECT_NEAR(forward.rows.at(0).change.warm->change, 1 / (1 + backward.rows.at(0).change.warm->change) - 1, 1e-9);
+    return forward.rows.at(0).verdict;
+  };
+  EXPECT_EQ(verdict(0, 1, 1.025), GateVerdict::pass);
+  EXPECT_EQ(verdict(0, 3, 1.025), GateVerdict::pass);
+  EXPECT_EQ(verdict(0.08, 1, 1.025), GateVerdict::regressed);
+  EXPECT_EQ(verdict(0.08, 1, 0.85), GateVerdict::regressed);
+  EXPECT_NE(verdict(0, std::nullopt, 1.025), GateVerdict::pass) << "how many edges is not known";
+  EXPECT_NE(verdict(0, 30, 1.025), GateVerdict::pass) << "most of a launch is no edge";
+}
+
 TEST(Gate, AssumesASpreadWhereNoneIsMeasured) {
   const auto row = [](double cold_us, double warm_us, double cold_change, double warm_change) {
     Rows before = rows_of(1, cold_us, 1e-5);
@@ -156,7 +177,8 @@ TEST(Gate, StrictFailsALargeAmbiguousSlowdown) {
 TEST(Gate, TakesNoiseFromMoreRuns) {
   const RunFiles a = synthetic_run(rows_of(3, 100), 1), b = synthetic_run(rows_of(3, 106), 2);
   EXPECT_EQ(judged(a, b).count(GateVerdict::regressed), 3u);
-  // Another run of the baseline's build came out 4 % higher: 19 in 20 such pairs lie within 4.8 %, and twice that is noise.
+  // Another run of the baseline's build came out 4 % higher: 19 in 20 such pairs lie within 4.8 %, and twice that is
+  // noise.
   const std::vector<RunFiles> noise{synthetic_run(rows_of(3, 104), 3)};
   const GateResult result = judged(a, b, noise);
   EXPECT_EQ(result.count(GateVerdict::ambiguous), 3u);

@@ -15,10 +15,11 @@ namespace {
 class GraphPlatform : public WrappedHost {
  public:
   std::vector<std::weak_ptr<const void>> made;
+  std::size_t nodes = 20;  // of each
   std::vector<double> time_warm(const Launch&, int samples, int, KeptGraphs* kept) override {
     const auto graph = std::make_shared<const std::size_t>(made.size());
     made.push_back(graph);
-    if (kept != nullptr) kept->add(graph);
+    if (kept != nullptr) kept->add(graph, nodes);
     return std::vector<double>(static_cast<std::size_t>(samples), 1.0);
   }
   std::size_t alive() const {
@@ -43,6 +44,19 @@ TEST(PlatformTiming, GraphsOfAPhaseLieBesideEachOther) {
     EXPECT_TRUE(platform.made.back().expired()) << "nobody asked to keep it";
   }
   EXPECT_EQ(platform.alive(), 0u);
+}
+
+TEST(PlatformTiming, FewGraphsOfManyNodesAreKept) {
+  GraphPlatform platform;
+  const Launch nothing = [] { return success(); };
+  PlatformTiming timing(platform, {nothing, nothing, nothing}, {}, {});
+  platform.nodes = KeptGraphs::kMostNodes / 3;
+  for (int batch = 0; batch < 6; ++batch) timing.warm(1, 1, TimingSource::Edges::pipeline);
+  EXPECT_EQ(platform.alive(), 3u);
+  platform.nodes = 2 * KeptGraphs::kMostNodes;
+  timing.warm(1, 1, TimingSource::Edges::pipeline);
+  EXPECT_EQ(platform.alive(), 1u) << "the last one stays";
+  EXPECT_FALSE(platform.made.back().expired());
 }
 
 }  // namespace
