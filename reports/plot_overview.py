@@ -66,7 +66,7 @@ def main() -> int:
     times = network_times(arguments.run_dir)
     if not times:
         raise refuse(f"{arguments.run_dir}: has no row of a whole network in bf16 that is ok")
-    figure = plt.figure(figsize=(12.5, 4.6))
+    figure = plt.figure(figsize=(12.5, max(4.6, 1.1 * len(times))))  # four bars and a title each
     grid = figure.add_gridspec(len(times), 2, width_ratios=[1, 1.15])
     draw_networks([figure.add_subplot(grid[line, 0]) for line in range(len(times))], times, theme)
     draw_best(figure.add_subplot(grid[:, 1]), rows, ceilings, theme)

@@ -5,8 +5,8 @@ A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end
 measured figure is typed.
 
   ladder OP | [FILE:]PROBLEM | ...   times and percent of roof of every variant, from FILE of the record (default, or where there is none: sweep.csv)
-  networks                           whole networks under each plan, beside PyTorch's
-  totals                             one forward pass, op by op
+  networks [FOLDER]                  whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of the first record
+  totals [FOLDER]                    one forward pass, op by op
   row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
   ceilings, rows, parts              ceilings of the recorded device; how many rows have which status; what of each step was measured
   log-index                          the entries of docs/log, by room
@@ -128,8 +128,12 @@ def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict]
     return result
 
 
-def networks(_: str) -> str:
-    lines, notes, times = [], {}, network_times()
+def recorded_folder(name: str) -> Path:
+    return ROOT / "reports" / "recorded" / name if name else RECORDED
+
+
+def networks(name: str) -> str:
+    lines, notes, times = [], {}, network_times(recorded_folder(name))
     if not times:
         raise CannotBeMade("sweep.csv has no row of a whole network in bf16 that is ok")
     for problem, chosen, main in times:
@@ -148,10 +152,10 @@ def networks(_: str) -> str:
     return text + " Blank: no time.\n\n" + table(["network", *PLANS.values(), "file", "commit"], lines)
 
 
-def totals(_: str) -> str:
+def totals(name: str) -> str:
     """From totals.csv, which `noisefloor roofline` writes: the one place that adds up."""
-    groups = {}
-    for row in rows_of("totals.csv", RECORDED):
+    groups, folder = {}, recorded_folder(name)
+    for row in rows_of("totals.csv", folder):
         if (row["dtype"], row["missing"]) == ("bf16", "0") and row["op"] != "all ops":
             groups.setdefault((row["network"], row["op"]), {})[row["choice"]] = row
     lines = []
@@ -163,6 +167,7 @@ def totals(_: str) -> str:
             line = [network + (" (set)" if own["set"] else ""), f"whole, `{choice}`" if whole else op, own["problems"]]
             for side in (own, choices.get("plan_baseline" if whole else "library"), choices.get("pytorch")):
                 line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
+                line += [amount(own.get("serial_us"))] if side is own else []
             judged = any(int(own[verdict]) for verdict in VERDICTS)
             lines.append([*line, *(own[verdict] if judged else "" for verdict in VERDICTS),
                           f"{float(own['worst_ratio']):.2f}" if own["worst_ratio"] else ""])
@@ -170,15 +175,16 @@ def totals(_: str) -> str:
                 plain = [line[0], f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"]))]
                 for side in (own, choices.get("library"), choices.get("pytorch")):
                     plain += [amount(side and side["plain_cold_us"]), amount(side and side["plain_warm_us"])]
+                    plain += [amount(own.get("plain_serial_us"))] if side is own else []
                 lines.append([*plain, *[""] * (len(VERDICTS) + 1)])
-    environment = json.loads((RECORDED / "env.json").read_text())
+    environment = json.loads((folder / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
-            "time x count over all problems. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
+            "time x count over all problems. Serial: warm with ordinary edges between our kernels too, as all others have them. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
             "its rows of each; of a whole network the library is the plan of library kernels. Won, lost, equal "
             "(within 3 %) and unresolved count problems against the fastest baseline, warm: by the duel where there was one, else by medians; the worst "
             "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: this run does not have every "
             "problem.\n\n"
-            + table(["network", "op", "problems", *(f"{who}, {state}" for who in ("ours", "library", "PyTorch") for state in ("cold", "warm")),
+            + table(["network", "op", "problems", "ours, cold", "ours, warm", "ours, serial", *(f"{who}, {state}" for who in ("library", "PyTorch") for state in ("cold", "warm")),
                      *VERDICTS, "worst ratio"], lines, left=2))
 
 

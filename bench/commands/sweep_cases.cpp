@@ -37,7 +37,7 @@ bool in_worker(const Case& test_case) {
 
 std::vector<Case> asked_cases(const SweepArguments& arguments, const BenchmarkFlags& flags,
                               const std::vector<ProblemEntry>& problems, const PluginFiles& plugins, bool host) {
-  if (arguments.max_autotune > 0 && (host || arguments.pytorch == "off"))
+  if (arguments.max_autotune > 0 && ((host && !flags.list_tests) || arguments.pytorch == "off"))
     throw InvalidInput("--max-autotune: PyTorch's rows need a CUDA device, and --pytorch auto or require");
   const Selection selection = selection_of(arguments, problems, host);
   std::vector<Case> cases = select_cases(problems, selection, host);
