@@ -114,12 +114,13 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
   put("l2_pct", ratio(ratio(row.l2_bytes, us, 1e-3), rate("l2"), 100));
   if (numbers_.contains("compute_pct") && row.bound.ceiling.starts_with("tensor"))
     put("tensor_share_pct", ratio(numbers_["compute_pct"], row.tensor_pipe_pct, 100));
-  put("occupancy_used_pct", ratio(row.occupancy_pct, row.occupancy_limit_pct, 100));
   if (row.waves) put("wave_fill_pct", ratio(row.waves, std::ceil(*row.waves), 100));
   if (const auto samples = run.samples.find(row); samples != run.samples.end() && !samples->second.kernels.empty()) {
     double kernels = 0;
     for (const std::size_t count : samples->second.kernel_counts) kernels += static_cast<double>(count);
     put("kernels", kernels);
+    // The limit is that of one kernel, and the warps are counted over all of them.
+    if (kernels == 1) put("occupancy_used_pct", ratio(row.occupancy_pct, row.occupancy_limit_pct, 100));
   }
   put("launch_us", launch_cost(run, row));
   put("launch_pct", ratio(launch_cost(run, row), us, 100));

@@ -230,6 +230,7 @@ int run(const RunArguments& arguments) {
   RunnerOptions options;
   options.seed = task.seed;
   options.given = task.given;
+  options.say = log;
   if (!arguments.output.empty()) options.on_verified = [&](const Case&, Fixture& fixture) { outputs.take(fixture); };
   options.counters = parse_counter_mode(arguments.counters);
   std::unique_ptr<Worker> pytorch;

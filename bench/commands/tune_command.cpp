@@ -8,6 +8,7 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
+#include "bench/measure/case_progress.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/choices.h"

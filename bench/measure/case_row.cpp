@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
@@ -72,6 +73,12 @@ void take_resources(const KernelResources& kernel, SweepRow& row) {
   row.blocks = kernel.blocks();
   row.threads = kernel.threads();
   row.waves = kernel.waves;
+}
+
+double seconds_by_roof(const Case& test_case, const Ceilings& ceilings) {
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
+  return 1e-9 * std::max(cost.flops / ceilings.compute(cost.pipe, test_case.dtype).value,
+                         cost.bytes / ceilings.memory().value);
 }
 
 std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes) {

@@ -25,6 +25,10 @@ std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription
 // DRAM moves is left out, and counter_status says so: it would be what L2 chose to keep, not what the op does.
 void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row);
 
+// The least that a launch of it can take, in seconds, by measured ceilings. Throws std::out_of_range where one
+// is missing.
+double seconds_by_roof(const Case& test_case, const Ceilings& ceilings);
+
 // What the kernel that stands for the launch takes.
 void take_resources(const KernelResources& kernel, SweepRow& row);
 

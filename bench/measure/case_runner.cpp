@@ -41,7 +41,7 @@ CounterMode parse_counter_mode(const std::string& text) {
 }
 
 CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
-    : platform_(&platform), ceilings_(ceilings), options_(options) {
+    : platform_(&platform), ceilings_(ceilings), options_(options), progress_(options.say, options.progress_clock) {
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   (void)slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT);  // a wrong one ends the run here
 #endif
@@ -83,6 +83,8 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   SweepRow& row = result.row;
   row.counter_status = counter_status_;
   try {
+    if (!progress_.silent())
+      progress_.begin(test_case.id().name(), ceilings_ != nullptr ? seconds_by_roof(test_case, *ceilings_) : 0);
     if (test_case.implementation->worker)
       measure_of_plugin(test_case, result);
     else if (test_case.implementation->in_worker)
@@ -128,6 +130,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   require_fixture(test_case);
   fixture_->use_inputs(0);
   SweepRow& row = result.row;
+  progress_.enter("preparing");
   auto made =
       std::make_unique<BoundCase>(*fixture_, *test_case.implementation, verifier_.get(), &known_, search_until_);
   BoundCase& bound = *made;
@@ -136,6 +139,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   result.note = bound.description();
   if (!bound.many_kernels()) row.algorithm = bound.description();
 
+  progress_.enter("verifying");
   const Verdict verdict = verifier_->verify(bound);
   if (!take_verdict(verdict, result)) return;
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
@@ -148,6 +152,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     time(test_case, bound, result);
   if (row.status == Outcome::ok && !options_.warm_only) {
     place(test_case, row);
+    progress_.enter("counters");
     count(test_case, bound, row);
   }
   if (!options_.warm_only) keep(*test_case.implementation, result, std::move(made));
@@ -209,6 +214,7 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   row.reason = in_worker.note();
   if (const std::string& judged = in_worker.verdict().note; !judged.empty())
     row.reason += (row.reason.empty() ? "" : "; ") + judged;
+  progress_.enter("cold and warm launches");
   platform_->synchronize();  // nothing of ours runs beside it
   WorkerTiming source(in_worker, *platform_, clocks_.get());
   TimingLoop loop(source, timing_options());
@@ -262,6 +268,7 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
                             const Phase& phase) {
   bound.use_inputs(inputs);
   verifier_->expect(bound.name());
+  progress_.enter(fmt::format("{} launches", name));
   phase();
   if (bound.of_plugin() && platform_->take_back_l2() > 0) {
     result.row.status = Outcome::incorrect;
@@ -283,7 +290,9 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   const TimedLaunches timed(*platform_, bound);
   const NvtxRange range(test_case.id().name());
   PlatformTiming source(*platform_, timed.launches, timed.resident,
-                        {.clocks = clocks_.get(), .clock_in_launches = options_.clock_in_launches});
+                        {.clocks = clocks_.get(),
+                         .clock_in_launches = options_.clock_in_launches,
+                         .before_batch = [this] { progress_.between(); }});
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
   if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);

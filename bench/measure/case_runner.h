@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
+#include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/stopping_rule.h"
@@ -36,6 +37,9 @@ struct RunnerOptions {
   GivenTensors given;  // inputs of a user; must outlive the runner
   // Called where an implementation's outputs were found right, before anything is timed.
   std::function<void(const Case&, Fixture&)> on_verified;
+  // Gets what a user should know of a case that takes long; none: nothing is said.
+  CaseProgress::Say say;
+  CaseProgress::Clock progress_clock;  // none: the steady one
   double throttle_retry_seconds = 5;
   bool watch_others = true;        // on a host: samples whose threads waited for a core are taken again
   bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch
@@ -89,6 +93,7 @@ class CaseRunner {
   Platform* platform_;
   const Ceilings* ceilings_;
   RunnerOptions options_;
+  CaseProgress progress_;
   std::string counter_status_;
   std::string counter_message_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host

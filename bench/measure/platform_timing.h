@@ -25,6 +25,7 @@ class PlatformTiming final : public TimingSource {
   struct Options {
     DeviceClocks* clocks = nullptr;  // none on the host
     bool clock_in_launches = false;  // also reads the SM clock during some more cold launches behind each batch
+    std::function<void()> before_batch = {};  // where nothing is timed
   };
   using Ranges = std::span<const std::pair<void*, std::size_t>>;
 

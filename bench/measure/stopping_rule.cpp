@@ -5,7 +5,6 @@
 namespace noisefloor {
 
 std::optional<const char*> StoppingRule::verdict(std::span<const double> samples, double elapsed_seconds) const {
-  constexpr std::size_t kFewest = 5;
   if (samples.size() < kFewest) return std::nullopt;
   if (samples.size() >= minimum_samples) {
     const std::vector<double> copy(samples.begin(), samples.end());

@@ -13,8 +13,10 @@ struct StoppingRule {
   std::size_t maximum_samples = 2000;
   double wall_seconds = 1.0;
 
-  // "converged", "max_samples" or "time_cap"; nothing while sampling should go on. Never before 5 samples: a median of
-  // fewer says nothing of spread.
+  // A median of fewer samples says nothing of spread.
+  static constexpr std::size_t kFewest = 5;
+
+  // "converged", "max_samples" or "time_cap"; nothing while sampling should go on, and never before kFewest samples.
   std::optional<const char*> verdict(std::span<const double> samples, double elapsed_seconds) const;
 };
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "bench/measure/case_progress.h"
 #include "bench/measure/duel.h"
 #include "reports/run/columns.h"
 
@@ -33,11 +33,6 @@ class SilentReporter final : public benchmark::BenchmarkReporter {
 };
 
 }  // namespace
-
-std::string duration_text(double seconds) {
-  const long whole = std::lround(seconds);
-  return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
-}
 
 Sweep::Sweep(CaseRunner& runner, RunFolder& folder, Options options)
     : runner_(&runner), folder_(&folder), options_(options), start_(std::chrono::steady_clock::now()) {}

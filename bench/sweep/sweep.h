@@ -15,8 +15,6 @@
 
 namespace noisefloor {
 
-std::string duration_text(double seconds);  // "59s", "1m00s"
-
 class Sweep {
  public:
   struct Options {

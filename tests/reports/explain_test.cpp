@@ -36,6 +36,7 @@ struct MadeUp {
     row.sm_clock_mhz = 1990;
     run.rows = {row, row};
     run.rows[1].problem = "m=1,n=1,k=1", run.rows[1].time_cold_us = 4, run.rows[1].pct_of_roof = 1;
+    run.samples[row].kernels = {"a"}, run.samples[row].kernel_counts = {1};
   }
   SweepRow& row() { return run.rows.front(); }
   Explanation explained() { return explain(run, row(), ceilings); }
@@ -265,7 +266,6 @@ TEST(Explain, FiguresAreWhatTheirDescriptionsSay) {
                                                      {"dram_pct", 75},
                                                      {"l2_pct", 60},
                                                      {"tensor_share_pct", 30 / 0.35},
-                                                     {"occupancy_used_pct", 50 / 0.6},
                                                      {"wave_fill_pct", 250 / 3.0},
                                                      {"kernels", 3},
                                                      {"launch_us", 4},
@@ -280,6 +280,8 @@ TEST(Explain, FiguresAreWhatTheirDescriptionsSay) {
     EXPECT_DOUBLE_EQ(one->value.value(), value) << name;
     EXPECT_FALSE(one->description.empty()) << name;
   }
+  EXPECT_EQ(evidence_of(explained, "occupancy_used_pct"), nullptr) << "the limit is that of one of three kernels";
+  EXPECT_DOUBLE_EQ(evidence_of(MadeUp().explained(), "occupancy_used_pct")->value.value(), 50 / 0.6);
   EXPECT_EQ(evidence_of(explained, "occupancy_limiter")->text, "registers");
   EXPECT_TRUE(explained.unknown.empty()) << explanation_text(explained);
 }
@@ -372,6 +374,7 @@ TEST(Explain, JsonSaysTheSame) {
   MadeUp made;
   made.add_rival(50);
   made.row().reason = "bytes that are no text: \xff";
+  made.run.samples.clear();  // then the kernels are not known
   const auto json = nlohmann::json::parse(explanation_json(made.explained()));
   EXPECT_EQ(json["case"], "gemm/m=1,n=2,k=3/bf16/ptx");
   EXPECT_EQ(json["findings"][0]["rule"], "rival");

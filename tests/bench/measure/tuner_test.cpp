@@ -12,13 +12,13 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kProblem = "m=4,n=4,k=4";
+constexpr const char* kTunedProblem = "m=4,n=4,k=4";
 
 class HarnessRanking : public testing::Test {
  protected:
   const SuiteEntry& gemm = *suite().find("gemm");
   ScriptedPlatform platform;
-  Fixture fixture{platform, gemm, gemm.workload->parse(kProblem), DType::fp32, 1};
+  Fixture fixture{platform, gemm, gemm.workload->parse(kTunedProblem), DType::fp32, 1};
   Verifier verifier{fixture};
   Buffer workspace{platform, host_gemm().workspace_bytes(fixture.problem(), fixture.dtype(), {})};
 
@@ -121,7 +121,7 @@ TEST_F(HarnessRanking, ASearchThatASweepHasNoTimeForEndsWithoutAResult) {
   const TemporaryFolder folder;
   const auto kept = std::make_shared<SearchCache>(folder.path(), [](const std::string&) {});
   CaseRunner runner(platform, nullptr, {});
-  const Case one{&gemm, library.implementation(kept), gemm.workload->parse(kProblem), DType::fp32, kProblem};
+  const Case one{&gemm, library.implementation(kept), gemm.workload->parse(kTunedProblem), DType::fp32, kTunedProblem};
   runner.search_until(Deadline::min());
   EXPECT_TRUE(runner.run(one).unfinished);
   runner.search_until(Deadline::max());
@@ -172,7 +172,7 @@ TEST_F(HarnessRanking, ColdAndWarmLaunchesEachHaveTheirFastest) {
   BoundCase bound(fixture, *library.implementation(), &verifier);
   EXPECT_EQ(bound.description(), "algorithm 0 cold, 1 warm; best of 3");
   const CaseResult result = CaseRunner(platform, nullptr, {})
-                                .run({&gemm, library.implementation(), fixture.problem(), DType::fp32, kProblem});
+                                .run({&gemm, library.implementation(), fixture.problem(), DType::fp32, kTunedProblem});
   EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
   EXPECT_EQ(result.row.time_cold_us, 10);
   EXPECT_EQ(result.row.time_warm_us, 5);
@@ -183,7 +183,7 @@ TEST_F(HarnessRanking, ColdAndWarmLaunchesEachHaveTheirFastest) {
 TEST_F(HarnessRanking, AWrongWarmChoiceIsNotReported) {
   ScriptedLibrary library(platform, {{.us = 10, .warm_us = 9}, {.us = 20, .warm_us = 5}});
   const auto kept = std::make_shared<SearchCache>("", [](const std::string&) {});
-  const Case one{&gemm, library.implementation(kept), fixture.problem(), DType::fp32, kProblem};
+  const Case one{&gemm, library.implementation(kept), fixture.problem(), DType::fp32, kTunedProblem};
   BoundCase(fixture, *one.implementation, &verifier);  // searches
   library.algorithms[1].launches = 0;
   library.algorithms[1].wrong_from = 3;  // behind the launch that judges what was kept
@@ -209,7 +209,7 @@ TEST_F(HarnessRanking, ALibraryThatIsNeverAccurateRefuses) {
 TEST_F(HarnessRanking, ALibraryThatRefusesEveryAlgorithmGivesItsRowThatReason) {
   ScriptedLibrary library(platform, {{.refuses_from = 1}, {.refuses_from = 0}});
   const CaseResult result = CaseRunner(platform, nullptr, {})
-                                .run({&gemm, library.implementation(), fixture.problem(), DType::fp32, kProblem});
+                                .run({&gemm, library.implementation(), fixture.problem(), DType::fp32, kTunedProblem});
   EXPECT_EQ(result.row.status, Outcome::unsupported_problem);
   EXPECT_EQ(result.row.reason, "the library refused every algorithm that it offered");
 }

@@ -1,0 +1,160 @@
+// What is said while a case takes long, and when. By scripted times.
+#include "bench/measure/case_progress.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/measure/case_row.h"
+#include "bench/measure/case_runner.h"
+#include "bench/sweep/suite.h"
+#include "tests/support/scripted_library.h"
+
+namespace noisefloor {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+class Progress : public testing::Test {
+ protected:
+  double now = 1000;
+  Lines said;
+  CaseProgress progress{[this](const std::string& line) { said.push_back(line); }, [this] { return now; }};
+
+  Lines said_at(double seconds) {
+    said.clear();
+    now = 1000 + seconds;
+    progress.between();
+    return said;
+  }
+};
+
+TEST_F(Progress, IsSaidEveryTenSecondsAndLaterEveryMinute) {
+  progress.begin("gemm/a", 0);
+  progress.enter("verifying");
+  EXPECT_EQ(said_at(9.9), Lines{});
+  EXPECT_EQ(said_at(10), Lines{"gemm/a: 10s so far, now verifying"});
+  EXPECT_EQ(said_at(19.9), Lines{});
+  progress.enter("cold launches");
+  EXPECT_EQ(said_at(20), Lines{"gemm/a: 20s so far, now cold launches"});
+  EXPECT_EQ(said_at(75), Lines{"gemm/a: 1m15s so far, now cold launches"});
+  EXPECT_EQ(said_at(134), Lines{});
+  EXPECT_EQ(said_at(135), Lines{"gemm/a: 2m15s so far, now cold launches"});
+  progress.begin("gemm/b", 0);
+  EXPECT_EQ(said_at(144), Lines{}) << "each case has its own time";
+}
+
+TEST_F(Progress, NamesThePhaseThatBegins) {
+  progress.begin("gemm/a", 0);
+  progress.enter("verifying");
+  now += 12;
+  progress.enter("cold launches");
+  EXPECT_EQ(said, Lines{"gemm/a: 12s so far, now cold launches"});
+}
+
+TEST_F(Progress, IsAnnouncedWhereALaunchIsLong) {
+  progress.begin("gemm/a", 9.9);
+  EXPECT_EQ(said, Lines{});
+  progress.begin("gemm/a", 65);
+  EXPECT_EQ(said, Lines{"gemm/a: by the measured ceilings a launch takes at least 1m05s, and there are at least 12 of "
+                        "them"});
+}
+
+TEST(ProgressOfNobody, IsSilent) {
+  CaseProgress progress({});
+  progress.begin("gemm/a", 1e9);
+  progress.enter("verifying");
+  EXPECT_TRUE(progress.silent());
+}
+
+// Knows when its launches are timed.
+class TimedPlatform : public ScriptedPlatform {
+ public:
+  bool timed = false;
+
+  std::vector<double> time_cold(const Launch& launch, int samples,
+                                std::span<const std::pair<void*, std::size_t>> resident) override {
+    timed = true;
+    auto times = ScriptedPlatform::time_cold(launch, samples, resident);
+    timed = false;
+    return times;
+  }
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
+    timed = true;
+    auto times = ScriptedPlatform::time_warm(launch, samples, repeats, kept);
+    timed = false;
+    return times;
+  }
+};
+
+class ProgressOfACase : public testing::Test {
+ protected:
+  const char* const text = "m=4,n=4,k=4";
+  const SuiteEntry& gemm = *suite().find("gemm");
+  TimedPlatform platform;
+  Ceilings ceilings;
+  Lines said;
+  int launches = 0;
+
+  ProgressOfACase() {
+    for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
+    for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
+  }
+  Case case_of(AnyVariant variant) {
+    variant.launch = [this, launch = variant.launch](const AnyProblem& problem, DType dtype,
+                                                     std::span<void* const> pointers, const Scratch& scratch,
+                                                     const LaunchContext& context) {
+      ++launches;
+      return launch(problem, dtype, pointers, scratch, context);
+    };
+    return {&gemm, implementation_of(variant), gemm.workload->parse(text), DType::fp32, text};
+  }
+  CaseResult run(double launch_us) {
+    RunnerOptions options;
+    options.cold = {0.005, 5, 10, 1};
+    options.warm = {0.005, 5, 10, 1};
+    options.progress_clock = [&] { return platform.clock_us * 1e-6; };
+    options.say = [&](const std::string& line) {
+      EXPECT_FALSE(platform.timed) << line;
+      said.push_back(std::to_string(launches) + " launches: " + line);
+    };
+    return CaseRunner(platform, &ceilings, options).run(case_of(platform.taking(launch_us, host_gemm())));
+  }
+};
+
+TEST_F(ProgressOfACase, IsSaidBetweenItsBatches) {
+  const CaseResult result = run(6e6);
+  EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
+  const std::string name = "gemm/m=4,n=4,k=4/fp32/host: ";
+  ASSERT_EQ(said.size(), 5u);
+  EXPECT_EQ(said[0], "2 launches: " + name + "12s so far, now cold launches");
+  EXPECT_EQ(said[1], "4 launches: " + name + "24s so far, now cold launches");
+  EXPECT_EQ(said[4], "10 launches: " + name + "1m00s so far, now warm launches");
+  EXPECT_EQ(launches, 12) << "the least, as it is announced";
+}
+
+TEST_F(ProgressOfACase, IsNotSaidOfAShortOne) {
+  EXPECT_EQ(run(5).row.status, Outcome::ok);
+  EXPECT_EQ(said, Lines{});
+}
+
+TEST_F(ProgressOfACase, IsAnnouncedBeforeTheFirstLaunch) {
+  const Cost cost = gemm.workload->cost(gemm.workload->parse(text), DType::fp32);
+  ceilings.rows[1].value = 1e-9 * cost.flops / 90;
+  EXPECT_EQ(run(5).row.status, Outcome::ok);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].rfind("0 launches: gemm/m=4,n=4,k=4/fp32/host: by the measured ceilings a launch takes at least "
+                          "1m30s",
+                          0),
+            0u)
+      << said[0];
+}
+
+TEST_F(ProgressOfACase, IsByTheSlowerOfArithmeticAndMemory) {
+  const Case one = case_of(host_gemm());
+  const Cost cost = gemm.workload->cost(one.problem, one.dtype);
+  EXPECT_DOUBLE_EQ(seconds_by_roof(one, ceilings), std::max(cost.flops, cost.bytes) * 1e-11);
+  ceilings.rows[0].value = 1e-9 * cost.bytes;
+  EXPECT_DOUBLE_EQ(seconds_by_roof(one, ceilings), 1);
+}
+
+}  // namespace
+}  // namespace noisefloor

@@ -1,0 +1,85 @@
+"""Google Benchmark's own tools/compare.py over two files of --benchmark_out. scripts/setup installs it where there is a package of it."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import needs_program, rows, sweep
+
+COMPARE = Path("/usr/share/benchmark/compare.py")  # of Debian's libbenchmark-tools
+
+pytestmark = [
+    needs_program,
+    pytest.mark.skipif(not COMPARE.is_file(), reason=f"no {COMPARE} (libbenchmark-tools)"),
+    pytest.mark.skipif(importlib.util.find_spec("scipy") is None, reason="compare.py needs scipy"),
+]
+
+
+@pytest.fixture
+def reports(problems, tmp_path):
+    """Two files, and per case its two rows."""
+    cases = {}
+    for name in ("old", "new"):
+        result = sweep(problems, tmp_path / name, f"--benchmark_out={tmp_path / name}.json", "--benchmark_out_format=json")
+        assert result.returncode == 0, result.stderr
+        for row in rows(tmp_path / name):
+            cases.setdefault("/".join(row[column] for column in ("op", "problem", "dtype", "variant")), []).append(row)
+    return tmp_path / "old.json", tmp_path / "new.json", cases
+
+
+def compare(*arguments):
+    # Nothing is written beside the script, which is of the system.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([sys.executable, COMPARE, "--no-color", *arguments], capture_output=True, text=True, timeout=120, env=environment)
+
+
+def change(old, new):
+    return pytest.approx((float(new["time_cold_us"]) - float(old["time_cold_us"])) / float(old["time_cold_us"]), abs=1e-3)
+
+
+def test_each_case_of_two_files_is_compared(reports, tmp_path):
+    old, new, cases = reports
+    assert len(cases) == 3
+    result = compare("--no-utest", "--dump_to_json", tmp_path / "difference.json", "benchmarks", old, new)
+    assert result.returncode == 0, result.stderr
+    entries = [entry for entry in json.loads((tmp_path / "difference.json").read_text()) if entry["run_type"] == "iteration"]
+    names = [entry["name"] for entry in entries]
+    # Behind the case's name Google Benchmark says how it was called.
+    assert [re.sub("/iterations:1/manual_time$", "", name) for name in names] == list(cases)
+    printed = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.startswith("gemm/")}
+    assert list(printed) == names
+    for entry, (before, after) in zip(entries, cases.values()):
+        [one] = entry["measurements"]
+        assert entry["time_unit"] == "us"
+        assert one["real_time"] == pytest.approx(float(before["time_cold_us"]), rel=1e-3)
+        assert one["real_time_other"] == pytest.approx(float(after["time_cold_us"]), rel=1e-3)
+        assert one["time"] == change(before, after)
+        assert float(printed[entry["name"]][1]) == change(before, after)
+    assert "OVERALL_GEOMEAN" in result.stdout
+
+
+def test_a_case_that_is_twice_as_slow_is_said_to_be(reports, tmp_path):
+    old, _, cases = reports
+    slowed = json.loads(old.read_text())
+    slowed["benchmarks"][1]["real_time"] *= 2
+    new = tmp_path / "slowed.json"
+    new.write_text(json.dumps(slowed))
+    result = compare("--no-utest", "benchmarks", old, new)
+    assert result.returncode == 0, result.stderr
+    changes = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("gemm/")]
+    assert changes == ["+0.0000", "+1.0000", "+0.0000"]
+
+
+def test_rows_without_a_time_do_not_stop_it(problems, tmp_path):
+    for name in ("old", "new"):
+        result = sweep(problems, tmp_path / name, "--variants", "host,naive", f"--benchmark_out={tmp_path / name}.json")
+        assert result.returncode == 0, result.stderr
+    result = compare("benchmarks", tmp_path / "old.json", tmp_path / "new.json")
+    assert result.returncode == 0, result.stderr
+    assert sum("/host/" in line for line in result.stdout.splitlines()) == 3
