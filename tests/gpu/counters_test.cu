@@ -231,6 +231,36 @@ TEST(KernelResources, AreThoseOfTheLaunch) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
+TEST(KernelResources, OrdinaryEdgesAreThoseOfALaunchInASeries) {
+  const Buffer buffer(1 << 20);
+  auto* const data = buffer.as<uint4>();
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const auto launches = [&](int count, bool programmatic) {
+    return ordinary_edges(stream, [&] {
+      for (int i = 0; i < count; ++i) {
+        cudaLaunchAttribute attribute{};
+        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config{};
+        config.gridDim = 1;
+        config.blockDim = kThreads;
+        config.stream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = programmatic && i > 0 ? 1 : 0;  // the first follows the launch before in the ordinary way
+        EXPECT_EQ(cudaLaunchKernelEx(&config, fill_kernel, data), cudaSuccess);
+      }
+      return success();
+    });
+  };
+  EXPECT_EQ(launches(1, false), 1);
+  EXPECT_EQ(launches(3, false), 3);
+  cudaDeviceProp properties{};
+  ASSERT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+  if (properties.major >= 9) EXPECT_EQ(launches(3, true), 1);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 TEST(KernelResources, LaunchThatCannotBeCapturedIsRefused) {
   EXPECT_THROW(kernel_resources([](Stream stream) {
                  cudaStreamSynchronize(stream);
