@@ -156,7 +156,13 @@ RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) 
   const auto of = [&](Phase phase) -> std::optional<PhaseChange> {
     const auto samples = phase_samples(a, b, pair, phase);
     if (!samples) return std::nullopt;
-    return phase_change(samples->a, samples->b);
+    PhaseChange change = phase_change(samples->a, samples->b);
+    const double a_us = median(phase_samples(a, *pair.a, phase)->us),
+                 b_us = median(phase_samples(b, *pair.b, phase)->us);
+    change.shifted = a_us != change.a_us || b_us != change.b_us;
+    change.a_us = a_us;
+    change.b_us = b_us;
+    return change;
   };
   return {pair, *of(Phase::cold), of(Phase::warm)};
 }

@@ -46,9 +46,10 @@ struct SamplesPair {
 };
 std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, const RowPair& pair, Phase phase);
 
-// Times are medians, changes b over a minus 1.
+// Times are medians as measured, changes b over a minus 1, warm at the same edges.
 struct PhaseChange {
   double a_us = 0, b_us = 0;
+  bool shifted = false;                // the edges of one side were longer
   double change = 0;
   double mean_change = 0;              // of the means of the batches' medians
   std::optional<double> cycle_change;  // where both runs know the clock

@@ -12,14 +12,14 @@ const char* to_string(GateVerdict verdict) {
 }
 
 void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const Conditions& conditions) {
-  const bool slower = change.b_us > change.a_us;
+  const bool slower = change.change > 0;
   const double fast = std::min(change.a_us, change.b_us);
   const double floor = phase == Phase::cold ? kGateMicroseconds : 0;
   // The faster side is the base. In cycles the floor is that of time at the baseline's clock.
   const auto visible = [&](double ratio, double noise) {
     return ratio - 1 > std::max(kGateChange, noise) && fast * (ratio - 1) > floor;
   };
-  const double ratio = slower ? change.b_us / change.a_us : change.a_us / change.b_us;
+  const double ratio = slower ? 1 + change.change : 1 / (1 + change.change);
   const double cycles = 1 + change.cycle_change.value_or(0);  // candidate over baseline
   const auto in_cycles = [&] {
     return fmt::format("{:+.1f} % in SM cycles (noise {:.1f} %)", 100 * (cycles - 1), 100 * change.cycle_noise);
@@ -52,6 +52,7 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
   else
     verdict.verdict = slower ? GateVerdict::regressed : GateVerdict::improved;
   if (!change.cycle_change) doubt("by time alone: no SM clock");
+  if (change.shifted) doubt("at the same edges");
 }
 
 }  // namespace noisefloor

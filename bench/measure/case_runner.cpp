@@ -209,7 +209,9 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   SweepRow& row = result.row;
   row.counter_status = kNotCollected;
   if (options_.worker == nullptr) throw LibraryMissing(options_.why_no_worker);
+  progress_.enter("preparing");
   WorkerCase in_worker(*options_.worker, test_case);
+  progress_.enter("timing");
   if (!take_verdict(in_worker.verdict(), result)) return;
   row.reason = in_worker.note();
   if (const std::string& judged = in_worker.verdict().note; !judged.empty())
@@ -311,6 +313,8 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
 void CaseRunner::count_edges(const Launch& launch, CaseResult& result) {
   try {
     result.row.edges = ordinary_edges(platform_->context().stream, launch);
+  } catch (const DeviceError&) {
+    throw;
   } catch (const std::runtime_error& error) {
     result.note += std::string(result.note.empty() ? "" : "; ") + "edges: " + error.what();
   }

@@ -91,6 +91,12 @@ class ClockSteps {
   double last_mhz_ = 0;
 };
 
+// Edges have two levels, a fifth apart: those before a phase and behind it must be of the same.
+bool one_level(const std::vector<double>& edges) {
+  const auto [least, most] = std::ranges::minmax_element(edges);
+  return *most <= 1.1 * *least;
+}
+
 }  // namespace
 
 bool waited(double sample_us, double wait_us) {
@@ -145,7 +151,7 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_warm_us = median(timing.warm_us);
   row.time_warm_serial_us = timing.warm_serial_us.empty() ? *row.time_warm_us : median(timing.warm_serial_us);
   const std::vector<double>& edges = timing.warm_serial_us.empty() ? timing.warm_edge_us : timing.warm_serial_edge_us;
-  if (!edges.empty()) row.edge_us = median(edges);
+  if (!edges.empty() && one_level(edges)) row.edge_us = median(edges);
   row.gflops = *row.flops / *row.time_cold_us * 1e-3;
   row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   row.status = Outcome::ok;
@@ -300,7 +306,8 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
     stop = options_.warm.verdict(taken.us, elapsed);
     const bool spread_known =
         taken.batches.size() >= kFewestBatches && mean_of_batches({taken.us, taken.batches}).error <= kBatchesKnownTo;
-    if (!options_.quick && !spread_known && elapsed < options_.warm.wall_seconds) stop.reset();
+    const bool enough = taken.us.size() >= options_.warm.maximum_samples && taken.batches.size() >= kFewestBatches;
+    if (!options_.quick && !spread_known && !enough && elapsed < options_.warm.wall_seconds) stop.reset();
     if (!stop && samples.size() < all.size() && discarded_seconds >= options_.throttle_retry_seconds) {
       stop = "time_cap";
       timing_.others.in_the_way = taken.us.size() < kFewestSamples;

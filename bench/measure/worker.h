@@ -130,7 +130,6 @@ class WorkerTiming final : public TimingSource {
   std::vector<double> warm(int samples, int repeats, Edges) override { return case_->warm(samples, repeats); }
   std::optional<ClockReading> clock() override { return here_.clock(); }
   std::optional<std::uint64_t> clock_event_reasons() override { return here_.clock_event_reasons(); }
-  std::vector<double> edges_us(int samples) override { return here_.edges_us(samples); }
 
  private:
   WorkerCase* case_;

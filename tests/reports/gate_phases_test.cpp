@@ -105,7 +105,8 @@ TEST(Gate, HoldsWarmTimesAgainstEachOtherAtTheSameEdges) {
     after[0].edge_us = edge_us;
     const RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
     const GateResult forward = judged(a, b), backward = judged(b, a);
-    EXPECT_NEAR(forward.rows.at(0).change.warm->change, 1 / (1 + backward.rows.at(0).change.warm->change) - 1, 1e-9);
+    EXPECT_EQ(forward.rows.at(0).change.warm->b_us, *b.rows[0].time_warm_serial_us) << "as measured";
+    EXPECT_NEAR(forward.rows[0].change.warm->change, 1 / (1 + backward.rows.at(0).change.warm->change) - 1, 1e-9);
     return forward.rows.at(0).verdict;
   };
   EXPECT_EQ(verdict(0, 1, 1.025), GateVerdict::pass);

@@ -96,12 +96,12 @@ TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {
 // Each warm batch is a graph of its own, and a graph may have a level of its own.
 TEST(TimingLoop, WarmBatchesAreTakenUntilTheyAgree) {
   Script script;
-  script.launch_us = [&](int) { return script.warm_calls.size() % 2 == 0 ? 5.0 : 5.25; };
+  script.launch_us = [&](int) { return script.warm_calls.size() % 2 == 0 ? 5.0 : 5.2; };
   const Timing timing = measured(script);
   ASSERT_GE(timing.warm_batches.size(), 8u);
   EXPECT_LE(mean_of_batches({timing.warm_us, timing.warm_batches}).error, 0.005);
   Script quick;
-  quick.launch_us = [&](int) { return quick.warm_calls.size() % 2 == 0 ? 5.0 : 5.25; };
+  quick.launch_us = [&](int) { return quick.warm_calls.size() % 2 == 0 ? 5.0 : 5.2; };
   EXPECT_LT(measured(quick, {.quick = true}).warm_batches.size(), 4u);
 }
 
