@@ -146,10 +146,14 @@ def networks(name: str) -> str:
                 text += f" ({notes.setdefault(source, chr(ord('a') + len(notes)))})"
             line.append(text)
         lines.append([*line, f"`{main['file']}`", f"`{main['commit']}`"])
-    text = f"Microseconds of one denoising call in bf16 on one {times[0][2]['device']}, from the file and commit at the line's end."
+    head, where = ["network", *PLANS.values(), "file", "commit"], "the file and commit at the line's end"
+    if len({tuple(line[-2:]) for line in lines}) == 1:
+        where = f"{lines[0][-2]} at commit {lines[0][-1]}"
+        head, lines = head[:-2], [line[:-2] for line in lines]
+    text = f"Microseconds of one denoising call in bf16 on one {times[0][2]['device']}, from {where}."
     if notes:
         text += " A letter marks a figure of another run, perhaps on another GPU of the kind: " + "; ".join(f"({letter}) {source}" for source, letter in notes.items()) + "."
-    return text + " Blank: no time.\n\n" + table(["network", *PLANS.values(), "file", "commit"], lines)
+    return text + " Blank: no time.\n\n" + table(head, lines)
 
 
 def totals(name: str) -> str:
@@ -225,14 +229,18 @@ def parts(_: str) -> str:
     steps = {}
     for row in rows_of("parts.csv"):
         steps.setdefault(row["step"], []).append(row)
-    lines = []
+    lines, open_steps = [], []
     for step, every in steps.items():
         done = [row for row in every if row["seconds"]]
+        if not done:
+            open_steps.append(f"`{step}`")
+            continue
         problems = [sum(int(row["problems"]) for row in some) for some in (done, every)]
         gpus = {row["gpu_uuid"] for row in done if row["gpu_uuid"]}
         lines.append([f"`{step}`", f"{len(done)} of {len(every)}", f"{problems[0]:,} of {problems[1]:,}", f"{sum(int(row['rows']) for row in done):,}",
                       amount(str(sum(float(row["seconds"]) for row in done) / 60)), str(len(gpus) or "")])
-    return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines)
+    missing = f"\nNot measured: {', '.join(open_steps)}.\n" if open_steps else ""
+    return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines) + missing
 
 
 def log_index(_: str) -> str:

@@ -83,8 +83,9 @@ OwnedGraph capture(Stream stream, const std::function<Status()>& enqueue) {
   return owned;
 }
 
-// Kernel nodes of a graph and of the graphs within it, in order.
-void collect_kernels(cudaGraph_t graph, std::vector<cudaGraphNode_t>& kernels) {
+// Of a graph, in order: its kernel nodes, and the graphs within it.
+void visit_nodes(cudaGraph_t graph, const std::function<void(cudaGraphNode_t)>& kernel,
+                 const std::function<void(cudaGraph_t)>& child) {
   std::size_t count = 0;
   check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
   std::vector<cudaGraphNode_t> nodes(count);
@@ -93,13 +94,20 @@ void collect_kernels(cudaGraph_t graph, std::vector<cudaGraphNode_t>& kernels) {
     cudaGraphNodeType type;
     check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
     if (type == cudaGraphNodeTypeKernel) {
-      kernels.push_back(node);
+      kernel(node);
     } else if (type == cudaGraphNodeTypeGraph) {
-      cudaGraph_t child = nullptr;
-      check(cudaGraphChildGraphNodeGetGraph(node, &child), "cudaGraphChildGraphNodeGetGraph");
-      collect_kernels(child, kernels);
+      cudaGraph_t within = nullptr;
+      check(cudaGraphChildGraphNodeGetGraph(node, &within), "cudaGraphChildGraphNodeGetGraph");
+      child(within);
     }
   }
+}
+
+// Kernel nodes of a graph and of the graphs within it, in order.
+void collect_kernels(cudaGraph_t graph, std::vector<cudaGraphNode_t>& kernels) {
+  visit_nodes(
+      graph, [&](cudaGraphNode_t node) { kernels.push_back(node); },
+      [&](cudaGraph_t child) { collect_kernels(child, kernels); });
 }
 
 cudaError_t edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data,
@@ -122,17 +130,8 @@ int behind_ordinary_edges(cudaGraph_t graph) {
   for (std::size_t i = 0; i < count; ++i)
     if (data[i].type == cudaGraphDependencyTypeDefault) behind.insert(to[i]);
   int found = static_cast<int>(behind.size());
-  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
-  std::vector<cudaGraphNode_t> nodes(count);
-  if (count > 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
-  for (const cudaGraphNode_t node : nodes) {
-    cudaGraphNodeType type;
-    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
-    if (type != cudaGraphNodeTypeGraph) continue;
-    cudaGraph_t child = nullptr;
-    check(cudaGraphChildGraphNodeGetGraph(node, &child), "cudaGraphChildGraphNodeGetGraph");
-    found += behind_ordinary_edges(child);
-  }
+  visit_nodes(
+      graph, [](cudaGraphNode_t) {}, [&](cudaGraph_t child) { found += behind_ordinary_edges(child); });
   return found;
 }
 

@@ -129,7 +129,7 @@ def test_what_is_missing_is_named(machines):
     missing = result.stdout.splitlines()
     assert len(missing) == 1 + 60 and "missing: core-silu/1: elementwise/op=silu,hw=16,channels=8/bf16" in missing
     assert len(table(first.folder / "made/sweep.csv")) == 5, "of a part that is not done there is nothing"
-    assert "| `rest-silu` | 0 of 3 | 0 of 60 | 0 |" in (first.folder / "made/README.md").read_text()
+    assert "Not measured: `core-silu`, `rest-silu`." in (first.folder / "made/README.md").read_text()
     assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
     result = first.run("finish", "--out", "problems")
     assert result.returncode == 2 and "problems is there, and not a recorded folder" in result.stderr
