@@ -18,6 +18,8 @@ class App;  // CLI11 takes seconds to compile: for add_command.h and what adds o
 
 namespace noisefloor {
 
+class Worker;
+
 // What the program was started with, for env.json and for starting again.
 struct Invocation {
   std::vector<std::string> arguments;            // argv
@@ -37,6 +39,8 @@ void add_problems_option(CLI::App& command, std::string& folder);
 // the program may start again (openmp_waiting.h): nothing is opened or written before. Throws InvalidInput or
 // DeviceError.
 std::unique_ptr<Platform> open_platform(const std::string& device);
+// RunnerOptions::neighbour: this program once more, started when it is asked. None for the host.
+std::unique_ptr<Worker> neighbour_of(const Platform& platform);
 
 const SuiteEntry& require_op(const std::string& name);                   // throws InvalidInput with "did you mean"
 DType require_dtype(const Workload& workload, const std::string& name);  // likewise

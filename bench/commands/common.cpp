@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bench/commands/commands.h"
+#include "bench/measure/worker.h"
 #include "bench/platform/openmp_waiting.h"
 #include "bench/sweep/suite.h"
 
@@ -37,6 +38,13 @@ std::unique_ptr<Platform> open_platform(const std::string& device) {
   if (parsed.ec != std::errc() || parsed.ptr != device.data() + device.size())
     throw InvalidInput(fmt::format("--device is '{}', not 'host' or a device number (noisefloor devices)", device));
   return make_cuda_platform(index);
+}
+
+std::unique_ptr<Worker> neighbour_of(const Platform& platform) {
+  if (platform.description().is_host) return nullptr;
+  ChildCommand command{{"noisefloor", "worker", "--device", std::to_string(platform.description().index)}};
+  command.program = "/proc/self/exe";
+  return std::make_unique<Worker>("the process that is to use the GPU in turns", std::move(command));
 }
 
 const SuiteEntry& require_op(const std::string& name) {

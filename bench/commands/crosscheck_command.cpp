@@ -10,6 +10,7 @@
 #include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
+#include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
 #include "reports/crosscheck.h"
 #include "reports/statistics.h"
@@ -78,6 +79,8 @@ int crosscheck_case(const CrosscheckArguments& arguments) {
     const Ceilings ceilings = load_or_measure(index, false, build_info().commit, log);  // they say what bounds the row
     RunnerOptions options;
     options.clock_in_launches = true;
+    const auto neighbour = neighbour_of(*platform);
+    options.neighbour = neighbour.get();
     CaseRunner runner(*platform, &ceilings, options);
     const CaseResult result = runner.run(test_case);
     if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());

@@ -9,6 +9,7 @@
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
+#include "bench/measure/worker.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/pytorch.h"
 #include "reports/run/csv.h"
@@ -65,6 +66,8 @@ int duel(const DuelArguments& arguments) {
   RunnerOptions options;
   options.counters = CounterMode::off;
   options.worker = pytorch.get();
+  const auto neighbour = neighbour_of(*platform);
+  options.neighbour = neighbour.get();
   CaseRunner runner(*platform, nullptr, options);
 
   std::string csv = "op,problem,dtype,first,second,cold,cold_low,cold_high,warm,warm_low,warm_high,rounds\n";

@@ -13,6 +13,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
+#include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
 #include "bench/sweep/pytorch.h"
 #include "bench/tensors/user_tensors.h"
@@ -242,6 +243,8 @@ int run(const RunArguments& arguments) {
     }
   }
   options.worker = pytorch.get();
+  const auto neighbour = neighbour_of(*platform);
+  options.neighbour = neighbour.get();
   CaseRunner runner(*platform, &ceilings, options);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 

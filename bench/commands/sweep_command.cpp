@@ -11,6 +11,7 @@
 #include "bench/commands/roofline_files.h"
 #include "bench/commands/sweep_arguments.h"
 #include "bench/commands/sweep_folder.h"
+#include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/openmp_waiting.h"
@@ -204,6 +205,8 @@ int sweep(const SweepArguments& arguments) {
   RunnerOptions options;
   options.counters = parse_counter_mode(arguments.counters);
   options.worker = pytorch.worker.get();
+  const auto neighbour = neighbour_of(*platform);
+  options.neighbour = neighbour.get();
   if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
   options.do_bench = arguments.do_bench;
   options.say = log;

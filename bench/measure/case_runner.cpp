@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
@@ -25,6 +26,15 @@ namespace noisefloor {
 namespace {
 
 constexpr const char* kNotCollected = "not_collected";
+
+ShortEdges::Turn turn_of(Worker* neighbour) {
+  if (neighbour == nullptr) return nullptr;
+  return [neighbour] { (void)neighbour->ask({{"ask", "touch"}}, neighbour->options().start_seconds); };
+}
+
+void add_note(const std::string& note, CaseResult& result) {
+  if (!note.empty()) result.note += (result.note.empty() ? "" : "; ") + note;
+}
 
 }  // namespace
 
@@ -52,7 +62,11 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
     options_.counters = CounterMode::off;
     return;
   }
-  if (!options_.warm_only) clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
+  if (!options_.warm_only) {
+    clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
+    edges_ = std::make_unique<ShortEdges>([this](int samples) { return platform_->time_edges(samples); },
+                                          turn_of(options_.neighbour));
+  }
   if (options_.counters == CounterMode::off) {
     counter_status_ = to_string(CounterStatus::off);
     return;
@@ -192,6 +206,7 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
     return std::make_unique<BoundContender>(*bound.back(), *verifier_);
   };
   const auto a = contender(ours), b = contender(theirs);
+  if (edges_) edges_->settle(kEdgeSamples);
   return wrong.wrong.empty() ? fight(*a, *b) : wrong;
 }
 
@@ -294,7 +309,8 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   PlatformTiming source(*platform_, timed.launches, timed.resident,
                         {.clocks = clocks_.get(),
                          .clock_in_launches = options_.clock_in_launches,
-                         .before_batch = [this] { progress_.between(); }});
+                         .before_batch = [this] { progress_.between(); },
+                         .edges = edges_.get()});
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
   if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);
@@ -305,6 +321,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     return;
   if (bound.of_plugin() && !take_replay(bound, result)) return;  // as before: it may have begun with it since
   take_samples(loop.timing(), result);
+  if (edges_) add_note(edges_->take_message(), result);
   if (!platform_->description().is_host)
     count_edges(bound.overlaps() ? timed.launches.ordinary : timed.launches.pipeline, result);
 }
@@ -316,7 +333,7 @@ void CaseRunner::count_edges(const Launch& launch, CaseResult& result) {
   } catch (const DeviceError&) {
     throw;
   } catch (const std::runtime_error& error) {
-    result.note += std::string(result.note.empty() ? "" : "; ") + "edges: " + error.what();
+    add_note(std::string("edges: ") + error.what(), result);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
 #include "bench/measure/platform_timing.h"
+#include "bench/measure/short_edges.h"
 #include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
@@ -46,6 +47,7 @@ struct RunnerOptions {
   bool warm_only = false;          // no cold times, resources, counters or roof: what a plan asks for
   Worker* worker = nullptr;        // for the implementations that are in one; must outlive the runner
   std::string why_no_worker = "it is in another program, which was not started";
+  Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
   bool do_bench = false;  // of the worker's cases also Triton's own time, untimed by this program
 };
 
@@ -97,6 +99,7 @@ class CaseRunner {
   std::string counter_status_;
   std::string counter_message_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
+  std::unique_ptr<ShortEdges> edges_;     // none there, either
   KnownTimes known_;
   std::chrono::steady_clock::time_point search_until_ = std::chrono::steady_clock::time_point::max();
   // The fixture of the last problem: the implementations of one problem come one after another.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/measure/short_edges.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"
@@ -26,6 +27,7 @@ class PlatformTiming final : public TimingSource {
     DeviceClocks* clocks = nullptr;  // none on the host
     bool clock_in_launches = false;  // also reads the SM clock during some more cold launches behind each batch
     std::function<void()> before_batch = {};  // where nothing is timed
+    ShortEdges* edges = nullptr;  // of the platform; none: edges are as they are
   };
   using Ranges = std::span<const std::pair<void*, std::size_t>>;
 
@@ -52,6 +54,9 @@ class PlatformTiming final : public TimingSource {
   std::span<const double> waits_us() override { return platform_->waits_us(); }
   std::optional<double> load() override;
   std::vector<double> edges_us(int samples) override { return platform_->time_edges(samples); }
+  std::vector<double> settled_edges_us(int samples) override {
+    return options_.edges != nullptr ? options_.edges->settle(samples) : edges_us(samples);
+  }
 
  private:
   std::vector<double> clock_in_launches();

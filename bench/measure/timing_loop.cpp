@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "bench/measure/short_edges.h"
 #include "bench/platform/nvml.h"
 #include "reports/run/sweep_csv.h"
 #include "reports/statistics.h"
@@ -40,7 +41,6 @@ constexpr double kWaitShare = 0.01;
 // A median of fewer says nothing of spread.
 constexpr std::size_t kFewestSamples = 5;
 
-constexpr int kEdgeSamples = 4;  // before a phase, and behind it: together about a millisecond
 
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
 constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
@@ -321,7 +321,7 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
 // A phase between two looks at the edges.
 TimingLoop::Warm TimingLoop::sample_beside_edges(TimingSource::Edges edges) {
   if (!options_.look_at_edges) return sample_warm(edges);
-  std::vector<double> edge_us = source_->edges_us(kEdgeSamples);
+  std::vector<double> edge_us = source_->settled_edges_us(kEdgeSamples);
   Warm taken = sample_warm(edges);
   const std::vector<double> behind = source_->edges_us(kEdgeSamples);
   edge_us.insert(edge_us.end(), behind.begin(), behind.end());

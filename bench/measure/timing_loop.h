@@ -36,6 +36,8 @@ class TimingSource {
   virtual std::vector<double> warm(int samples, int repeats, Edges edges) = 0;
   // `samples` times of one ordinary edge between launches without work, in microseconds; empty where there are none.
   virtual std::vector<double> edges_us(int /*samples*/) { return {}; }
+  // The same, after edges that had become long were made short again where that can be done.
+  virtual std::vector<double> settled_edges_us(int samples) { return edges_us(samples); }
   // Asked behind each batch; nothing where there is no SM clock (the host).
   virtual std::optional<ClockReading> clock() = 0;
   // Why clocks are held down now: a mask of ClockEvent; nothing where nobody says.

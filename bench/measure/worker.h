@@ -15,6 +15,7 @@
 //   {"ask": "replay"}                           -> as "ready", of one more launch; asked of a plugin's worker alone
 //   {"ask": "do_bench"}                         -> {"us": [t]}, by Triton's own loop
 //   {"ask": "release"}                          -> {}
+//   {"ask": "touch"}                            -> {}: of `noisefloor worker` alone; a launch of its own, of no case
 // A plugin's worker also, of rows that only it has (bench/sweep/plugins.h):
 //   {"ask": "rows"}                             -> {"rows": [{"op", "name", "kind", "arch"}, ...]}
 //   {"ask": "measure", "variant", "dtype", "problem", "counters": "off", "auto" or "require", "seed"}

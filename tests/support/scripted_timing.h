@@ -31,6 +31,8 @@ class ScriptedTiming final : public TimingSource {
   std::function<double(double)> edge_us;
   double kernels = 1;
   int edge_calls = 0;
+  std::function<void()> settle;  // what makes edges short; null: nothing does
+  int settle_calls = 0;
 
   double now() override { return time; }
 
@@ -63,6 +65,11 @@ class ScriptedTiming final : public TimingSource {
     ++edge_calls;
     time += samples * 64e-6;
     return std::vector<double>(static_cast<std::size_t>(samples), edge_us(time));
+  }
+  std::vector<double> settled_edges_us(int samples) override {
+    ++settle_calls;
+    if (settle) settle();
+    return edges_us(samples);
   }
   std::optional<double> load() override {
     if (!others) return std::nullopt;

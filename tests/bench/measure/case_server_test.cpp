@@ -42,6 +42,8 @@ TEST_F(CaseServerTest, MakesReadyTimesAndJudges) {
   EXPECT_FALSE(ask({{"ask", "judge"}}).contains("wrong"));
   EXPECT_EQ(ask({{"ask", "warm"}, {"samples", 2}, {"repeats", 5}}).at("us").size(), 2u);
   EXPECT_FALSE(ready("host", "m=16,n=8,k=8").contains("failed")) << "another case without a release between";
+  EXPECT_EQ(ask({{"ask", "touch"}}), Json::object()) << "needs no case, and takes none away";
+  EXPECT_TRUE(ask({{"ask", "judge"}}).contains("errors"));
   EXPECT_EQ(ask({{"ask", "release"}}), Json::object());
 }
 

@@ -38,6 +38,18 @@ TEST(Edges, AreLookedAtBeforeAndBehindEachWarmPhase) {
   EXPECT_EQ(row_of(timing).reason, "");
 }
 
+// What a search left before a phase is gone in it.
+TEST(Edges, AreMadeShortBeforeEachWarmPhaseAndNotBehindIt) {
+  Spell spell(0, 0);
+  double us = 1.2;
+  spell.script.edge_us = [&](double) { return us; };
+  spell.script.settle = [&] { us = spell.script.settle_calls == 1 ? 1.0 : 1.1; };
+  const Timing timing = spell.row({}, /*serial=*/true);
+  EXPECT_EQ(spell.script.settle_calls, 2);
+  EXPECT_EQ(timing.warm_edge_us, std::vector<double>(8, 1.0));
+  EXPECT_EQ(timing.warm_serial_edge_us, std::vector<double>(8, 1.1));
+}
+
 // A look on either side sees a spell that begins within a phase.
 TEST(Edges, OfBothSidesAreKept) {
   Spell spell(0, 0);

@@ -144,7 +144,14 @@ constexpr Named kSteps[] = {
     {"child_brief", brief_child},
     {"child_idle", idle_child},
     {"default_streams", default_streams},
-    {"streams_100", streams_100},
+    {"streams_created_100", more_streams<100, Use::none>},
+    {"streams_at_once_1", more_streams<1, Use::at_once>},
+    {"streams_at_once_2", more_streams<2, Use::at_once>},
+    {"streams_at_once_4", more_streams<4, Use::at_once>},
+    {"streams_at_once_8", more_streams<8, Use::at_once>},
+    {"streams_at_once_16", more_streams<16, Use::at_once>},
+    {"streams_at_once_100", more_streams<100, Use::at_once>},
+    {"streams_in_turns_100", more_streams<100, Use::in_turns>},
     {"streams_of_high_priority", streams_of_high_priority},
     {"streams_destroyed", streams_destroyed},
     {"events_1000", events_1000},
@@ -183,10 +190,30 @@ constexpr Named kCures[] = {
        launch(nothing<1>, 100'000, 256, 0);
        EDGE_LEVELS_TRY(cudaStreamSynchronize(stream));
      }},
-    {"stack limit 0", stack_limit<0>},
-    {"stack limit 1024", stack_limit<1024>},
+    {"copy to the device", [] { copies(cudaMemcpyHostToDevice); }},
+    {"copy to the host", [] { copies(cudaMemcpyDeviceToHost); }},
+    {"memory_10gb", memory_10gb},
+    {"graphs_100", graphs_100},
+    {"graphs_destroyed", graphs_destroyed},
+    {"libraries_50", libraries_50},
+    {"libraries_unloaded", libraries_unloaded},
     {"cudaCtxResetPersistingL2Cache", [] { EDGE_LEVELS_TRY(cudaCtxResetPersistingL2Cache()); }},
+    {"kernels on this stream, 1000",
+     [] {
+       for (int i = 0; i < 1000; ++i)
+         if (!launch(nothing<1>, 1, 32, 0)) return;
+       EDGE_LEVELS_TRY(cudaStreamSynchronize(stream));
+     }},
+    {"default_streams", default_streams},
+    {"cooperative", cooperative},
+    {"idle child", idle_child},
     {"brief child", brief_child},
+    {"streams_destroyed", streams_destroyed},
+    {"a stream created and destroyed",
+     [] {
+       more_streams<1, Use::none>();
+       streams_destroyed();
+     }},
 };
 
 void print(const std::string& name, const Level& before, const Level& after, const Level* later, const char* verdict) {

@@ -155,28 +155,44 @@ inline void default_streams() {
 }
 
 inline std::vector<cudaStream_t> streams;
-inline void add_streams(int count, int priority) {
+enum class Use { none, at_once, in_turns };  // a kernel on each: at the same time, or one when the other has ended
+inline void add_streams(int count, int priority, Use use) {
   for (int i = 0; i < count; ++i) {
     cudaStream_t one{};
     if (!EDGE_LEVELS_TRY(cudaStreamCreateWithPriority(&one, cudaStreamNonBlocking, priority))) return;
     streams.push_back(one);
+    if (use == Use::none) continue;
     nothing<1><<<1, 32, 0, one>>>();
     if (!tried(cudaGetLastError(), "launch on another stream")) return;
+    if (use == Use::in_turns && !EDGE_LEVELS_TRY(cudaStreamSynchronize(one))) return;
   }
   finish();
 }
-inline void streams_100() {
-  add_streams(100, 0);
+template <int kCount, Use kUse>
+void more_streams() {
+  add_streams(kCount, 0, kUse);
 }
 inline void streams_of_high_priority() {
   int least = 0, greatest = 0;
   EDGE_LEVELS_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  add_streams(4, greatest);
+  add_streams(4, greatest, Use::at_once);
 }
 inline void streams_destroyed() {
   say(std::to_string(streams.size()) + " streams");
   for (cudaStream_t one : streams) EDGE_LEVELS_TRY(cudaStreamDestroy(one));
   streams.clear();
+}
+
+// What a harness does between two cases.
+inline void copies(cudaMemcpyKind kind) {
+  std::vector<char> host(64 << 20);
+  void* bytes = nullptr;
+  if (!EDGE_LEVELS_TRY(cudaMalloc(&bytes, host.size()))) return;
+  if (kind == cudaMemcpyHostToDevice)
+    EDGE_LEVELS_TRY(cudaMemcpy(bytes, host.data(), host.size(), kind));
+  else
+    EDGE_LEVELS_TRY(cudaMemcpy(host.data(), bytes, host.size(), kind));
+  EDGE_LEVELS_TRY(cudaFree(bytes));
 }
 
 inline void events_1000() {
