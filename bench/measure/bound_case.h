@@ -26,6 +26,7 @@ class BoundCase {
   Launch launch(bool overlapping = false);
   bool many_kernels() const { return ready_->many_kernels(); }
   const std::string& name() const { return name_; }  // the implementation's
+  Fixture& fixture() const { return *fixture_; }
   bool of_plugin() const { return of_plugin_; }
   // Every byte range that a launch may touch: the fixture's tensors, the workspace, the prepared weights, and what is
   // the implementation's own.

@@ -55,6 +55,7 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   (void)slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT);  // a wrong one ends the run here
 #endif
+  if (options_.places == 0) options_.places = options_.warm_only ? 1 : usual_places(platform);
   if (platform.description().is_host) {
     counter_status_ = "host";
     if (options_.counters == CounterMode::require)
@@ -135,13 +136,14 @@ void CaseRunner::require_fixture(const Case& test_case) {
   verifier_.reset();
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
-                                       options_.given);
+                                       options_.given, options_.places);
   verifier_ = std::make_unique<Verifier>(*fixture_, options_.verifier);
   fixture_of_ = id;
 }
 
 void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::optional<double> to_beat_us) {
   require_fixture(test_case);
+  fixture_->move_to(0);
   fixture_->use_inputs(0);
   SweepRow& row = result.row;
   progress_.enter("preparing");
@@ -283,6 +285,7 @@ bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
 // last launch of a phase left: its outputs were poisoned before, and the phase before it had other inputs.
 bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bound, CaseResult& result,
                             const Phase& phase) {
+  fixture_->move_to(0);
   bound.use_inputs(inputs);
   verifier_->expect(bound.name());
   progress_.enter(fmt::format("{} launches", name));
@@ -304,13 +307,15 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
 }
 
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
-  const TimedLaunches timed(*platform_, bound);
+  TimedLaunches timed(*platform_, bound);
   const NvtxRange range(test_case.id().name());
   PlatformTiming source(*platform_, timed.launches, timed.resident,
                         {.clocks = clocks_.get(),
                          .clock_in_launches = options_.clock_in_launches,
                          .before_batch = [this] { progress_.between(); },
-                         .edges = edges_.get()});
+                         .edges = edges_.get(),
+                         .places = timed.places,
+                         .move = [&](std::size_t place) { timed.move_to(place); }});
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
   if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);

@@ -47,6 +47,7 @@ struct RunnerOptions {
   bool warm_only = false;          // no cold times, resources, counters or roof: what a plan asks for
   Worker* worker = nullptr;        // for the implementations that are in one; must outlive the runner
   std::string why_no_worker = "it is in another program, which was not started";
+  std::size_t places = 0;       // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
   bool do_bench = false;  // of the worker's cases also Triton's own time, untimed by this program
 };

@@ -70,11 +70,14 @@ Json CaseServer::ready(const Json& question) {
     verifier_.reset();
     fixture_.reset();
     constexpr std::uint64_t kSeed = 1;
-    fixture_ = std::make_unique<Fixture>(*platform_, *wanted.entry, wanted.problem, wanted.dtype, kSeed);
+    fixture_ = std::make_unique<Fixture>(*platform_, *wanted.entry, wanted.problem, wanted.dtype, kSeed,
+                                         GivenTensors{}, usual_places(*platform_));
     verifier_ = std::make_unique<Verifier>(*fixture_);
     fixture_of_ = id;
   }
+  fixture_->move_to(0);
   fixture_->use_inputs(0);
+  place_ = 0;
   bound_ = std::make_unique<BoundCase>(*fixture_, *wanted.implementation, verifier_.get(), &known_);
   Verdict verdict = verifier_->verify(*bound_);
   if (verdict.correct && bound_->of_plugin()) verdict = verifier_->verify_replay(*bound_);
@@ -143,7 +146,8 @@ Json CaseServer::answer_or_throw(const Json& question) {
         {"us", contender_->warm(number(question, "samples", kMostSamples), number(question, "repeats", kMostRepeats))}};
   if (ask == "judge") return told(contender_->judge());
   if (ask == "replay") return told(contender_->replay());
-  if (ask == "poison") {
+  if (ask == "poison") {  // a block begins
+    contender_->move_to(place_++);
     contender_->poison();
     return Json::object();
   }

@@ -39,6 +39,7 @@ class CaseServer {
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<BoundCase> bound_;
   std::unique_ptr<BoundContender> contender_;
+  std::size_t place_ = 0;  // of its tensors: another for each block
   // Of whole cases, with the counters and the seed of the last one.
   std::unique_ptr<CaseRunner> runner_;
   CounterMode counters_ = CounterMode::off;

@@ -32,6 +32,7 @@ class Fight {
       // A B B A, then B A A B: a drift within a round falls on both alike.
       const std::size_t first = round % 2 == 0 ? 0 : 1, second = 1 - first;
       std::array<Block, 2> sums{};
+      for (Contender* side : sides_) side->move_to(static_cast<std::size_t>(round));
       for (const std::size_t side : {first, second, second, first}) {
         const Block one = block(side);
         if (!wrong_.empty()) return {{}, {}, round, wrong_, ours_wrong_};

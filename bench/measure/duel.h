@@ -22,7 +22,8 @@ class Contender {
   // As TimingSource: `samples` times of one launch each with nothing in cache, and of launches as a pipeline runs them.
   virtual std::vector<double> cold(int samples) = 0;
   virtual std::vector<double> warm(int samples, int repeats) = 0;
-  virtual void poison() = 0;    // the outputs, before a block
+  virtual void move_to(std::size_t /*place*/) {}  // its tensors, where it has several places, before a round
+  virtual void poison() = 0;                      // the outputs, before a block
   virtual Verdict judge() = 0;  // what the block's launches left
   // Behind the last block; of a plugin, as Verifier's verify_replay().
   virtual Verdict replay() {
@@ -40,6 +41,7 @@ class BoundContender final : public Contender {
   BoundContender(BoundCase& bound, Verifier& verifier);
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats) override;
+  void move_to(std::size_t place) override { timed_.move_to(place % timed_.places); }
   void poison() override;
   Verdict judge() override;
   Verdict replay() override;

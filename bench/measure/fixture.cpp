@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "kernels/core/alignment.h"
 
@@ -14,10 +15,14 @@ namespace {
 constexpr unsigned char kPoisonByte = 0xFF;
 constexpr unsigned char kGuardByte = kPoisonByte;
 
+// Between two places. An allocation has pages of 2 MB: half of one and a bit more than its end brings small tensors to
+// another page or to another half of one, and to another offset in it.
+constexpr std::size_t kPlaceUnit = 64 << 10, kBetweenPlaces = (1 << 20) + kPlaceUnit;
+
 }  // namespace
 
 Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem, DType dtype, std::uint64_t seed,
-                 const GivenTensors& given)
+                 const GivenTensors& given, std::size_t places)
     : platform_(&platform),
       entry_(&entry),
       problem_(std::move(problem)),
@@ -31,14 +36,42 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
     offset = aligned(offset + spec.bytes()) + kGuardBytes;
     ends_.push_back(offset);
   }
-  arena_ = Buffer(platform, offset);
-  platform.fill_bytes(arena_.data(), kGuardByte, offset);
+  bytes_ = offset;
+  allocate(places);
+  platform.fill_bytes(arena_.data(), kGuardByte, bytes_);
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     pointers_.push_back(static_cast<char*>(arena_.data()) + offsets[i]);
     resident_.emplace_back(pointers_.back(), specs_[i].bytes());
   }
   saved_inout_.resize(specs_.size());
   fill_inputs(given);
+}
+
+void Fixture::allocate(std::size_t places) {
+  stride_ = (bytes_ + kPlaceUnit - 1) / kPlaceUnit * kPlaceUnit + kBetweenPlaces;
+  places_ = std::clamp(kPlacesBytes / stride_, std::size_t{1}, std::max(places, std::size_t{1}));
+  if (places_ > 1) {
+    try {
+      arena_ = Buffer(*platform_, (places_ - 1) * stride_ + bytes_);
+      return;
+    } catch (const OutOfMemory&) {  // a row from one place is better than none
+    }
+  }
+  places_ = 1;
+  arena_ = Buffer(*platform_, bytes_);
+}
+
+void Fixture::move_to(std::size_t place) {
+  if (place >= places_) throw std::out_of_range(fmt::format("place {} of {}", place, places_));
+  if (place == place_) return;
+  const char* const from = begin();
+  place_ = place;
+  platform_->copy(begin(), from, bytes_);
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    pointers_[i] = begin() + (static_cast<const char*>(pointers_[i]) - from);
+    resident_[i].first = pointers_[i];
+    if (specs_[i].role == Role::out) platform_->fill_bytes(pointers_[i], kPoisonByte, specs_[i].bytes());
+  }
 }
 
 // Whether its numbers are random ones.
@@ -105,7 +138,7 @@ void Fixture::reset_outputs() {
     char* const tail = static_cast<char*>(pointers_[i]) + specs_[i].bytes();
     platform_->fill_bytes(static_cast<char*>(pointers_[i]) - kGuardBytes, kGuardByte, kGuardBytes);
     platform_->fill_bytes(tail, kGuardByte,
-                          static_cast<std::size_t>(static_cast<char*>(arena_.data()) + ends_[i] - tail));
+                          static_cast<std::size_t>(begin() + ends_[i] - tail));
   }
 }
 
@@ -124,11 +157,11 @@ std::optional<std::string> Fixture::find_written() {
 }
 
 bool Fixture::guards_intact(std::size_t tensor) {
-  char* const begin = static_cast<char*>(pointers_[tensor]);
-  char* const tail = begin + specs_[tensor].bytes();
-  const auto tail_bytes = static_cast<std::size_t>(static_cast<char*>(arena_.data()) + ends_[tensor] - tail);
+  char* const data = static_cast<char*>(pointers_[tensor]);
+  char* const tail = data + specs_[tensor].bytes();
+  const auto tail_bytes = static_cast<std::size_t>(begin() + ends_[tensor] - tail);
   std::vector<unsigned char> guard(kGuardBytes + tail_bytes);
-  platform_->download(guard.data(), begin - kGuardBytes, kGuardBytes);
+  platform_->download(guard.data(), data - kGuardBytes, kGuardBytes);
   platform_->download(guard.data() + kGuardBytes, tail, tail_bytes);
   return std::all_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte == kGuardByte; });
 }
@@ -154,6 +187,10 @@ std::span<const HostTensor> Fixture::host_tensors() {
     host_tensors_.push_back({specs_[i].dtype, data});
   }
   return host_tensors_;
+}
+
+std::size_t usual_places(const Platform& platform) {
+  return platform.description().is_host ? 1 : Fixture::kPlaces;
 }
 
 }  // namespace noisefloor

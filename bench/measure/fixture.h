@@ -1,6 +1,10 @@
 // A problem's tensors on a platform: random inputs, poisoned outputs, and guard bands around all of them. Every
 // implementation of the problem is verified and timed on the same one. There are two sets of inputs, in the same place
 // one after the other, so that a result of the one is wrong for the other.
+//
+// What a launch takes depends on where in memory its tensors lie, by up to a tenth (docs/log/measuring, places). So they
+// can be moved: the places follow one another in one allocation, which has them in other pages, and at other offsets in
+// a page.
 #pragma once
 
 #include <array>
@@ -22,9 +26,9 @@ using GivenTensors = std::map<std::string, std::span<const std::byte>>;
 class Fixture {
  public:
   // Allocates and fills. The inputs that are not given depend on the problem and `seed` alone. Throws OutOfMemory with
-  // the bytes needed.
+  // the bytes needed. With `places` above one there are as many, or as fit into kPlacesBytes and into memory.
   Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem, DType dtype, std::uint64_t seed,
-          const GivenTensors& given = {});
+          const GivenTensors& given = {}, std::size_t places = 1);
 
   Platform& platform() const { return *platform_; }
   const Workload& workload() const { return *entry_->workload; }
@@ -35,6 +39,13 @@ class Fixture {
   std::span<void* const> pointers() const { return pointers_; }
   // The tensors' byte ranges.
   const std::vector<std::pair<void*, std::size_t>>& resident() const { return resident_; }
+
+  std::size_t places() const { return places_; }
+  // Moves all tensors to a place, in the stream's order; outputs are poisoned there. pointers() and resident() are then
+  // others.
+  void move_to(std::size_t place);
+  static constexpr std::size_t kPlaces = 20;  // a median of so many knows a scatter of 2 % to 0.6
+  static constexpr std::size_t kPlacesBytes = std::size_t{512} << 20;
 
   // Fills the inputs with those of a set, 0 (as after construction) or 1. Given inputs, and those that the op fills,
   // are the same in both.
@@ -54,6 +65,8 @@ class Fixture {
   static constexpr std::size_t kGuardBytes = 4096;  // one page: catches overruns by a whole tile row
 
  private:
+  char* begin() const { return static_cast<char*>(arena_.data()) + place_ * stride_; }  // of the place
+  void allocate(std::size_t places);
   void fill_inputs(const GivenTensors& given);
   bool drawn(std::size_t tensor) const;
   void draw(std::size_t tensor);
@@ -67,14 +80,18 @@ class Fixture {
   std::size_t set_ = 0;
   std::vector<TensorSpec> specs_;
   std::vector<bool> given_;  // by tensor
+  std::size_t bytes_ = 0, stride_ = 0, places_ = 1, place_ = 0;
   Buffer arena_;
   std::vector<void*> pointers_;
-  std::vector<std::size_t> ends_;  // arena offsets where each tensor's trailing guard band ends
+  std::vector<std::size_t> ends_;  // offsets in a place where each tensor's trailing guard band ends
   std::vector<std::pair<void*, std::size_t>> resident_;
   std::array<std::vector<std::uint64_t>, kSets> input_checksums_;  // of a set that was used, by tensor
   std::vector<std::vector<char>> saved_inout_;
   std::vector<LargeMemory> host_data_;
   std::vector<HostTensor> host_tensors_;
 };
+
+// What rows are timed at: Fixture::kPlaces on a GPU; one on a host, whose caches are its threads' own.
+std::size_t usual_places(const Platform& platform);
 
 }  // namespace noisefloor

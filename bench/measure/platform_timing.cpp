@@ -13,14 +13,19 @@ double PlatformTiming::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::vector<double> PlatformTiming::cold(int samples) {
+void PlatformTiming::before_batch() {
   if (options_.before_batch) options_.before_batch();
+  if (options_.move) options_.move(batch_++ % options_.places);
+}
+
+std::vector<double> PlatformTiming::cold(int samples) {
+  before_batch();
   return platform_->time_cold(launches_.cold, samples, resident_);
 }
 
 // Each batch has a graph of its own, beside those of the batches before it.
 std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) {
-  if (options_.before_batch) options_.before_batch();
+  before_batch();
   if (edges != edges_of_graphs_) graphs_.clear();
   edges_of_graphs_ = edges;
   return platform_->time_warm(launches_.warm(edges, repeats), samples, repeats, &graphs_);

@@ -28,6 +28,8 @@ class PlatformTiming final : public TimingSource {
     bool clock_in_launches = false;  // also reads the SM clock during some more cold launches behind each batch
     std::function<void()> before_batch = {};  // where nothing is timed
     ShortEdges* edges = nullptr;  // of the platform; none: edges are as they are
+    std::size_t places = 1;
+    std::function<void(std::size_t place)> move = {};  // before a batch, where there are several
   };
   using Ranges = std::span<const std::pair<void*, std::size_t>>;
 
@@ -51,6 +53,8 @@ class PlatformTiming final : public TimingSource {
   std::vector<double> warm(int samples, int repeats, Edges edges) override;
   std::optional<ClockReading> clock() override;
   std::optional<std::uint64_t> clock_event_reasons() override;
+  std::size_t places() const override { return options_.places; }
+  void begin_phase() override { batch_ = 0; }
   std::span<const double> waits_us() override { return platform_->waits_us(); }
   std::optional<double> load() override;
   std::vector<double> edges_us(int samples) override { return platform_->time_edges(samples); }
@@ -60,12 +64,14 @@ class PlatformTiming final : public TimingSource {
 
  private:
   std::vector<double> clock_in_launches();
+  void before_batch();
 
   Platform* platform_;
   Launches launches_;
   Ranges resident_;
   Options options_;
-  KeptGraphs graphs_;  // of the warm batches of one phase
+  std::size_t batch_ = 0;  // of a phase
+  KeptGraphs graphs_;      // of the warm batches of one phase
   Edges edges_of_graphs_ = Edges::pipeline;
 };
 

@@ -1,5 +1,7 @@
 #include "bench/measure/timed_launches.h"
 
+#include <algorithm>
+
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
 #endif
@@ -7,7 +9,10 @@
 namespace noisefloor {
 
 TimedLaunches::TimedLaunches(Platform& platform, BoundCase& bound)
-    : resident(bound.resident()), launches{bound.launch(), bound.launch(/*overlapping=*/true), bound.launch()} {
+    : resident(bound.resident()),
+      launches{bound.launch(), bound.launch(/*overlapping=*/true), bound.launch()},
+      places(bound.many_kernels() ? 1 : bound.fixture().places()),
+      bound_(&bound) {
   // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
   // opens.
   if (bound.many_kernels()) {
@@ -20,6 +25,12 @@ TimedLaunches::TimedLaunches(Platform& platform, BoundCase& bound)
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   slow_down(platform, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT), launches);
 #endif
+}
+
+void TimedLaunches::move_to(std::size_t place) {
+  if (places == 1) return;
+  bound_->fixture().move_to(place);
+  std::ranges::copy(bound_->resident(), resident.begin());  // in place: others look at it
 }
 
 }  // namespace noisefloor

@@ -17,8 +17,12 @@ class TimedLaunches {
 
   std::vector<std::pair<void*, std::size_t>> resident;  // what a launch may touch
   PlatformTiming::Launches launches;
+  std::size_t places;  // that its tensors can be moved to: one where its launches were recorded
+
+  void move_to(std::size_t place);
 
  private:
+  BoundCase* bound_;
   std::unique_ptr<Recording> recording_;  // of many kernels
 };
 

@@ -160,6 +160,7 @@ void write_times(const Timing& timing, SweepRow& row) {
 void TimingLoop::cold() {
   probe_us_ = probe([&] { return source_->cold(1); });
   const int batch = options_.host ? batch_size(probe_us_, 1, 20) : batch_size(probe_us_ + kFlushUs, 2, 50);
+  source_->begin_phase();
   Timing taken;
   ClockSteps clock_steps;
   double settling_seconds = 0;
@@ -278,6 +279,7 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   double start = source_->now();
   double discarded_seconds = 0;
   std::optional<std::string> stop;
+  source_->begin_phase();
   do {
     const double batch_start = source_->now();
     const auto all = checked(source_->warm(batch, repeats, edges));
@@ -307,7 +309,9 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
     const bool spread_known =
         taken.batches.size() >= kFewestBatches && mean_of_batches({taken.us, taken.batches}).error <= kBatchesKnownTo;
     const bool enough = taken.us.size() >= options_.warm.maximum_samples && taken.batches.size() >= kFewestBatches;
-    if (!options_.quick && !spread_known && !enough && elapsed < options_.warm.wall_seconds) stop.reset();
+    const bool everywhere = taken.batches.size() >= source_->places();
+    if (!options_.quick && !(spread_known && everywhere) && !enough && elapsed < options_.warm.wall_seconds)
+      stop.reset();
     if (!stop && samples.size() < all.size() && discarded_seconds >= options_.throttle_retry_seconds) {
       stop = "time_cap";
       timing_.others.in_the_way = taken.us.size() < kFewestSamples;

@@ -31,6 +31,8 @@ class ScriptedTiming final : public TimingSource {
   std::function<double(double)> edge_us;
   double kernels = 1;
   int edge_calls = 0;
+  std::size_t places_ = 1;
+  int phases = 0;
   std::function<void()> settle;  // what makes edges short; null: nothing does
   int settle_calls = 0;
 
@@ -66,6 +68,8 @@ class ScriptedTiming final : public TimingSource {
     time += samples * 64e-6;
     return std::vector<double>(static_cast<std::size_t>(samples), edge_us(time));
   }
+  std::size_t places() const override { return places_; }
+  void begin_phase() override { ++phases; }
   std::vector<double> settled_edges_us(int samples) override {
     ++settle_calls;
     if (settle) settle();

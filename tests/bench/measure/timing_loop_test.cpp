@@ -349,5 +349,24 @@ TEST(TimingLoop, AnAnswerThatIsNoTimeIsRefused) {
   EXPECT_THROW(loop.cold(), std::runtime_error);
 }
 
+// Steady launches, which four batches would do for.
+TEST(TimingLoop, AWarmPhaseHasABatchOfEachPlace) {
+  Script script;
+  script.launch_us = [](int) { return 5.0; };
+  script.places_ = 20;
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.warm_batches.size(), 20u);
+  EXPECT_EQ(script.phases, 2);
+}
+
+TEST(TimingLoop, PlacesEndWithThePhasesTime) {
+  Script script;
+  script.launch_us = [](int) { return 9000.0; };  // a batch of one launch and more
+  script.places_ = 1000;
+  const Timing timing = measured(script, {.warm = {0.005, 10, 200, 0.3}});
+  EXPECT_LT(timing.warm_batches.size(), 40u);
+  EXPECT_GE(timing.warm_batches.size(), 4u);
+}
+
 }  // namespace
 }  // namespace noisefloor

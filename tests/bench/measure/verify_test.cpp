@@ -3,7 +3,9 @@
 #include <omp.h>
 
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <set>
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
@@ -53,6 +55,86 @@ TEST(Verification, LaunchesThatGoWrongLaterAreCaught) {
   EXPECT_EQ(result.row.reason.rfind("after the cold launches: d[3] is", 0), 0u) << result.row.reason;
   EXPECT_FALSE(result.row.time_cold_us.has_value());
   EXPECT_FALSE(result.row.gflops.has_value());
+}
+
+struct Places : testing::Test {
+  const AnyProblem problem = gemm().workload->parse("m=8,n=8,k=8");
+  std::size_t d = 0;  // the output
+
+  Places() {
+    const auto specs = gemm().workload->tensors(problem, DType::fp32);
+    while (specs[d].role != Role::out) ++d;
+  }
+};
+
+TEST_F(Places, HaveTheSameInputsAndGuardBandsAndPoisonedOutputs) {
+  Fixture fixture(host(), gemm(), problem, DType::fp32, 1, {}, 4);
+  ASSERT_EQ(fixture.places(), 4u);
+  const auto bits = [](float number) { return std::bit_cast<std::uint32_t>(number); };
+  std::set<void*> seen;
+  std::vector<std::uint64_t> sums;
+  for (std::size_t place : {0u, 3u, 1u, 2u, 0u}) {
+    fixture.move_to(place);
+    seen.insert(fixture.pointers()[0]);
+    EXPECT_EQ(fixture.resident()[0].first, fixture.pointers()[0]);
+    sums.push_back(host().checksum(fixture.pointers()[0], fixture.specs()[0].bytes()));
+    auto* const out = static_cast<float*>(fixture.pointers()[d]);
+    EXPECT_TRUE(sums.size() == 1 || bits(out[5]) == 0xFFFFFFFFu) << place;
+    out[5] = 1;
+    EXPECT_EQ(fixture.find_damage(), std::nullopt) << place;
+  }
+  EXPECT_EQ(seen.size(), 4u);
+  EXPECT_EQ(sums, std::vector<std::uint64_t>(5, sums.front()));
+  EXPECT_THROW(fixture.move_to(4), std::out_of_range);
+}
+
+TEST_F(Places, ShowDamageWhereTheTensorsLie) {
+  Fixture fixture(host(), gemm(), problem, DType::fp32, 1, {}, 2);
+  fixture.move_to(1);
+  static_cast<float*>(fixture.pointers()[d])[64] = 0;
+  EXPECT_EQ(fixture.find_damage(), std::string("wrote outside tensor '") + fixture.specs()[d].name + "'");
+  fixture.reset_outputs();
+  EXPECT_EQ(fixture.find_damage(), std::nullopt);
+  fixture.use_inputs(1);
+  EXPECT_EQ(fixture.find_damage(), std::nullopt) << "the second set's checksums are those of this place";
+  static_cast<float*>(fixture.pointers()[0])[3] += 1;
+  EXPECT_EQ(fixture.find_damage(), std::string("changed its input '") + fixture.specs()[0].name + "'");
+}
+
+TEST_F(Places, AreAsManyAsFit) {
+  Fixture large(host(), gemm(), gemm().workload->parse("m=8192,n=2048,k=64"), DType::fp32, 1, {}, 20);
+  const std::size_t bytes = 4 * (8192 * 2048 + 8192 * 64 + 2048 * 64 + 2048);
+  EXPECT_EQ(large.places(), Fixture::kPlacesBytes / (bytes + (1 << 20) + (64 << 10)));
+  Fixture one(host(), gemm(), problem, DType::fp32, 1, {}, 0);
+  EXPECT_EQ(one.places(), 1u);
+  EXPECT_EQ(usual_places(host()), 1u);
+}
+
+// Right in every place, and wrong where it keeps to its first launch's tensors.
+TEST_F(Places, OfTimedLaunchesAreJudged) {
+  RunnerOptions options;
+  options.watch_others = false;
+  options.places = 3;
+  CaseRunner runner(host(), nullptr, options);
+  const AnyVariant& right = *gemm().find("host")->variant();
+  std::set<void*> written;
+  std::vector<void*> first;
+  const auto run = [&](bool stale) {
+    AnyVariant variant = right;
+    variant.launch = [&, stale, launch = right.launch](const AnyProblem& problem_, DType dtype,
+                                                       std::span<void* const> pointers, const Scratch& scratch,
+                                                       const LaunchContext& context) {
+      written.insert(pointers[d]);
+      if (first.empty()) first.assign(pointers.begin(), pointers.end());
+      return launch(problem_, dtype, stale ? std::span<void* const>(first) : pointers, scratch, context);
+    };
+    return runner.run({&gemm(), implementation_of(variant), problem, DType::fp32, "m=8,n=8,k=8"}).row;
+  };
+  const SweepRow row = run(false);
+  EXPECT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(written.size(), 3u);
+  EXPECT_GE(row.warm_samples, 3);
+  EXPECT_EQ(run(true).status, Outcome::incorrect);
 }
 
 // What lies beyond an input is NaN, so that a result made from it cannot pass.
