@@ -29,7 +29,7 @@ void BoundCase::make(const Implementation& implementation, Verifier* verifier, K
   lay_out();
   while (ready_->needs_tuning()) {
     Verifier own(*fixture_);
-    tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace_.data(), prepared_.data()}, search_until);
+    tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace(), prepared_.data()}, search_until);
     if (ready_->needs_tuning()) lay_out();  // for another form
   }
 }
@@ -38,11 +38,23 @@ void BoundCase::lay_out() {
   Platform& platform = fixture_->platform();
   workspace_ = Buffer();
   prepared_ = Buffer();
-  if (const std::size_t bytes = ready_->workspace_bytes(); bytes > 0) {
-    workspace_ = Buffer(platform, bytes + kGuardBytes);
-    // Workspaces come uninitialised: NaN shows a variant that reads before it writes.
-    platform.fill_bytes(workspace_.data(), 0xFF, bytes);
-    platform.fill_bytes(static_cast<char*>(workspace_.data()) + bytes, kGuardByte, kGuardBytes);
+  workspace_bytes_ = ready_->workspace_bytes();
+  if (workspace_bytes_ > 0) {
+    const std::size_t bytes = workspace_bytes_ + kGuardBytes, stride = Fixture::place_stride(bytes);
+    workspace_places_ = std::clamp(Fixture::kPlacesBytes / stride, std::size_t{1}, fixture_->places());
+    try {
+      workspace_ = Buffer(platform, (workspace_places_ - 1) * stride + bytes);
+    } catch (const OutOfMemory&) {
+      if (workspace_places_ == 1) throw;
+      workspace_places_ = 1;
+      workspace_ = Buffer(platform, bytes);
+    }
+    for (std::size_t place = 0; place < workspace_places_; ++place) {
+      char* const begin = static_cast<char*>(workspace_.data()) + place * stride;
+      // Workspaces come uninitialised: NaN shows a variant that reads before it writes.
+      platform.fill_bytes(begin, 0xFF, workspace_bytes_);
+      platform.fill_bytes(begin + workspace_bytes_, kGuardByte, kGuardBytes);
+    }
   }
   if (const std::size_t bytes = ready_->prepared_bytes(); bytes > 0) {
     prepared_ = Buffer(platform, bytes);
@@ -51,6 +63,12 @@ void BoundCase::lay_out() {
     prepare();
     prepare_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   }
+}
+
+char* BoundCase::workspace() const {
+  if (workspace_bytes_ == 0) return nullptr;
+  return static_cast<char*>(workspace_.data()) +
+         fixture_->place() % workspace_places_ * Fixture::place_stride(workspace_bytes_ + kGuardBytes);
 }
 
 void BoundCase::prepare() {
@@ -69,28 +87,28 @@ Launch BoundCase::launch(bool overlapping) {
   const Caches caches = overlapping ? Caches::warm : Caches::cold;
   return [this, context, caches] {
     ready_->use(caches);
-    return ready_->launch(fixture_->pointers(), {workspace_.data(), prepared_.data()}, context);
+    return ready_->launch(fixture_->pointers(), {workspace(), prepared_.data()}, context);
   };
 }
 
 std::vector<std::pair<void*, std::size_t>> BoundCase::resident() const {
   auto ranges = fixture_->resident();
-  if (workspace_.bytes() > 0) ranges.emplace_back(workspace_.data(), workspace_bytes());
+  if (workspace_bytes_ > 0) ranges.emplace_back(workspace(), workspace_bytes_);
   if (prepared_.bytes() > 0) ranges.emplace_back(prepared_.data(), prepared_.bytes());
   for (const auto& range : ready_->resident()) ranges.push_back(range);
   return ranges;
 }
 
 std::size_t BoundCase::working_bytes() const {
-  std::size_t bytes = workspace_bytes();
+  std::size_t bytes = workspace_bytes_;
   for (const auto& range : ready_->resident()) bytes += range.second;
   return bytes;
 }
 
 bool BoundCase::workspace_overrun() {
-  if (workspace_.bytes() == 0) return false;
+  if (workspace_bytes_ == 0) return false;
   std::vector<unsigned char> guard(kGuardBytes);
-  fixture_->platform().download(guard.data(), static_cast<char*>(workspace_.data()) + workspace_bytes(), kGuardBytes);
+  fixture_->platform().download(guard.data(), workspace() + workspace_bytes_, kGuardBytes);
   return std::any_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte != kGuardByte; });
 }
 

@@ -50,13 +50,15 @@ class BoundCase {
   void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known, Deadline search_until);
   void lay_out();
   void prepare();
-  std::size_t workspace_bytes() const { return workspace_.bytes() == 0 ? 0 : workspace_.bytes() - kGuardBytes; }
+  // Of the place that the fixture's tensors are at.
+  char* workspace() const;
 
   Fixture* fixture_;
   std::string name_;
   bool of_plugin_;
   std::unique_ptr<Ready> ready_;
-  Buffer workspace_;
+  std::size_t workspace_bytes_ = 0, workspace_places_ = 1;
+  Buffer workspace_;  // in as many places as the fixture, or as fit
   Buffer prepared_;
   double prepare_us_ = 0;
 };

@@ -47,8 +47,12 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
   fill_inputs(given);
 }
 
+std::size_t Fixture::place_stride(std::size_t bytes) {
+  return (bytes + kPlaceUnit - 1) / kPlaceUnit * kPlaceUnit + kBetweenPlaces;
+}
+
 void Fixture::allocate(std::size_t places) {
-  stride_ = (bytes_ + kPlaceUnit - 1) / kPlaceUnit * kPlaceUnit + kBetweenPlaces;
+  stride_ = place_stride(bytes_);
   places_ = std::clamp(kPlacesBytes / stride_, std::size_t{1}, std::max(places, std::size_t{1}));
   if (places_ > 1) {
     try {

@@ -41,11 +41,13 @@ class Fixture {
   const std::vector<std::pair<void*, std::size_t>>& resident() const { return resident_; }
 
   std::size_t places() const { return places_; }
+  std::size_t place() const { return place_; }
   // Moves all tensors to a place, in the stream's order; outputs are poisoned there. pointers() and resident() are then
   // others.
   void move_to(std::size_t place);
   static constexpr std::size_t kPlaces = 20;  // a median of so many knows a scatter of 2 % to 0.6
   static constexpr std::size_t kPlacesBytes = std::size_t{512} << 20;
+  static std::size_t place_stride(std::size_t bytes);  // from a place to the next, of so many bytes
 
   // Fills the inputs with those of a set, 0 (as after construction) or 1. Given inputs, and those that the op fills,
   // are the same in both.

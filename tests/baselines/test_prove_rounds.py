@@ -14,8 +14,9 @@ def row(problem, us, op="gemm", variant="torch_eager", status="ok", mhz="1980", 
             "bound": bound, "gpu_uuid": gpu}
 
 
-def here(one, us, mhz="1980", gpu="1"):
-    return {prove_rounds.case_of(one): {"case": prove_rounds.case_of(one), "us": str(us), "mhz": mhz, "gpu": gpu}}
+def here(one, us, loop_us=None, mhz="1980", gpu="1"):
+    name = prove_rounds.case_of(one)
+    return {name: {"case": name, "us": str(us), "loop_us": str(loop_us or us), "mhz": mhz, "gpu": gpu}}
 
 
 def test_problems_that_are_one_call():
@@ -60,15 +61,15 @@ def test_equal_clocks(bound, mhz, here_mhz, raw, equal):
     assert found_raw == pytest.approx(raw) and (found_equal is None if equal is None else found_equal == pytest.approx(equal, abs=1e-9))
 
 
-def test_the_table_counts_what_is_within_the_limit():
-    rows = [row("m=1,n=8,k=8", 102), row("m=2,n=8,k=8", 104), row("m=3,n=8,k=8", 110, mhz="1800", gpu="GPU-2")]
-    found = {key: value for one in rows for key, value in here(one, 100).items()}
+def test_the_table_counts_the_loops_that_agree_and_the_rows():
+    rows = [row("m=1,n=8,k=8", 102), row("m=2,n=8,k=8", 120), row("m=3,n=8,k=8", 110, mhz="1800", gpu="GPU-2")]
+    found = {key: value for one, loop_us in zip(rows, (102, 97.5, 104)) for key, value in here(one, 100, loop_us).items()}
     page, within = prove_rounds.table(rows, found, "read")
     assert within == 2
-    assert "| `gemm/m=2,n=8,k=8/bf16/torch_eager` | compute | 104.00 | 100.00 | 1980 1980 | +4.0 % | - | no |" in page
-    assert "| 1800 1980 | +10.0 % | +0.0 % | yes |" in page
-    assert "by reading: 2 of 3 rows within 3 %; 1 of them were timed here on another GPU" in page
-    assert "by writing: 2 of 3" in prove_rounds.table(rows, found, "write")[0]
+    assert "| `gemm/m=2,n=8,k=8/bf16/torch_eager` | compute | 100.00 | 97.50 | -2.5 % | 120.00 | +20.0 % | - | 1980 1980 | yes |" in page
+    assert "| 104.00 | +4.0 % | 110.00 | +10.0 % | +0.0 % | 1800 1980 | no |" in page
+    assert "by reading: the loops agree within 3 % on 2 of 3 rows; 2 rows of the run are within it; 1 of them were timed here on another GPU" in page
+    assert "by writing: the loops agree within 3 % on 2 of 3" in prove_rounds.table(rows, found, "write")[0]
 
 
 def test_what_was_timed_is_kept(tmp_path):

@@ -366,7 +366,8 @@ class Ops(unittest.TestCase):
             with self.subTest(name, fields=fields):
                 parsed = problem(name, **fields)
                 three = fields.get("act") == "geglu" or name == "q_sample" or name == "conv2d" and "side" in fields or name == "gemm" and "blend" in fields
-                self.assertLessEqual(op_of(name).roundings(parsed, compiled=True), 3 if three else 2)
+                most = 6 if name == "layernorm" and "residual" in fields else 3 if three else 2
+                self.assertLessEqual(op_of(name).roundings(parsed, compiled=True), most)
                 self.assertGreaterEqual(op_of(name).roundings(parsed, compiled=False), op_of(name).roundings(parsed, compiled=True))
 
     def test_drawn_noise_must_be_normal(self):

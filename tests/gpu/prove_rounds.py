@@ -8,17 +8,18 @@ RUN is a run folder of this GPU with `torch_eager` rows of gemm and conv2d and `
 DIR/rows. N of those of 20 us and more (default 40), evenly over their times, are called here as a user does: F.linear (cuBLASLt), F.conv2d on
 channels-last images with cudnn.benchmark (cuDNN), scaled_dot_product_attention by cuDNN. Rows that are more than this one call (activations,
 residuals, upsampling) are left out. The loop is that of triton.testing.do_bench: flush L2 through a buffer of 256 MB, event, launch, event, all
-enqueued without a kernel that holds the stream; the median. Nothing of baselines/pytorch is used. Behind each round a kernel that spins for a known
-number of cycles tells the SM clock. DIR/rounds-FLUSH.md has the table; rows that DIR has are not timed again.
+enqueued without a kernel that holds the stream; the median. In turns with it, on the same tensors, goes the loop that times the rows
+(baselines/pytorch/timing.py). Behind each round a kernel that spins for a known number of cycles tells the SM clock. DIR/rounds-FLUSH.md has the table;
+rows that DIR has are not timed again.
 
 do_bench flushes by writing. The lines that it leaves dirty are written back while the launch runs, which costs five percent and more where a
 result depends on L2; the rows' own loop flushes by reading (docs/measuring.md, Cold time). So --flush read, the default, compares loops, and
 --flush write shows what is do_bench's own.
 
-A launch that computes takes cycles: its times are compared at equal clocks where these differ by more than 1 %. cudnn.benchmark chooses by times,
-in each process anew: a row that is far off may have another algorithm.
+cudnn.benchmark chooses by times, in each process anew, and tensors lie elsewhere: so the two loops are compared in one process, and the row beside
+both. A launch that computes takes cycles: the row is compared at equal clocks where these differ by more than 1 %.
 
-Exit codes: 0 every row is within 3 %; 1 one is not; 2 it could not be done, or time ran out (the same call goes on).
+Exit codes: 0 the loops agree within 3 % on every row; 1 on one they do not; 2 it could not be done, or time ran out (the same call goes on).
 """
 
 import argparse
@@ -30,6 +31,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # baselines.pytorch
+
 LEAST_US, LIMIT_PCT, CLOCK_PCT = 20, 3, 1
 FLUSHED_BYTES = 256 << 20
 VARIANT = {"gemm": "torch_eager", "conv2d": "torch_eager", "attention": "torch_cudnn"}
@@ -39,7 +42,7 @@ FIELDS = {
     "conv2d": {"n": None, "h": None, "w": None, "cin": None, "cout": None, "kernel": "3", "stride": "1", "pad": None, "bias": "1"},
     "attention": {"batch": None, "heads": None, "seq_q": None, "seq_kv": None, "dim": None, "layout": "separate", "scale": "0"},
 }
-COLUMNS = "case", "us", "mhz", "gpu"
+COLUMNS = "case", "us", "loop_us", "mhz", "gpu"
 AXIS = {"packed_3hd": 2, "packed_h3d": 3, "packed_hd3": 4}  # of q, k and v in their tensor
 
 
@@ -77,6 +80,11 @@ def number(text):
     return float(text) if text else 0.0
 
 
+def loops_differ_by(found):
+    """The rows' loop less this one, in percent: both here."""
+    return 100 * (number(found["loop_us"]) / number(found["us"]) - 1)
+
+
 def compared(row, found):
     """Of a row and what was found here: raw difference in percent (the row less the program), and at equal clocks, or None where times are compared raw."""
     ours, theirs = float(row["time_cold_us"]), number(found["us"])
@@ -88,20 +96,23 @@ def compared(row, found):
 
 
 def table(rows, found, flush):
-    """The Markdown table, and how many rows are within the limit."""
-    lines = ["| row | bound | noisefloor, cold us | this program, us | SM clocks, MHz | difference, raw | at equal clocks | within 3 % |",
-             "|---|---|---:|---:|---:|---:|---:|---|"]
-    within, others = 0, 0
+    """The Markdown table, and on how many rows the loops agree."""
+    lines = ["| row | bound | this loop, us | the rows' loop here | differs | the row, us | differs, raw | at equal clocks | SM clocks, MHz | loops within 3 % |",
+             "|---|---|---:|---:|---:|---:|---:|---:|---|---|"]
+    within, rows_within, others = 0, 0, 0
     for row in rows:
         one = found[case_of(row)]
         raw, equal = compared(row, one)
-        good = abs(raw if equal is None else equal) <= LIMIT_PCT
+        loops = loops_differ_by(one)
+        good = abs(loops) <= LIMIT_PCT
         within += good
+        rows_within += abs(raw if equal is None else equal) <= LIMIT_PCT
         others += row.get("gpu_uuid", "").removeprefix("GPU-") != one["gpu"]
         clocks = " ".join(f"{number(mhz):.0f}" if mhz else "-" for mhz in (row["sm_clock_mhz"], one["mhz"]))
-        lines.append(f"| `{case_of(row)}` | {row['bound'].partition(':')[0] or '-'} | {float(row['time_cold_us']):.2f} | {number(one['us']):.2f} | {clocks} "
-                     f"| {raw:+.1f} % | {'-' if equal is None else f'{equal:+.1f} %'} | {'yes' if good else 'no'} |")
-    lines.append(f"\nL2 flushed by {'reading' if flush == 'read' else 'writing'}: {within} of {len(rows)} rows within {LIMIT_PCT} %"
+        lines.append(f"| `{case_of(row)}` | {row['bound'].partition(':')[0] or '-'} | {number(one['us']):.2f} | {number(one['loop_us']):.2f} | {loops:+.1f} % "
+                     f"| {float(row['time_cold_us']):.2f} | {raw:+.1f} % | {'-' if equal is None else f'{equal:+.1f} %'} | {clocks} | {'yes' if good else 'no'} |")
+    lines.append(f"\nL2 flushed by {'reading' if flush == 'read' else 'writing'}: the loops agree within {LIMIT_PCT} % on {within} of {len(rows)} rows; "
+                 f"{rows_within} rows of the run are within it"
                  + (f"; {others} of them were timed here on another GPU than in the run" if others else "") + ".")
     return "\n".join(lines) + "\n", within
 
@@ -136,7 +147,9 @@ def launch_of(torch, op, fields, dtype, device):
 
 class Rounds:
     def __init__(self, torch, device, flush):
+        from baselines.pytorch import timing
         self.torch = torch
+        self.timer, self.hold = timing.Timer(device), timing.Hold(1e-3)
         self.buffer = torch.zeros(FLUSHED_BYTES // 4, device=device)
         self.sum = torch.zeros((), device=device)
         self.flush = self.buffer.zero_ if flush == "write" else lambda: torch.sum(self.buffer, 0, out=self.sum)
@@ -169,8 +182,11 @@ class Rounds:
         self.torch.cuda._sleep(1000)
         us, _ = self._round(launch, 5)
         samples = min(2000, max(20, int(1e3 * ms / (us + 70))))  # 70: a flush
-        found = [self._round(launch, samples) for _ in range(rounds)]
-        return median(us for us, _ in found), median(mhz for _, mhz in found)
+        found, loop = [], []
+        for _ in range(rounds):
+            found.append(self._round(launch, samples))
+            loop += self.timer.samples(launch, min(samples, 100), self.hold, prepare=self.timer.evict)
+        return median(us for us, _ in found), median(loop), median(mhz for _, mhz in found)
 
 
 def swept(options):
@@ -252,8 +268,8 @@ def main():
             die(f"out of time after {sum(case_of(one) in found for one in rows)} of {len(rows)} rows; the same call goes on")
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
             launch = launch_of(torch, row["op"], fields_of(row["op"], row["problem"]), dtypes[row["dtype"]], device)
-            us, mhz = rounds.time(launch, options.rounds, options.ms)
-        found[case_of(row)] = {"case": case_of(row), "us": f"{us:.4f}", "mhz": f"{mhz:.0f}", "gpu": gpu}
+            us, loop_us, mhz = rounds.time(launch, options.rounds, options.ms)
+        found[case_of(row)] = {"case": case_of(row), "us": f"{us:.4f}", "loop_us": f"{loop_us:.4f}", "mhz": f"{mhz:.0f}", "gpu": gpu}
         keep(file, found)
         del launch
         torch.cuda.empty_cache()

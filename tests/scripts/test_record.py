@@ -178,32 +178,6 @@ def test_a_bundle_measures_parts(tmp_path):
     assert result.returncode == 2 and "finish needs a checkout" in result.stderr
 
 
-def test_libraries_are_searched_in_a_process_of_their_own(tmp_path):
-    machine = Machine(tmp_path / "machine")
-    stub = tmp_path / "stub"
-    stub.write_text(f"#!{sys.executable}\n" + """import pathlib, sys
-if sys.argv[1] == "--version":
-    sys.exit(print("noisefloor 0 (abc)"))
-words = sys.argv[1:]
-out = pathlib.Path(words[words.index("--out") + 1])
-with open("calls", "a") as calls:
-    print(*words[: words.index("--out")], file=calls)
-(out / "shard.json").write_text('{"cases": []}')
-(out / "env.json").write_text('{"commit": "abc"}')
-""")
-    stub.chmod(0o755)
-    edit(machine.folder / "list", lambda text: text.replace("--kinds host --pytorch off", "--kinds ptx,baseline --pytorch require").replace(
-        "core-gemm   2  --ops gemm", "core-gemm   2  --max-autotune 10 --ops gemm"))
-    done = subprocess.run(machine.command("part", "--only", "core-gemm/2"), cwd=machine.folder, capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "NOISEFLOOR_BINARY": str(stub)})
-    assert done.returncode == 0, done.stderr
-    searched, measured = (machine.folder / "calls").read_text().splitlines()
-    assert searched == ("sweep --device host --problems problems --ops gemm --networks all --kinds baseline --pytorch off --counters off --no-duels "
-                        "--shard 2/2")
-    assert measured == ("sweep --device host --problems problems --kinds ptx,baseline --pytorch require --max-autotune 10 --ops gemm --networks all "
-                        "--shard 2/2")
-
-
 def test_a_part_that_is_being_measured_is_left_alone(tmp_path):
     machine = Machine(tmp_path / "machine")
     folder = machine.folder / "parts/core-gemm/01-of-02"
@@ -326,6 +300,10 @@ def test_finish_replaces_records_alone(tmp_path):
     [parts] = {file.parents[2] for file in machine.folder.glob("*/core-gemm/01-of-02/part.json")}
     result = machine.run(*finish, parts / "core-gemm/01-of-02")
     assert result.returncode == 2 and "among the parts" in result.stderr
+    (parts / "core-gemm/01-of-02/samples.jsonl").write_text("{")
+    (made / "notes").rmdir()
+    assert machine.run(*finish, "made").returncode == 2
+    assert (made / "sweep.csv").exists() and not list(machine.folder.glob(".made*"))
 
 
 def test_parts_of_another_list_are_refused(tmp_path):
