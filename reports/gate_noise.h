@@ -9,6 +9,10 @@ namespace noisefloor {
 // 2): a median's over a mean's). The difference of two runs has the root of the sum of both squares, and noise is three
 // times that; of few batches, whose scatter is known badly, more: Student's t that is left as seldom. Samples without
 // recorded batches are cut into 8 equal ones. 0 where a run has one batch alone: nothing is known then.
+//
+// Batch i of either run has its tensors in place i, and places keep their times where two processes get the same pages.
+// So of runs with as many batches, eight and more, it is the scatter of the batches' ratios; with other pages that comes
+// to the same.
 double batch_noise(const Batches& a, const Batches& b);
 
 }  // namespace noisefloor

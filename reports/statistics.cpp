@@ -59,14 +59,28 @@ Interval median_interval(std::vector<double> samples) {
           samples[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(high, 0, last))]};
 }
 
-BatchMean mean_of_batches(const Batches& batches) {
-  const std::vector<double> medians = medians_of(batches);
-  const auto count = static_cast<double>(medians.size());
-  const double mean = std::accumulate(medians.begin(), medians.end(), 0.0) / count;
-  if (medians.size() < 2) return {mean, 0, 0};
+namespace {
+
+BatchMean mean_of(const std::vector<double>& values) {
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  if (values.size() < 2) return {mean, 0, 0};
   double squares = 0;
-  for (const double value : medians) squares += (value - mean) * (value - mean);
+  for (const double value : values) squares += (value - mean) * (value - mean);
   return {mean, std::sqrt(squares / (count - 1) / count) / mean, count - 1};
+}
+
+}  // namespace
+
+BatchMean mean_of_batches(const Batches& batches) {
+  return mean_of(medians_of(batches));
+}
+
+BatchMean mean_of_ratios(const Batches& a, const Batches& b) {
+  std::vector<double> ratios = medians_of(b);
+  const std::vector<double> of_a = medians_of(a);
+  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] /= of_a.at(i);
+  return mean_of(ratios);
 }
 
 }  // namespace noisefloor

@@ -33,5 +33,7 @@ struct BatchMean {
   double freedom;  // batches less one
 };
 BatchMean mean_of_batches(const Batches& batches);
+// Of b's medians over a's, batch by batch. Both have as many.
+BatchMean mean_of_ratios(const Batches& a, const Batches& b);
 
 }  // namespace noisefloor

@@ -165,7 +165,24 @@ TEST(Gate, BatchNoiseOfKnownNumbers) {
   std::vector<double> many;
   for (int i = 0; i < 2000; ++i) many.push_back(i % 2 == 0 ? 99 : 101);
   const Sizes single(many.size(), 1);
-  EXPECT_NEAR(batch_noise({many, single}, {many, single}), 3 * std::sqrt(2) * 1.2533 * 0.01 / std::sqrt(2000), 1e-5);
+  Sizes one_less = single;
+  one_less.pop_back();
+  EXPECT_NEAR(batch_noise({many, single}, {std::span(many).first(1999), one_less}),
+              3 * std::sqrt(2) * 1.2533 * 0.01 / std::sqrt(2000), 1e-5);
+}
+
+// Eight places that differ by up to 9 %.
+TEST(Gate, BatchesOfTheSamePlacesAreCompared) {
+  using Sizes = std::vector<std::size_t>;
+  const std::vector<double> places{100, 103, 95, 99, 101, 104, 97, 100}, same{200, 206, 190, 198, 202, 208, 194, 200},
+      others{104, 97, 100, 100, 103, 95, 99, 101};
+  const Sizes eight(8, 1);
+  EXPECT_NEAR(batch_noise({places, eight}, {same, eight}), 0, 1e-12) << "the same pages";
+  const double apart = batch_noise({places, eight}, {others, eight});
+  EXPECT_GT(apart, 0.05) << "other pages";
+  EXPECT_LT(apart, 0.12);
+  const Sizes four(4, 2);
+  EXPECT_GT(batch_noise({places, four}, {places, four}), 0.01) << "too few to say";
 }
 
 TEST(Gate, NamesWhatIsMissingOrBroken) {
