@@ -11,8 +11,8 @@ namespace noisefloor {
 // recorded batches are cut into 8 equal ones. 0 where a run has one batch alone: nothing is known then.
 //
 // Batch i of either run has its tensors in place i, and places keep their times where two processes get the same pages.
-// So of runs with as many batches, eight and more, it is the scatter of the batches' ratios; with other pages that comes
-// to the same.
+// So of runs with as many batches, eight and more, it is the scatter of the batches' ratios; with other pages that
+// comes to the same.
 double batch_noise(const Batches& a, const Batches& b);
 
 }  // namespace noisefloor

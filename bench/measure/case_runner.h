@@ -49,7 +49,7 @@ struct RunnerOptions {
   std::string why_no_worker = "it is in another program, which was not started";
   std::size_t places = 0;       // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
-  bool do_bench = false;  // of the worker's cases also Triton's own time, untimed by this program
+  bool do_bench = false;        // of the worker's cases also Triton's own time, untimed by this program
 };
 
 class CaseRunner {

@@ -24,7 +24,7 @@ class Contender {
   virtual std::vector<double> warm(int samples, int repeats) = 0;
   virtual void move_to(std::size_t /*place*/) {}  // its tensors, where it has several places, before a round
   virtual void poison() = 0;                      // the outputs, before a block
-  virtual Verdict judge() = 0;  // what the block's launches left
+  virtual Verdict judge() = 0;                    // what the block's launches left
   // Behind the last block; of a plugin, as Verifier's verify_replay().
   virtual Verdict replay() {
     Verdict not_asked;

@@ -141,8 +141,7 @@ void Fixture::reset_outputs() {
     if (specs_[i].role == Role::inout) platform_->upload(pointers_[i], saved_inout_[i].data(), saved_inout_[i].size());
     char* const tail = static_cast<char*>(pointers_[i]) + specs_[i].bytes();
     platform_->fill_bytes(static_cast<char*>(pointers_[i]) - kGuardBytes, kGuardByte, kGuardBytes);
-    platform_->fill_bytes(tail, kGuardByte,
-                          static_cast<std::size_t>(begin() + ends_[i] - tail));
+    platform_->fill_bytes(tail, kGuardByte, static_cast<std::size_t>(begin() + ends_[i] - tail));
   }
 }
 

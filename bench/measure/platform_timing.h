@@ -27,7 +27,7 @@ class PlatformTiming final : public TimingSource {
     DeviceClocks* clocks = nullptr;  // none on the host
     bool clock_in_launches = false;  // also reads the SM clock during some more cold launches behind each batch
     std::function<void()> before_batch = {};  // where nothing is timed
-    ShortEdges* edges = nullptr;  // of the platform; none: edges are as they are
+    ShortEdges* edges = nullptr;              // of the platform; none: edges are as they are
     std::size_t places = 1;
     std::function<void(std::size_t place)> move = {};  // before a batch, where there are several
   };

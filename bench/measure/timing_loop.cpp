@@ -41,7 +41,6 @@ constexpr double kWaitShare = 0.01;
 // A median of fewer says nothing of spread.
 constexpr std::size_t kFewestSamples = 5;
 
-
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
 constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
 constexpr std::array kWarmRepeats = {1, 2, 5, 10, 20};
