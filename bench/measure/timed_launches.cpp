@@ -11,7 +11,7 @@ namespace noisefloor {
 TimedLaunches::TimedLaunches(Platform& platform, BoundCase& bound)
     : resident(bound.resident()),
       launches{bound.launch(), bound.launch(/*overlapping=*/true), bound.launch()},
-      places(bound.many_kernels() ? 1 : bound.fixture().places()),
+      places(bound.many_kernels() || bound.of_plugin() ? 1 : bound.fixture().places()),
       bound_(&bound) {
   // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
   // opens.
