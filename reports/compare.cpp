@@ -93,14 +93,15 @@ const char* to_string(Phase phase) {
 
 std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase) {
   const RowSamples& samples = run.samples_of(row);
+  const long places = row.places.value_or(1);
   if (phase == Phase::cold)
-    return in_cycles({samples.cold_us, samples.cold_batches, {}}, samples.cold_mhz, row.sm_clock_mhz);
+    return in_cycles({samples.cold_us, samples.cold_batches, {}, places}, samples.cold_mhz, row.sm_clock_mhz);
   if (!row.time_warm_serial_us) return std::nullopt;
   if (!samples.warm_serial_us.empty())
-    return in_cycles({samples.warm_serial_us, samples.warm_serial_batches, {}}, samples.warm_serial_mhz,
+    return in_cycles({samples.warm_serial_us, samples.warm_serial_batches, {}, places}, samples.warm_serial_mhz,
                      row.warm_clock_mhz);
   if (samples.warm_us.empty()) return std::nullopt;
-  return in_cycles({samples.warm_us, samples.warm_batches, {}}, samples.warm_mhz, row.warm_clock_mhz);
+  return in_cycles({samples.warm_us, samples.warm_batches, {}, places}, samples.warm_mhz, row.warm_clock_mhz);
 }
 
 namespace {
@@ -144,10 +145,11 @@ PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
   change.b_us = median(b.us);
   change.change = change.b_us / change.a_us - 1;
   change.mean_change = mean_of_batches({b.us, b.batches}).value / mean_of_batches({a.us, a.batches}).value - 1;
-  change.noise = batch_noise({a.us, a.batches}, {b.us, b.batches});
+  const bool paired = a.places > 1 && a.places == b.places;
+  change.noise = batch_noise({a.us, a.batches}, {b.us, b.batches}, paired);
   if (!a.cycles.empty() && !b.cycles.empty()) {
     change.cycle_change = median(b.cycles) / median(a.cycles) - 1;
-    change.cycle_noise = batch_noise({a.cycles, a.batches}, {b.cycles, b.batches});
+    change.cycle_noise = batch_noise({a.cycles, a.batches}, {b.cycles, b.batches}, paired);
   }
   return change;
 }

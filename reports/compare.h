@@ -34,6 +34,7 @@ struct PhaseSamples {
   std::vector<double> us;
   std::vector<std::size_t> batches;
   std::vector<double> cycles;  // time x clock of its batch, else of the row; empty where neither is known
+  long places = 1;             // of its tensors: batch i is of place i, modulo their number
 };
 // Nothing where the row has no warm times with ordinary edges (an older folder). Throws as RunFiles::samples_of().
 std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase);
@@ -49,7 +50,7 @@ std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, c
 // Times are medians as measured, changes b over a minus 1, warm at the same edges.
 struct PhaseChange {
   double a_us = 0, b_us = 0;
-  bool shifted = false;                // the edges of one side were longer
+  bool shifted = false;  // the edges of one side were longer
   double change = 0;
   double mean_change = 0;              // of the means of the batches' medians
   std::optional<double> cycle_change;  // where both runs know the clock

@@ -105,6 +105,8 @@ Spread spread_of(const RunFiles& baseline, std::span<const RunFiles> noise, std:
 Conditions conditions_of(const RowPair& pair, bool beside_others, bool spread_measured) {
   Conditions conditions;
   conditions.beside_others = beside_others && !spread_measured;
+  conditions.places_a = pair.a->places.value_or(1);
+  conditions.places_b = pair.b->places.value_or(1);
   for (const SweepRow* row : {pair.a, pair.b}) {
     conditions.at_power_cap |= row->throttle.find("sw_power_cap") != std::string::npos;
     conditions.beside_others |= !spread_measured && row->load.value_or(0) >= kLoaded;

@@ -19,8 +19,8 @@ double noise_of(double error, double freedom) {
 
 }  // namespace
 
-double batch_noise(const Batches& a, const Batches& b) {
-  if (a.sizes.size() == b.sizes.size() && a.sizes.size() >= kFewestPairs) {
+double batch_noise(const Batches& a, const Batches& b, bool paired) {
+  if (paired && a.sizes.size() == b.sizes.size() && a.sizes.size() >= kFewestPairs) {
     const BatchMean ratio = mean_of_ratios(a, b);
     return noise_of(ratio.error, ratio.freedom);
   }

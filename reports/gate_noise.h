@@ -10,9 +10,9 @@ namespace noisefloor {
 // times that; of few batches, whose scatter is known badly, more: Student's t that is left as seldom. Samples without
 // recorded batches are cut into 8 equal ones. 0 where a run has one batch alone: nothing is known then.
 //
-// Batch i of either run has its tensors in place i, and places keep their times where two processes get the same pages.
-// So of runs with as many batches, eight and more, it is the scatter of the batches' ratios; with other pages that
-// comes to the same.
-double batch_noise(const Batches& a, const Batches& b);
+// With `paired`, batch i of either run has its tensors in the same place, and places keep their times where two
+// processes get the same pages. Of as many batches, eight and more, it is then the scatter of their ratios; with other
+// pages that comes to the same.
+double batch_noise(const Batches& a, const Batches& b, bool paired = false);
 
 }  // namespace noisefloor

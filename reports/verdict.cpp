@@ -40,6 +40,9 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
   if (!visible(mean, change.noise) && !verdict.within_noise)
     doubt(fmt::format("{:+.1f} % by the means of batches", 100 * change.mean_change));
   if (conditions.beside_others) doubt("measured beside other programs");
+  if (conditions.places_a != conditions.places_b)
+    doubt(fmt::format("places of its tensors: {} before, {} now; take a new baseline", conditions.places_a,
+                      conditions.places_b));
   if (!(verdict.p < kGateAlpha)) doubt(fmt::format("p = {:.2g}", verdict.p));
   if (change.cycle_change) {
     if (!visible(slower ? cycles : 1 / cycles, change.cycle_noise))

@@ -25,8 +25,9 @@ struct PhaseVerdict {
 
 // Of either run.
 struct Conditions {
-  bool at_power_cap = false;   // a change of cycles alone is then ambiguous: the clock may have hidden it
-  bool beside_others = false;  // so is any, where nobody measured by how much others disturb
+  bool at_power_cap = false;        // a change of cycles alone is then ambiguous: the clock may have hidden it
+  bool beside_others = false;       // so is any, where nobody measured by how much others disturb
+  long places_a = 1, places_b = 1;  // of the tensors; so is any where they are not as many
 };
 
 // `change` with all of its noise.

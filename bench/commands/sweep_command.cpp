@@ -205,7 +205,7 @@ int sweep(const SweepArguments& arguments) {
   RunnerOptions options;
   options.counters = parse_counter_mode(arguments.counters);
   options.worker = pytorch.worker.get();
-  const auto neighbour = neighbour_of(*platform);
+  auto neighbour = neighbour_of(*platform);
   options.neighbour = neighbour.get();
   if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
   options.do_bench = arguments.do_bench;
@@ -222,6 +222,7 @@ int sweep(const SweepArguments& arguments) {
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
   session.run(display.get(), file.get());
   pytorch.worker.reset();
+  neighbour.reset();  // before this program may start again
   if (description.is_host) {
     load.at_end = load_of_others();
     folder.add_facts(load.facts());

@@ -42,15 +42,9 @@ void BoundCase::lay_out() {
   if (workspace_bytes_ > 0) {
     const std::size_t bytes = workspace_bytes_ + kGuardBytes, stride = Fixture::place_stride(bytes);
     workspace_places_ = std::clamp(Fixture::kPlacesBytes / stride, std::size_t{1}, fixture_->places());
-    try {
-      workspace_ = Buffer(platform, (workspace_places_ - 1) * stride + bytes);
-    } catch (const OutOfMemory&) {
-      if (workspace_places_ == 1) throw;
-      workspace_places_ = 1;
-      workspace_ = Buffer(platform, bytes);
-    }
+    workspace_ = allocate_places(platform, bytes, stride, workspace_places_);
     for (std::size_t place = 0; place < workspace_places_; ++place) {
-      char* const begin = static_cast<char*>(workspace_.data()) + place * stride;
+      char* const begin = workspace_of(place);
       // Workspaces come uninitialised: NaN shows a variant that reads before it writes.
       platform.fill_bytes(begin, 0xFF, workspace_bytes_);
       platform.fill_bytes(begin + workspace_bytes_, kGuardByte, kGuardBytes);
@@ -65,10 +59,10 @@ void BoundCase::lay_out() {
   }
 }
 
-char* BoundCase::workspace() const {
+char* BoundCase::workspace_of(std::size_t place) const {
   if (workspace_bytes_ == 0) return nullptr;
   return static_cast<char*>(workspace_.data()) +
-         fixture_->place() % workspace_places_ * Fixture::place_stride(workspace_bytes_ + kGuardBytes);
+         place % workspace_places_ * Fixture::place_stride(workspace_bytes_ + kGuardBytes);
 }
 
 void BoundCase::prepare() {
@@ -108,8 +102,11 @@ std::size_t BoundCase::working_bytes() const {
 bool BoundCase::workspace_overrun() {
   if (workspace_bytes_ == 0) return false;
   std::vector<unsigned char> guard(kGuardBytes);
-  fixture_->platform().download(guard.data(), workspace() + workspace_bytes_, kGuardBytes);
-  return std::any_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte != kGuardByte; });
+  for (std::size_t place = 0; place < workspace_places_; ++place) {
+    fixture_->platform().download(guard.data(), workspace_of(place) + workspace_bytes_, kGuardBytes);
+    if (std::any_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte != kGuardByte; })) return true;
+  }
+  return false;
 }
 
 }  // namespace noisefloor

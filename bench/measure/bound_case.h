@@ -50,8 +50,8 @@ class BoundCase {
   void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known, Deadline search_until);
   void lay_out();
   void prepare();
-  // Of the place that the fixture's tensors are at.
-  char* workspace() const;
+  char* workspace_of(std::size_t place) const;
+  char* workspace() const { return workspace_of(fixture_->place()); }  // where the fixture's tensors are
 
   Fixture* fixture_;
   std::string name_;

@@ -32,6 +32,11 @@ ShortEdges::Turn turn_of(Worker* neighbour) {
   return [neighbour] { (void)neighbour->ask({{"ask", "touch"}}, neighbour->options().start_seconds); };
 }
 
+// Whole networks are recorded, and a plugin may keep what it made of its pointers.
+bool movable(const Case& test_case) {
+  return !test_case.entry->whole_networks && test_case.implementation->plugin.empty();
+}
+
 void add_note(const std::string& note, CaseResult& result) {
   if (!note.empty()) result.note += (result.note.empty() ? "" : "; ") + note;
 }
@@ -136,7 +141,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
   verifier_.reset();
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
-                                       options_.given, options_.places);
+                                       options_.given, movable(test_case) ? options_.places : 1);
   verifier_ = std::make_unique<Verifier>(*fixture_, options_.verifier);
   fixture_of_ = id;
 }
@@ -158,6 +163,12 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   progress_.enter("verifying");
   const Verdict verdict = verifier_->verify(bound);
   if (!take_verdict(verdict, result)) return;
+  // What keeps to the tensors of its first launch would be right wherever a phase ends in the first place.
+  if (fixture_->places() > 1 && !bound.of_plugin()) {
+    fixture_->move_to(1);
+    if (!take_verdict(verifier_->verify(bound), result)) return;
+    fixture_->move_to(0);
+  }
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
   if (bound.of_plugin() && !take_replay(bound, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, *fixture_);
@@ -209,6 +220,7 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
   };
   const auto a = contender(ours), b = contender(theirs);
   if (edges_) edges_->settle(kEdgeSamples);
+  say_of_edges();
   return wrong.wrong.empty() ? fight(*a, *b) : wrong;
 }
 
@@ -290,6 +302,7 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
   verifier_->expect(bound.name());
   progress_.enter(fmt::format("{} launches", name));
   phase();
+  say_of_edges();
   if (bound.of_plugin() && platform_->take_back_l2() > 0) {
     result.row.status = Outcome::incorrect;
     result.row.reason =
@@ -326,9 +339,17 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     return;
   if (bound.of_plugin() && !take_replay(bound, result)) return;  // as before: it may have begun with it since
   take_samples(loop.timing(), result);
-  if (edges_) add_note(edges_->take_message(), result);
+  if (timed.places > 1) result.row.places = static_cast<long>(timed.places);
   if (!platform_->description().is_host)
     count_edges(bound.overlaps() ? timed.launches.ordinary : timed.launches.pipeline, result);
+}
+
+void CaseRunner::say_of_edges() {
+  if (!edges_) return;
+  const std::string message = edges_->take_message();
+  if (message.empty() || message == said_of_edges_) return;
+  said_of_edges_ = message;
+  if (options_.say) options_.say(message);
 }
 
 // Of the serial warm launches. A launch that cannot be captured twice costs the column, not the case.

@@ -89,6 +89,7 @@ class CaseRunner {
   void count(const Case&, BoundCase&, SweepRow&);
   void read_resources(BoundCase&, CaseResult&);
   void count_edges(const Launch&, CaseResult&);
+  void say_of_edges();
   using Phase = std::function<void()>;
   bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
   void place(const Case&, SweepRow&) const;
@@ -101,6 +102,7 @@ class CaseRunner {
   std::string counter_message_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   std::unique_ptr<ShortEdges> edges_;     // none there, either
+  std::string said_of_edges_;
   KnownTimes known_;
   std::chrono::steady_clock::time_point search_until_ = std::chrono::steady_clock::time_point::max();
   // The fixture of the last problem: the implementations of one problem come one after another.

@@ -77,7 +77,7 @@ Json CaseServer::ready(const Json& question) {
   }
   fixture_->move_to(0);
   fixture_->use_inputs(0);
-  place_ = 0;
+  poisons_ = 0;
   bound_ = std::make_unique<BoundCase>(*fixture_, *wanted.implementation, verifier_.get(), &known_);
   Verdict verdict = verifier_->verify(*bound_);
   if (verdict.correct && bound_->of_plugin()) verdict = verifier_->verify_replay(*bound_);
@@ -146,8 +146,8 @@ Json CaseServer::answer_or_throw(const Json& question) {
         {"us", contender_->warm(number(question, "samples", kMostSamples), number(question, "repeats", kMostRepeats))}};
   if (ask == "judge") return told(contender_->judge());
   if (ask == "replay") return told(contender_->replay());
-  if (ask == "poison") {  // a block begins
-    contender_->move_to(place_++);
+  if (ask == "poison") {
+    contender_->move_to(poisons_++ / 2);
     contender_->poison();
     return Json::object();
   }

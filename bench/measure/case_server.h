@@ -39,7 +39,7 @@ class CaseServer {
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<BoundCase> bound_;
   std::unique_ptr<BoundContender> contender_;
-  std::size_t place_ = 0;  // of its tensors: another for each block
+  std::size_t poisons_ = 0;  // two a block, cold and warm, of which each has its tensors in another place
   // Of whole cases, with the counters and the seed of the last one.
   std::unique_ptr<CaseRunner> runner_;
   CounterMode counters_ = CounterMode::off;

@@ -54,28 +54,33 @@ std::size_t Fixture::place_stride(std::size_t bytes) {
 void Fixture::allocate(std::size_t places) {
   stride_ = place_stride(bytes_);
   places_ = std::clamp(kPlacesBytes / stride_, std::size_t{1}, std::max(places, std::size_t{1}));
-  if (places_ > 1) {
+  arena_ = allocate_places(*platform_, bytes_, stride_, places_);
+}
+
+Buffer allocate_places(Platform& platform, std::size_t bytes, std::size_t stride, std::size_t& places) {
+  const std::size_t all = (places - 1) * stride + bytes;
+  if (places > 1 && platform.free_bytes() >= 2 * all) {  // the rest of the case needs memory, too
     try {
-      arena_ = Buffer(*platform_, (places_ - 1) * stride_ + bytes_);
-      return;
+      return Buffer(platform, all);
     } catch (const OutOfMemory&) {  // a row from one place is better than none
     }
   }
-  places_ = 1;
-  arena_ = Buffer(*platform_, bytes_);
+  places = 1;
+  return Buffer(platform, bytes);
 }
 
 void Fixture::move_to(std::size_t place) {
   if (place >= places_) throw std::out_of_range(fmt::format("place {} of {}", place, places_));
   if (place == place_) return;
   const char* const from = begin();
+  platform_->copy(static_cast<char*>(arena_.data()) + place * stride_, from, bytes_);
   place_ = place;
-  platform_->copy(begin(), from, bytes_);
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     pointers_[i] = begin() + (static_cast<const char*>(pointers_[i]) - from);
     resident_[i].first = pointers_[i];
-    if (specs_[i].role == Role::out) platform_->fill_bytes(pointers_[i], kPoisonByte, specs_[i].bytes());
   }
+  for (std::size_t i = 0; i < specs_.size(); ++i)
+    if (specs_[i].role == Role::out) platform_->fill_bytes(pointers_[i], kPoisonByte, specs_[i].bytes());
 }
 
 // Whether its numbers are random ones.

@@ -45,7 +45,7 @@ class Fixture {
   // Moves all tensors to a place, in the stream's order; outputs are poisoned there. pointers() and resident() are then
   // others.
   void move_to(std::size_t place);
-  static constexpr std::size_t kPlaces = 20;  // a median of so many knows a scatter of 2 % to 0.6
+  static constexpr std::size_t kPlaces = 20;  // a mean of so many knows a scatter of 2 % to 0.45
   static constexpr std::size_t kPlacesBytes = std::size_t{512} << 20;
   static std::size_t place_stride(std::size_t bytes);  // from a place to the next, of so many bytes
 
@@ -92,6 +92,10 @@ class Fixture {
   std::vector<LargeMemory> host_data_;
   std::vector<HostTensor> host_tensors_;
 };
+
+// Of `bytes` at each place, `stride` apart; of one place, and `places` is then 1, where that leaves less than half of
+// the free memory. Throws OutOfMemory.
+Buffer allocate_places(Platform& platform, std::size_t bytes, std::size_t stride, std::size_t& places);
 
 // What rows are timed at: Fixture::kPlaces on a GPU; one on a host, whose caches are its threads' own.
 std::size_t usual_places(const Platform& platform);

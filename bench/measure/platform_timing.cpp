@@ -13,19 +13,14 @@ double PlatformTiming::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void PlatformTiming::before_batch() {
-  if (options_.before_batch) options_.before_batch();
-  if (options_.move) options_.move(batch_++ % options_.places);
-}
-
 std::vector<double> PlatformTiming::cold(int samples) {
-  before_batch();
+  if (options_.before_batch) options_.before_batch();
   return platform_->time_cold(launches_.cold, samples, resident_);
 }
 
 // Each batch has a graph of its own, beside those of the batches before it.
 std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) {
-  before_batch();
+  if (options_.before_batch) options_.before_batch();
   if (edges != edges_of_graphs_) graphs_.clear();
   edges_of_graphs_ = edges;
   return platform_->time_warm(launches_.warm(edges, repeats), samples, repeats, &graphs_);
@@ -45,7 +40,7 @@ std::optional<ClockReading> PlatformTiming::clock() {
 
 std::optional<std::uint64_t> PlatformTiming::clock_event_reasons() {
   if (options_.clocks == nullptr) return std::nullopt;
-  return options_.clocks->monitor.read().clock_event_reasons;
+  return options_.clocks->monitor.clock_event_reasons();
 }
 
 std::optional<double> PlatformTiming::load() {

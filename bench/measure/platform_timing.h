@@ -29,7 +29,7 @@ class PlatformTiming final : public TimingSource {
     std::function<void()> before_batch = {};  // where nothing is timed
     ShortEdges* edges = nullptr;              // of the platform; none: edges are as they are
     std::size_t places = 1;
-    std::function<void(std::size_t place)> move = {};  // before a batch, where there are several
+    std::function<void(std::size_t place)> move = {};  // where there are several
   };
   using Ranges = std::span<const std::pair<void*, std::size_t>>;
 
@@ -54,7 +54,9 @@ class PlatformTiming final : public TimingSource {
   std::optional<ClockReading> clock() override;
   std::optional<std::uint64_t> clock_event_reasons() override;
   std::size_t places() const override { return options_.places; }
-  void begin_phase() override { batch_ = 0; }
+  void move_to(std::size_t place) override {
+    if (options_.move) options_.move(place);
+  }
   std::span<const double> waits_us() override { return platform_->waits_us(); }
   std::optional<double> load() override;
   std::vector<double> edges_us(int samples) override { return platform_->time_edges(samples); }
@@ -64,14 +66,12 @@ class PlatformTiming final : public TimingSource {
 
  private:
   std::vector<double> clock_in_launches();
-  void before_batch();
 
   Platform* platform_;
   Launches launches_;
   Ranges resident_;
   Options options_;
-  std::size_t batch_ = 0;  // of a phase
-  KeptGraphs graphs_;      // of the warm batches of one phase
+  KeptGraphs graphs_;  // of the warm batches of one phase
   Edges edges_of_graphs_ = Edges::pipeline;
 };
 

@@ -9,25 +9,34 @@
 namespace noisefloor {
 namespace {
 
+constexpr int kFirstLooks = 5;
 constexpr double kLonger = 1.1;  // half of what lies between the levels
 
 }  // namespace
 
 ShortEdges::ShortEdges(Time time, Turn turn) : time_(std::move(time)), turn_(std::move(turn)) {
-  if (const std::vector<double> edges = time_(kEdgeSamples); !edges.empty()) shortest_us_ = median(edges);
+  for (int look = 0; look < kFirstLooks; ++look) {  // a first one may be long by the clock, or by a neighbour's slice
+    const std::vector<double> edges = time_(kEdgeSamples);
+    if (edges.empty()) return;
+    shortest_us_ = look == 0 ? median(edges) : std::min(shortest_us_, median(edges));
+  }
 }
 
 std::vector<double> ShortEdges::settle(int samples) {
   std::vector<double> edges = time_(samples);
   if (edges.empty()) return edges;
-  if (turn_ && median(edges) > kLonger * shortest_us_) {
+  const auto are_long = [&] { return median(edges) > kLonger * shortest_us_; };
+  if (!are_long()) {
+    in_vain_ = false;
+  } else if (turn_ && !in_vain_) {
     try {
       turn_();
-      edges = time_(samples);
-    } catch (const std::exception& error) {
+    } catch (const std::exception& error) {  // there may be one for the next phase
       message_ = std::string("edges stay long: ") + error.what();
-      turn_ = nullptr;
+      return edges;
     }
+    edges = time_(samples);
+    in_vain_ = are_long();
   }
   shortest_us_ = std::min(shortest_us_, median(edges));
   return edges;

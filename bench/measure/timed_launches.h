@@ -17,8 +17,8 @@ class TimedLaunches {
 
   std::vector<std::pair<void*, std::size_t>> resident;  // what a launch may touch
   PlatformTiming::Launches launches;
-  // That its tensors can be moved to: one where its launches were recorded, and of a plugin, which may keep what it made
-  // of its pointers.
+  // That its tensors can be moved to: one where its launches were recorded, and of a plugin, which may keep what it
+  // made of its pointers.
   std::size_t places;
 
   void move_to(std::size_t place);

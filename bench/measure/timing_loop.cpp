@@ -159,13 +159,13 @@ void write_times(const Timing& timing, SweepRow& row) {
 void TimingLoop::cold() {
   probe_us_ = probe([&] { return source_->cold(1); });
   const int batch = options_.host ? batch_size(probe_us_, 1, 20) : batch_size(probe_us_ + kFlushUs, 2, 50);
-  source_->begin_phase();
   Timing taken;
   ClockSteps clock_steps;
   double settling_seconds = 0;
   double start = source_->now();
   while (true) {
     const double batch_start = source_->now();
+    source_->move_to(taken.cold_batches.size() % source_->places());
     const auto all = checked(source_->cold(batch));
     const auto samples = undisturbed(all);
     read_load();
@@ -198,7 +198,8 @@ void TimingLoop::cold() {
     if (!samples.empty()) taken.cold_batches.push_back(samples.size());
     taken.cold_us.insert(taken.cold_us.end(), samples.begin(), samples.end());
     const double elapsed = source_->now() - start;
-    const bool spread_known = taken.cold_batches.size() >= kFewestBatches || elapsed >= options_.cold.wall_seconds;
+    const bool spread_known = taken.cold_batches.size() >= std::max(kFewestBatches, source_->places()) ||
+                              elapsed >= options_.cold.wall_seconds;
     if (const auto stop = options_.cold.verdict(taken.cold_us, elapsed); stop && spread_known) {
       taken.stop = *stop;
       break;
@@ -278,9 +279,9 @@ TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   double start = source_->now();
   double discarded_seconds = 0;
   std::optional<std::string> stop;
-  source_->begin_phase();
   do {
     const double batch_start = source_->now();
+    source_->move_to(taken.batches.size() % source_->places());
     const auto all = checked(source_->warm(batch, repeats, edges));
     const auto samples = undisturbed(all);
     read_load();

@@ -166,9 +166,7 @@ GpuState GpuMonitor::read() const {
   if (api.temperature != nullptr && api.temperature(device, nvml::kTemperatureGpu, &value) == nvml::kSuccess)
     state.temperature_c = value;
   if (api.power_usage != nullptr && api.power_usage(device, &value) == nvml::kSuccess) state.power_w = value / 1000.0;
-  unsigned long long reasons = 0;
-  if (api.event_reasons != nullptr && api.event_reasons(device, &reasons) == nvml::kSuccess)
-    state.clock_event_reasons = reasons;
+  state.clock_event_reasons = clock_event_reasons();
   if (api.processes != nullptr) {
     unsigned count = 0;
     const nvml::Result result = api.processes(device, &count, nullptr);
@@ -176,6 +174,13 @@ GpuState GpuMonitor::read() const {
       state.compute_processes = static_cast<int>(count);
   }
   return state;
+}
+
+std::optional<std::uint64_t> GpuMonitor::clock_event_reasons() const {
+  if (!available() || library().event_reasons == nullptr) return std::nullopt;
+  unsigned long long reasons = 0;
+  if (library().event_reasons(state_->device, &reasons) != nvml::kSuccess) return std::nullopt;
+  return reasons;
 }
 
 GpuDescription GpuMonitor::describe() const {

@@ -62,10 +62,11 @@ class GpuMonitor {
   GpuMonitor& operator=(GpuMonitor&&) noexcept;
 
   bool available() const;
-  const std::string& reason() const;          // empty when available
-  const std::string& driver_version() const;  // "580.95.05"; empty when not available
-  GpuState read() const;                      // every field empty when not available
-  GpuDescription describe() const;            // the same
+  const std::string& reason() const;                         // empty when available
+  const std::string& driver_version() const;                 // "580.95.05"; empty when not available
+  GpuState read() const;                                     // every field empty when not available
+  std::optional<std::uint64_t> clock_event_reasons() const;  // that field alone: asked for after each batch
+  GpuDescription describe() const;                           // the same
 
  private:
   GpuMonitor();

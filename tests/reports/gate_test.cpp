@@ -165,10 +165,21 @@ TEST(Gate, BatchNoiseOfKnownNumbers) {
   std::vector<double> many;
   for (int i = 0; i < 2000; ++i) many.push_back(i % 2 == 0 ? 99 : 101);
   const Sizes single(many.size(), 1);
-  Sizes one_less = single;
-  one_less.pop_back();
-  EXPECT_NEAR(batch_noise({many, single}, {std::span(many).first(1999), one_less}),
-              3 * std::sqrt(2) * 1.2533 * 0.01 / std::sqrt(2000), 1e-5);
+  EXPECT_NEAR(batch_noise({many, single}, {many, single}), 3 * std::sqrt(2) * 1.2533 * 0.01 / std::sqrt(2000), 1e-5);
+}
+
+// Such a baseline is another measurement.
+TEST(Gate, RowsOfOtherNumbersOfPlacesDoNotRegress) {
+  for (const bool alike : {true, false}) {
+    Rows before = rows_of(4, 100), after = rows_of(4, 110);
+    for (SyntheticRow& row : after) row.places = 20;
+    if (alike)
+      for (SyntheticRow& row : before) row.places = 20;
+    const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
+    EXPECT_EQ(result.count(alike ? GateVerdict::regressed : GateVerdict::ambiguous), 4u);
+    EXPECT_EQ(result.rows.at(0).reason.find("places of its tensors: 1 before, 20 now") != std::string::npos, !alike)
+        << result.rows.at(0).reason;
+  }
 }
 
 // Eight places that differ by up to 9 %.
@@ -177,12 +188,13 @@ TEST(Gate, BatchesOfTheSamePlacesAreCompared) {
   const std::vector<double> places{100, 103, 95, 99, 101, 104, 97, 100}, same{200, 206, 190, 198, 202, 208, 194, 200},
       others{104, 97, 100, 100, 103, 95, 99, 101};
   const Sizes eight(8, 1);
-  EXPECT_NEAR(batch_noise({places, eight}, {same, eight}), 0, 1e-12) << "the same pages";
-  const double apart = batch_noise({places, eight}, {others, eight});
+  EXPECT_NEAR(batch_noise({places, eight}, {same, eight}, true), 0, 1e-12) << "the same pages";
+  EXPECT_GT(batch_noise({places, eight}, {same, eight}), 0.05) << "not in places";
+  const double apart = batch_noise({places, eight}, {others, eight}, true);
   EXPECT_GT(apart, 0.05) << "other pages";
   EXPECT_LT(apart, 0.12);
   const Sizes four(4, 2);
-  EXPECT_GT(batch_noise({places, four}, {places, four}), 0.01) << "too few to say";
+  EXPECT_GT(batch_noise({places, four}, {places, four}, true), 0.01) << "too few to say";
 }
 
 TEST(Gate, NamesWhatIsMissingOrBroken) {

@@ -32,7 +32,7 @@ class ScriptedTiming final : public TimingSource {
   double kernels = 1;
   int edge_calls = 0;
   std::size_t places_ = 1;
-  int phases = 0;
+  std::vector<std::size_t> moves;
   std::function<void()> settle;  // what makes edges short; null: nothing does
   int settle_calls = 0;
 
@@ -69,7 +69,7 @@ class ScriptedTiming final : public TimingSource {
     return std::vector<double>(static_cast<std::size_t>(samples), edge_us(time));
   }
   std::size_t places() const override { return places_; }
-  void begin_phase() override { ++phases; }
+  void move_to(std::size_t place) override { moves.push_back(place); }
   std::vector<double> settled_edges_us(int samples) override {
     ++settle_calls;
     if (settle) settle();

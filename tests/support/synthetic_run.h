@@ -31,6 +31,7 @@ struct SyntheticRow {
   std::vector<std::string> kernels = {};
   std::optional<double> edge_us = {};
   std::optional<long> edges = {};
+  std::optional<long> places = {};
 };
 
 // Row i is the problem m=<i+1>,n=64,k=64 with these samples; the same `seed` gives the same noise.
@@ -80,6 +81,7 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
       row.throttle = want.throttle;
       row.edge_us = want.edge_us;
       row.edges = want.edges;
+      row.places = want.places;
       row.warm_clock_mhz = want.mhz;
       row.time_cold_us = median(samples.cold_us);
       row.time_cold_mad_us = median_absolute_deviation(samples.cold_us);

@@ -41,29 +41,47 @@ TEST(ShortEdges, AreMadeShortAgain) {
   EXPECT_EQ(edges.take_message(), "");
 }
 
-TEST(ShortEdges, StayLongWhereATurnDoesNotHelp) {
+TEST(ShortEdges, AskForNoMoreTurnsWhereOneDidNotHelp) {
   Gpu gpu;
   gpu.heals = false;
   ShortEdges edges(gpu.time, gpu.turn);
   gpu.us = kLong;
   EXPECT_EQ(edges.settle(2), std::vector<double>(2, kLong));
   EXPECT_EQ(edges.settle(2), std::vector<double>(2, kLong));
-  EXPECT_EQ(gpu.turns, 2) << "the next phase tries again: the row says what its edges took";
+  EXPECT_EQ(gpu.turns, 1);
+  gpu.us = kShort;
+  (void)edges.settle(1);
+  gpu.us = kLong;
+  (void)edges.settle(1);
+  EXPECT_EQ(gpu.turns, 2) << "they were short in between";
 }
 
-TEST(ShortEdges, SayOnceThatThereIsNoOtherProcess) {
+TEST(ShortEdges, AreMeasuredByTheShortestOfTheFirstLooks) {
+  Gpu gpu;
+  int looks = 0;
+  ShortEdges edges(
+      [&](int samples) {
+        return std::vector<double>(static_cast<std::size_t>(samples), ++looks == 1 ? kLong : gpu.us);
+      },
+      gpu.turn);
+  gpu.us = kLong;
+  (void)edges.settle(1);
+  EXPECT_EQ(gpu.turns, 1);
+}
+
+TEST(ShortEdges, SayWhereThereIsNoOtherProcessAndAskAgain) {
   Gpu gpu;
   int asked = 0;
   ShortEdges edges(gpu.time, [&] {
-    ++asked;
-    throw std::runtime_error("the GPU is this process's alone");
+    if (++asked > 2) return gpu.turn();
+    throw std::runtime_error("no memory for its context");
   });
   gpu.us = kLong;
   EXPECT_EQ(edges.settle(1).front(), kLong);
   EXPECT_EQ(edges.settle(1).front(), kLong);
-  EXPECT_EQ(asked, 1);
-  EXPECT_EQ(edges.take_message(), "edges stay long: the GPU is this process's alone");
+  EXPECT_EQ(edges.take_message(), "edges stay long: no memory for its context");
   EXPECT_EQ(edges.take_message(), "");
+  EXPECT_EQ(edges.settle(1).front(), kShort) << "the next phase asks again";
 }
 
 TEST(ShortEdges, AreLeftAloneWithoutATurn) {

@@ -356,7 +356,9 @@ TEST(TimingLoop, AWarmPhaseHasABatchOfEachPlace) {
   script.places_ = 20;
   const Timing timing = measured(script);
   EXPECT_EQ(timing.warm_batches.size(), 20u);
-  EXPECT_EQ(script.phases, 2);
+  EXPECT_EQ(timing.cold_batches.size(), 20u);
+  ASSERT_EQ(script.moves.size(), 40u);
+  for (std::size_t i = 0; i < script.moves.size(); ++i) EXPECT_EQ(script.moves[i], i % 20);
 }
 
 TEST(TimingLoop, PlacesEndWithThePhasesTime) {

@@ -133,6 +133,7 @@ TEST_F(Places, OfTimedLaunchesAreJudged) {
   const SweepRow row = run(false);
   EXPECT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(written.size(), 3u);
+  EXPECT_EQ(row.places, 3);
   EXPECT_GE(row.warm_samples, 3);
   EXPECT_EQ(run(true).status, Outcome::incorrect);
 }
