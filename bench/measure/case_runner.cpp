@@ -32,11 +32,6 @@ ShortEdges::Turn turn_of(Worker* neighbour) {
   return [neighbour] { (void)neighbour->ask({{"ask", "touch"}}, neighbour->options().start_seconds); };
 }
 
-// Whole networks are recorded, and a plugin may keep what it made of its pointers.
-bool movable(const Case& test_case) {
-  return !test_case.entry->whole_networks && test_case.implementation->plugin.empty();
-}
-
 void add_note(const std::string& note, CaseResult& result) {
   if (!note.empty()) result.note += (result.note.empty() ? "" : "; ") + note;
 }
@@ -141,7 +136,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
   verifier_.reset();
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
-                                       options_.given, movable(test_case) ? options_.places : 1);
+                                       options_.given, test_case.entry->whole_networks ? 1 : options_.places);
   verifier_ = std::make_unique<Verifier>(*fixture_, options_.verifier);
   fixture_of_ = id;
 }
