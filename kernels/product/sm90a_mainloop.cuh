@@ -210,7 +210,7 @@ __device__ __forceinline__ void leave_consumer(const Part<kConsumers>& part) {
 }
 // The same; it meets the others at exchange_sums too. The thread that loads, whose ring stands behind the last stage
 // that it filled, waits until every stage was handed back: the neighbour's arrivals are relaxed, so that one may be
-// under way when the neighbour has left, and a block that it does not find fails the launch
+// under way when the neighbour has left, and its block must still be there
 // (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md).
 template <int kConsumers>
 __device__ __forceinline__ void leave_producer(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,

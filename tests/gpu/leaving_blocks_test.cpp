@@ -1,5 +1,5 @@
-// Blocks that share loads by multicast and leave behind a short epilogue. A block that left too soon fails about one
-// launch of ten thousand, so there are many (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md).
+// Blocks that share loads by multicast and leave behind a short epilogue. A block that left too soon would fail few
+// launches, so there are many (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md).
 #include "tests/support/catalogue_cases.h"
 
 namespace noisefloor {
