@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       }
     }
-    product::leave_producer(part, barriers, ring, args.stages);
+    product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
       product::let_next_launch_start();
     }
-    product::leave_producer(part, barriers, ring, args.stages);
+    product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();

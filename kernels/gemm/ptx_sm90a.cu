@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                 ring, row_of(index) + sub * 64, index.n_tile * out_n);
       }
     }
-    product::leave_producer(part, barriers, ring, args.stages);
+    product::leave_producer(part);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();

@@ -201,28 +201,18 @@ struct Share {
   int offset, bytes;
 };
 
-// A block stays while others may write to its shared memory or read its partial sums: a split tile's blocks leave
-// together.
+// No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
 template <int kConsumers>
 __device__ __forceinline__ void leave_consumer(const Part<kConsumers>& part) {
   __syncwarp();
-  if (part.splits > 1) ptx::cluster_meet();
+  if (part.cluster > 1) ptx::cluster_meet();
 }
-// The same; it meets the others at exchange_sums too. The thread that loads, whose ring stands behind the last stage
-// that it filled, waits until every stage was handed back: the neighbour's arrivals are relaxed, so that one may be
-// under way when the neighbour has left, and its block must still be there
-// (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md).
+// The same; it meets the others at exchange_sums too.
 template <int kConsumers>
-__device__ __forceinline__ void leave_producer(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,
-                                               int stages) {
-  if (part.multicast > 1 && part.tma_thread)
-    for (int i = 0; i < stages; ++i, ring.advance(stages))
-      ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+__device__ __forceinline__ void leave_producer(const Part<kConsumers>& part) {
   __syncwarp();
-  if (part.splits > 1) {
-    ptx::cluster_meet();
-    ptx::cluster_meet();
-  }
+  if (part.splits > 1) ptx::cluster_meet();
+  if (part.cluster > 1) ptx::cluster_meet();
 }
 
 }  // namespace noisefloor::product
