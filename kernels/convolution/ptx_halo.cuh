@@ -137,6 +137,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       }
       product::let_next_launch_start();
+      product::await_stages(part, barriers, ring, args.stages);
     }
     if constexpr (kFused) {
       if (args.norm && part.warp > kShape.consumers * 4) {

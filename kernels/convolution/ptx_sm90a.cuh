@@ -121,6 +121,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
       }
       product::let_next_launch_start();
+      product::await_stages(part, barriers, ring, args.stages);
     }
     product::leave_producer(part);
   } else {

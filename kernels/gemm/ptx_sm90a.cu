@@ -115,6 +115,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                            row_a + part.split * (kBlockM / args.splits));
       }
       product::let_next_launch_start();
+      product::await_stages(part, barriers, ring, args.stages);
     } else if (const int consumer = part.warp - kShape.consumers * 4 - 1;
                kPingpong && residual && part.lane == 0 && consumer >= 0 && consumer < kShape.consumers) {
       const ResidualBuffers residual_buffers(residual_barriers, consumer);

@@ -201,18 +201,34 @@ struct Share {
   int offset, bytes;
 };
 
-// No block leaves while another may write its stages, arrive on its barriers or read its partial sums.
+// For the thread that loads, behind its last load (`ring` stands behind the last stage that it filled): waits until every
+// stage was handed back. The neighbour's arrivals are relaxed, so one may be under way when the neighbour has met the
+// others and left; a block that it does not find fails the launch
+// (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md).
+template <int kConsumers>
+__device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,
+                                             int stages) {
+  if (part.multicast == 1) return;
+#pragma unroll 1
+  for (int i = 0; i < stages; ++i, ring.advance(stages))
+    ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+}
+
+// A block stays while others may read its partial sums or write their own to it. Those that share loads alone are held
+// by await_stages.
 template <int kConsumers>
 __device__ __forceinline__ void leave_consumer(const Part<kConsumers>& part) {
   __syncwarp();
-  if (part.cluster > 1) ptx::cluster_meet();
+  if (part.splits > 1) ptx::cluster_meet();
 }
 // The same; it meets the others at exchange_sums too.
 template <int kConsumers>
 __device__ __forceinline__ void leave_producer(const Part<kConsumers>& part) {
   __syncwarp();
-  if (part.splits > 1) ptx::cluster_meet();
-  if (part.cluster > 1) ptx::cluster_meet();
+  if (part.splits > 1) {
+    ptx::cluster_meet();
+    ptx::cluster_meet();
+  }
 }
 
 }  // namespace noisefloor::product
