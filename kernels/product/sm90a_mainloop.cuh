@@ -201,9 +201,9 @@ struct Share {
   int offset, bytes;
 };
 
-// For the thread that loads, behind its last load (`ring` stands behind the last stage that it filled): waits until every
-// stage was handed back. The neighbour's arrivals are relaxed, so one may be under way when the neighbour has met the
-// others and left; a block that it does not find fails the launch
+// For the thread that loads, behind its last load (`ring` stands behind the last stage that it filled): waits until
+// every stage was handed back. The neighbour's arrivals are relaxed, so one may be under way when the neighbour has met
+// the others and left; a block that it does not find fails the launch
 // (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md).
 template <int kConsumers>
 __device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,
