@@ -137,7 +137,6 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       }
       product::let_next_launch_start();
-      product::await_stages(part, barriers, ring, args.stages);
     }
     if constexpr (kFused) {
       if (args.norm && part.warp > kShape.consumers * 4) {
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       }
     }
-    product::leave_producer(part);
+    product::leave_producer(part, barriers, args.stages, part.count_tiles(tiles) * (steps + residual_stages));
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
