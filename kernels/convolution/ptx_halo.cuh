@@ -137,6 +137,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       }
       product::let_next_launch_start();
+      product::await_stages(part, barriers, ring, args.stages);
     }
     if constexpr (kFused) {
       if (args.norm && part.warp > kShape.consumers * 4) {
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       }
     }
-    product::leave_producer(part, barriers, args.stages, part.count_tiles(tiles) * (steps + residual_stages));
+    product::leave_producer(part, barriers, args.stages, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();

@@ -121,8 +121,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
       }
       product::let_next_launch_start();
+      product::await_stages(part, barriers, ring, args.stages);
     }
-    product::leave_producer(part, barriers, args.stages, part.count_tiles(tiles) * steps);
+    product::leave_producer(part, barriers, args.stages, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();

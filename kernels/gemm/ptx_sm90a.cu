@@ -115,6 +115,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                            row_a + part.split * (kBlockM / args.splits));
       }
       product::let_next_launch_start();
+      product::await_stages(part, barriers, ring, args.stages);
     } else if (const int consumer = part.warp - kShape.consumers * 4 - 1;
                kPingpong && residual && part.lane == 0 && consumer >= 0 && consumer < kShape.consumers) {
       const ResidualBuffers residual_buffers(residual_barriers, consumer);
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                 ring, row_of(index) + sub * 64, index.n_tile * out_n);
       }
     }
-    product::leave_producer(part, barriers, args.stages, part.count_tiles(tiles) * (steps + residual_stages));
+    product::leave_producer(part, barriers, args.stages, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();

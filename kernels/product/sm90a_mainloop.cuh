@@ -43,9 +43,6 @@ struct Part {
   // A cluster takes every tile_stride()-th tile from first_tile() on.
   __device__ __forceinline__ int first_tile() const { return static_cast<int>(ptx::cluster_index()); }
   __device__ __forceinline__ int tile_stride() const { return static_cast<int>(ptx::cluster_count()); }
-  __device__ __forceinline__ int count_tiles(int tiles) const {
-    return (tiles - first_tile() + tile_stride() - 1) / tile_stride();
-  }
 };
 
 // The k-steps [first, first + count) of a split.
@@ -206,28 +203,41 @@ struct Share {
 
 // A block stays while others may read its partial sums, send theirs, or arrive on its barriers. Sums: a split tile's
 // blocks leave together. Arrivals are relaxed, so a neighbour's may still be under way when it has met the others, and
-// one that finds no block fails the launch (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md): the
-// producer waits for every stage that it filled to come back.
+// one that finds no block fails the launch (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md): who
+// loads waits for every stage that it filled to come back.
+
+// The thread that loads, behind its last load: `ring` stands behind the last stage that it filled. A split tile's
+// stages are awaited by leave_producer, so that the exchange of sums need not wait for them.
+template <int kConsumers>
+__device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,
+                                             int stages) {
+  if (part.multicast == 1 || part.splits > 1) return;
+#pragma unroll 1
+  for (int i = 0; i < stages; ++i, ring.advance(stages))
+    ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+}
+
 template <int kConsumers>
 __device__ __forceinline__ void leave_consumer(const Part<kConsumers>& part) {
   __syncwarp();
   if (part.splits > 1) ptx::cluster_meet();
 }
-// The same; it meets the others at exchange_sums too. `filled`: how often it filled one of the `stages`.
+// The same; it meets the others at exchange_sums too. A split's `steps` filled the stages, one lane awaits each.
 template <int kConsumers>
 __device__ __forceinline__ void leave_producer(const Part<kConsumers>& part, const Barriers& barriers, int stages,
-                                               int filled) {
+                                               int steps) {
   __syncwarp();
-  if (part.splits > 1) ptx::cluster_meet();
+  if (part.splits == 1) return;
+  ptx::cluster_meet();
   if (part.multicast > 1) {
     int lane;  // part.lane would take a register all the way here
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-    const int behind_first = filled - 1 - lane;  // fillings from the lane's stage's first on
+    const int behind_first = steps - 1 - lane;  // fillings from the lane's stage's first on
     if (lane < stages && behind_first >= 0)
       ptx::mbarrier_wait(barriers.empty + lane * 8, static_cast<std::uint32_t>(behind_first / stages & 1));
     __syncwarp();
   }
-  if (part.splits > 1) ptx::cluster_meet();
+  ptx::cluster_meet();
 }
 
 }  // namespace noisefloor::product
