@@ -83,6 +83,22 @@ void require_runs_of_one_build(std::span<const RunFiles* const> runs) {
   }
 }
 
+// Of every row with a time: what a row of fewer scatters by is more.
+long processes_of(std::span<const RunFiles* const> runs) {
+  std::optional<long> all;
+  for (const RunFiles* run : runs)
+    for (const SweepRow& row : run->rows) {
+      if (row.status != Outcome::ok) continue;
+      const long processes = row.processes.value_or(1);
+      if (all && *all != processes)
+        throw std::runtime_error(
+            fmt::format("{}: {} is of {} processes, rows before it of {}: a spread is of runs of one kind",
+                        run->folder.string(), row.name(), processes, *all));
+      all = processes;
+    }
+  return all.value_or(1);
+}
+
 }  // namespace
 
 std::span<const double> class_edges() {
@@ -128,6 +144,7 @@ double Spread::threshold(const CaseId& id, Phase phase, double us) const {
 Spread measure_spread(std::span<const RunFiles* const> runs) {
   require_runs_of_one_build(runs);
   Spread spread;
+  spread.processes = processes_of(runs);
   spread.device = runs.front()->environment.device;
   spread.of_host = of_host(*runs.front());
   struct Seen {
@@ -183,7 +200,11 @@ std::string to_json(const Spread& spread) {
                        {"typical", one.typical}});
   for (const auto& [of, row] : spread.rows)
     rows.push_back({{"case", of.second.name()}, {"phase", to_string(of.first)}, {"runs", row.runs}, {"rms", row.rms}});
-  const SpreadJson all = {{"device", spread.device}, {"sweeps", spread.sweeps}, {"classes", classes}, {"rows", rows}};
+  const SpreadJson all = {{"device", spread.device},
+                          {"processes", spread.processes},
+                          {"sweeps", spread.sweeps},
+                          {"classes", classes},
+                          {"rows", rows}};
   return all.dump(1) + "\n";
 }
 
@@ -203,6 +224,8 @@ Spread parsed_spread(const SpreadJson& json, const std::string& where) {
     };
     Spread spread;
     spread.device = json.at("device");
+    spread.processes = json.value("processes", 1L);
+    if (spread.processes < 1) throw std::runtime_error(fmt::format("'processes' is {}", spread.processes));
     spread.sweeps = json.at("sweeps").get<std::vector<std::string>>();
     for (const SpreadJson& one : json.at("classes"))  // an older version has no typical row
       spread.classes.push_back({phase(one), number(one, "from_us"), one.at("pairs"), number(one, "rms"),

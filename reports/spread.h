@@ -41,6 +41,7 @@ struct Spread {
   };
   std::string device;
   bool of_host = false;
+  long processes = 1;               // that measured each of its rows (merge --pool)
   std::vector<std::string> sweeps;  // commit and time of each run that it was measured from; none: it is assumed
   std::vector<Class> classes;
   // Warm every row of a GPU, else those that two runs of one build would have called changed.

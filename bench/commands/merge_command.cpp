@@ -32,6 +32,8 @@ void add_merge_command(CLI::App& app, CommandResult result) {
   command.add_option("--out", arguments.out, "New folder for the merged run")->required();
   command.add_flag("--replace", arguments.options.replace, "Replace what an earlier merge wrote to --out");
   command.add_flag("--partial", arguments.options.partial, "Merge what is there even if parts or cases are missing");
+  command.add_flag("--pool", arguments.options.pool,
+                   "The folders are runs of the same cases, one after the other: each row gets the samples of all");
   command.footer("Exit code: 0 all rows of ours are correct, 1 one is incorrect or failed, 2 could not merge.");
 }
 

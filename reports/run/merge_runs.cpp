@@ -13,7 +13,9 @@
 #include "reports/run/json_file.h"
 #include "reports/run/merge_parts.h"
 #include "reports/run/network_problems.h"
+#include "reports/run/pool_rows.h"
 #include "reports/run/run_files.h"
+#include "reports/run/samples_line.h"
 #include "reports/run/selected_cases.h"
 #include "reports/statistics.h"
 
@@ -53,6 +55,48 @@ std::vector<PlacedRow> place_rows(const std::vector<MergePart>& parts) {
   std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
     return std::tie(a.sweep, a.place) < std::tie(b.sweep, b.place);
   });
+  return placed;
+}
+
+struct PooledLine {
+  SweepRow row;
+  std::string samples;  // its line; empty: none
+};
+
+PooledRow read_pooled(const MergePart& part, const SweepRow& row) {
+  const auto line = part.samples.find(row);
+  return {row, line == part.samples.end() ? RowSamples{} : parse_samples_line(line->second).samples};
+}
+
+// In the order of the first. `lines` keeps what the result points to.
+std::vector<PlacedRow> pool_parts(const std::vector<MergePart>& parts, std::list<PooledLine>& lines) {
+  std::vector<std::map<CaseId, const SweepRow*>> rows;
+  for (const MergePart& part : parts) {
+    if (part.shard) cannot_merge(part.folder, "is a part of a split sweep: merge its parts first");
+    auto& own = rows.emplace_back();
+    for (const SweepRow& row : part.rows) own[row] = &row;
+  }
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    for (const SweepRow& row : parts[i].rows)
+      if (!rows.front().contains(row))
+        cannot_merge(parts.front().folder,
+                     fmt::format("has no {}, which {} has", row.name(), parts[i].folder.string()));
+  std::vector<PlacedRow> placed;
+  for (const SweepRow& row : parts.front().rows) {
+    std::vector<PooledRow> runs;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto found = rows[i].find(row);
+      if (found == rows[i].end())
+        cannot_merge(parts[i].folder,
+                     fmt::format("has no {}, which {} has", row.name(), parts.front().folder.string()));
+      runs.push_back(read_pooled(parts[i], *found->second));
+    }
+    PooledRow pooled = pool_rows(runs);
+    const bool timed = !pooled.samples.cold_us.empty();
+    PooledLine& line = lines.emplace_back(std::move(pooled.row), "");
+    if (timed) line.samples = samples_line(line.row, pooled.samples);
+    placed.push_back({0, placed.size(), &line.row, timed ? &line.samples : nullptr});
+  }
   return placed;
 }
 
@@ -212,7 +256,8 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     throw std::runtime_error(
         fmt::format("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(missing, "; ")));
   result.missing = missing;
-  const auto rows = place_rows(parts);
+  std::list<PooledLine> lines;
+  const auto rows = options.pool ? pool_parts(parts, lines) : place_rows(parts);
   result.rows = rows.size();
   result.notes = differences_of(parts);
   if (const auto torn = problems_of_several_gpus(rows); !torn.empty())

@@ -100,6 +100,98 @@ def test_merged_parts_are_the_sweep_that_was_not_split(split):
     assert again.returncode == 0 and "5 cases are already in" in again.stderr
 
 
+@pytest.fixture
+def repeated(swept, tmp_path):
+    """One part three times over, as three processes measure it: the same cases, other times."""
+    for index, factor in ((1, 1), (2, 3), (3, 2)):
+        folder = tmp_path / f"run{index}"
+        shutil.copytree(swept.folder / "part1", folder)
+        (folder / "shard.json").unlink()
+        edit_json(folder / "env.json", time_utc=f"2026-01-0{index}T00:00:00Z")
+        scale(folder, factor)
+    return tmp_path
+
+
+def scale(folder, factor):
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    for one in samples:
+        for name in ("cold_us", "warm_us"):
+            one[name] = [10.0 * factor] * len(one[name])
+    (folder / "samples.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+    with open(folder / "sweep.csv", newline="") as file:
+        table = csv.DictReader(file)
+        names, found = table.fieldnames, list(table)
+    for row in found:
+        for name in ("time_cold_us", "time_warm_us", "time_warm_serial_us"):
+            row[name] = str(10.0 * factor)
+    with open(folder / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+
+
+def pool(folder, *more, runs=(1, 2, 3)):
+    return run("merge", "--pool", *(folder / f"run{index}" for index in runs), "--out", folder / "pooled", *more)
+
+
+def test_runs_of_the_same_cases_are_pooled(repeated):
+    assert run("merge", *(repeated / f"run{index}" for index in (1, 2)), "--out", repeated / "merged").returncode == 2  # no parts
+    result = pool(repeated)
+    assert result.returncode == 0, result.stderr
+    pooled, single = rows(repeated / "pooled"), rows(repeated / "run1")
+    assert [row["problem"] for row in pooled] == [row["problem"] for row in single]
+    for row, one in zip(pooled, single):
+        assert row["processes"] == "3" and float(row["time_warm_us"]) == float(row["time_warm_serial_us"]) == 20
+        assert float(row["gflops"]) == pytest.approx(float(row["flops"]) / float(row["time_cold_us"]) * 1e-3, rel=1e-4)
+        assert float(row["pct_of_roof"]) == pytest.approx(100 * float(row["gflops"]) / float(row["attainable_gflops"]), rel=1e-4)
+    lines = (repeated / "pooled" / "samples.jsonl").read_text().splitlines()
+    taken = [[json.loads(line) for line in (repeated / f"run{index}" / "samples.jsonl").read_text().splitlines()] for index in (1, 2, 3)]
+    for line, *ones in zip(lines, *taken):
+        for name in ("cold_us", "cold_batches", "warm_us", "warm_batches"):
+            assert json.loads(line)[name] == [value for one in ones for value in one[name]]
+    assert run("roofline", repeated / "pooled").returncode == 0
+    assert run("gate", "--baseline", repeated / "pooled", "--candidate", repeated / "pooled").returncode == 0
+
+
+def test_what_failed_in_one_run_has_failed(repeated):
+    file = repeated / "run2" / "sweep.csv"
+    problem = rows(repeated / "run2")[0]["problem"]
+    text = file.read_text().splitlines()
+    cells = next(csv.reader([text[1]]))
+    names = text[0].split(",")
+    cells[names.index("status")], cells[names.index("reason")] = "incorrect", "the second element"
+    with open(file, "w", newline="") as out:
+        csv.writer(out, lineterminator="\n").writerows([names, cells, *csv.reader(text[2:])])
+    result = pool(repeated)
+    assert result.returncode == 1, result.stderr
+    failed = [row for row in rows(repeated / "pooled") if row["status"] == "incorrect"]
+    assert [row["problem"] for row in failed] == [problem] and failed[0]["reason"] == "the second element"
+
+
+def test_only_runs_of_the_same_cases_are_pooled(repeated, swept):
+    file = repeated / "run2" / "sweep.csv"
+    text = file.read_text().splitlines()
+    file.write_text("\n".join(text[:-1]) + "\n")
+    result = pool(repeated)
+    assert result.returncode == 2 and "missing: 1 of the 2 cases of" in result.stderr, result.stderr
+    (repeated / "run2" / "cases.csv").unlink()  # an older folder does not know what was chosen
+    for runs in ((1, 2, 3), (2, 1, 3)):
+        result = pool(repeated, runs=runs)
+        assert result.returncode == 2 and "run2: has no gemm" in result.stderr, result.stderr
+    result = run("merge", "--pool", *(swept.folder / f"part{index}" for index in (1, 2, 3)), "--out", repeated / "pooled")
+    assert result.returncode == 2 and "part1: is a part of a split sweep: merge its parts first" in result.stderr
+    assert not (repeated / "pooled").exists()
+
+
+def test_a_gate_wants_as_many_processes(repeated):
+    assert pool(repeated).returncode == 0
+    result = run("gate", "--baseline", repeated / "run1", "--candidate", repeated / "pooled", "--strict")
+    assert "processes that measured it: 1 before, 3 now; take a new baseline" in result.stdout, result.stdout
+    runs = [repeated / f"run{index}" for index in (1, 2)]
+    result = run("gate", "--baseline", repeated / "pooled", "--spread", repeated / "pooled", *runs)
+    assert result.returncode == 2 and "is of 1 processes, rows before it of 3" in result.stderr, result.stderr
+
+
 def test_ceilings_are_the_median(split):
     for index, factor in ((1, 1), (2, 7), (3, 2)):
         file = split.folder / f"part{index}" / "ceilings.csv"

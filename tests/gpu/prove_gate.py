@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What `noisefloor gate` says of equal builds and of one that is slower on purpose, over many rows. Run by hand; no test.
 
-usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--fit N] [--percent P,...] [--minutes M] [-- SWEEP ARGUMENTS]
+usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--fit N] [--processes N] [--percent P,...] [--minutes M] [-- SWEEP ARGUMENTS]
 
-`--program` is swept N times (default 6), each in a process of its own. The first of them (--fit, default half) measure the spread between
+`--program` is swept N times (default 6), each in a process of its own. With --processes, each of these runs is so many sweeps, put together by
+`merge --pool`; the slowed ones, too. The first of them (--fit, default half) measure the spread between
 processes and set the gate's threshold; the others alone are judged, each run against each earlier one of them: nothing may regress. Then
 `--slowed`, the same commit built with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, is swept once for each P (default 5,3): a slow-down of 5 % is to be found
 in every row of 3 us and more, one of 3 % in every row of 20 us and more (cold times); other rows are not swept. Sweeps that are there are resumed, so that several calls
@@ -47,6 +48,18 @@ def sweep(program, folder, arguments, until, percent=None):
         die(f"out of time in {folder.name}; the same call goes on")
 
 
+def measure(program, folder, processes, *more):
+    """A run: one sweep, or several as one."""
+    if processes == 1:
+        return sweep(program, folder, *more)
+    sweeps = [folder.with_name(f"{folder.name}.{i}") for i in range(1, processes + 1)]
+    for one in sweeps:
+        sweep(program, one, *more)
+    done = subprocess.run(list(map(str, [program, "merge", "--pool", *sweeps, "--out", folder, "--replace"])), capture_output=True, text=True)
+    if done.returncode == 2:
+        die(f"merge --pool: {done.stderr.strip()}")
+
+
 def times(folder):
     with open(folder / "sweep.csv", newline="") as file:
         return {tuple(row[name] for name in KEY): float(row["time_cold_us"]) for row in csv.DictReader(file) if row["status"] == "ok"}
@@ -81,6 +94,7 @@ def main():
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--sweeps", type=int, default=6)
     parser.add_argument("--fit", type=int)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--percent", default="5,3")
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("arguments", nargs="*")
@@ -88,6 +102,8 @@ def main():
     percents = [float(word) for word in options.percent.split(",")]
     if options.sweeps < 4 or not set(percents) <= set(LEAST_US):
         die("--sweeps is at least 4, and --percent of 5 and 3")
+    if options.processes < 1:
+        die(f"--processes is {options.processes}, not 1 and more")
     fit = options.fit or options.sweeps // 2
     if not 2 <= fit <= options.sweeps - 2:
         die(f"--fit is {fit}, not 2 to {options.sweeps - 2}")
@@ -96,9 +112,9 @@ def main():
     runs = [options.out / f"equal-{i}" for i in range(1, options.sweeps + 1)]
     slow = {percent: options.out / f"slowed-{percent:g}" for percent in percents}
     for run in runs:
-        sweep(options.program, run, options.arguments, until)
+        measure(options.program, run, options.processes, options.arguments, until)
     for percent, run in slow.items():
-        sweep(options.slowed, run, options.arguments + rows_from(runs[0], MARGIN * LEAST_US[percent]), until, percent)
+        measure(options.slowed, run, options.processes, options.arguments + rows_from(runs[0], MARGIN * LEAST_US[percent]), until, percent)
 
     fitted, judged = runs[:fit], runs[fit:]
     done = subprocess.run(list(map(str, [options.program, "gate", "--baseline", fitted[0], "--spread", *fitted])), capture_output=True, text=True)

@@ -1,0 +1,21 @@
+// Rows of one case in several runs, that is in several processes, as one row: all their samples together.
+#pragma once
+
+#include <vector>
+
+#include "reports/run/run_files.h"
+
+namespace noisefloor {
+
+struct PooledRow {
+  SweepRow row;
+  RowSamples samples;
+};
+
+// Of one case, device and commit, and of one GPU. If one of them is not ok, that row, without samples. Times, spread,
+// clocks, edges and what follows from them are of all samples; the duel stays out, as each was within one process; the
+// rest is the first row's. Where places are several, each run keeps only whole rounds over them, so that the gate can
+// pair places. Throws std::runtime_error where the rows cannot be put together.
+PooledRow pool_rows(const std::vector<PooledRow>& runs);
+
+}  // namespace noisefloor

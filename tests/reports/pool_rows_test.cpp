@@ -1,0 +1,78 @@
+#include "reports/run/pool_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace noisefloor {
+namespace {
+
+// A run with batches of two samples: batch i's are `us` + i.
+PooledRow run_of(double us, std::size_t batches, long places) {
+  PooledRow run;
+  run.row.op = "gemm";
+  run.row.status = Outcome::ok;
+  run.row.places = places;
+  run.row.edge_us = 0.8;
+  run.row.rival = "cublaslt";
+  run.row.duel_warm = 1.1;
+  run.row.spent_s = 2.0;
+  for (std::size_t i = 0; i < batches; ++i) {
+    run.samples.cold_us.insert(run.samples.cold_us.end(), 2, us + static_cast<double>(i));
+    run.samples.cold_batches.push_back(2);
+    run.samples.cold_mhz.push_back(1000 + us);
+  }
+  run.samples.warm_us = {us, us};
+  run.samples.warm_edge_us = {0.8, 0.8};
+  return run;
+}
+
+TEST(PoolRows, KeepWholeRoundsOverPlaces) {
+  const PooledRow pooled = pool_rows({run_of(10, 5, 2), run_of(20, 2, 2), run_of(30, 3, 2)});
+  EXPECT_EQ(pooled.samples.cold_us,
+            (std::vector<double>{10, 10, 11, 11, 12, 12, 13, 13, 20, 20, 21, 21, 30, 30, 31, 31}));
+  EXPECT_EQ(pooled.samples.cold_batches, std::vector<std::size_t>(8, 2));
+  EXPECT_EQ(pooled.samples.cold_mhz.size(), 8u);
+  EXPECT_EQ(*pooled.row.time_cold_us, (13 + 20) / 2.0);
+  EXPECT_EQ(*pooled.row.time_warm_us, 20);
+  EXPECT_EQ(pooled.row.samples, 16);
+  EXPECT_EQ(pooled.row.processes, 3);
+  EXPECT_EQ(*pooled.row.spent_s, 6);
+  EXPECT_EQ(*pooled.row.edge_us, 0.8);
+  EXPECT_TRUE(pooled.row.rival.empty() && !pooled.row.duel_warm);  // each duel was within one process
+}
+
+TEST(PoolRows, KeepAllBatchesOfOnePlace) {
+  EXPECT_EQ(pool_rows({run_of(10, 5, 1), run_of(20, 2, 1)}).samples.cold_batches.size(), 7u);
+}
+
+TEST(PoolRows, HaveNoEdgeAcrossTwoLevels) {
+  PooledRow longer = run_of(10, 2, 2);
+  longer.row.edge_us = 1.0;
+  EXPECT_FALSE(pool_rows({run_of(10, 2, 2), longer}).row.edge_us);
+}
+
+TEST(PoolRows, CountProcessesOfPooledOnes) {
+  const PooledRow two = pool_rows({run_of(10, 2, 2), run_of(10, 2, 2)});
+  EXPECT_EQ(pool_rows({two, run_of(10, 2, 2)}).row.processes, 3);
+}
+
+TEST(PoolRows, FailWhereOneFailed) {
+  PooledRow failed = run_of(10, 2, 2);
+  failed.row.status = Outcome::incorrect;
+  failed.row.places = std::nullopt;
+  const PooledRow pooled = pool_rows({run_of(10, 2, 2), failed});
+  EXPECT_EQ(pooled.row.status, Outcome::incorrect);
+  EXPECT_TRUE(pooled.samples.cold_us.empty());
+}
+
+TEST(PoolRows, RefuseOtherGpusPlacesAndRunsWithoutARound) {
+  PooledRow other = run_of(10, 2, 2);
+  other.row.gpu_uuid = "GPU-2";
+  EXPECT_THROW(pool_rows({run_of(10, 2, 2), other}), std::runtime_error);
+  EXPECT_THROW(pool_rows({run_of(10, 2, 2), run_of(10, 2, 1)}), std::runtime_error);
+  EXPECT_THROW(pool_rows({run_of(10, 1, 2), run_of(10, 1, 2)}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace noisefloor
