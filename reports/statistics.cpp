@@ -38,6 +38,17 @@ double median(std::vector<double> samples) {
   return (*middle + *std::max_element(samples.begin(), middle)) / 2;
 }
 
+std::optional<double> median_of_known(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  if (values.empty()) return std::nullopt;
+  return median(std::move(values));
+}
+
+bool at_one_edge(std::span<const double> edges_us) {
+  const auto [least, most] = std::ranges::minmax_element(edges_us);
+  return *most <= 1.1 * *least;
+}
+
 double median_absolute_deviation(std::span<const double> samples) {
   const double center = median({samples.begin(), samples.end()});
   std::vector<double> deviations;

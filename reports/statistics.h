@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace noisefloor {
 
 double median(std::vector<double> samples);  // NaN of an empty set; the mean of the middle two of an even one
+std::optional<double> median_of_known(std::vector<double> values);  // NaN: not known; nothing where none is
+// Edges between kernels have two levels, a fifth apart: whether all of these are of the same. Not of an empty set.
+bool at_one_edge(std::span<const double> edges_us);
 // Median absolute deviation from the median, unscaled.
 double median_absolute_deviation(std::span<const double> samples);
 

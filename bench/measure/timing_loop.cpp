@@ -90,12 +90,6 @@ class ClockSteps {
   double last_mhz_ = 0;
 };
 
-// Edges have two levels, a fifth apart: those before a phase and behind it must be of the same.
-bool one_level(const std::vector<double>& edges) {
-  const auto [least, most] = std::ranges::minmax_element(edges);
-  return *most <= 1.1 * *least;
-}
-
 }  // namespace
 
 bool waited(double sample_us, double wait_us) {
@@ -116,17 +110,11 @@ bool Timing::throttled() const {
   return others.in_the_way || disqualifies(throttle);
 }
 
-std::optional<double> median_clock(std::vector<double> mhz) {
-  std::erase_if(mhz, [](double one) { return std::isnan(one); });
-  if (mhz.empty()) return std::nullopt;
-  return median(mhz);
-}
-
 void write_times(const Timing& timing, SweepRow& row) {
   row.stop = timing.stop;
   row.samples = static_cast<long>(timing.cold_us.size());
-  row.sm_clock_mhz = median_clock(timing.cold_mhz);
-  row.warm_clock_mhz = median_clock(timing.warm_mhz);
+  row.sm_clock_mhz = median_of_known(timing.cold_mhz);
+  row.warm_clock_mhz = median_of_known(timing.warm_mhz);
   row.warm_stop = timing.warm_stop;
   row.warm_samples = static_cast<long>(timing.warm_us.size());
   if (timing.throttle) row.throttle = clock_events_text(*timing.throttle);
@@ -150,7 +138,7 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_warm_us = median(timing.warm_us);
   row.time_warm_serial_us = timing.warm_serial_us.empty() ? *row.time_warm_us : median(timing.warm_serial_us);
   const std::vector<double>& edges = timing.warm_serial_us.empty() ? timing.warm_edge_us : timing.warm_serial_edge_us;
-  if (!edges.empty() && one_level(edges)) row.edge_us = median(edges);
+  if (!edges.empty() && at_one_edge(edges)) row.edge_us = median(edges);
   row.gflops = *row.flops / *row.time_cold_us * 1e-3;
   row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   row.status = Outcome::ok;

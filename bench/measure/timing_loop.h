@@ -99,9 +99,6 @@ struct Timing {
   bool throttled() const;  // by what disqualifies the times
 };
 
-// The median of the clocks that could be read.
-std::optional<double> median_clock(std::vector<double> mhz);
-
 // The row's columns that a timing fills, its flops and bytes given: `ok` with times, or `throttled` with none.
 void write_times(const Timing& timing, SweepRow& row);
 

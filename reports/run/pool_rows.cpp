@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
+#include <ranges>
+#include <set>
 #include <stdexcept>
+#include <string>
 
 #include "reports/statistics.h"
 
@@ -30,24 +32,22 @@ void append(std::vector<T>& all, const std::vector<T>& more, std::size_t count) 
   all.insert(all.end(), more.begin(), more.begin() + static_cast<std::ptrdiff_t>(std::min(count, more.size())));
 }
 
-// Batches go from place to place, each run from the first: what a run took beyond its last whole round stays out.
-void append_phase(const PhaseFields& phase, std::size_t places, const RowSamples& run, RowSamples& all) {
-  const auto& batches = run.*phase.batches;
-  const std::size_t kept = places > 1 ? batches.size() / places * places : batches.size();
-  const std::size_t samples =
-      batches.empty()
-          ? (run.*phase.us).size()
-          : std::accumulate(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(kept), std::size_t{0});
-  append(all.*phase.us, run.*phase.us, samples);
-  append(all.*phase.batches, batches, kept);
-  append(all.*phase.mhz, run.*phase.mhz, kept);
-  if (phase.edge_us != nullptr) append(all.*phase.edge_us, run.*phase.edge_us, (run.*phase.edge_us).size());
-}
-
-Figure median_of_known(std::vector<double> values) {
-  std::erase_if(values, [](double value) { return std::isnan(value); });
-  if (values.empty()) return std::nullopt;
-  return median(std::move(values));
+// Batches go from place to place, each run from the first: what a run took beyond its last whole round stays out. All
+// stay where a run ended within its first.
+void append_phase(const PhaseFields& phase, std::size_t places, const std::vector<PooledRow>& runs, RowSamples& all) {
+  const auto rounds = [&](const PooledRow& run) { return (run.samples.*phase.batches).size() / places; };
+  const bool whole = std::ranges::all_of(runs, [&](const PooledRow& run) { return rounds(run) > 0; });
+  for (const PooledRow& run : runs) {
+    const auto& batches = run.samples.*phase.batches;
+    const auto& us = run.samples.*phase.us;
+    const std::size_t kept = whole ? rounds(run) * places : batches.size();
+    const auto end = batches.begin() + static_cast<std::ptrdiff_t>(kept);
+    append(all.*phase.us, us, batches.empty() ? us.size() : std::accumulate(batches.begin(), end, std::size_t{0}));
+    append(all.*phase.batches, batches, kept);
+    append(all.*phase.mhz, run.samples.*phase.mhz, kept);
+    if (phase.edge_us != nullptr)
+      append(all.*phase.edge_us, run.samples.*phase.edge_us, (run.samples.*phase.edge_us).size());
+  }
 }
 
 void take_times(const RowSamples& samples, SweepRow& row) {
@@ -66,6 +66,7 @@ void take_times(const RowSamples& samples, SweepRow& row) {
   if (row.gflops) row.gflops = *row.flops / *row.time_cold_us * 1e-3;
   if (row.gbps) row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   if (row.pct_of_roof && row.attainable_gflops) row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
+  if (row.pct_of_roof && *row.pct_of_roof <= 100) row.above_roof.clear();
 }
 
 void leave_out_duel(SweepRow& row) {
@@ -75,15 +76,36 @@ void leave_out_duel(SweepRow& row) {
     (row.*figure).reset();
 }
 
-// Edges have two levels, a fifth apart; a row across both has no edge that is its own.
-bool at_one_edge(const std::vector<PooledRow>& runs) {
+// "none", or names with | between them.
+std::set<std::string> throttles(const std::string& text) {
+  std::set<std::string> names;
+  for (const auto part : std::views::split(text, '|')) names.emplace(part.begin(), part.end());
+  names.erase("none");
+  return names;
+}
+
+// What one process met is true of the row: the gate asks for it.
+void take_worst(const std::vector<PooledRow>& runs, PooledRow& pooled) {
+  SweepRow& row = pooled.row;
+  std::set<std::string> throttle;
   std::vector<double> edges;
-  for (const PooledRow& run : runs) {
-    if (!run.row.edge_us) return false;
-    edges.push_back(*run.row.edge_us);
+  long processes = 0;
+  double spent_s = 0;
+  for (const auto& [one, samples] : runs) {
+    throttle.merge(throttles(one.throttle));
+    for (Figure SweepRow::*figure : {&SweepRow::load, &SweepRow::waited_pct, &SweepRow::max_rel_error})
+      if (one.*figure && !(row.*figure && *(row.*figure) >= *(one.*figure))) row.*figure = one.*figure;
+    if (row.above_roof.empty()) row.above_roof = one.above_roof;
+    if (one.edge_us) edges.push_back(*one.edge_us);
+    processes += one.processes.value_or(1);
+    spent_s += one.spent_s.value_or(0);
+    if (samples.kernels != pooled.samples.kernels || samples.kernel_counts != pooled.samples.kernel_counts)
+      row.reason = "its processes ran different kernels, as a library's search chose: those named are the first's";
   }
-  const auto [least, most] = std::ranges::minmax_element(edges);
-  return *most <= 1.1 * *least;
+  if (!throttle.empty()) row.throttle = fmt::format("{}", fmt::join(throttle, "|"));
+  if (edges.size() < runs.size() || !at_one_edge(edges)) row.edge_us.reset();
+  row.processes = processes;
+  row.spent_s = spent_s;
 }
 
 }  // namespace
@@ -104,22 +126,10 @@ PooledRow pool_rows(const std::vector<PooledRow>& runs) {
   PooledRow pooled{first, {}};
   pooled.samples.kernels = runs.front().samples.kernels;
   pooled.samples.kernel_counts = runs.front().samples.kernel_counts;
-  for (const PooledRow& run : runs)
-    for (const PhaseFields& phase : kPhases)
-      append_phase(phase, static_cast<std::size_t>(first.places.value_or(1)), run.samples, pooled.samples);
-  if (pooled.samples.cold_us.empty())
-    throw std::runtime_error(
-        fmt::format("{}: no run took a batch in each of its {} places", first.name(), first.places.value_or(1)));
-  if (!at_one_edge(runs)) pooled.row.edge_us.reset();
+  for (const PhaseFields& phase : kPhases)
+    append_phase(phase, static_cast<std::size_t>(first.places.value_or(1)), runs, pooled.samples);
   leave_out_duel(pooled.row);
-  long processes = 0;
-  double spent_s = 0;
-  for (const PooledRow& run : runs) {
-    processes += run.row.processes.value_or(1);
-    spent_s += run.row.spent_s.value_or(0);
-  }
-  pooled.row.processes = processes;
-  pooled.row.spent_s = spent_s;
+  take_worst(runs, pooled);
   take_times(pooled.samples, pooled.row);
   return pooled;
 }

@@ -66,12 +66,33 @@ TEST(PoolRows, FailWhereOneFailed) {
   EXPECT_TRUE(pooled.samples.cold_us.empty());
 }
 
-TEST(PoolRows, RefuseOtherGpusPlacesAndRunsWithoutARound) {
+TEST(PoolRows, LoseNothingWhereARunEndedWithinItsFirstRound) {
+  EXPECT_EQ(pool_rows({run_of(10, 1, 4), run_of(20, 5, 4)}).samples.cold_us.size(), 12u);
+}
+
+TEST(PoolRows, SayTheWorstOfAnyProcess) {
+  PooledRow first = run_of(10, 2, 2), other = run_of(10, 2, 2);
+  first.row.throttle = "none";
+  first.row.load = 0.1;
+  other.row.throttle = "sw_power_cap";
+  other.row.load = 2.0;
+  other.row.max_rel_error = 0.5;
+  other.samples.kernels = {"another"};
+  other.samples.kernel_counts = {1};
+  const SweepRow row = pool_rows({first, other}).row;
+  EXPECT_EQ(row.throttle, "sw_power_cap");
+  EXPECT_EQ(*row.load, 2.0);
+  EXPECT_EQ(*row.max_rel_error, 0.5);
+  EXPECT_NE(row.reason.find("different kernels"), std::string::npos);
+  first.row.throttle = "sw_thermal_slowdown";
+  EXPECT_EQ(pool_rows({first, other}).row.throttle, "sw_power_cap|sw_thermal_slowdown");
+}
+
+TEST(PoolRows, RefuseOtherGpusAndPlaces) {
   PooledRow other = run_of(10, 2, 2);
   other.row.gpu_uuid = "GPU-2";
   EXPECT_THROW(pool_rows({run_of(10, 2, 2), other}), std::runtime_error);
   EXPECT_THROW(pool_rows({run_of(10, 2, 2), run_of(10, 2, 1)}), std::runtime_error);
-  EXPECT_THROW(pool_rows({run_of(10, 1, 2), run_of(10, 1, 2)}), std::runtime_error);
 }
 
 }  // namespace

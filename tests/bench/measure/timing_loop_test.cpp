@@ -80,7 +80,7 @@ TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {
   EXPECT_EQ(timing.warm_us, std::vector<double>(40, 1000.0)) << "warm ones as well";
   EXPECT_EQ(timing.warm_batches, std::vector<std::size_t>(4, 10));
   EXPECT_TRUE(timing.cold_mhz.empty());
-  EXPECT_FALSE(median_clock(timing.cold_mhz));
+  EXPECT_FALSE(median_of_known(timing.cold_mhz));
   EXPECT_FALSE(timing.throttle);
   const SweepRow row = row_of(timing);
   EXPECT_EQ(row.status, Outcome::ok);
@@ -221,7 +221,7 @@ TEST(TimingLoop, SamplesBeforeAClockStepAreDropped) {
   EXPECT_EQ(timing.cold_us, std::vector<double>(timing.cold_us.size(), 1000.0));
   EXPECT_EQ(timing.cold_mhz, std::vector<double>(timing.cold_batches.size(), 1755.0));
   EXPECT_EQ(timing.launch_mhz, std::vector<double>(timing.cold_batches.size(), 1754.0));
-  EXPECT_EQ(median_clock(timing.cold_mhz), 1755);
+  EXPECT_EQ(median_of_known(timing.cold_mhz), 1755);
 }
 
 TEST(TimingLoop, WarmLaunchesHaveTheirClockAndTheirReason) {
@@ -270,7 +270,7 @@ TEST(TimingLoop, AClockThatNeverSettlesIsTakenAsItIs) {
   const Timing timing = measured(script);
   EXPECT_EQ(timing.stop, "converged");
   EXPECT_EQ(timing.cold_batches.size(), 4u);
-  EXPECT_EQ(median_clock(timing.cold_mhz), 1840);
+  EXPECT_EQ(median_of_known(timing.cold_mhz), 1840);
   EXPECT_GE(script.time, 0.5);
   EXPECT_LT(script.time, 0.8);
 }
@@ -289,16 +289,16 @@ TEST(TimingLoop, UnreadableClocksAreLeftOut) {
   const Timing none = measured(script);
   ASSERT_EQ(none.cold_mhz.size(), 4u) << "one a batch, read or not";
   EXPECT_TRUE(std::isnan(none.cold_mhz.front()));
-  EXPECT_FALSE(median_clock(none.cold_mhz));
+  EXPECT_FALSE(median_of_known(none.cold_mhz));
   EXPECT_FALSE(row_of(none).sm_clock_mhz);
 
   Script some;
   some.mhz = [&](double) { return some.cold_calls.size() % 2 == 0 ? 1980 : kNaN; };
-  EXPECT_EQ(median_clock(measured(some).cold_mhz), 1980);
+  EXPECT_EQ(median_of_known(measured(some).cold_mhz), 1980);
 
   Script zero;
   zero.mhz = [](double) { return 0.0; };
-  EXPECT_FALSE(median_clock(measured(zero).cold_mhz));
+  EXPECT_FALSE(median_of_known(measured(zero).cold_mhz));
 }
 
 TEST(TimingLoop, AStepBehindAnUnreadableClockIsSeen) {
