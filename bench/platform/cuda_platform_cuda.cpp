@@ -173,11 +173,15 @@ class CudaPlatform final : public Platform {
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
-    const auto graph = std::make_shared<const CudaGraph>(stream_, launch, repeats);
-    if (kept != nullptr) kept->add(graph, graph->nodes());
-    graph->enqueue(stream_);
-    return timer_->time(
-        stream_, samples, repeats, [&] { graph->enqueue(stream_); }, [] {});
+    const auto time = [&](const CudaGraph& graph) {
+      graph.enqueue(stream_);
+      return timer_->time(
+          stream_, samples, repeats, [&] { graph.enqueue(stream_); }, [] {});
+    };
+    if (kept == nullptr) return time(CudaGraph(stream_, launch, repeats));
+    const auto beside = std::make_shared<const GraphInItsChunk>(stream_, launch, repeats);
+    kept->add(beside, beside->graph().nodes());
+    return time(beside->graph());
   }
 
   std::vector<double> time_edges(int samples) override {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "bench/platform/platform.h"
@@ -19,12 +20,26 @@ class CudaGraph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   void enqueue(cudaStream_t stream) const;
+  void upload(cudaStream_t stream) const;  // to the device, in the stream's order, as a first enqueue() would
   std::size_t nodes() const;
 
  private:
   void destroy() noexcept;
   cudaGraph_t graph_ = nullptr;
   cudaGraphExec_t executable_ = nullptr;
+};
+
+// A graph in a chunk of its own. The driver keeps graphs in chunks of 2 MB, and from one chunk to the next the times of
+// short launches step by up to two percent (docs/log/measuring/2026-11-25-places.md). A filler that never runs takes up
+// what is left of a chunk, so that graphs kept side by side lie in as many chunks.
+class GraphInItsChunk {
+ public:
+  GraphInItsChunk(cudaStream_t stream, const Launch& launch, int repeats);
+  const CudaGraph& graph() const { return graph_; }
+
+ private:
+  CudaGraph graph_;
+  std::optional<CudaGraph> filler_;
 };
 
 // Times with events. The stream waits at a gate until everything behind it is queued, so that no time of the host's is

@@ -12,6 +12,7 @@ constexpr unsigned long long kGateTimeoutNs = 5'000'000'000ull;
 // Samples queued behind one gate. In longer queues all but the last few come out longer, and by an amount that differs
 // from process to process (docs/log/measuring/2026-11-21-gate-tried.md).
 constexpr int kQueued = 4;
+constexpr std::size_t kChunkNodes = 650;  // a chunk of 2 MB has room for 600 to 650 kernels
 
 // A kernel, or a copy: what a launch that does nothing has not.
 bool has_work(cudaGraph_t graph) {
@@ -72,6 +73,10 @@ void CudaGraph::enqueue(cudaStream_t stream) const {
   CUDA_CHECK(cudaGraphLaunch(executable_, stream));
 }
 
+void CudaGraph::upload(cudaStream_t stream) const {
+  CUDA_CHECK(cudaGraphUpload(executable_, stream));
+}
+
 std::size_t CudaGraph::nodes() const {
   std::size_t count = 0;
   CUDA_CHECK(cudaGraphGetNodes(graph_, nullptr, &count));
@@ -83,6 +88,19 @@ void CudaGraph::destroy() noexcept {
   if (graph_ != nullptr) (void)cudaGraphDestroy(graph_);
   executable_ = nullptr;
   graph_ = nullptr;
+}
+
+GraphInItsChunk::GraphInItsChunk(cudaStream_t stream, const Launch& launch, int repeats)
+    : graph_(stream, launch, repeats) {
+  const std::size_t nodes = graph_.nodes();
+  graph_.upload(stream);
+  if (nodes >= kChunkNodes) return;
+  const auto nothing = [&] {
+    CUDA_CHECK(harness::do_nothing(stream));
+    return success();
+  };
+  filler_.emplace(stream, nothing, static_cast<int>(kChunkNodes - nodes));
+  filler_->upload(stream);
 }
 
 GatedTimer::GatedTimer() {

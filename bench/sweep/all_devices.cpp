@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
 #include <stdexcept>
 
 #include "bench/sweep/command_line.h"
@@ -94,12 +93,7 @@ int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<
   const SideBySideResult result = run_side_by_side(programs, stderr);
   write_gpu_listing(run, lanes, &result);
   print_results(run, lanes, result);
-  if (result.interrupted_by != 0) {
-    fmt::print(stderr, "stopped: the finished rows are in {}; the same command with --out resumes\n", run.string());
-    std::fflush(nullptr);
-    (void)std::signal(result.interrupted_by, SIG_DFL);
-    (void)std::raise(result.interrupted_by);
-  }
+  if (result.interrupted_by != 0) end_as_told(result.interrupted_by, run);
   return result.worst_exit_code();
 }
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <system_error>
 
@@ -127,6 +128,14 @@ SideBySideResult run_side_by_side(const std::vector<Lane>& lanes, std::FILE* pro
     result.lanes.push_back({code, ending_words(status), std::move(process->output.text)});
   }
   return result;
+}
+
+void end_as_told(int signal, const std::filesystem::path& run) {
+  fmt::print(stderr, "stopped: the finished rows are in {}; the same command with --out resumes\n", run.string());
+  std::fflush(nullptr);
+  (void)std::signal(signal, SIG_DFL);
+  (void)std::raise(signal);
+  std::abort();  // where this signal was blocked
 }
 
 }  // namespace noisefloor

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,8 @@ struct SideBySideResult {
 // `progress` line by line behind the lane's name. Where this process is told to end, the lanes get SIGTERM, and SIGKILL
 // ten seconds later; where it is killed, they get SIGTERM. Throws std::runtime_error when a process cannot be made.
 SideBySideResult run_side_by_side(const std::vector<Lane>& lanes, std::FILE* progress);
+
+// Ends this process by the signal that ended its lanes, and says that `run` can be resumed.
+[[noreturn]] void end_as_told(int signal, const std::filesystem::path& run);
 
 }  // namespace noisefloor

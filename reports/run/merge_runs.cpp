@@ -238,10 +238,10 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     if (!distinct.insert(real).second) cannot_merge(folder, "is given twice");
     const fs::path target = fs::weakly_canonical(out);
     if (real == target) cannot_merge(out, "is --out, and to be merged too");
-    if (std::mismatch(target.begin(), target.end(), real.begin(), real.end()).first == target.end())
+    if (!options.around && std::mismatch(target.begin(), target.end(), real.begin(), real.end()).first == target.end())
       cannot_merge(folder, "lies within --out, which --replace would remove");
   }
-  require_free(out, options.replace);
+  if (!options.around) require_free(out, options.replace);
 
   std::list<FolderLock> locks;
   std::vector<MergePart> parts;
@@ -266,6 +266,12 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
                     torn.begin()->name()));
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows) result.failed += is_failure(*placed.row);
+
+  if (options.around) {  // a run has sweep.csv: a reader never meets half of one
+    fs::remove(out / "sweep.csv");
+    write_run(out, parts, rows);
+    return result;
+  }
 
   // Beside its place, then renamed: a reader never meets half of it.
   const fs::path target = out.has_filename() ? out : out.parent_path();

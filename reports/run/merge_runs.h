@@ -11,6 +11,7 @@ struct MergeOptions {
   bool replace = false;  // what an earlier merge wrote; anything else is never replaced
   bool partial = false;  // go on where parts or cases of a split sweep are missing
   bool pool = false;     // the folders are runs of the same cases: a row has the samples of all
+  bool around = false;   // `out` is the folder that these lie in; the caller has its lock
 };
 
 struct MergeResult {
@@ -19,7 +20,7 @@ struct MergeResult {
   std::vector<std::string> notes;    // in what the parts' GPUs differ, and whether one problem's rows are of several
 };
 
-// Merges into `out`, a new folder, which appears whole or not at all. All must be of one device, driver and commit
+// Merges into `out`, a new folder, which appears whole or not at all (with `around` its sweep.csv comes last). All must be of one device, driver and commit
 // (baselines' rows: of one cuBLASLt, cuDNN and PyTorch), no case may be in two of them, every timed row must have its
 // samples, and parts of split sweeps must be all parts of each with all of their cases. Ceilings are the
 // medians of theirs; rows keep the figures that they have. With `pool` every case must be in all of

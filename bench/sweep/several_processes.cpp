@@ -1,0 +1,64 @@
+#include "bench/sweep/several_processes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "bench/sweep/command_line.h"
+#include "bench/sweep/side_by_side.h"
+#include "reports/run/folder_lock.h"
+#include "reports/run/merge_runs.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string name_of(int process) {
+  return fmt::format("process-{}", process);
+}
+
+// Another run here is a single sweep's, or one of more processes, some of which would be left beside it.
+void require_own(const fs::path& run, int processes) {
+  if (fs::exists(run / "sweep.csv") && !fs::exists(run / name_of(1)))
+    throw std::runtime_error(
+        fmt::format("{}: is the run folder of one process; give another --out for --processes", run.string()));
+  if (fs::exists(run / name_of(processes + 1)))
+    throw std::runtime_error(
+        fmt::format("{}: has more than the {} processes of --processes; give another --out", run.string(), processes));
+}
+
+}  // namespace
+
+int sweep_by_processes(int processes, const std::vector<std::string>& arguments, const fs::path& run,
+                       const std::function<void()>& begun) {
+  std::error_code error;
+  fs::create_directories(run, error);
+  if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
+  int worst = 0;
+  std::vector<fs::path> folders;
+  const FolderLock lock(run);
+  require_own(run, processes);
+  begun();
+  for (int process = 1; process <= processes; ++process) {
+    std::vector<std::string> own = without_options(arguments, {"--out", "--runs", "--processes"});
+    folders.push_back(run / name_of(process));
+    own.insert(own.end(), {"--out", folders.back().string()});
+    const SideBySideResult result =
+        run_side_by_side({{name_of(process), {std::move(own), {}, {}, "/proc/self/exe"}}}, stderr);
+    if (result.interrupted_by != 0) end_as_told(result.interrupted_by, run);
+    worst = std::max(worst, result.worst_exit_code());
+    if (worst > 1) {
+      fmt::print(stderr, "{}: {}; nothing was put together\n", folders.back().string(), result.lanes.front().ending);
+      return worst;
+    }
+  }
+  MergeOptions options;
+  options.pool = options.around = true;
+  const MergeResult merged = merge_runs(folders, run, options);
+  for (const std::string& note : merged.notes) fmt::print(stderr, "note: {}\n", note);
+  return worst;
+}
+
+}  // namespace noisefloor
