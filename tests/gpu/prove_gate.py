@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What `noisefloor gate` says of equal builds and of one that is slower on purpose, over many rows. Run by hand; no test.
 
-usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--fit N] [--processes N] [--percent P,...] [--minutes M] [-- SWEEP ARGUMENTS]
+usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--fit N | --judge-by DIR] [--processes N] [--percent P,...] [--minutes M]
+                     [-- SWEEP ARGUMENTS]
 
 `--program` is swept N times (default 6), each in a process of its own. With --processes, each of these runs is so many sweeps, put together by
 `merge --pool`; the slowed ones, too. The first of them (--fit, default half) measure the spread between
-processes and set the gate's threshold; the others alone are judged, each run against each earlier one of them: nothing may regress. Then
+processes and set the gate's threshold; the others alone are judged, each run against each earlier one of them: nothing may regress. With
+--judge-by, the equal runs of another proof, of another GPU or day, set the threshold, and all of this one are judged. Then
 `--slowed`, the same commit built with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, is swept once for each P (default 5,3): a slow-down of 5 % is to be found
-in every row of 3 us and more, one of 3 % in every row of 20 us and more (cold times); other rows are not swept. Sweeps that are there are resumed, so that several calls
-make one proof: each stops after --minutes. At the end DIR/proof.md has the table, DIR/missed.csv the rows on the wrong side.
+in every row of 3 us and more, one of 3 % in every row of 20 us and more (cold times); other rows are not swept. Sweeps that are there are resumed, and those that are
+whole are left alone, so that several calls make one proof: each stops after --minutes. The last may be made on a machine without a GPU. At the end DIR/proof.md has the table, DIR/missed.csv the rows on the wrong side.
 
 Exit codes: 0 as it should be; 1 rows on the wrong side; 2 it could not be done, or time ran out before the last sweep (the same call goes on).
 """
@@ -36,6 +38,9 @@ def die(text):
 
 
 def sweep(program, folder, arguments, until, percent=None):
+    whole = folder.with_name(f"{folder.name}.whole")
+    if whole.exists():
+        return
     budget = until - time.monotonic()
     if budget < 1:
         die(f"out of time before {folder.name}; the same call goes on")
@@ -46,6 +51,7 @@ def sweep(program, folder, arguments, until, percent=None):
             die(f"the sweep {folder.name} failed: see {folder}.log")
     if time.monotonic() >= until:
         die(f"out of time in {folder.name}; the same call goes on")
+    whole.touch()
 
 
 def measure(program, folder, processes, *more):
@@ -94,6 +100,7 @@ def main():
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--sweeps", type=int, default=6)
     parser.add_argument("--fit", type=int)
+    parser.add_argument("--judge-by", type=Path)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--percent", default="5,3")
     parser.add_argument("--minutes", type=float, default=1e6)
@@ -102,6 +109,8 @@ def main():
     percents = [float(word) for word in options.percent.split(",")]
     if options.sweeps < 4 or not set(percents) <= set(LEAST_US):
         die("--sweeps is at least 4, and --percent of 5 and 3")
+    if options.fit and options.judge_by:
+        die("--fit and --judge-by: give one")
     if options.processes < 1:
         die(f"--processes is {options.processes}, not 1 and more")
     fit = options.fit or options.sweeps // 2
@@ -117,6 +126,10 @@ def main():
         measure(options.slowed, run, options.processes, options.arguments + rows_from(runs[0], MARGIN * LEAST_US[percent]), until, percent)
 
     fitted, judged = runs[:fit], runs[fit:]
+    if options.judge_by:
+        fitted, judged = sorted(path for path in options.judge_by.glob("equal-*") if path.is_dir() and path.suffix == ""), runs
+        if len(fitted) < 2:
+            die(f"--judge-by: {options.judge_by} has {len(fitted)} equal runs, not two and more")
     done = subprocess.run(list(map(str, [options.program, "gate", "--baseline", fitted[0], "--spread", *fitted])), capture_output=True, text=True)
     if done.returncode != 0:
         die(f"gate --spread: {done.stderr.strip()}")
