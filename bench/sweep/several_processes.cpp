@@ -9,6 +9,7 @@
 #include "bench/sweep/side_by_side.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/merge_runs.h"
+#include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {
@@ -27,6 +28,14 @@ void require_own(const fs::path& run, int processes) {
   if (fs::exists(run / name_of(processes + 1)))
     throw std::runtime_error(
         fmt::format("{}: has more than the {} processes of --processes; give another --out", run.string(), processes));
+}
+
+// Where the first process was refused, with nothing measured: no run is left.
+void leave_nothing(const fs::path& run) {
+  std::error_code not_empty;
+  note_finished(run);
+  fs::remove(run / ".lock", not_empty);
+  fs::remove(run, not_empty);
 }
 
 }  // namespace
@@ -51,6 +60,7 @@ int sweep_by_processes(int processes, const std::vector<std::string>& arguments,
     worst = std::max(worst, result.worst_exit_code());
     if (worst > 1) {
       fmt::print(stderr, "{}: {}; nothing was put together\n", folders.back().string(), result.lanes.front().ending);
+      if (!fs::exists(folders.front())) leave_nothing(run);
       return worst;
     }
   }

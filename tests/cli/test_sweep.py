@@ -301,6 +301,68 @@ def test_a_folder_of_several_gpus_is_not_a_run_folder(problems, tmp_path):
     assert result.returncode == 2 and "holds the run folders of several GPUs" in result.stderr
 
 
+def test_several_processes_make_one_run(problems, tmp_path):
+    out = tmp_path / "run"
+    result = sweep(problems, out, "--processes", "3")
+    assert result.returncode == 0, result.stderr
+    table = rows(out)
+    assert len(table) == 3 and {row["processes"] for row in table} == {"3"}
+    assert "process-3 | " in result.stderr and result.stdout.count("run folder:") == 1 and f"run folder: {out}" in result.stdout
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    ones = [[json.loads(line) for line in (out / f"process-{i}/samples.jsonl").read_text().splitlines()] for i in (1, 2, 3)]
+    for pooled, *single in zip(samples, *ones):
+        assert pooled["cold_us"] == [us for one in single for us in one["cold_us"]]
+    assert len(json.loads((out / "env.json").read_text())["merged_from"]) == 3
+    assert run("gate", "--baseline", out, "--candidate", out, "--strict").returncode == 0
+
+    lines = (out / "process-2/sweep.csv").read_text().splitlines()
+    (out / "process-2/sweep.csv").write_text("\n".join(lines[:-1]) + "\n")  # as if it was killed
+    (out / "sweep.csv").unlink()
+    again = sweep(problems, out, "--processes", "3")
+    assert again.returncode == 0 and "2 cases are already in" in again.stderr and len(rows(out)) == 3, again.stderr
+
+    fewer = sweep(problems, out, "--processes", "2")
+    assert fewer.returncode == 2 and "has more than the 2 processes" in fewer.stderr
+    assert len(rows(out)) == 3, "what is refused changes nothing"
+
+
+def test_what_several_processes_refuse(problems, tmp_path):
+    single = tmp_path / "single"
+    assert sweep(problems, single).returncode == 0
+    before = (single / "sweep.csv").read_text()
+    refused = sweep(problems, single, "--processes", "2")
+    assert refused.returncode == 2 and "is the run folder of one process" in refused.stderr
+    assert (single / "sweep.csv").read_text() == before and not (single / "process-1").exists()
+    for more, words in (["--budget", "5"], "--budget"), (["--shard", "1/2"], "--shard"), (["--benchmark_format=json"], "--benchmark_format"):
+        refused = sweep(problems, tmp_path / "out", "--processes", "2", *more)
+        assert refused.returncode == 2 and words in refused.stderr and not (tmp_path / "out").exists(), refused.stderr
+    for number in "0", "65", "x":
+        assert sweep(problems, tmp_path / "out", "--processes", number).returncode == 2
+    refused = below(tmp_path / "runs", problems, "--ops", "conv2d", "--processes", "2")
+    assert refused.returncode == 2 and "the chosen networks have no conv2d" in refused.stderr
+    assert not any((tmp_path / "runs/host").iterdir())
+
+
+def test_several_processes_that_are_stopped(tmp_path):
+    (tmp_path / "problems").mkdir()
+    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 21)]
+    (tmp_path / "problems/gemm.csv").write_text("\n".join(lines) + "\n")
+    runs = tmp_path / "runs"
+    command = [PROGRAM, "sweep", "--device", "host", "--problems", tmp_path / "problems", "--networks", "all", "--runs", runs, "--processes", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:
+        if line.startswith("process-2 | [ 5/"):
+            process.terminate()
+            break
+    rest = process.stderr.read()
+    assert process.wait() == -signal.SIGTERM and "the same command with --out resumes" in rest, rest
+    [folder] = (runs / "host").iterdir()
+    assert not (folder / "sweep.csv").exists() and len(rows(folder / "process-1")) == 20
+    resumed = below(runs, tmp_path / "problems", "--processes", "2")
+    assert resumed.returncode == 0 and f"resuming {folder}" in resumed.stderr and "20 cases are already in" in resumed.stderr
+    assert len(rows(folder)) == 20 and (folder / "report.html").exists() and not (folder / ".unfinished").exists()
+
+
 def test_all_gpus_of_a_machine_without_one(tmp_path):
     if "no GPU" not in run("devices").stdout:
         pytest.skip("there is a GPU")

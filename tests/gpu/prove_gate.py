@@ -7,7 +7,8 @@ usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweep
 `--program` is swept N times (default 6), each in a process of its own. With --processes, each of these runs is so many sweeps, put together by
 `merge --pool`; the slowed ones, too. The first of them (--fit, default half) measure the spread between
 processes and set the gate's threshold; the others alone are judged, each run against each earlier one of them: nothing may regress. With
---judge-by, the equal runs of another proof, of another GPU or day, set the threshold, and all of this one are judged. Then
+--judge-by, the equal runs of another proof, of another GPU or day, set the threshold, and all of this one are judged; with --fit 0, the table that
+the program has of this GPU does. Then
 `--slowed`, the same commit built with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, is swept once for each P (default 5,3): a slow-down of 5 % is to be found
 in every row of 3 us and more, one of 3 % in every row of 20 us and more (cold times); other rows are not swept. Sweeps that are there are resumed, and those that are
 whole are left alone, so that several calls make one proof: each stops after --minutes. The last may be made on a machine without a GPU. At the end DIR/proof.md has the table, DIR/missed.csv the rows on the wrong side.
@@ -102,19 +103,20 @@ def main():
     parser.add_argument("--fit", type=int)
     parser.add_argument("--judge-by", type=Path)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--percent", default="5,3")
+    parser.add_argument("--percent", default="5,3")  # empty: equal runs alone
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_args()
-    percents = [float(word) for word in options.percent.split(",")]
-    if options.sweeps < 4 or not set(percents) <= set(LEAST_US):
-        die("--sweeps is at least 4, and --percent of 5 and 3")
-    if options.fit and options.judge_by:
+    percents = [float(word) for word in options.percent.split(",") if word]
+    own_fit = options.fit != 0 and options.judge_by is None
+    if options.sweeps < (4 if own_fit else 1) or not set(percents) <= set(LEAST_US):
+        die("--sweeps is at least 4, or 1 with --judge-by or --fit 0, and --percent of 5 and 3")
+    if options.fit is not None and options.judge_by:
         die("--fit and --judge-by: give one")
     if options.processes < 1:
         die(f"--processes is {options.processes}, not 1 and more")
-    fit = options.fit or options.sweeps // 2
-    if not 2 <= fit <= options.sweeps - 2:
+    fit = (options.fit or options.sweeps // 2) if own_fit else 0
+    if own_fit and not 2 <= fit <= options.sweeps - 2:
         die(f"--fit is {fit}, not 2 to {options.sweeps - 2}")
     until = time.monotonic() + 60 * options.minutes
     options.out.mkdir(parents=True, exist_ok=True)
@@ -130,11 +132,14 @@ def main():
         fitted, judged = sorted(path for path in options.judge_by.glob("equal-*") if path.is_dir() and path.suffix == ""), runs
         if len(fitted) < 2:
             die(f"--judge-by: {options.judge_by} has {len(fitted)} equal runs, not two and more")
-    done = subprocess.run(list(map(str, [options.program, "gate", "--baseline", fitted[0], "--spread", *fitted])), capture_output=True, text=True)
-    if done.returncode != 0:
-        die(f"gate --spread: {done.stderr.strip()}")
+    if fitted:
+        done = subprocess.run(list(map(str, [options.program, "gate", "--baseline", fitted[0], "--spread", *fitted])), capture_output=True, text=True)
+        if done.returncode != 0:
+            die(f"gate --spread: {done.stderr.strip()}")
     for run in judged:
-        (run / NOISE).write_bytes((fitted[0] / NOISE).read_bytes())
+        (run / NOISE).unlink(missing_ok=True)
+        if fitted:
+            (run / NOISE).write_bytes((fitted[0] / NOISE).read_bytes())
 
     wrong, lines = [], []
 
@@ -146,9 +151,9 @@ def main():
         wrong.extend((what, candidate.name, *key, us[key], rows[key]) for key in missed)
         return len(rows), len(missed), ambiguous
 
-    equal = [judge("equal", a, b, 0, wanted=False) for a, b in combinations(judged, 2)]
-    rows, regressed, ambiguous = map(sum, zip(*equal))
-    lines.append(f"| equal builds, {len(equal)} pairs of processes | {rows} | {regressed} regressed | {ambiguous} |")
+    if equal := [judge("equal", a, b, 0, wanted=False) for a, b in combinations(judged, 2)]:
+        rows, regressed, ambiguous = map(sum, zip(*equal))
+        lines.append(f"| equal builds, {len(equal)} pairs of runs | {rows} | {regressed} regressed | {ambiguous} |")
     for percent, run in slow.items():
         rows, missed, ambiguous = judge(f"slowed by {percent:g} %", judged[0], run, LEAST_US[percent], wanted=True)
         lines.append(f"| {percent:g} % slower, rows of {LEAST_US[percent]:g} us and more | {rows} | {missed} missed | {ambiguous} |")
