@@ -125,7 +125,7 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
   command
       .add_option("--folded-skips", arguments.folded_skips,
                   "on: convolutions add a block's skip and its 1x1 themselves, so no concatenation is written (plan "
-                  "own, on sm_90)")
+                  "own or fastest, on sm_90)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
 }

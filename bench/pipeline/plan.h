@@ -24,8 +24,8 @@ inline constexpr const char* kPools[] = {"own", "baseline", "fastest", "naive"};
 // Whether a network for this plan is built with its norms in the convolutions behind them (networks/fuse_norms.h): one
 // of our variants, on a device that runs ptx_sm90a_halo. A file's rows are of networks without.
 bool fuses_norms(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype);
-// Whether it is built with its skip connections in the nodes that read them (networks/fold_skips.h): `own`, on a device
-// that runs ours in PTX for sm_90a.
+// Whether it is built with its skip connections in the nodes that read them (networks/fold_skips.h): under the same
+// plans, on the same devices.
 bool folds_skips(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype);
 
 // A choice per distinct problem: of a pool, or as a file has it that `noisefloor roofline` wrote (plan.csv).
@@ -38,7 +38,8 @@ class Plan {
     std::optional<Pool> pool = {};  // in the place of a source
   };
   // own, fastest: of the implementations in `nodes` that run here and are correct on random data, the one whose warm
-  // time is shortest; on the spot, with progress on stderr. baseline: likewise of the vendors', and ours where no
+  // time is shortest; on the spot, with progress on stderr. fastest takes a library's where it is shorter by more than
+  // the edge behind it, which an own kernel would not wait for. baseline: likewise of the vendors', and ours where no
   // vendor has the problem, which is said on stderr. naive: the naive variants, unmeasured. tiled: the tiled ones,
   // naive where there is none, unmeasured too; what networks are verified against. (On the host all are the host
   // variants.) A file's choices are taken as they are, those it lacks are measured (all implementations) and written
