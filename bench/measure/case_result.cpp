@@ -10,6 +10,10 @@
 
 namespace noisefloor {
 
+void add_note(const std::string& note, CaseResult& result) {
+  if (!note.empty()) result.note += (result.note.empty() ? "" : "; ") + note;
+}
+
 void clear_times(CaseResult& result) {
   SweepRow& row = result.row;
   for (auto* field : {&row.time_cold_us, &row.time_cold_mad_us, &row.time_warm_us, &row.time_warm_serial_us,

@@ -31,6 +31,7 @@ bool take_verdict(const Verdict& verdict, CaseResult& result);
 bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& result);
 void take_samples(const Timing& timing, CaseResult& result);
 void clear_times(CaseResult& result);  // only `ok` rows carry times
+void add_note(const std::string& note, CaseResult& result);
 
 // The kernels of a launch into the fields of that name, in the order in which each is first launched.
 void count_kernels(std::span<const KernelResources> kernels, RowSamples& samples);

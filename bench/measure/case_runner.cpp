@@ -7,12 +7,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
-#include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_row.h"
-#include "bench/measure/duel.h"
 #include "bench/measure/failure.h"
 #include "bench/measure/timed_launches.h"
 #include "bench/measure/timing_loop.h"
@@ -25,59 +22,27 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kNotCollected = "not_collected";
-
 ShortEdges::Turn turn_of(Worker* neighbour) {
   if (neighbour == nullptr) return nullptr;
   return [neighbour] { (void)neighbour->ask({{"ask", "touch"}}, neighbour->options().start_seconds); };
 }
 
-void add_note(const std::string& note, CaseResult& result) {
-  if (!note.empty()) result.note += (result.note.empty() ? "" : "; ") + note;
-}
-
 }  // namespace
 
-constexpr const char* kCounterModes[] = {"off", "auto", "require"};
-
-const char* to_string(CounterMode mode) {
-  return kCounterModes[static_cast<int>(mode)];
-}
-
-CounterMode parse_counter_mode(const std::string& text) {
-  for (const CounterMode mode : {CounterMode::off, CounterMode::require})
-    if (text == to_string(mode)) return mode;
-  return CounterMode::automatic;
-}
-
 CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
-    : platform_(&platform), ceilings_(ceilings), options_(options), progress_(options.say, options.progress_clock) {
+    : platform_(&platform),
+      ceilings_(ceilings),
+      options_(options),
+      progress_(options.say, options.progress_clock),
+      counters_(platform, options.counters) {
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   (void)slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT);  // a wrong one ends the run here
 #endif
   if (options_.places == 0) options_.places = options_.warm_only ? 1 : usual_places(platform);
-  if (platform.description().is_host) {
-    counter_status_ = "host";
-    if (options_.counters == CounterMode::require)
-      throw CountersUnavailable(CounterStatus::no_device, "--counters=require: the host variants have no GPU counters");
-    options_.counters = CounterMode::off;
-    return;
-  }
-  if (!options_.warm_only) {
-    clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
-    edges_ = std::make_unique<ShortEdges>([this](int samples) { return platform_->time_edges(samples); },
-                                          turn_of(options_.neighbour));
-  }
-  if (options_.counters == CounterMode::off) {
-    counter_status_ = to_string(CounterStatus::off);
-    return;
-  }
-  const CounterProbe probe = probe_counters();
-  counter_status_ = to_string(probe.status);
-  if (probe.status == CounterStatus::ok) return;
-  if (options_.counters == CounterMode::require) throw CountersUnavailable(probe.status, probe.message);
-  counter_message_ = probe.message;
-  options_.counters = CounterMode::off;
+  if (platform.description().is_host || options_.warm_only) return;
+  clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
+  edges_ = std::make_unique<ShortEdges>([this](int samples) { return platform_->time_edges(samples); },
+                                        turn_of(options_.neighbour));
 }
 
 CaseRunner::~CaseRunner() = default;
@@ -96,7 +61,7 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   if (auto row = refused(test_case, description, platform_->arch_text())) return {*row};
   CaseResult result{blank_row(test_case, description, platform_->arch_text())};
   SweepRow& row = result.row;
-  row.counter_status = counter_status_;
+  row.counter_status = counters_.status();
   try {
     if (!progress_.silent())
       progress_.begin(test_case.id().name(), ceilings_ != nullptr ? seconds_by_roof(test_case, *ceilings_) : 0);
@@ -118,7 +83,7 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
     fixture_of_ = {};
-    kept_ = {};
+    kept_.clear();
     try {
       platform_->synchronize();
     } catch (const DeviceError&) {
@@ -132,7 +97,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
   const ProblemId id = test_case.id();
   if (id == fixture_of_) return;
   fixture_of_ = {};
-  kept_ = {};
+  kept_.clear();
   verifier_.reset();
   fixture_.reset();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
@@ -167,7 +132,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
   if (bound.of_plugin() && !take_replay(bound, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, *fixture_);
-  if (!options_.warm_only) read_resources(bound, result);
+  if (!options_.warm_only) read_resources(*platform_, bound, result);
   if (options_.warm_only)
     time_warm_only(bound, result, to_beat_us);
   else
@@ -175,48 +140,19 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   if (row.status == Outcome::ok && !options_.warm_only) {
     place(test_case, row);
     progress_.enter("counters");
-    count(test_case, bound, row);
+    counters_.count(*platform_, test_case, bound, row);
   }
-  if (!options_.warm_only) keep(*test_case.implementation, result, std::move(made));
-}
-
-void CaseRunner::keep(const Implementation& implementation, const CaseResult& result,
-                      std::unique_ptr<BoundCase> bound) {
-  if (result.row.status != Outcome::ok) return;
-  Kept& kept = kept_[implementation.is(Kind::baseline)];
-  if (!kept.bound || *result.row.time_warm_us < kept.warm_us)
-    kept = {implementation.name, *result.row.time_warm_us, std::move(bound)};
+  if (!options_.warm_only) kept_.keep(*test_case.implementation, result, std::move(made));
 }
 
 DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
   require_fixture(ours);
-  std::vector<std::unique_ptr<BoundCase>> bound;
-  std::vector<std::unique_ptr<WorkerCase>> in_worker;
-  DuelResult wrong;
-  const auto contender = [&](const Case& one) -> std::unique_ptr<Contender> {
-    if (one.implementation->worker || one.implementation->in_worker) {
-      Worker* const worker = one.implementation->worker ? one.implementation->worker.get() : options_.worker;
-      if (worker == nullptr) throw LibraryMissing(options_.why_no_worker);
-      if (!in_worker.empty() && ours.implementation->worker == theirs.implementation->worker)
-        throw LibraryRefused("both are of one process, which has one case at a time");
-      in_worker.push_back(std::make_unique<WorkerCase>(*worker, one));
-      if (const Verdict& verdict = in_worker.back()->verdict(); !verdict.correct && wrong.wrong.empty()) {
-        wrong.ours_wrong = &one == &ours;
-        wrong.wrong =
-            fmt::format("{} before the first block: {}", wrong.ours_wrong ? "ours" : "theirs", verdict.reason);
-      }
-      return std::make_unique<WorkerContender>(*in_worker.back());
-    }
-    for (Kept& kept : kept_)
-      if (kept.variant == one.implementation->name) return std::make_unique<BoundContender>(*kept.bound, *verifier_);
-    fixture_->use_inputs(0);
-    bound.push_back(std::make_unique<BoundCase>(*fixture_, *one.implementation, verifier_.get(), &known_));
-    return std::make_unique<BoundContender>(*bound.back(), *verifier_);
+  const auto settle_edges = [this] {
+    if (edges_) edges_->settle(kEdgeSamples);
+    say_of_edges();
   };
-  const auto a = contender(ours), b = contender(theirs);
-  if (edges_) edges_->settle(kEdgeSamples);
-  say_of_edges();
-  return wrong.wrong.empty() ? fight(*a, *b) : wrong;
+  return meet({*fixture_, *verifier_, kept_, known_, options_.worker, options_.why_no_worker, settle_edges}, ours,
+              theirs);
 }
 
 // The worker's columns where this program has nothing to say: it knows the device, the problem and the ceilings.
@@ -224,7 +160,7 @@ void CaseRunner::measure_of_plugin(const Case& test_case, CaseResult& result) {
   SweepRow& row = result.row;
   row.counter_status.clear();
   platform_->synchronize();  // nothing of ours runs beside it
-  measure_whole(*test_case.implementation->worker, test_case, options_.counters, options_.seed, result);
+  measure_whole(*test_case.implementation->worker, test_case, counters_.mode(), options_.seed, result);
   if (row.status == Outcome::ok) place(test_case, row);
 }
 
@@ -336,7 +272,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   take_samples(loop.timing(), result);
   if (timed.places > 1) result.row.places = static_cast<long>(timed.places);
   if (!platform_->description().is_host)
-    count_edges(bound.overlaps() ? timed.launches.ordinary : timed.launches.pipeline, result);
+    count_edges(*platform_, bound.overlaps() ? timed.launches.ordinary : timed.launches.pipeline, result);
 }
 
 void CaseRunner::say_of_edges() {
@@ -345,17 +281,6 @@ void CaseRunner::say_of_edges() {
   if (message.empty() || message == said_of_edges_) return;
   said_of_edges_ = message;
   if (options_.say) options_.say(message);
-}
-
-// Of the serial warm launches. A launch that cannot be captured twice costs the column, not the case.
-void CaseRunner::count_edges(const Launch& launch, CaseResult& result) {
-  try {
-    result.row.edges = ordinary_edges(platform_->context().stream, launch);
-  } catch (const DeviceError&) {
-    throw;
-  } catch (const std::runtime_error& error) {
-    add_note(std::string("edges: ") + error.what(), result);
-  }
 }
 
 void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
@@ -377,48 +302,8 @@ void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optio
   result.row.status = Outcome::ok;
 }
 
-void CaseRunner::read_resources(BoundCase& bound, CaseResult& result) {
-  if (platform_->description().is_host) return;
-  SweepRow& row = result.row;
-  std::vector<KernelResources> kernels;
-  try {
-    kernels = kernel_resources(platform_->context().stream, bound.launch());
-  } catch (const std::runtime_error& error) {  // a driver that does not answer costs the columns, not the case
-    result.note += std::string(result.note.empty() ? "" : "; ") + "kernel resources: " + error.what();
-    return;
-  }
-  count_kernels(kernels, result.samples);
-  const KernelResources* main = bound.many_kernels() ? nullptr : dominant_kernel(kernels);
-  if (main == nullptr) return;
-  take_resources(*main, row);
-}
-
 void CaseRunner::place(const Case& test_case, SweepRow& row) const {
   if (ceilings_ != nullptr) place_under_roof(test_case, *ceilings_, platform_->description().info.l2_bytes, row);
-}
-
-void CaseRunner::count(const Case& test_case, BoundCase& bound, SweepRow& row) {
-  if (options_.counters == CounterMode::off) return;
-  if (bound.many_kernels()) {  // a pass over hundreds of kernels for each group of metrics: over half a minute a row
-    row.counter_status = kNotCollected;
-    return;
-  }
-  try {
-    RangeProfiler profiler(row_metrics());
-    const Launch launch = bound.launch();
-    const NvtxRange range("counters " + test_case.id().name());
-    const auto values = profiler.measure(
-        [&](int) {
-          fixture_->reset_outputs();
-          platform_->flush_cache();
-        },
-        [&] { throw_if_failed(launch()); });
-    take_counters(values, platform_->description().info.l2_bytes, row);
-  } catch (const CountersUnavailable& error) {
-    row.counter_status = to_string(error.status());
-    counter_message_ = error.what();
-    if (options_.counters == CounterMode::require) throw;
-  }
 }
 
 }  // namespace noisefloor

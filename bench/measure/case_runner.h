@@ -2,7 +2,6 @@
 // The result is a row of sweep.csv and the raw samples behind it.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -11,8 +10,10 @@
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
+#include "bench/measure/case_counters.h"
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
+#include "bench/measure/duellists.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/short_edges.h"
 #include "bench/measure/stopping_rule.h"
@@ -21,13 +22,7 @@
 
 namespace noisefloor {
 
-class BoundCase;
-struct DuelResult;
 class Worker;
-
-enum class CounterMode { off, automatic, require };
-const char* to_string(CounterMode mode);                  // "off", "auto", "require"
-CounterMode parse_counter_mode(const std::string& text);  // of one of these
 
 struct RunnerOptions {
   StoppingRule cold;
@@ -73,7 +68,7 @@ class CaseRunner {
   DuelResult duel(const Case& ours, const Case& theirs);
 
   // What to tell the user once: why counters are missing.
-  const std::string& counter_message() const { return counter_message_; }
+  const std::string& counter_message() const { return counters_.message(); }
 
  private:
   CaseResult measure(const Case& test_case, std::optional<double> to_beat_us);
@@ -82,13 +77,9 @@ class CaseRunner {
   void measure_of_plugin(const Case&, CaseResult&);
   bool take_replay(BoundCase&, CaseResult&);
   void require_fixture(const Case&);
-  void keep(const Implementation&, const CaseResult&, std::unique_ptr<BoundCase>);
   void time(const Case&, BoundCase&, CaseResult&);
   TimingOptions timing_options() const;
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
-  void count(const Case&, BoundCase&, SweepRow&);
-  void read_resources(BoundCase&, CaseResult&);
-  void count_edges(const Launch&, CaseResult&);
   void say_of_edges();
   using Phase = std::function<void()>;
   bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
@@ -98,8 +89,7 @@ class CaseRunner {
   const Ceilings* ceilings_;
   RunnerOptions options_;
   CaseProgress progress_;
-  std::string counter_status_;
-  std::string counter_message_;
+  CaseCounters counters_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   std::unique_ptr<ShortEdges> edges_;     // none there, either
   std::string said_of_edges_;
@@ -109,13 +99,7 @@ class CaseRunner {
   ProblemId fixture_of_;
   std::unique_ptr<Fixture> fixture_;
   std::unique_ptr<Verifier> verifier_;
-  // On it, for a duel: the fastest of ours and the fastest baseline, which need not be prepared and tuned again.
-  struct Kept {
-    std::string variant;
-    double warm_us = 0;
-    std::unique_ptr<BoundCase> bound;
-  };
-  std::array<Kept, 2> kept_;
+  KeptCases kept_;  // on it
 };
 
 }  // namespace noisefloor
