@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "reports/run/duel_ratio.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -69,11 +70,31 @@ void take_times(const RowSamples& samples, SweepRow& row) {
   if (row.pct_of_roof && *row.pct_of_roof <= 100) row.above_roof.clear();
 }
 
-void leave_out_duel(SweepRow& row) {
+struct DuelFields {
+  Figure SweepRow::*value;
+  Figure SweepRow::*low;
+  Figure SweepRow::*high;
+};
+constexpr DuelFields kDuels[] = {{&SweepRow::duel_cold, &SweepRow::duel_cold_low, &SweepRow::duel_cold_high},
+                                 {&SweepRow::duel_warm, &SweepRow::duel_warm_low, &SweepRow::duel_warm_high}};
+
+// Where each process let the same two meet.
+void pool_duels(const std::vector<PooledRow>& runs, SweepRow& row) {
+  const std::string rival = std::move(row.rival);
   row.rival.clear();
-  for (Figure SweepRow::*figure : {&SweepRow::duel_cold, &SweepRow::duel_cold_low, &SweepRow::duel_cold_high,
-                                   &SweepRow::duel_warm, &SweepRow::duel_warm_low, &SweepRow::duel_warm_high})
-    (row.*figure).reset();
+  for (const DuelFields& duel : kDuels) {
+    std::vector<Ratio> ratios;
+    for (const auto& [one, samples] : runs)
+      if (one.rival == rival && one.*duel.value && one.*duel.low && one.*duel.high)
+        ratios.push_back({*(one.*duel.value), *(one.*duel.low), *(one.*duel.high)});
+    (row.*duel.value).reset(), (row.*duel.low).reset(), (row.*duel.high).reset();
+    if (rival.empty() || ratios.size() < runs.size()) continue;
+    const Ratio pooled = ratio_of_processes(ratios);
+    row.*duel.value = pooled.value;
+    row.*duel.low = pooled.low;
+    row.*duel.high = pooled.high;
+    row.rival = rival;
+  }
 }
 
 // "none", or names with | between them.
@@ -128,7 +149,7 @@ PooledRow pool_rows(const std::vector<PooledRow>& runs) {
   pooled.samples.kernel_counts = runs.front().samples.kernel_counts;
   for (const PhaseFields& phase : kPhases)
     append_phase(phase, static_cast<std::size_t>(first.places.value_or(1)), runs, pooled.samples);
-  leave_out_duel(pooled.row);
+  pool_duels(runs, pooled.row);
   take_worst(runs, pooled);
   take_times(pooled.samples, pooled.row);
   return pooled;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <stdexcept>
 
 namespace noisefloor {
@@ -14,8 +15,6 @@ PooledRow run_of(double us, std::size_t batches, long places) {
   run.row.status = Outcome::ok;
   run.row.places = places;
   run.row.edge_us = 0.8;
-  run.row.rival = "cublaslt";
-  run.row.duel_warm = 1.1;
   run.row.spent_s = 2.0;
   for (std::size_t i = 0; i < batches; ++i) {
     run.samples.cold_us.insert(run.samples.cold_us.end(), 2, us + static_cast<double>(i));
@@ -39,7 +38,35 @@ TEST(PoolRows, KeepWholeRoundsOverPlaces) {
   EXPECT_EQ(pooled.row.processes, 3);
   EXPECT_EQ(*pooled.row.spent_s, 6);
   EXPECT_EQ(*pooled.row.edge_us, 0.8);
-  EXPECT_TRUE(pooled.row.rival.empty() && !pooled.row.duel_warm);  // each duel was within one process
+}
+
+PooledRow run_with_duel(const char* rival, double warm) {
+  PooledRow run = run_of(10, 2, 2);
+  run.row.rival = rival;
+  run.row.duel_cold = 1.0, run.row.duel_cold_low = 0.98, run.row.duel_cold_high = 1 / 0.98;
+  run.row.duel_warm = warm, run.row.duel_warm_low = warm / 1.02, run.row.duel_warm_high = warm * 1.02;
+  return run;
+}
+
+TEST(PoolRows, HaveTheMeanOfTheDuels) {
+  const SweepRow row = pool_rows({run_with_duel("cublaslt", 1.1), run_with_duel("cublaslt", 1.1)}).row;
+  EXPECT_EQ(row.rival, "cublaslt");
+  EXPECT_NEAR(*row.duel_warm, 1.1, 1e-12);
+  EXPECT_NEAR(*row.duel_warm_high / *row.duel_warm, std::pow(1.02, std::sqrt(0.5)), 1e-9) << "independent errors";
+  const SweepRow apart = pool_rows({run_with_duel("cublaslt", 1.0), run_with_duel("cublaslt", 1.21)}).row;
+  EXPECT_NEAR(*apart.duel_warm, 1.1, 1e-12);
+  EXPECT_GT(*apart.duel_warm_high, 1.2) << "no surer than the processes agree";
+  EXPECT_NEAR(*apart.duel_cold, 1, 1e-12);
+}
+
+TEST(PoolRows, HaveNoDuelWhereOthersMet) {
+  PooledRow none = run_with_duel("", 1.1);
+  for (Figure SweepRow::*figure : {&SweepRow::duel_cold, &SweepRow::duel_warm}) (none.row.*figure).reset();
+  for (const PooledRow& other : {run_with_duel("cublaslt_2", 1.1), none}) {
+    const SweepRow row = pool_rows({run_with_duel("cublaslt", 1.1), other}).row;
+    EXPECT_TRUE(row.rival.empty() && !row.duel_warm && !row.duel_warm_low && !row.duel_cold_high);
+    EXPECT_TRUE(pool_rows({other, run_with_duel("cublaslt", 1.1)}).row.rival.empty());
+  }
 }
 
 TEST(PoolRows, KeepAllBatchesOfOnePlace) {
