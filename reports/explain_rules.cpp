@@ -13,7 +13,8 @@ constexpr ExplainRule kRules[] = {
     {"failed", "status = cuda_error", "The launch failed: {reason}.", "Run it alone under compute-sanitizer: " RUN "."},
     {"refused", "status = unsupported_problem|unsupported_arch|not_built|no_device",
      "The variant cannot run here ({status}): {reason}.",
-     "Take another rung: noisefloor list variants --ops {op} says what each needs."},
+     "Take another rung: noisefloor run {op} --problem {problem} --dtype {dtype}{options} says of each whether it "
+     "runs, and why not."},
     {"out_of_memory", "status = out_of_memory", "It does not fit into the device's memory: {reason}.",
      "Take a smaller batch, or a variant with less workspace."},
     {"throttled", "status = throttled", "The machine was disturbed, so there is no time: {reason}.",

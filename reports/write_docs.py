@@ -183,7 +183,7 @@ def totals(name: str) -> str:
                 lines.append([*plain, *[""] * (len(VERDICTS) + 1)])
     environment = json.loads((folder / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
-            "time x count over all problems. Serial: warm with ordinary edges between our kernels too, as all others have them. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
+            "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
             "its rows of each; of a whole network the library is the plan of library kernels. Won, lost, equal "
             "(within 3 %) and unresolved count problems against the fastest baseline, warm: by the duel where there was one, else by medians; the worst "
             "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: this run does not have every "

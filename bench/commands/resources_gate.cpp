@@ -1,12 +1,15 @@
 #include "bench/commands/resources_gate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -71,6 +74,22 @@ KernelRecord built_kernels(const std::string& program) {
   return record;
 }
 
+std::set<std::string> architectures_of(const KernelRecord& record) {
+  std::set<std::string> all;
+  for (const KernelUsage& kernel : record.kernels) all.insert(kernel.arch);
+  return all;
+}
+
+// A build for fewer would drop the kernels of the others from the record.
+void require_all_architectures(const fs::path& file, const KernelRecord& recorded, const KernelRecord& built) {
+  const auto wanted = architectures_of(recorded), here = architectures_of(built);
+  if (std::ranges::includes(here, wanted)) return;
+  throw InvalidInput(
+      fmt::format("not accepted: {} has kernels for {}, this build for {}; build for all of them "
+                  "(NOISEFLOOR_CUDA_ARCHITECTURES), or remove the file to begin it anew",
+                  file.string(), fmt::join(wanted, ", "), fmt::join(here, ", ")));
+}
+
 }  // namespace
 
 int gate_resources(const ResourcesArguments& arguments) {
@@ -79,6 +98,7 @@ int gate_resources(const ResourcesArguments& arguments) {
   const KernelRecord built = built_kernels(arguments.candidate);
   if (fs::exists(file) || !arguments.accept) {
     const KernelRecord recorded = read_kernel_record(file);
+    if (arguments.accept) require_all_architectures(file, recorded, built);
     // What is accepted replaces the record, also of another compiler.
     if (arguments.accept && recorded.toolkit != built.toolkit) {
       fmt::print("recorded with CUDA {}, built with {}\n", recorded.toolkit, built.toolkit);

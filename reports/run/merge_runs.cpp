@@ -93,7 +93,7 @@ std::vector<PlacedRow> pool_parts(const std::vector<MergePart>& parts, std::list
     }
     PooledRow pooled = pool_rows(runs);
     const bool timed = !pooled.samples.cold_us.empty();
-    PooledLine& line = lines.emplace_back(std::move(pooled.row), "");
+    PooledLine& line = lines.emplace_back(PooledLine{std::move(pooled.row), ""});
     if (timed) line.samples = samples_line(line.row, pooled.samples);
     placed.push_back({0, placed.size(), &line.row, timed ? &line.samples : nullptr});
   }

@@ -315,3 +315,17 @@ def test_kernels_are_as_recorded():
         pytest.skip("no cuobjdump")
     result = run("gate", "--resources", "--baseline", RECORDED, env={**os.environ, "PATH": path})
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr
+
+
+def test_a_build_for_fewer_architectures_does_not_replace_the_record(tmp_path):
+    folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
+    path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
+    if "architectures" not in run("devices").stdout or not shutil.which("cuobjdump", path=path):
+        pytest.skip("a build without kernels, or no cuobjdump")
+    text = (RECORDED / "kernels.csv").read_text()
+    record = tmp_path / "kernels.csv"
+    record.write_text(text + text.splitlines()[1].replace("sm_75", "sm_70") + "\n")
+    before = record.read_text()
+    result = run("gate", "--resources", "--accept", "--baseline", record, env={**os.environ, "PATH": path})
+    assert result.returncode == 2 and "has kernels for sm_70, " in result.stderr and "this build for sm_" in result.stderr, result.stderr
+    assert record.read_text() == before
