@@ -130,6 +130,10 @@ bool Spread::measured(Phase phase, double us) const {
   return class_of(*this, phase, us) != nullptr;
 }
 
+long Spread::processes_behind(const CaseId& id, Phase phase, double us) const {
+  return measured(phase, us) || rows.contains({phase, id}) ? processes : 1;
+}
+
 double Spread::threshold(const CaseId& id, Phase phase, double us) const {
   const double of_class = class_spread(*this, phase, us);
   const auto row = rows.find({phase, id});

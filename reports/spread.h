@@ -52,6 +52,8 @@ struct Spread {
   double threshold(const CaseId& id, Phase phase, double us) const;
   // Whether its class had pairs enough to be measured.
   bool measured(Phase phase, double us) const;
+  // Of how many processes each row was that threshold() is from; 1 where it is assumed.
+  long processes_behind(const CaseId& id, Phase phase, double us) const;
 };
 
 std::span<const double> class_edges();  // microseconds, from 0

@@ -49,8 +49,14 @@ Ratio ratio_of_processes(std::span<const Ratio> processes) {
     halves += half * half;
   }
   for (const Ratio& one : processes) squares += (std::log(one.value) - mean) * (std::log(one.value) - mean);
-  const double scatter = count > 1 ? kUsual.normal * std::sqrt(squares / (count - 1) / count) : 0;
-  const double half = std::max(std::sqrt(halves) / count, scatter);
+  if (processes.size() == 1) return processes.front();
+  // The variance of a process: what the intervals say, as if of kPrior processes more, and what these scatter by.
+  constexpr std::size_t kPrior = 4;
+  const double of_intervals = halves / count / (kUsual.normal * kUsual.normal);
+  const double freedom = count - 1 + kPrior, variance = (kPrior * of_intervals + squares) / freedom;
+  const double student = kUsual.student[std::min(processes.size() - 2 + kPrior, std::size(kUsual.student) - 1)];
+  const double scatter = kUsual.normal * std::sqrt(squares / (count - 1) / count);
+  const double half = std::max(student * std::sqrt(variance / count), scatter);
   return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
 }
 

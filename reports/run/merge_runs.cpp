@@ -68,8 +68,45 @@ PooledRow read_pooled(const MergePart& part, const SweepRow& row) {
   return {row, line == part.samples.end() ? RowSamples{} : parse_samples_line(line->second).samples};
 }
 
+// Facts by which two builds of a commit differ.
+constexpr const char* kOfBuild[] = {"build_type",   "compiler",     "host_arch", "cuda_architectures",
+                                    "cuda_toolkit", "cuda_runtime", "plugins"};
+
+void require_one_build(const std::vector<MergePart>& parts) {
+  for (const MergePart& part : parts)
+    for (const char* name : kOfBuild) {
+      const Json own = part.environment.value(name, Json()), first = parts.front().environment.value(name, Json());
+      if (own != first)
+        cannot_merge(part.folder, fmt::format("is of another build: '{}' is {}, in {} it is {}", name, own.dump(),
+                                              parts.front().folder.string(), first.dump()));
+    }
+}
+
+// Whether `a` has the samples of `b`, as a copy of it or a pool with it among its members: in every row.
+bool has_samples_of(const MergePart& a, const MergePart& b) {
+  constexpr std::ptrdiff_t kEnough = 40;  // to know a row's samples again; pooling may leave out the last ones
+  const auto cold_us = [](const std::string& line) { return parse_samples_line(line).samples.cold_us; };
+  for (const auto& [id, line] : b.samples) {
+    const auto found = a.samples.find(id);
+    if (found == a.samples.end()) return false;
+    const auto all = cold_us(found->second), own = cold_us(line);
+    const auto end = own.begin() + std::min(kEnough, std::ssize(own));
+    if (std::search(all.begin(), all.end(), own.begin(), end) == all.end()) return false;
+  }
+  return !b.samples.empty();
+}
+
+void require_samples_once(const std::vector<MergePart>& parts) {
+  for (const MergePart& a : parts)
+    for (const MergePart& b : parts)
+      if (&a != &b && has_samples_of(a, b))
+        cannot_merge(a.folder, fmt::format("has the samples of {} already", b.folder.string()));
+}
+
 // In the order of the first. `lines` keeps what the result points to.
 std::vector<PlacedRow> pool_parts(const std::vector<MergePart>& parts, std::list<PooledLine>& lines) {
+  require_one_build(parts);
+  require_samples_once(parts);
   std::vector<std::map<CaseId, const SweepRow*>> rows;
   for (const MergePart& part : parts) {
     if (part.shard) cannot_merge(part.folder, "is a part of a split sweep: merge its parts first");
@@ -232,6 +269,8 @@ void require_free(const fs::path& out, bool replace) {
 
 MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out, const MergeOptions& options) {
   if (folders.empty()) throw std::runtime_error("no folders to merge");
+  if (options.pool && options.partial)
+    throw std::runtime_error("--pool with --partial: leave one out; a row needs the samples of all runs");
   std::set<fs::path> distinct;
   for (const fs::path& folder : folders) {
     const fs::path real = fs::weakly_canonical(folder);
@@ -253,8 +292,8 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   MergeResult result;
   const auto missing = missing_of(parts);
   if (!missing.empty() && !options.partial)
-    throw std::runtime_error(
-        fmt::format("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(missing, "; ")));
+    throw std::runtime_error(fmt::format("missing: {}; sweep again what is missing{}", fmt::join(missing, "; "),
+                                         options.pool ? "" : ", or merge with --partial"));
   result.missing = missing;
   std::list<PooledLine> lines;
   const auto rows = options.pool ? pool_parts(parts, lines) : place_rows(parts);
@@ -269,6 +308,9 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
 
   if (options.around) {  // a run has sweep.csv: a reader never meets half of one
     fs::remove(out / "sweep.csv");
+    for (const auto& entry : fs::directory_iterator(out))  // of an earlier one
+      if (const auto name = entry.path().filename(); is_run_file(name.string()) && name != ".lock")
+        fs::remove(entry.path());
     write_run(out, parts, rows);
     return result;
   }

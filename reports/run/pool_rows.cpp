@@ -111,6 +111,7 @@ void take_worst(const std::vector<PooledRow>& runs, PooledRow& pooled) {
   std::set<std::string> throttle;
   std::vector<double> edges;
   long processes = 0;
+  bool other_kernels = false;
   double spent_s = 0;
   for (const auto& [one, samples] : runs) {
     throttle.merge(throttles(one.throttle));
@@ -120,21 +121,34 @@ void take_worst(const std::vector<PooledRow>& runs, PooledRow& pooled) {
     if (one.edge_us) edges.push_back(*one.edge_us);
     processes += one.processes.value_or(1);
     spent_s += one.spent_s.value_or(0);
-    if (samples.kernels != pooled.samples.kernels || samples.kernel_counts != pooled.samples.kernel_counts)
-      row.reason = "its processes ran different kernels, as a library's search chose: those named are the first's";
+    other_kernels |=
+        !samples.kernels.empty() && !pooled.samples.kernels.empty() &&
+        (samples.kernels != pooled.samples.kernels || samples.kernel_counts != pooled.samples.kernel_counts);
+    if (one.stop == "time_cap") row.stop = one.stop;
+    if (one.warm_stop == "time_cap") row.warm_stop = one.warm_stop;
   }
+  if (other_kernels)
+    row.reason += std::string(row.reason.empty() ? "" : "; ") +
+                  "its processes ran different kernels, as a library's search chose: those named are the first's";
   if (!throttle.empty()) row.throttle = fmt::format("{}", fmt::join(throttle, "|"));
   if (edges.size() < runs.size() || !at_one_edge(edges)) row.edge_us.reset();
   row.processes = processes;
   row.spent_s = spent_s;
 }
 
+// Of the runs that are not ok, one that counts as ours if there is one; null: all are ok.
+const PooledRow* worst_failure(const std::vector<PooledRow>& runs) {
+  const PooledRow* worst = nullptr;
+  for (const PooledRow& run : runs)
+    if (run.row.status != Outcome::ok && (worst == nullptr || (is_failure(run.row) && !is_failure(worst->row))))
+      worst = &run;
+  return worst;
+}
+
 }  // namespace
 
 PooledRow pool_rows(const std::vector<PooledRow>& runs) {
-  for (const auto& [row, samples] : runs)
-    if (row.status != Outcome::ok) return {row, {}};
-
+  if (const PooledRow* bad = worst_failure(runs)) return *bad;
   const SweepRow& first = runs.front().row;
   for (const auto& [row, samples] : runs) {
     if (row.gpu_uuid != first.gpu_uuid)

@@ -12,7 +12,8 @@ struct PooledRow {
   RowSamples samples;
 };
 
-// Of one case, device and commit, and of one GPU. If one of them is not ok, that row, without samples. Times, spread,
+// Of one case, device and commit, and of one GPU. If one of them is not ok, that run, one that is incorrect or failed
+// on the device before others. Times, spread,
 // clocks, edges and what follows from them are of all samples; the duel is the mean of theirs where the same two met in
 // all, else left out; the throttling, load and error are the worst of any, and a row whose kernels differ says so; the
 // rest is the first row's. Where places are several and each run was at all of them, each keeps only whole rounds over

@@ -64,6 +64,11 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
         fmt::format("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another "
                     "--out",
                     folder_.string()));
+  if (std::filesystem::exists(folder_ / "process-1"))
+    throw std::runtime_error(
+        fmt::format("{}: holds the run folders of several processes (sweep --processes); sweep it with as many, or "
+                    "give another --out",
+                    folder_.string()));
   open_files(fresh);
   require_ours(device, commit);
   take_columns();

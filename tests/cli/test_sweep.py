@@ -321,6 +321,8 @@ def test_several_processes_make_one_run(problems, tmp_path):
     again = sweep(problems, out, "--processes", "3")
     assert again.returncode == 0 and "2 cases are already in" in again.stderr and len(rows(out)) == 3, again.stderr
 
+    plain = sweep(problems, out)
+    assert plain.returncode == 2 and "holds the run folders of several processes" in plain.stderr, plain.stderr
     fewer = sweep(problems, out, "--processes", "2")
     assert fewer.returncode == 2 and "has more than the 2 processes" in fewer.stderr
     assert len(rows(out)) == 3, "what is refused changes nothing"

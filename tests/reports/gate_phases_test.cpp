@@ -117,6 +117,22 @@ TEST(Gate, HoldsWarmTimesAgainstEachOtherAtTheSameEdges) {
   EXPECT_NE(verdict(0, 30, 1.025), GateVerdict::pass) << "most of a launch is no edge";
 }
 
+TEST(Gate, IsInDoubtWhereEdgesHaveTwoLevels) {
+  const auto verdict = [](std::optional<double> edge_us, std::optional<long> edges) {
+    Rows before(1), after(1);
+    for (Rows* rows : {&before, &after}) (*rows)[0].us = 8, (*rows)[0].warm_us = 4, (*rows)[0].edge_us = 0.85;
+    before[0].edges = 1;
+    after[0].warm_us = 4.4;
+    after[0].edge_us = edge_us;
+    after[0].edges = edges;
+    return judged(synthetic_run(before, 1), synthetic_run(after, 2)).rows.at(0).verdict;
+  };
+  EXPECT_EQ(verdict(0.85, 1), GateVerdict::regressed);
+  EXPECT_EQ(verdict(std::nullopt, 1), GateVerdict::ambiguous);
+  EXPECT_EQ(verdict(std::nullopt, std::nullopt), GateVerdict::regressed) << "from before edges were looked at";
+  EXPECT_EQ(verdict(std::nullopt, 0), GateVerdict::regressed) << "a launch without ordinary edges";
+}
+
 TEST(Gate, AssumesASpreadWhereNoneIsMeasured) {
   const auto row = [](double cold_us, double warm_us, double cold_change, double warm_change) {
     Rows before = rows_of(1, cold_us, 1e-5);
