@@ -137,6 +137,17 @@ std::vector<PlacedRow> pool_parts(const std::vector<MergePart>& parts, std::list
   return placed;
 }
 
+// Rows that had a duel in some part and have none as a pool.
+std::size_t duels_left_out(const std::vector<MergePart>& parts, const std::vector<PlacedRow>& pooled) {
+  std::set<CaseId> fought;
+  for (const MergePart& part : parts)
+    for (const SweepRow& row : part.rows)
+      if (!row.rival.empty()) fought.insert(row);
+  return static_cast<std::size_t>(std::ranges::count_if(pooled, [&](const PlacedRow& placed) {
+    return placed.row->status == Outcome::ok && placed.row->rival.empty() && fought.contains(*placed.row);
+  }));
+}
+
 std::set<ProblemId> problems_of_several_gpus(const std::vector<PlacedRow>& rows) {
   std::map<ProblemId, std::string> gpus;
   std::set<ProblemId> torn;
@@ -299,6 +310,8 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   const auto rows = options.pool ? pool_parts(parts, lines) : place_rows(parts);
   result.rows = rows.size();
   result.notes = differences_of(parts);
+  if (const std::size_t rows_without = options.pool ? duels_left_out(parts, rows) : 0; rows_without > 0)
+    result.notes.push_back(fmt::format("{} rows have no duel: their runs did not let the same two meet", rows_without));
   if (const auto torn = problems_of_several_gpus(rows); !torn.empty())
     result.notes.push_back(
         fmt::format("the rows of {} problems are of several GPUs, as of {}; column gpu_uuid has them", torn.size(),

@@ -211,6 +211,24 @@ def test_no_samples_are_pooled_twice(repeated):
     assert {row["processes"] for row in rows(repeated / "again")} == {"3"}
 
 
+def test_duels_are_pooled_where_the_same_two_met(repeated):
+    duel = {name: "1.05" if name.endswith(("cold", "warm")) else "1.01" if name.endswith("low") else "1.09"
+            for name in ("duel_cold", "duel_cold_low", "duel_cold_high", "duel_warm", "duel_warm_low", "duel_warm_high")}
+    for index in (1, 2, 3):
+        table = rows(repeated / f"run{index}")
+        table[0].update(duel, rival="cublaslt")
+        table[1].update(duel, rival="cublaslt" if index < 3 else "torch_eager")
+        with open(repeated / f"run{index}" / "sweep.csv", "w", newline="") as out:
+            writer = csv.DictWriter(out, table[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(table)
+    result = pool(repeated)
+    assert result.returncode == 0 and "1 rows have no duel: their runs did not let the same two meet" in result.stderr, result.stderr
+    first, second = rows(repeated / "pooled")
+    assert first["rival"] == "cublaslt" and float(first["duel_warm"]) == pytest.approx(1.05, rel=1e-3) and float(first["duel_warm_low"]) > 1.01
+    assert second["rival"] == second["duel_cold"] == second["duel_warm_high"] == ""
+
+
 def test_only_runs_of_one_build_are_pooled(repeated):
     edit_json(repeated / "run2" / "env.json", build_type="Debug")
     result = pool(repeated)
