@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <ranges>
 #include <set>
@@ -29,25 +30,37 @@ constexpr PhaseFields kPhases[] = {
 };
 
 template <class T>
-void append(std::vector<T>& all, const std::vector<T>& more, std::size_t count) {
-  all.insert(all.end(), more.begin(), more.begin() + static_cast<std::ptrdiff_t>(std::min(count, more.size())));
+void append(std::vector<T>& all, const std::vector<T>& more, std::size_t begin, std::size_t end) {
+  const auto at = [&](std::size_t i) { return more.begin() + static_cast<std::ptrdiff_t>(std::min(i, more.size())); };
+  all.insert(all.end(), at(begin), at(end));
 }
 
-// Batches go from place to place, each run from the first: what a run took beyond its last whole round stays out. All
-// stay where a run ended within its first.
+// Batches go from place to place, each process from the first. Where places are several, every process has as many
+// whole rounds over them, so that all weigh alike; what one took beyond stays out. All stay where one ended within its
+// first.
 void append_phase(const PhaseFields& phase, std::size_t places, const std::vector<PooledRow>& runs, RowSamples& all) {
-  const auto rounds = [&](const PooledRow& run) { return (run.samples.*phase.batches).size() / places; };
-  const bool whole = std::ranges::all_of(runs, [&](const PooledRow& run) { return rounds(run) > 0; });
+  const auto processes = [](const PooledRow& run) { return static_cast<std::size_t>(run.row.processes.value_or(1)); };
+  std::size_t rounds = std::numeric_limits<std::size_t>::max();  // of a process
+  for (const PooledRow& run : runs)
+    rounds = std::min(rounds, (run.samples.*phase.batches).size() / places / processes(run));
+  const bool alike = places > 1 && rounds > 0;
   for (const PooledRow& run : runs) {
     const auto& batches = run.samples.*phase.batches;
     const auto& us = run.samples.*phase.us;
-    const std::size_t kept = whole ? rounds(run) * places : batches.size();
-    const auto end = batches.begin() + static_cast<std::ptrdiff_t>(kept);
-    append(all.*phase.us, us, batches.empty() ? us.size() : std::accumulate(batches.begin(), end, std::size_t{0}));
-    append(all.*phase.batches, batches, kept);
-    append(all.*phase.mhz, run.samples.*phase.mhz, kept);
-    if (phase.edge_us != nullptr)
-      append(all.*phase.edge_us, run.samples.*phase.edge_us, (run.samples.*phase.edge_us).size());
+    const std::size_t blocks = alike ? processes(run) : 1, own = batches.size() / blocks;
+    const auto sample = [&](std::size_t batch) {  // its first one
+      return std::accumulate(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(batch), std::size_t{0});
+    };
+    for (std::size_t block = 0; block < blocks; ++block) {
+      const std::size_t begin = block * own, end = begin + (alike ? rounds * places : own);
+      append(all.*phase.batches, batches, begin, end);
+      append(all.*phase.mhz, run.samples.*phase.mhz, begin, end);
+      append(all.*phase.us, us, sample(begin), batches.empty() ? us.size() : sample(end));
+    }
+    if (phase.edge_us != nullptr) {
+      const auto& edges = run.samples.*phase.edge_us;
+      append(all.*phase.edge_us, edges, 0, edges.size());
+    }
   }
 }
 
