@@ -9,6 +9,7 @@
 #include "bench/sweep/side_by_side.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/merge_runs.h"
+#include "reports/run/run_files.h"
 #include "reports/run/unfinished.h"
 
 namespace noisefloor {
@@ -20,11 +21,19 @@ std::string name_of(int process) {
   return fmt::format("process-{}", process);
 }
 
-// Another run here is a single sweep's, or one of more processes, some of which would be left beside it.
+// Another run here is a single sweep's, or of several GPUs, or of more processes, some of which would be left beside
+// it.
 void require_own(const fs::path& run, int processes) {
-  if (fs::exists(run / "sweep.csv") && !fs::exists(run / name_of(1)))
+  if (fs::exists(run / "gpus.csv"))
     throw std::runtime_error(
-        fmt::format("{}: is the run folder of one process; give another --out for --processes", run.string()));
+        fmt::format("{}: holds the run folders of several GPUs; give another --out for --processes", run.string()));
+  for (const auto& entry : fs::directory_iterator(run))
+    if (const std::string name = entry.path().filename();
+        is_run_file(name) && name != ".lock" && !fs::exists(run / name_of(1)))
+      throw std::runtime_error(
+          fmt::format("{}: is the run folder of one process, or of none: it has {}; give another "
+                      "--out for --processes",
+                      run.string(), name));
   if (fs::exists(run / name_of(processes + 1)))
     throw std::runtime_error(
         fmt::format("{}: has more than the {} processes of --processes; give another --out", run.string(), processes));
@@ -33,6 +42,7 @@ void require_own(const fs::path& run, int processes) {
 // Where the first process was refused, with nothing measured: no run is left.
 void leave_nothing(const fs::path& run) {
   std::error_code not_empty;
+  if (fs::is_symlink(run) || fs::exists(run / name_of(2))) return;
   note_finished(run);
   fs::remove(run / ".lock", not_empty);
   fs::remove(run, not_empty);
@@ -50,16 +60,19 @@ int sweep_by_processes(int processes, const std::vector<std::string>& arguments,
   const FolderLock lock(run);
   require_own(run, processes);
   begun();
+  // Until all have begun again the old ones are no run any more.
+  if (std::ranges::find(arguments, "--fresh") != arguments.end()) fs::remove(run / "sweep.csv");
   for (int process = 1; process <= processes; ++process) {
     std::vector<std::string> own = without_options(arguments, {"--out", "--runs", "--processes"});
     folders.push_back(run / name_of(process));
-    own.insert(own.end(), {"--out", folders.back().string()});
+    own.insert(std::find(own.begin() + 1, own.end(), "sweep") + 1, {"--out", folders.back().string()});
     const SideBySideResult result =
         run_side_by_side({{name_of(process), {std::move(own), {}, {}, "/proc/self/exe"}}}, stderr);
     if (result.interrupted_by != 0) end_as_told(result.interrupted_by, run);
     worst = std::max(worst, result.worst_exit_code());
     if (worst > 1) {
-      fmt::print(stderr, "{}: {}; nothing was put together\n", folders.back().string(), result.lanes.front().ending);
+      fmt::print(stderr, "{}: {}; nothing was put together; the same command goes on, anew there if it is removed\n",
+                 folders.back().string(), result.lanes.front().ending);
       if (!fs::exists(folders.front())) leave_nothing(run);
       return worst;
     }

@@ -126,7 +126,14 @@ SideBySideResult run_side_by_side(const std::vector<Lane>& lanes, std::FILE* pro
     const int status = process->wait();
     const int code = WIFSIGNALED(status) ? kWorst : std::min(WEXITSTATUS(status), kWorst);
     result.lanes.push_back({code, ending_words(status), std::move(process->output.text)});
+    // Of a terminal's signal to all the lane may end first.
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT && result.interrupted_by == 0) result.interrupted_by = SIGINT;
   }
+  // What came while a lane that had closed its pipes was still ending.
+  pollfd late = {signals.descriptor(), POLLIN, 0};
+  if (unsigned char number = 0;
+      result.interrupted_by == 0 && poll(&late, 1, 0) > 0 && read(signals.descriptor(), &number, 1) == 1)
+    result.interrupted_by = number;
   return result;
 }
 

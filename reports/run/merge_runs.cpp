@@ -69,12 +69,16 @@ PooledRow read_pooled(const MergePart& part, const SweepRow& row) {
 }
 
 // Facts by which two builds of a commit differ.
-constexpr const char* kOfBuild[] = {"build_type",   "compiler",     "host_arch", "cuda_architectures",
-                                    "cuda_toolkit", "cuda_runtime", "plugins"};
+constexpr const char* kOfBuild[] = {"build_type",         "compiler",     "host_arch",
+                                    "cuda_architectures", "cuda_toolkit", "cuda_runtime"};
 
 void require_one_build(const std::vector<MergePart>& parts) {
+  std::set<std::string> facts(std::begin(kOfBuild), std::end(kOfBuild));
   for (const MergePart& part : parts)
-    for (const char* name : kOfBuild) {
+    for (const auto& [name, value] : part.environment.items())
+      if (name.starts_with("plugin ")) facts.insert(name);
+  for (const MergePart& part : parts)
+    for (const std::string& name : facts) {
       const Json own = part.environment.value(name, Json()), first = parts.front().environment.value(name, Json());
       if (own != first)
         cannot_merge(part.folder, fmt::format("is of another build: '{}' is {}, in {} it is {}", name, own.dump(),
@@ -321,6 +325,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
 
   if (options.around) {  // a run has sweep.csv: a reader never meets half of one
     fs::remove(out / "sweep.csv");
+    for (const char* name : kRunFiles) remove_left_partials(out / name);
     for (const auto& entry : fs::directory_iterator(out))  // of an earlier one
       if (const auto name = entry.path().filename(); is_run_file(name.string()) && name != ".lock")
         fs::remove(entry.path());

@@ -164,6 +164,9 @@ PooledRow pool_rows(const std::vector<PooledRow>& runs) {
   if (const PooledRow* bad = worst_failure(runs)) return *bad;
   const SweepRow& first = runs.front().row;
   for (const auto& [row, samples] : runs) {
+    for (const auto& [name, count] : {std::pair{"places", row.places}, std::pair{"processes", row.processes}})
+      if (count && *count < 1)
+        throw std::runtime_error(fmt::format("{}: column '{}' is {}, not 1 and more", row.name(), name, *count));
     if (row.gpu_uuid != first.gpu_uuid)
       throw std::runtime_error(fmt::format("{} is of two GPUs, {} and {}", row.name(), first.gpu_uuid, row.gpu_uuid));
     if (row.places != first.places)

@@ -233,6 +233,9 @@ def test_only_runs_of_one_build_are_pooled(repeated):
     edit_json(repeated / "run2" / "env.json", build_type="Debug")
     result = pool(repeated)
     assert result.returncode == 2 and "run2: is of another build: 'build_type' is \"Debug\", in " in result.stderr, result.stderr
+    edit_json(repeated / "run2" / "env.json", build_type=json.loads((repeated / "run1/env.json").read_text())["build_type"], **{"plugin mine.so": "1234"})
+    result = pool(repeated)
+    assert result.returncode == 2 and "is of another build: 'plugin mine.so' is" in result.stderr, result.stderr
     result = run("merge", "--pool", "--partial", repeated / "run1", repeated / "run3", "--out", repeated / "pooled")
     assert result.returncode == 2 and "--pool with --partial" in result.stderr
 

@@ -338,6 +338,15 @@ def test_what_several_processes_refuse(problems, tmp_path):
     for more, words in (["--budget", "5"], "--budget"), (["--shard", "1/2"], "--shard"), (["--benchmark_format=json"], "--benchmark_format"):
         refused = sweep(problems, tmp_path / "out", "--processes", "2", *more)
         assert refused.returncode == 2 and words in refused.stderr and not (tmp_path / "out").exists(), refused.stderr
+    for name in "gpus.csv", "samples.jsonl":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("mine\n")
+        refused = sweep(problems, tmp_path / name, "--processes", "2")
+        assert refused.returncode == 2 and ("several GPUs" if name == "gpus.csv" else "it has samples.jsonl") in refused.stderr, refused.stderr
+        assert (tmp_path / name / name).read_text() == "mine\n"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    assert sweep(problems, tmp_path / "link", "--processes", "2", "--benchmark_filter=nothing").returncode == 2 and (tmp_path / "link").is_symlink()
     for number in "0", "65", "x":
         assert sweep(problems, tmp_path / "out", "--processes", number).returncode == 2
     refused = below(tmp_path / "runs", problems, "--ops", "conv2d", "--processes", "2")

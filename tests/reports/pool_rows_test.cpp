@@ -139,6 +139,10 @@ TEST(PoolRows, RefuseOtherGpusAndPlaces) {
   other.row.gpu_uuid = "GPU-2";
   EXPECT_THROW(pool_rows({run_of(10, 2, 2), other}), std::runtime_error);
   EXPECT_THROW(pool_rows({run_of(10, 2, 2), run_of(10, 2, 1)}), std::runtime_error);
+  EXPECT_THROW(pool_rows({run_of(10, 2, 0), run_of(10, 2, 0)}), std::runtime_error);
+  other = run_of(10, 2, 2);
+  other.row.processes = 0;
+  EXPECT_THROW(pool_rows({run_of(10, 2, 2), other}), std::runtime_error);
 }
 
 }  // namespace
