@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <stdexcept>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "reports/gate_noise.h"
 #include "reports/statistics.h"
@@ -122,6 +124,28 @@ double surplus_us(const SweepRow& row, const SweepRow& other) {
   return static_cast<double>(*row.edges) * std::max(0.0, *row.edge_us - *other.edge_us);
 }
 
+// Of a launch, where the edges of either row have two levels and no correction can be made: the most that they may
+// differ by. Infinite where no samples of edges say how far the levels are apart.
+double unknown_edges_us(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
+  std::vector<double> edges_us;
+  long edges = 0;
+  bool unknown = false;
+  for (const auto& [run, row] : {std::pair{&a, pair.a}, std::pair{&b, pair.b}}) {
+    if (row->edges.value_or(0) == 0) continue;
+    const RowSamples& samples = run->samples_of(*row);
+    const auto& taken = samples.warm_serial_us.empty() ? samples.warm_edge_us : samples.warm_serial_edge_us;
+    if (!row->edge_us) {
+      unknown = true;
+      if (taken.empty()) return std::numeric_limits<double>::infinity();
+    }
+    edges = std::max(edges, *row->edges);
+    edges_us.insert(edges_us.end(), taken.begin(), taken.end());
+  }
+  if (!unknown) return 0;
+  const auto [least, most] = std::ranges::minmax_element(edges_us);
+  return static_cast<double>(edges) * (*most - *least);
+}
+
 }  // namespace
 
 std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, const RowPair& pair, Phase phase) {
@@ -162,6 +186,7 @@ RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) 
     const double a_us = median(phase_samples(a, *pair.a, phase)->us),
                  b_us = median(phase_samples(b, *pair.b, phase)->us);
     change.shifted = a_us != change.a_us || b_us != change.b_us;
+    if (phase == Phase::warm) change.edge_doubt = unknown_edges_us(a, b, pair) / std::min(a_us, b_us);
     change.a_us = a_us;
     change.b_us = b_us;
     return change;

@@ -56,6 +56,8 @@ struct PhaseChange {
   std::optional<double> cycle_change;  // where both runs know the clock
   double noise = 0;                    // relative, of batches
   double cycle_noise = 0;              // the same of cycles
+  // By how much of it nobody knows which side's edges were longer, relative: those of a row have two levels.
+  double edge_doubt = 0;
 };
 PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b);
 

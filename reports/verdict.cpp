@@ -46,7 +46,8 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
   if (std::min(conditions.processes_a, conditions.processes_b) < conditions.processes_of_spread)
     doubt(fmt::format("processes that measured it: {} before, {} now, but the spread is of rows of {}",
                       conditions.processes_a, conditions.processes_b, conditions.processes_of_spread));
-  if (conditions.edges_of_two_levels) doubt("edges of two levels among its samples");
+  if (change.edge_doubt > 0 && !visible(ratio - change.edge_doubt, change.noise))
+    doubt("edges of two levels among its samples");
   if (!(verdict.p < kGateAlpha)) doubt(fmt::format("p = {:.2g}", verdict.p));
   if (change.cycle_change) {
     if (!visible(slower ? cycles : 1 / cycles, change.cycle_noise))

@@ -30,7 +30,6 @@ struct Conditions {
   long places_a = 1, places_b = 1;  // of the tensors; so is any where they are not as many
   // That measured the row; so is any where either are fewer than those of the spread: fewer scatter more.
   long processes_a = 1, processes_b = 1, processes_of_spread = 1;
-  bool edges_of_two_levels = false;  // so is any: nobody knows by how much to correct it
 };
 
 // `change` with all of its noise.

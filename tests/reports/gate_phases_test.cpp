@@ -133,6 +133,29 @@ TEST(Gate, IsInDoubtWhereEdgesHaveTwoLevels) {
   EXPECT_EQ(verdict(std::nullopt, 0), GateVerdict::regressed) << "a launch without ordinary edges";
 }
 
+// A launch's edges move it by no more than what lies between the levels, edge for edge.
+TEST(Gate, DoubtsOnlyWhatEdgesOfTwoLevelsCouldBe) {
+  const auto judged_as = [](double us, double slower, long edges, std::vector<double> edge_us) {
+    Rows before(1), after(1);
+    for (Rows* rows : {&before, &after}) (*rows)[0].us = 2 * us, (*rows)[0].edges = edges;
+    before[0].warm_us = us, before[0].edge_us = 0.82;
+    after[0].warm_us = us * (1 + slower);
+    RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+    for (auto& [id, samples] : a.samples) samples.warm_edge_us = {0.82, 0.82};
+    for (auto& [id, samples] : b.samples) samples.warm_edge_us = edge_us;
+    const GateResult forward = judged(a, b), backward = judged(b, a);
+    EXPECT_EQ(forward.rows.at(0).verdict == GateVerdict::regressed,
+              backward.rows.at(0).verdict == GateVerdict::improved);
+    return forward.rows.at(0).verdict;
+  };
+  const std::vector<double> kTwoLevels{0.82, 0.82, 1.0, 1.0};
+  EXPECT_EQ(judged_as(50, 0.05, 1, kTwoLevels), GateVerdict::regressed) << "2.5 us, of which 0.18 may be the edge";
+  EXPECT_EQ(judged_as(50, 0.0175, 1, kTwoLevels), GateVerdict::ambiguous) << "without 0.18 us it is below 1.5 %";
+  EXPECT_EQ(judged_as(50, 0.05, 20, kTwoLevels), GateVerdict::ambiguous) << "3.6 us may be edges";
+  EXPECT_EQ(judged_as(4, 0.05, 1, kTwoLevels), GateVerdict::ambiguous);
+  EXPECT_EQ(judged_as(50, 0.05, 1, {}), GateVerdict::ambiguous) << "nobody knows how far the levels are apart";
+}
+
 TEST(Gate, AssumesASpreadWhereNoneIsMeasured) {
   const auto row = [](double cold_us, double warm_us, double cold_change, double warm_change) {
     Rows before = rows_of(1, cold_us, 1e-5);
