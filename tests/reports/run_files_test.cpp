@@ -175,6 +175,19 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
   EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is 1.1, but the median of its warm_us is 1"))
       << message();
 
+  SweepRow serial = ok_row("naive");
+  serial.time_warm_serial_us = 1;  // without serial samples the warm ones are meant
+  write("sweep.csv", header + to_csv(serial));
+  EXPECT_EQ(message(), "");
+  serial.time_warm_serial_us = 1e300;
+  write("sweep.csv", header + to_csv(serial));
+  EXPECT_TRUE(message().starts_with(
+      "sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but the median of its warm_us is 1 ("))
+      << message();
+  write("samples.jsonl", line(R"("cold_us":[1.5,2,3])") + "\n");
+  EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but there are no warm_us ("))
+      << message();
+
   SweepRow edges = ok_row("naive");
   edges.edge_us = 1.3;
   write("sweep.csv", header + to_csv(edges));
