@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
@@ -22,7 +23,26 @@ void require_median(const char* column, double time, const char* field, std::vec
         fmt::format("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2));
 }
 
+// Each number has six digits in the file: two or three of them agree to this.
+constexpr double kPrinted = 2e-5;
+
+// `column` must be `numerator` over `denominator`, times `unit`.
+void require_rate(const char* column, const Figure& is, const char* of, const Figure& numerator,
+                  const Figure& denominator, double unit) {
+  if (!is || !numerator || !denominator) return;
+  const double wanted = *numerator / *denominator * unit;
+  if (!std::isfinite(wanted) || std::abs(*is - wanted) > kPrinted * wanted)
+    throw std::runtime_error(fmt::format("column '{}' is {:.6g}, but {} is {:.6g}", column, *is, of, wanted));
+}
+
 }  // namespace
+
+void check_rates(const SweepRow& row) {
+  if (row.status != Outcome::ok) return;
+  require_rate("gflops", row.gflops, "flops over the cold time", row.flops, row.time_cold_us, 1e-3);
+  require_rate("gbps", row.gbps, "bytes over the cold time", row.bytes, row.time_cold_us, 1e-3);
+  require_rate("pct_of_roof", row.pct_of_roof, "gflops over attainable_gflops", row.gflops, row.attainable_gflops, 100);
+}
 
 void check_against_samples(const SweepRow& row, const RowSamples& taken) {
   if (row.status != Outcome::ok) return;

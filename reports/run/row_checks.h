@@ -5,8 +5,11 @@
 
 namespace noisefloor {
 
-// Throws std::runtime_error naming the column where a time is not that of the samples. Rows that are not ok have no
-// time to compare.
+// Each throws std::runtime_error naming the column. Rows that are not ok have no time to compare.
+
+// Where a rate is not that of the row's cold time, or its share of the roof not that of the rate.
+void check_rates(const SweepRow& row);
+// Where a time is not that of the samples.
 void check_against_samples(const SweepRow& row, const RowSamples& taken);
 
 }  // namespace noisefloor

@@ -96,6 +96,11 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
     if (has_environment && row.device != run.environment.device)
       refuse(fmt::format("the row of {} is of device '{}', but {} says '{}'", row.name(), row.device,
                          environment.string(), run.environment.device));
+    try {
+      check_rates(row);
+    } catch (const std::runtime_error& problem) {
+      refuse(problem.what());
+    }
     auto node = read.extract(row.case_id());
     if (node.empty()) continue;
     try {

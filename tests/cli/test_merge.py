@@ -124,6 +124,9 @@ def scale(folder, factor):
     for row in found:
         for name in ("time_cold_us", "time_warm_us", "time_warm_serial_us"):
             row[name] = str(10.0 * factor)
+        for name, of in ("gflops", "flops"), ("gbps", "bytes"):
+            row[name] = f"{float(row[of]) / float(row['time_cold_us']) * 1e-3:.6g}"
+        row["pct_of_roof"] = f"{100 * float(row['gflops']) / float(row['attainable_gflops']):.6g}"
     with open(folder / "sweep.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()

@@ -201,6 +201,27 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
       << message();
 }
 
+TEST_F(RunFilesTest, NamesRatesThatAreNotOfTheRowsTime) {
+  const auto with = [&](auto change) {
+    SweepRow row = ok_row("naive");
+    row.flops = 3e6, row.bytes = 7, row.gflops = 1500, row.gbps = 3.5e-3;
+    row.attainable_gflops = 4500, row.pct_of_roof = 100.0 / 3;  // is printed with six digits
+    change(row);
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    return message();
+  };
+  EXPECT_EQ(with([](SweepRow&) {}), "");
+  EXPECT_EQ(with([](SweepRow& row) { row.gflops.reset(), row.attainable_gflops.reset(); }), "") << "blank";
+  EXPECT_EQ(with([](SweepRow& row) { row.flops = row.gflops = row.pct_of_roof = 0; }), "") << "copies only";
+  EXPECT_EQ(with([](SweepRow& row) { row.gflops = 1501; }),
+            "sweep.csv:2: column 'gflops' is 1501, but flops over the cold time is 1500");
+  EXPECT_EQ(with([](SweepRow& row) { row.gbps = 0.1; }),
+            "sweep.csv:2: column 'gbps' is 0.1, but bytes over the cold time is 0.0035");
+  EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90; }),
+            "sweep.csv:2: column 'pct_of_roof' is 90, but gflops over attainable_gflops is 33.3333");
+  EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90, row.status = Outcome::throttled; }), "");
+}
+
 TEST_F(RunFilesTest, NamesRowsOfAnotherDevice) {
   SweepRow other = ok_row("naive");
   other.device = "Other GPU";
