@@ -20,10 +20,10 @@ namespace noisefloor {
 
 class RunFolder {
  public:
-  // Makes the folder, or opens it to resume: its rows must be of this device and commit. What a killed sweep left of a
-  // case without a whole row is removed. Locks the folder against a second sweep. `fresh` removes what an earlier sweep
-  // wrote there, and what was made of it. Throws std::runtime_error naming the file and what is wrong; files of others
-  // are left as they are.
+  // Makes the folder, or opens it to resume: its rows must be of this device and commit, and agree with their samples.
+  // What a killed sweep left of a case without a whole row is removed. Locks the folder against a second sweep. `fresh`
+  // removes what an earlier sweep wrote there, and what was made of it. Throws std::runtime_error naming the file and
+  // what is wrong; files of others are left as they are.
   RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh);
   RunFolder(const RunFolder&) = delete;
 
@@ -53,7 +53,6 @@ class RunFolder {
   void open_files(bool fresh);
   void require_ours(const std::string& device, const std::string& commit) const;
   void take_columns();
-  void drop_samples_without_row();
   void append_line(const std::filesystem::path& file, const std::string& line);
   void remember(const std::filesystem::path& file);
   void require_still_there(const std::filesystem::path& file, int descriptor) const;
