@@ -79,7 +79,13 @@ int sweep_by_processes(int processes, const std::vector<std::string>& arguments,
   }
   MergeOptions options;
   options.pool = options.around = true;
-  const MergeResult merged = merge_runs(folders, run, options);
+  MergeResult merged;
+  try {
+    merged = merge_runs(folders, run, options);
+  } catch (const std::runtime_error& unlike) {
+    throw std::runtime_error(
+        fmt::format("{}; a process-N folder that is removed is measured anew by the same command", unlike.what()));
+  }
   for (const std::string& note : merged.notes) fmt::print(stderr, "note: {}\n", note);
   return worst;
 }

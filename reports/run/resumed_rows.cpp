@@ -103,4 +103,15 @@ void drop_samples_without_row(const fs::path& folder, const std::map<CaseId, Swe
   if (dropped) write_atomically(file, kept);
 }
 
+std::set<CaseId> rows_without_samples(const fs::path& folder, const std::map<CaseId, SweepRow>& rows) {
+  const auto file = folder / "samples.jsonl";
+  std::set<CaseId> without;
+  if (!fs::exists(file)) return without;
+  for (const auto& [id, row] : rows)
+    if (row.status == Outcome::ok || row.status == Outcome::throttled) without.insert(id);
+  std::istringstream stream(read_whole_file(file));
+  for (std::string line; std::getline(stream, line);) without.erase(parse_samples_line(line).id);
+  return without;
+}
+
 }  // namespace noisefloor

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -17,6 +18,10 @@ std::map<CaseId, SweepRow> resumed_rows(const std::filesystem::path& folder);
 
 // Samples are written before their row: those of a sweep that was killed in between will be taken again.
 void drop_samples_without_row(const std::filesystem::path& folder, const std::map<CaseId, SweepRow>& rows);
+
+// Timed rows whose samples are not in samples.jsonl, which was cut: no reader takes them. None where there is no such
+// file.
+std::set<CaseId> rows_without_samples(const std::filesystem::path& folder, const std::map<CaseId, SweepRow>& rows);
 
 std::runtime_error foreign_file(const std::string& place);
 

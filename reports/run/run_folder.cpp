@@ -48,6 +48,9 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   take_columns();
   remember(folder_ / "sweep.csv");
   remember(folder_ / "samples.jsonl");
+  const auto lost = rows_without_samples(folder_, rows_);
+  lost_rows_ = lost.size();
+  drop(lost);
 }
 
 void RunFolder::require_ours(const std::string& device, const std::string& commit) const {

@@ -30,6 +30,8 @@ class RunFolder {
   const std::filesystem::path& path() const { return folder_; }
   // Rows already there.
   const std::map<CaseId, SweepRow>& rows() const { return rows_; }
+  // How many were there without their samples, because samples.jsonl was cut: they are to be measured again.
+  std::size_t lost_rows() const { return lost_rows_; }
 
   // Writes through to the disk; of rows with a time the samples too. Throws std::runtime_error when it is full, or
   // where somebody removed or replaced a file meanwhile: a sweep.csv that is gone is written anew, with all of its
@@ -63,6 +65,7 @@ class RunFolder {
   // Device and inode of the files that are appended to, once they are there.
   std::map<std::filesystem::path, std::pair<dev_t, ino_t>> known_;
   std::vector<std::string> others_;  // columns of the folder's sweep.csv that are not known
+  std::size_t lost_rows_ = 0;
   std::optional<FolderLock> lock_;
 };
 

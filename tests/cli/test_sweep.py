@@ -328,6 +328,21 @@ def test_several_processes_make_one_run(problems, tmp_path):
     assert len(rows(out)) == 3, "what is refused changes nothing"
 
 
+def test_a_process_whose_samples_were_cut(problems, tmp_path):
+    """What lost its samples is measured again; where all are gone, the message says what to remove."""
+    out = tmp_path / "run"
+    assert sweep(problems, out, "--processes", "2").returncode == 0
+    samples = out / "process-2/samples.jsonl"
+    samples.write_text(samples.read_text()[:-9])
+    again = sweep(problems, out, "--processes", "2")
+    assert again.returncode == 0 and f"{samples}: was cut; 1 rows without their samples are measured again" in again.stderr, again.stderr
+    assert len(samples.read_text().splitlines()) == 3
+    samples.unlink()
+    gone = sweep(problems, out, "--processes", "2")
+    assert gone.returncode == 2 and "process-2: samples.jsonl lacks the samples of gemm" in gone.stderr, gone.stderr
+    assert "a process-N folder that is removed is measured anew by the same command" in gone.stderr
+
+
 def test_what_several_processes_refuse(problems, tmp_path):
     single = tmp_path / "single"
     assert sweep(problems, single).returncode == 0

@@ -308,6 +308,27 @@ TEST(RunFolder, DropsSamplesOfARowThatWasNotWritten) {
   EXPECT_EQ(slurp(samples), kept + orphan);
 }
 
+TEST(RunFolder, MeasuresAgainWhatHasLostItsSamples) {
+  const TemporaryFolder temporary;
+  const auto run = temporary / "run", samples = run / "samples.jsonl";
+  {
+    RunFolder folder(run, kDevice, "abc", false);
+    for (const char* variant : {"naive", "tiled"}) folder.append(row(variant), kSamples);
+    SweepRow none = row("ptx");
+    none.status = Outcome::not_built;
+    folder.append(none, {});
+  }
+  std::filesystem::resize_file(samples, std::filesystem::file_size(samples) - 5);
+  {
+    RunFolder folder(run, kDevice, "abc", false);
+    EXPECT_EQ(folder.lost_rows(), 1u);
+    EXPECT_FALSE(folder.rows().contains(row("tiled")));
+    EXPECT_EQ(read_sweep_csv(run / "sweep.csv").size(), 2u) << "naive, and what has no samples";
+    folder.append(row("tiled"), kSamples);
+  }
+  EXPECT_EQ(RunFolder(run, kDevice, "abc", false).lost_rows(), 0u);
+}
+
 std::string resume_message(const std::filesystem::path& folder) {
   try {
     (void)RunFolder(folder, kDevice, "abc", false);
