@@ -29,6 +29,11 @@ bool is_run_file(const std::string& name) {
   return name == ".lock" || std::ranges::any_of(kRunFiles, is_it) || std::ranges::any_of(kMadeFiles, is_it);
 }
 
+void remove_run_files(const std::filesystem::path& folder) {
+  for (const char* name : kRunFiles) std::filesystem::remove(folder / name);
+  for (const char* name : kMadeFiles) std::filesystem::remove(folder / name);
+}
+
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end_of_run) {
   std::string text = read_whole_file(file);
   if (end_of_run == RunEnd::required)

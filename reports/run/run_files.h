@@ -25,6 +25,8 @@ inline constexpr const char* kRunFiles[] = {"sweep.csv",        "samples.jsonl",
 inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",    "report.html",
                                              "roofline.png", "roofline.svg", "overview.png"};
 bool is_run_file(const std::string& name);  // one of them, or the lock
+// What a sweep wrote to the folder, and what was made of it; nothing else. Throws std::filesystem::filesystem_error.
+void remove_run_files(const std::filesystem::path& folder);
 
 struct RunEnvironment {
   int schema = 1;

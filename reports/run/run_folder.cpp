@@ -65,10 +65,7 @@ void RunFolder::require_ours(const std::string& device, const std::string& commi
 }
 
 void RunFolder::open_files(bool fresh) {
-  if (fresh) {
-    for (const char* name : kRunFiles) std::filesystem::remove(folder_ / name);
-    for (const char* name : kMadeFiles) std::filesystem::remove(folder_ / name);
-  }
+  if (fresh) remove_run_files(folder_);
   for (const char* name : kRunFiles) require_regular_or_absent(folder_ / name);
   rows_ = resumed_rows(folder_);
   const auto sweep = folder_ / "sweep.csv";

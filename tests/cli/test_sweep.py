@@ -389,6 +389,28 @@ def test_several_processes_that_are_stopped(tmp_path):
     assert len(rows(folder)) == 20 and (folder / "report.html").exists() and not (folder / ".unfinished").exists()
 
 
+def test_a_fresh_start_that_is_cut_short_leaves_no_old_process(problems, tmp_path):
+    out = tmp_path / "run"
+    (problems / "gemm.csv").write_text("\n".join(["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 9)]) + "\n")
+    assert sweep(problems, out, "--processes", "2").returncode == 0
+    old = (out / "process-2/samples.jsonl").read_text()
+    (out / "process-2/notes").write_text("mine\n")
+    process = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out, "--processes", "2", "--fresh"],
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:
+        if line.startswith("process-1 | [1/"):
+            process.terminate()
+            break
+    process.stderr.read()
+    assert process.wait() == -signal.SIGTERM
+    assert not (out / "process-2/sweep.csv").exists() and not (out / "process-2/samples.jsonl").exists()
+    assert (out / "process-2/notes").read_text() == "mine\n"
+    resumed = sweep(problems, out, "--processes", "2")
+    assert resumed.returncode == 0 and len(rows(out)) == 8, resumed.stderr
+    new = (out / "process-2/samples.jsonl").read_text()
+    assert len(new.splitlines()) == 8 and not set(new.splitlines()) & set(old.splitlines())
+
+
 def test_all_gpus_of_a_machine_without_one(tmp_path):
     if "no GPU" not in run("devices").stdout:
         pytest.skip("there is a GPU")
