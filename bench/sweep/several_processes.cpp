@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bench/sweep/command_line.h"
+#include "bench/sweep/process_cases.h"
 #include "bench/sweep/side_by_side.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/merge_runs.h"
@@ -71,10 +72,17 @@ int sweep_by_processes(int processes, const std::vector<std::string>& arguments,
   std::vector<fs::path> folders;
   const FolderLock lock(run);
   require_own(run, processes);
+  const std::vector<std::string> shared = without_options(arguments, {"--out", "--runs", "--processes"});
+  const bool fresh = std::ranges::find(arguments, "--fresh") != arguments.end();
+  if (!process_folders(run).empty()) {  // also so that a fresh start removes nothing for a command that is refused
+    const auto chosen = chosen_cases(shared, run);
+    if (const int* refused = std::get_if<int>(&chosen)) return *refused;
+    if (!fresh) require_same_cases(run, processes, std::get<std::vector<CaseId>>(chosen));
+  }
   begun();
-  if (std::ranges::find(arguments, "--fresh") != arguments.end()) remove_earlier(run, processes);
+  if (fresh) remove_earlier(run, processes);
   for (int process = 1; process <= processes; ++process) {
-    std::vector<std::string> own = without_options(arguments, {"--out", "--runs", "--processes"});
+    std::vector<std::string> own = shared;
     folders.push_back(run / process_folder_name(process));
     own.insert(std::find(own.begin() + 1, own.end(), "sweep") + 1, {"--out", folders.back().string()});
     const SideBySideResult result =

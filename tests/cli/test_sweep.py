@@ -411,6 +411,25 @@ def test_a_fresh_start_that_is_cut_short_leaves_no_old_process(problems, tmp_pat
     assert len(new.splitlines()) == 8 and not set(new.splitlines()) & set(old.splitlines())
 
 
+def test_processes_of_other_cases_are_noticed_before_anything_is_measured(problems, tmp_path):
+    out = tmp_path / "run"
+    assert sweep(problems, out, "--processes", "2", "--dtypes", "bf16").returncode == 0
+    before = {path: path.read_bytes() for path in out.rglob("*.csv")}
+    refused = sweep(problems, out, "--processes", "3", "--dtypes", "fp32")  # the third would have these alone
+    assert refused.returncode == 2 and "process-1: has a case that this command does not choose and process-3 lacks, gemm/" in refused.stderr, refused.stderr
+    assert {path: path.read_bytes() for path in out.rglob("*.csv")} == before and not (out / "process-3").exists()
+    lines = (out / "process-2/sweep.csv").read_text().splitlines()
+    (out / "process-2/sweep.csv").write_text("\n".join(lines[:-1]) + "\n")  # as if it was killed
+    refused = sweep(problems, out, "--processes", "2", "--dtypes", "fp32")
+    assert refused.returncode == 2 and "process-2: was to have a case that this command does not choose, gemm/" in refused.stderr, refused.stderr
+    assert sweep(problems, out, "--processes", "2", "--dtypes", "bf16").returncode == 0
+    more = sweep(problems, out, "--processes", "2", "--dtypes", "fp32")
+    assert more.returncode == 0 and {row["dtype"] for row in rows(out)} == {"bf16", "fp32"}, more.stderr
+    before = {path: path.read_bytes() for path in out.rglob("*.csv")}
+    assert sweep(problems, out, "--processes", "2", "--dtypes", "fp32", "--fresh", "--benchmark_filter=nothing").returncode == 2
+    assert {path: path.read_bytes() for path in out.rglob("*.csv")} == before, "what is refused removes nothing"
+
+
 def test_all_gpus_of_a_machine_without_one(tmp_path):
     if "no GPU" not in run("devices").stdout:
         pytest.skip("there is a GPU")
