@@ -408,6 +408,16 @@ def drop_line(name):
     return spoil
 
 
+def double_network(split):
+    file = split.folder / "part2" / "networks.csv"
+    header, line, *_ = file.read_text().splitlines()
+    count = header.split(",").index("count")
+    cells = next(csv.reader([line]))
+    cells[count] = "7"
+    with open(file, "a", newline="") as out:
+        csv.writer(out, lineterminator="\n").writerow(cells)
+
+
 def duplicate(split):
     for name in ("sweep.csv", "samples.jsonl"):
         file = split.folder / "part2" / name
@@ -427,6 +437,7 @@ def duplicate(split):
         (drop_line("sweep.csv"), "missing: 1 of the 2 cases of part 2/3"),
         (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm/m=5"),
         (drop_line("ceilings.csv"), "ceilings.csv"),
+        (double_network, "' is there twice, first in line 2"),
         (duplicate, "part2: holds gemm/m=4,n=8,k=8/bf16/host, which is not of part 2/3"),
         (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is not a part of a split sweep"),
         (lambda split: (split.folder / "part2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
