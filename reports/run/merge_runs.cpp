@@ -14,6 +14,7 @@
 #include "reports/run/merge_parts.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/pool_rows.h"
+#include "reports/run/process_folders.h"
 #include "reports/run/run_files.h"
 #include "reports/run/samples_line.h"
 #include "reports/run/selected_cases.h"
@@ -278,6 +279,7 @@ void require_free(const fs::path& out, bool replace) {
   const bool merged = fs::exists(out / "env.json") && read_json_object(out / "env.json").contains("merged_from");
   if (!merged) cannot_merge(out, "is there already, and not from a merge; give another --out");
   if (!replace) cannot_merge(out, "is there already; give another --out, or --replace");
+  require_no_processes(out);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <string_view>
 
 namespace noisefloor {
@@ -30,6 +31,15 @@ std::vector<std::filesystem::path> process_folders(const std::filesystem::path& 
       folders.push_back(entry.path());
   std::ranges::sort(folders);
   return folders;
+}
+
+void require_no_processes(const std::filesystem::path& run) {
+  const auto folders = process_folders(run);
+  if (folders.empty()) return;
+  throw std::runtime_error(
+      fmt::format("{}: is the run of several processes, whose folders ({}{}) are not of the run that would take its "
+                  "place; move or remove them, or give another folder",
+                  run.string(), folders.front().filename().string(), folders.size() > 1 ? " and others" : ""));
 }
 
 }  // namespace noisefloor

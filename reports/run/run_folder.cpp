@@ -15,6 +15,7 @@
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
+#include "reports/run/process_folders.h"
 #include "reports/run/resumed_rows.h"
 #include "reports/run/samples_line.h"
 
@@ -38,7 +39,7 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
         fmt::format("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another "
                     "--out",
                     folder_.string()));
-  if (std::filesystem::exists(folder_ / "process-1"))
+  if (!process_folders(folder_).empty())
     throw std::runtime_error(
         fmt::format("{}: holds the run folders of several processes (sweep --processes); sweep it with as many, or "
                     "give another --out",

@@ -430,6 +430,19 @@ def test_processes_of_other_cases_are_noticed_before_anything_is_measured(proble
     assert {path: path.read_bytes() for path in out.rglob("*.csv")} == before, "what is refused removes nothing"
 
 
+def test_no_other_run_takes_the_place_of_several_processes(problems, tmp_path):
+    """Their folders would lie beside a run that is not theirs."""
+    out, other = tmp_path / "run", tmp_path / "other"
+    assert sweep(problems, out, "--processes", "2").returncode == 0 and sweep(problems, other).returncode == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for arguments in (["gate", "--baseline", out, "--candidate", other, "--accept", "--force"], ["merge", other, "--out", out, "--replace"]):
+        refused = run(*arguments)
+        assert refused.returncode == 2 and "is the run of several processes, whose folders (process-1 and others) are not of the run" in refused.stderr, refused.stderr
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert run("gate", "--baseline", other, "--candidate", out, "--accept", "--force").returncode == 0, "without the folders"
+    assert not (other / "process-1").exists()
+
+
 def test_all_gpus_of_a_machine_without_one(tmp_path):
     if "no GPU" not in run("devices").stdout:
         pytest.skip("there is a GPU")
