@@ -202,6 +202,39 @@ def test_a_gate_wants_no_fewer_processes_than_its_spread(repeated):
     assert result.returncode == 2 and "is of 1 processes, rows before it of 3" in result.stderr, result.stderr
 
 
+def test_a_crosscheck_is_pooled_where_all_have_one(repeated):
+    first = rows(repeated / "run1")[0]
+    variant, problem = first["variant"], first["problem"]
+
+    def check(index, us):
+        (repeated / f"run{index}/crosscheck.csv").write_text(
+            f'op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\ngemm,{variant},bf16,"{problem}",1,{us},1\n')
+
+    for index, us in ((1, 10), (2, 40)):
+        check(index, us)
+    result = pool(repeated)
+    assert result.returncode == 0 and "note: crosscheck.csv is left out: not all runs have one" in result.stderr, result.stderr
+    assert not (repeated / "pooled/crosscheck.csv").exists()
+    check(3, 25)
+    assert pool(repeated, "--replace").returncode == 0
+    with open(repeated / "pooled/crosscheck.csv", newline="") as file:
+        assert list(csv.DictReader(file)) == [{"op": "gemm", "variant": variant, "dtype": "bf16", "problem": problem,
+                                               "time_cold_us": "20", "do_bench_us": "25", "ratio": "0.8"}]
+    check(3, "fast")
+    result = pool(repeated, "--replace")
+    assert result.returncode == 2 and "run3/crosscheck.csv:2: column 'do_bench_us' is 'fast', not a time above 0" in result.stderr, result.stderr
+
+
+def test_parts_keep_their_crosschecks(split):
+    for index in (1, 3):
+        [row, *_] = rows(split.folder / f"part{index}")
+        (split.folder / f"part{index}/crosscheck.csv").write_text(
+            f'op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\ngemm,{row["variant"]},bf16,"{row["problem"]}",1,{index},1\n')
+    assert split.merge().returncode == 0
+    with open(split.folder / "merged/crosscheck.csv", newline="") as file:
+        assert [row["do_bench_us"] for row in csv.DictReader(file)] == ["1", "3"]
+
+
 def test_no_samples_are_pooled_twice(repeated):
     shutil.copytree(repeated / "run1", repeated / "copy")
     result = run("merge", "--pool", repeated / "run1", repeated / "run2", repeated / "copy", "--out", repeated / "pooled")
