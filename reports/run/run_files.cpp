@@ -22,6 +22,14 @@ void require_whole(const std::filesystem::path& file, const std::string& text) {
                   file.string(), line));
 }
 
+void leave_out_below_l2(SweepRow& row, const RunEnvironment& environment) {
+  if (!environment.l2_bytes || !(row.bytes.value_or(0) < *environment.l2_bytes)) return;
+  if (!row.dram_read_bytes && !row.dram_write_bytes) return;
+  row.dram_read_bytes.reset();
+  row.dram_write_bytes.reset();
+  row.counter_status = "ok_below_l2";
+}
+
 }  // namespace
 
 bool is_run_file(const std::string& name) {
@@ -90,7 +98,8 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   std::map<CaseId, RowSamples> read;
   if (std::filesystem::exists(samples, error)) read = read_samples(samples, end);
   for (std::size_t i = 0; i < run.rows.size(); ++i) {
-    const SweepRow& row = run.rows[i];
+    SweepRow& row = run.rows[i];
+    leave_out_below_l2(row, run.environment);
     const auto refuse = [&](const std::string& what) {
       throw std::runtime_error(fmt::format("{}:{}: {}", sweep.string(), lines[i], what));
     };

@@ -34,6 +34,7 @@ struct RunEnvironment {
   std::string driver, cuda_toolkit, cuda_architectures, compiler, host_arch, build_type, version, host, time_utc;
   std::string cublaslt, cudnn, cupti, pytorch, ecc, mig, cpu_governor;
   std::optional<double> power_limit_w;
+  std::optional<double> l2_bytes;  // on a host, of its last cache
   std::vector<std::vector<std::string>> command_lines;
 };
 
@@ -72,7 +73,8 @@ enum class RunEnd { required, may_lack };
 RunEnvironment read_environment(const std::filesystem::path& file);
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end = RunEnd::required);
 // All of a folder, held against each other: rows are of env.json's device, and each time is the median of its samples.
-// Samples without a row (of a case that a killed sweep was about to write) are left out.
+// What DRAM moves of a problem that fits into L2 is left out, as today's sweeps do; older ones counted what L2 chose to
+// keep. Samples without a row (of a case that a killed sweep was about to write) are left out.
 RunFiles read_run(const std::filesystem::path& folder, RunEnd end = RunEnd::required);
 
 }  // namespace noisefloor

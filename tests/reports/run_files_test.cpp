@@ -222,6 +222,25 @@ TEST_F(RunFilesTest, NamesRatesThatAreNotOfTheRowsTime) {
   EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90, row.status = Outcome::throttled; }), "");
 }
 
+TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
+  SweepRow row = ok_row("naive");
+  row.dram_read_bytes = 5, row.dram_write_bytes = 6, row.l2_bytes = 7, row.counter_status = "ok";
+  for (const double bytes : {999.0, 1000.0}) {
+    row.bytes = bytes;
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    write("env.json", R"({"device": "Test GPU", "commit": "abc", "l2_bytes": 1000})");
+    const SweepRow read = read_run(folder_.path()).rows.at(0);
+    EXPECT_EQ(read.dram_read_bytes.has_value(), bytes >= 1000);
+    EXPECT_EQ(read.dram_write_bytes.has_value(), bytes >= 1000);
+    EXPECT_EQ(read.counter_status, bytes >= 1000 ? "ok" : "ok_below_l2");
+    EXPECT_EQ(read.l2_bytes, 7);
+    write("env.json", kEnvironment);
+    EXPECT_EQ(read_run(folder_.path()).rows.at(0).dram_read_bytes, 5) << "its L2 is not known";
+  }
+  write("env.json", R"({"device": "Test GPU", "commit": "abc", "l2_bytes": "big"})");
+  EXPECT_EQ(message(), "env.json: field 'l2_bytes' is not a number from 0");
+}
+
 TEST_F(RunFilesTest, NamesRowsOfAnotherDevice) {
   SweepRow other = ok_row("naive");
   other.device = "Other GPU";
