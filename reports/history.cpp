@@ -26,21 +26,27 @@ bool is_run(const fs::path& folder) {
   return fs::is_regular_file(folder / "sweep.csv");
 }
 
-std::vector<fs::path> run_folders(const std::vector<fs::path>& given) {
+std::vector<fs::path> run_folders(const std::vector<fs::path>& given, std::vector<fs::path>& left_out) {
   std::vector<fs::path> folders;
+  const auto take = [&](const fs::path& run) {
+    (is_partial(run.has_filename() ? run : run.parent_path()) ? left_out : folders).push_back(run);
+  };
   for (const fs::path& folder : given) {
     if (!fs::is_directory(folder)) throw std::runtime_error(fmt::format("{}: no such folder", folder.string()));
     if (is_run(folder)) {
-      folders.push_back(folder);
+      take(folder);
       continue;
     }
     const std::size_t before = folders.size();
     for (const auto& entry : fs::directory_iterator(folder))
-      if (is_run(entry.path()) && !is_partial(entry.path())) folders.push_back(entry.path());
+      if (is_run(entry.path())) take(entry.path());
     if (folders.size() == before)
       throw std::runtime_error(
           fmt::format("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string()));
   }
+  if (folders.empty() && !left_out.empty())
+    throw std::runtime_error(
+        fmt::format("{}: was left unfinished by a command that was killed; it is no run", left_out.front().string()));
   std::set<fs::path> known;
   for (const fs::path& folder : folders)
     if (!known.insert(fs::canonical(folder)).second)
@@ -138,9 +144,11 @@ HistorySeries series_of(const std::string& device, const std::string& name, cons
 
 }  // namespace
 
-std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders) {
+std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders, std::vector<fs::path>* left_out) {
   std::vector<HistoryRun> runs;
-  for (const fs::path& folder : run_folders(folders)) runs.push_back(read_history_run(folder));
+  std::vector<fs::path> partial;
+  for (const fs::path& folder : run_folders(folders, left_out == nullptr ? partial : *left_out))
+    runs.push_back(read_history_run(folder));
   std::sort(runs.begin(), runs.end(), [](const HistoryRun& a, const HistoryRun& b) {
     // ISO 8601 in UTC sorts as text.
     return std::tie(a.files.environment.time_utc, a.files.folder) <

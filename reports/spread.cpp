@@ -13,6 +13,7 @@
 
 #include "reports/embedded.h"
 #include "reports/run/json_file.h"
+#include "reports/shared_process.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -71,16 +72,17 @@ void require_runs_of_one_build(std::span<const RunFiles* const> runs) {
           fmt::format("{} is of {} at commit {}, {} of {} at {}: noise is between runs of one build",
                       run.folder.string(), run.environment.device, run.environment.commit, first.folder.string(),
                       first.environment.device, first.environment.commit));
-    for (std::size_t other = 0; other < i; ++other) {
-      const bool differs = std::ranges::any_of(run.samples, [&](const auto& taken) {
-        const auto there = runs[other]->samples.find(taken.first);
-        return there == runs[other]->samples.end() || there->second.cold_us != taken.second.cold_us;
-      });
-      if (!differs)
-        throw std::runtime_error(fmt::format("{}: holds the samples of {}; give other runs of that build",
-                                             run.folder.string(), runs[other]->folder.string()));
-    }
   }
+}
+
+void require_other_processes(std::span<const RunFiles* const> runs) {
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    for (std::size_t other = 0; other < i; ++other)
+      if (share_a_process(*runs[other], *runs[i]))
+        throw std::runtime_error(
+            fmt::format("{}: holds the samples of {}, all or those of a process that was pooled into both; give other "
+                        "runs of that build",
+                        runs[i]->folder.string(), runs[other]->folder.string()));
 }
 
 // Of every row with a time: what a row of fewer scatters by is more.
@@ -149,6 +151,7 @@ Spread measure_spread(std::span<const RunFiles* const> runs) {
   require_runs_of_one_build(runs);
   Spread spread;
   spread.processes = processes_of(runs);
+  require_other_processes(runs);
   spread.device = runs.front()->environment.device;
   spread.of_host = of_host(*runs.front());
   struct Seen {

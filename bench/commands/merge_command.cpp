@@ -36,7 +36,13 @@ void add_merge_command(CLI::App& app, CommandResult result) {
   command.add_flag("--partial", arguments.options.partial, "Merge what is there even if parts or cases are missing");
   command.add_flag("--pool", arguments.options.pool,
                    "The folders are runs of the same cases, one after the other: each row gets the samples of all");
-  command.footer("Exit code: 0 all rows of ours are correct, 1 one is incorrect or failed, 2 could not merge.");
+  command.footer(
+      "With --pool a row has the samples, the worst error, load and throttling, and the duels of all runs; its "
+      "hardware\n"
+      "counters, resources, kernels and algorithm are the first run's. crosscheck.csv stays if all runs have one. "
+      "What\n"
+      "commands made of a run (report.html, plan.csv, captures) is not taken over.\n"
+      "Exit code: 0 all rows of ours are correct, 1 one is incorrect or failed, 2 could not merge.");
 }
 
 }  // namespace noisefloor

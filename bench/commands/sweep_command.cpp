@@ -216,6 +216,9 @@ int sweep(const SweepArguments& arguments) {
   const bool below_runs = !arguments.runs.empty();
   RunFolder folder(run_folder_of(arguments, below_runs && description.is_host ? "host" : description.name),
                    description.name, build_info().commit, arguments.fresh);
+  if (folder.lost_rows() > 0)
+    fmt::print(stderr, "{}: was cut; {} rows without their samples are measured again\n",
+               (folder.path() / "samples.jsonl").string(), folder.lost_rows());
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor);
   require_same_software(folder, facts);

@@ -16,8 +16,10 @@ namespace noisefloor {
 inline constexpr int kMostProcesses = 64;
 
 // Makes RUN, calls `begun`, sweeps into RUN/process-1 to -N by `arguments`, the command line with --processes, and
-// puts them together. What is there already is resumed. Returns the worst exit code; from 2 on nothing was put
-// together. Does not return when the process was told to end. Throws std::runtime_error where RUN is something else.
+// puts them together. What is there already is resumed, if all will have the same cases; with --fresh among the
+// arguments, the run files of all processes that are there are removed before the first one begins. Returns the worst
+// exit code; from 2 on nothing was put together. Does not return when the process was told to end. Throws
+// std::runtime_error where RUN is something else, or its processes hold other cases.
 int sweep_by_processes(int processes, const std::vector<std::string>& arguments, const std::filesystem::path& run,
                        const std::function<void()>& begun);
 

@@ -61,7 +61,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_unsigned(number_unsigned_t value) override {
-    if (is_power_limit()) return take_power_limit(static_cast<double>(value));
+    if (number_field() != nullptr) return take_number(static_cast<double>(value));
     if (depth_ != 1 || field_ != "schema" || value == 0) return other();
     if (value > static_cast<number_unsigned_t>(kRunSchema))
       throw std::runtime_error(
@@ -71,7 +71,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_integer(number_integer_t) override { return other(); }
   bool number_float(number_float_t value, const string_t&) override {
-    return is_power_limit() ? take_power_limit(value) : other();
+    return number_field() != nullptr ? take_number(value) : other();
   }
   bool null() override { return other(); }
   bool boolean(bool) override { return other(); }
@@ -93,10 +93,14 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool is_command_lines() const { return field_ == "command_lines"; }
-  bool is_power_limit() const { return depth_ == 1 && field_ == "power_limit_w"; }
-  bool take_power_limit(double watts) {
-    if (watts < 0) refuse_if_known();
-    environment.power_limit_w = watts;
+  std::optional<double>* number_field() {
+    if (depth_ != 1) return nullptr;
+    if (field_ == "power_limit_w") return &environment.power_limit_w;
+    return field_ == "l2_bytes" ? &environment.l2_bytes : nullptr;
+  }
+  bool take_number(double value) {
+    if (value < 0) refuse_if_known();
+    *number_field() = value;
     return true;
   }
   bool other() {
@@ -107,7 +111,7 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 0) throw std::runtime_error("is not a JSON object");
     if (is_command_lines()) throw std::runtime_error("field 'command_lines' is not a list of lists of texts");
     if (depth_ != 1) return;
-    if (is_power_limit()) throw std::runtime_error("field 'power_limit_w' is not a number from 0");
+    if (number_field() != nullptr) throw std::runtime_error(fmt::format("field '{}' is not a number from 0", field_));
     if (field_ == "schema") throw std::runtime_error("field 'schema' is not a whole number from 1");
     if (text_field() != nullptr) throw std::runtime_error(fmt::format("field '{}' is not a text", field_));
   }

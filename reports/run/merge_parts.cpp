@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "reports/run/json_file.h"
+#include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 #include "reports/run/samples_line.h"
 #include "reports/run/selected_cases.h"
@@ -70,6 +71,7 @@ MergePart read_merge_part(const fs::path& folder) {
   part.folder = folder;
   part.rows = std::move(run.rows);
   part.samples = read_sample_lines(folder / "samples.jsonl");
+  (void)read_network_problems(folder, part.rows);  // of doubled lines the last would win
   part.ceilings = read_ceilings(folder / "ceilings.csv");
   part.environment = read_json_object(folder / "env.json");
   part.shard = read_shard_record(folder);

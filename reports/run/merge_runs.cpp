@@ -11,9 +11,11 @@
 
 #include "reports/run/folder_lock.h"
 #include "reports/run/json_file.h"
+#include "reports/run/merge_crosscheck.h"
 #include "reports/run/merge_parts.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/pool_rows.h"
+#include "reports/run/process_folders.h"
 #include "reports/run/run_files.h"
 #include "reports/run/samples_line.h"
 #include "reports/run/selected_cases.h"
@@ -246,7 +248,19 @@ Json merged_environment(const std::vector<MergePart>& parts) {
   return merged;
 }
 
-void write_run(const fs::path& folder, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows) {
+void write_crosscheck(const fs::path& folder, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows,
+                      bool pool, MergeResult& result) {
+  std::vector<fs::path> folders;
+  for (const MergePart& part : parts) folders.push_back(part.folder);
+  if (!pool) return join_crosschecks(folder, folders);
+  std::map<CaseId, const SweepRow*> by_case;
+  for (const PlacedRow& placed : rows) by_case[*placed.row] = placed.row;
+  if (!pool_crosschecks(folder, folders, by_case))
+    result.notes.emplace_back("crosscheck.csv is left out: not all runs have one");
+}
+
+void write_run(const fs::path& folder, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows,
+               bool pool, MergeResult& result) {
   std::set<std::string> others;
   for (const MergePart& part : parts)
     for (const std::string& name : other_columns(part.folder / "sweep.csv")) others.insert(name);
@@ -262,6 +276,7 @@ void write_run(const fs::path& folder, const std::vector<MergePart>& parts, cons
     merge_network_problems(folder, part.folder, part.rows);
     merge_selected_cases(folder, part.folder);
   }
+  write_crosscheck(folder, parts, rows, pool, result);
   write_atomically(folder / "env.json",
                    merged_environment(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   write_atomically(folder / "sweep.csv", sweep);
@@ -278,6 +293,7 @@ void require_free(const fs::path& out, bool replace) {
   const bool merged = fs::exists(out / "env.json") && read_json_object(out / "env.json").contains("merged_from");
   if (!merged) cannot_merge(out, "is there already, and not from a merge; give another --out");
   if (!replace) cannot_merge(out, "is there already; give another --out, or --replace");
+  require_no_processes(out);
 }
 
 }  // namespace
@@ -329,7 +345,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     for (const auto& entry : fs::directory_iterator(out))  // of an earlier one
       if (const auto name = entry.path().filename(); is_run_file(name.string()) && name != ".lock")
         fs::remove(entry.path());
-    write_run(out, parts, rows);
+    write_run(out, parts, rows, options.pool, result);
     return result;
   }
 
@@ -341,7 +357,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   std::error_code ignored;
   try {
     fs::create_directories(partial);
-    write_run(partial, parts, rows);
+    write_run(partial, parts, rows, options.pool, result);
     if (fs::exists(target)) fs::rename(target, old);
     fs::rename(partial, target);
     if (fs::exists(old)) carry_over(old, target);

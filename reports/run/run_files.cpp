@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "reports/run/files.h"
+#include "reports/run/row_checks.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -21,32 +22,12 @@ void require_whole(const std::filesystem::path& file, const std::string& text) {
                   file.string(), line));
 }
 
-// A row's time is the median of its samples, of an even number any time between the two in the middle. All were rounded
-// when they were written.
-void require_median(const char* column, double time, const char* field, std::vector<double> samples) {
-  constexpr double kRounding = 1e-3, kRelative = 1e-5;
-  std::ranges::sort(samples);
-  const double low = samples[(samples.size() - 1) / 2], high = samples[samples.size() / 2];
-  if (time < low * (1 - kRelative) - kRounding || time > high * (1 + kRelative) + kRounding)
-    throw std::runtime_error(
-        fmt::format("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2));
-}
-
-// Throws what is wrong.
-void check_against_samples(const SweepRow& row, const RowSamples& taken) {
-  if (row.status != Outcome::ok) return;
-  if (row.samples && static_cast<std::size_t>(*row.samples) != taken.cold_us.size())
-    throw std::runtime_error(
-        fmt::format("column 'samples' is {}, but there are {} cold samples", *row.samples, taken.cold_us.size()));
-  if (!taken.cold_us.empty()) require_median("time_cold_us", *row.time_cold_us, "cold_us", taken.cold_us);
-  if (row.time_warm_us && !taken.warm_us.empty())
-    require_median("time_warm_us", *row.time_warm_us, "warm_us", taken.warm_us);
-  if (row.time_warm_serial_us && !taken.warm_serial_us.empty())
-    require_median("time_warm_serial_us", *row.time_warm_serial_us, "warm_serial_us", taken.warm_serial_us);
-  const bool serial = !taken.warm_serial_us.empty();
-  const auto& edges = serial ? taken.warm_serial_edge_us : taken.warm_edge_us;
-  if (row.edge_us && !edges.empty())
-    require_median("edge_us", *row.edge_us, serial ? "warm_serial_edge_us" : "warm_edge_us", edges);
+void leave_out_below_l2(SweepRow& row, const RunEnvironment& environment) {
+  if (!environment.l2_bytes || !(row.bytes.value_or(0) < *environment.l2_bytes)) return;
+  if (!row.dram_read_bytes && !row.dram_write_bytes) return;
+  row.dram_read_bytes.reset();
+  row.dram_write_bytes.reset();
+  row.counter_status = "ok_below_l2";
 }
 
 }  // namespace
@@ -54,6 +35,11 @@ void check_against_samples(const SweepRow& row, const RowSamples& taken) {
 bool is_run_file(const std::string& name) {
   const auto is_it = [&](const char* known) { return name == known; };
   return name == ".lock" || std::ranges::any_of(kRunFiles, is_it) || std::ranges::any_of(kMadeFiles, is_it);
+}
+
+void remove_run_files(const std::filesystem::path& folder) {
+  for (const char* name : kRunFiles) std::filesystem::remove(folder / name);
+  for (const char* name : kMadeFiles) std::filesystem::remove(folder / name);
 }
 
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end_of_run) {
@@ -112,7 +98,8 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   std::map<CaseId, RowSamples> read;
   if (std::filesystem::exists(samples, error)) read = read_samples(samples, end);
   for (std::size_t i = 0; i < run.rows.size(); ++i) {
-    const SweepRow& row = run.rows[i];
+    SweepRow& row = run.rows[i];
+    leave_out_below_l2(row, run.environment);
     const auto refuse = [&](const std::string& what) {
       throw std::runtime_error(fmt::format("{}:{}: {}", sweep.string(), lines[i], what));
     };
@@ -123,6 +110,11 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
     if (has_environment && row.device != run.environment.device)
       refuse(fmt::format("the row of {} is of device '{}', but {} says '{}'", row.name(), row.device,
                          environment.string(), run.environment.device));
+    try {
+      check_rates(row);
+    } catch (const std::runtime_error& problem) {
+      refuse(problem.what());
+    }
     auto node = read.extract(row.case_id());
     if (node.empty()) continue;
     try {

@@ -25,6 +25,8 @@ inline constexpr const char* kRunFiles[] = {"sweep.csv",        "samples.jsonl",
 inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",    "report.html",
                                              "roofline.png", "roofline.svg", "overview.png"};
 bool is_run_file(const std::string& name);  // one of them, or the lock
+// What a sweep wrote to the folder, and what was made of it; nothing else. Throws std::filesystem::filesystem_error.
+void remove_run_files(const std::filesystem::path& folder);
 
 struct RunEnvironment {
   int schema = 1;
@@ -32,6 +34,7 @@ struct RunEnvironment {
   std::string driver, cuda_toolkit, cuda_architectures, compiler, host_arch, build_type, version, host, time_utc;
   std::string cublaslt, cudnn, cupti, pytorch, ecc, mig, cpu_governor;
   std::optional<double> power_limit_w;
+  std::optional<double> l2_bytes;  // on a host, of its last cache
   std::vector<std::vector<std::string>> command_lines;
 };
 
@@ -70,7 +73,8 @@ enum class RunEnd { required, may_lack };
 RunEnvironment read_environment(const std::filesystem::path& file);
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end = RunEnd::required);
 // All of a folder, held against each other: rows are of env.json's device, and each time is the median of its samples.
-// Samples without a row (of a case that a killed sweep was about to write) are left out.
+// What DRAM moves of a problem that fits into L2 is left out, as today's sweeps do; older ones counted what L2 chose to
+// keep. Samples without a row (of a case that a killed sweep was about to write) are left out.
 RunFiles read_run(const std::filesystem::path& folder, RunEnd end = RunEnd::required);
 
 }  // namespace noisefloor

@@ -11,11 +11,12 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
+#include "reports/run/process_folders.h"
+#include "reports/run/resumed_rows.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -23,32 +24,6 @@ namespace {
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
-}
-
-std::runtime_error foreign_file(const std::string& place) {
-  return std::runtime_error(place + ": not written by a sweep of this version; give another --out, or --fresh");
-}
-
-// Cuts off a last line that a killed sweep left without its end. A file that is not `ours` is not ours to cut.
-template <class Ours>
-void drop_incomplete_line(const std::filesystem::path& file, const Ours& ours) {
-  if (!std::filesystem::is_regular_file(file)) return;
-  const std::string text = read_whole_file(file);
-  const std::size_t complete = text.rfind('\n') + 1;  // npos + 1 is 0
-  if (complete == text.size()) return;
-  if (!ours(text)) throw foreign_file(file.string());
-  std::filesystem::resize_file(file, complete);
-}
-
-// Also where the sweep was killed within the first line.
-bool begins_as_samples(const std::string& text) {
-  constexpr std::string_view kBeginning = "{\"op\":\"";
-  return text.starts_with(kBeginning) || kBeginning.starts_with(text);
-}
-bool begins_as_sweep(const std::string& text) {
-  const std::size_t end = text.find('\n');
-  return end == std::string::npos ? sweep_csv_header().starts_with(text)
-                                  : is_sweep_csv_header(std::string_view(text).substr(0, end));
 }
 
 }  // namespace
@@ -64,7 +39,7 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
         fmt::format("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another "
                     "--out",
                     folder_.string()));
-  if (std::filesystem::exists(folder_ / "process-1"))
+  if (!process_folders(folder_).empty())
     throw std::runtime_error(
         fmt::format("{}: holds the run folders of several processes (sweep --processes); sweep it with as many, or "
                     "give another --out",
@@ -74,6 +49,9 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   take_columns();
   remember(folder_ / "sweep.csv");
   remember(folder_ / "samples.jsonl");
+  const auto lost = rows_without_samples(folder_, rows_);
+  lost_rows_ = lost.size();
+  drop(lost);
 }
 
 void RunFolder::require_ours(const std::string& device, const std::string& commit) const {
@@ -88,20 +66,12 @@ void RunFolder::require_ours(const std::string& device, const std::string& commi
 }
 
 void RunFolder::open_files(bool fresh) {
-  if (fresh) {
-    for (const char* name : kRunFiles) std::filesystem::remove(folder_ / name);
-    for (const char* name : kMadeFiles) std::filesystem::remove(folder_ / name);
-  }
+  if (fresh) remove_run_files(folder_);
   for (const char* name : kRunFiles) require_regular_or_absent(folder_ / name);
+  rows_ = resumed_rows(folder_);
   const auto sweep = folder_ / "sweep.csv";
-  drop_incomplete_line(sweep, begins_as_sweep);
-  drop_incomplete_line(folder_ / "samples.jsonl", begins_as_samples);
-  if (std::filesystem::is_regular_file(sweep) && std::filesystem::file_size(sweep) > 0) {
-    for (const SweepRow& row : read_sweep_csv(sweep)) rows_.emplace(row, row);
-  } else {
+  if (!std::filesystem::is_regular_file(sweep) || std::filesystem::file_size(sweep) == 0)
     append_line(sweep, sweep_csv_header());
-  }
-  drop_samples_without_row();
 }
 
 // Rows are appended: a file of other columns, or another order, gets all of ours, and what is not known behind them.
@@ -113,28 +83,6 @@ void RunFolder::take_columns() {
   if (read_whole_file(file).starts_with(text)) return;
   for (const SweepRow& row : rows) text += to_csv(row, others_);
   write_atomically(file, text);
-}
-
-// Samples are written before their row: those of a sweep that was killed in between will be taken again.
-void RunFolder::drop_samples_without_row() {
-  const auto file = folder_ / "samples.jsonl";
-  if (!std::filesystem::exists(file)) return;
-  std::istringstream stream(read_whole_file(file));
-  std::string kept;
-  bool dropped = false;
-  std::size_t number = 0;
-  for (std::string line; std::getline(stream, line);) {
-    ++number;
-    try {
-      if (rows_.contains(parse_samples_line(line).id))
-        kept += line + "\n";
-      else
-        dropped = true;
-    } catch (const std::runtime_error&) {
-      throw foreign_file(fmt::format("{}:{}", file.string(), number));
-    }
-  }
-  if (dropped) write_atomically(file, kept);
 }
 
 void RunFolder::remember(const std::filesystem::path& file) {
@@ -235,7 +183,7 @@ void RunFolder::drop(const std::set<CaseId>& cases) {
   if (cases.empty()) return;
   for (const CaseId& one : cases) rows_.erase(one);
   amend({});
-  drop_samples_without_row();
+  drop_samples_without_row(folder_, rows_);
   remember(folder_ / "samples.jsonl");
 }
 

@@ -20,16 +20,18 @@ namespace noisefloor {
 
 class RunFolder {
  public:
-  // Makes the folder, or opens it to resume: its rows must be of this device and commit. What a killed sweep left of a
-  // case without a whole row is removed. Locks the folder against a second sweep. `fresh` removes what an earlier sweep
-  // wrote there, and what was made of it. Throws std::runtime_error naming the file and what is wrong; files of others
-  // are left as they are.
+  // Makes the folder, or opens it to resume: its rows must be of this device and commit, and agree with their samples.
+  // What a killed sweep left of a case without a whole row is removed. Locks the folder against a second sweep. `fresh`
+  // removes what an earlier sweep wrote there, and what was made of it. Throws std::runtime_error naming the file and
+  // what is wrong; files of others are left as they are.
   RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh);
   RunFolder(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return folder_; }
   // Rows already there.
   const std::map<CaseId, SweepRow>& rows() const { return rows_; }
+  // How many were there without their samples, because samples.jsonl was cut: they are to be measured again.
+  std::size_t lost_rows() const { return lost_rows_; }
 
   // Writes through to the disk; of rows with a time the samples too. Throws std::runtime_error when it is full, or
   // where somebody removed or replaced a file meanwhile: a sweep.csv that is gone is written anew, with all of its
@@ -53,7 +55,6 @@ class RunFolder {
   void open_files(bool fresh);
   void require_ours(const std::string& device, const std::string& commit) const;
   void take_columns();
-  void drop_samples_without_row();
   void append_line(const std::filesystem::path& file, const std::string& line);
   void remember(const std::filesystem::path& file);
   void require_still_there(const std::filesystem::path& file, int descriptor) const;
@@ -64,6 +65,7 @@ class RunFolder {
   // Device and inode of the files that are appended to, once they are there.
   std::map<std::filesystem::path, std::pair<dev_t, ino_t>> known_;
   std::vector<std::string> others_;  // columns of the folder's sweep.csv that are not known
+  std::size_t lost_rows_ = 0;
   std::optional<FolderLock> lock_;
 };
 

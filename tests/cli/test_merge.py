@@ -124,6 +124,9 @@ def scale(folder, factor):
     for row in found:
         for name in ("time_cold_us", "time_warm_us", "time_warm_serial_us"):
             row[name] = str(10.0 * factor)
+        for name, of in ("gflops", "flops"), ("gbps", "bytes"):
+            row[name] = f"{float(row[of]) / float(row['time_cold_us']) * 1e-3:.6g}"
+        row["pct_of_roof"] = f"{100 * float(row['gflops']) / float(row['attainable_gflops']):.6g}"
     with open(folder / "sweep.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
@@ -197,6 +200,39 @@ def test_a_gate_wants_no_fewer_processes_than_its_spread(repeated):
     runs = [repeated / f"run{index}" for index in (1, 2)]
     result = run("gate", "--baseline", repeated / "pooled", "--spread", repeated / "pooled", *runs)
     assert result.returncode == 2 and "is of 1 processes, rows before it of 3" in result.stderr, result.stderr
+
+
+def test_a_crosscheck_is_pooled_where_all_have_one(repeated):
+    first = rows(repeated / "run1")[0]
+    variant, problem = first["variant"], first["problem"]
+
+    def check(index, us):
+        (repeated / f"run{index}/crosscheck.csv").write_text(
+            f'op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\ngemm,{variant},bf16,"{problem}",1,{us},1\n')
+
+    for index, us in ((1, 10), (2, 40)):
+        check(index, us)
+    result = pool(repeated)
+    assert result.returncode == 0 and "note: crosscheck.csv is left out: not all runs have one" in result.stderr, result.stderr
+    assert not (repeated / "pooled/crosscheck.csv").exists()
+    check(3, 25)
+    assert pool(repeated, "--replace").returncode == 0
+    with open(repeated / "pooled/crosscheck.csv", newline="") as file:
+        assert list(csv.DictReader(file)) == [{"op": "gemm", "variant": variant, "dtype": "bf16", "problem": problem,
+                                               "time_cold_us": "20", "do_bench_us": "25", "ratio": "0.8"}]
+    check(3, "fast")
+    result = pool(repeated, "--replace")
+    assert result.returncode == 2 and "run3/crosscheck.csv:2: column 'do_bench_us' is 'fast', not a time above 0" in result.stderr, result.stderr
+
+
+def test_parts_keep_their_crosschecks(split):
+    for index in (1, 3):
+        [row, *_] = rows(split.folder / f"part{index}")
+        (split.folder / f"part{index}/crosscheck.csv").write_text(
+            f'op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\ngemm,{row["variant"]},bf16,"{row["problem"]}",1,{index},1\n')
+    assert split.merge().returncode == 0
+    with open(split.folder / "merged/crosscheck.csv", newline="") as file:
+        assert [row["do_bench_us"] for row in csv.DictReader(file)] == ["1", "3"]
 
 
 def test_no_samples_are_pooled_twice(repeated):
@@ -405,6 +441,16 @@ def drop_line(name):
     return spoil
 
 
+def double_network(split):
+    file = split.folder / "part2" / "networks.csv"
+    header, line, *_ = file.read_text().splitlines()
+    count = header.split(",").index("count")
+    cells = next(csv.reader([line]))
+    cells[count] = "7"
+    with open(file, "a", newline="") as out:
+        csv.writer(out, lineterminator="\n").writerow(cells)
+
+
 def duplicate(split):
     for name in ("sweep.csv", "samples.jsonl"):
         file = split.folder / "part2" / name
@@ -424,6 +470,7 @@ def duplicate(split):
         (drop_line("sweep.csv"), "missing: 1 of the 2 cases of part 2/3"),
         (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm/m=5"),
         (drop_line("ceilings.csv"), "ceilings.csv"),
+        (double_network, "' is there twice, first in line 2"),
         (duplicate, "part2: holds gemm/m=4,n=8,k=8/bf16/host, which is not of part 2/3"),
         (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is not a part of a split sweep"),
         (lambda split: (split.folder / "part2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),

@@ -175,6 +175,19 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
   EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is 1.1, but the median of its warm_us is 1"))
       << message();
 
+  SweepRow serial = ok_row("naive");
+  serial.time_warm_serial_us = 1;  // without serial samples the warm ones are meant
+  write("sweep.csv", header + to_csv(serial));
+  EXPECT_EQ(message(), "");
+  serial.time_warm_serial_us = 1e300;
+  write("sweep.csv", header + to_csv(serial));
+  EXPECT_TRUE(message().starts_with(
+      "sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but the median of its warm_us is 1 ("))
+      << message();
+  write("samples.jsonl", line(R"("cold_us":[1.5,2,3])") + "\n");
+  EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but there are no warm_us ("))
+      << message();
+
   SweepRow edges = ok_row("naive");
   edges.edge_us = 1.3;
   write("sweep.csv", header + to_csv(edges));
@@ -186,6 +199,46 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
   EXPECT_TRUE(
       message().starts_with("sweep.csv:2: column 'edge_us' is 1.3, but the median of its warm_serial_edge_us is 1.2"))
       << message();
+}
+
+TEST_F(RunFilesTest, NamesRatesThatAreNotOfTheRowsTime) {
+  const auto with = [&](auto change) {
+    SweepRow row = ok_row("naive");
+    row.flops = 3e6, row.bytes = 7, row.gflops = 1500, row.gbps = 3.5e-3;
+    row.attainable_gflops = 4500, row.pct_of_roof = 100.0 / 3;  // is printed with six digits
+    change(row);
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    return message();
+  };
+  EXPECT_EQ(with([](SweepRow&) {}), "");
+  EXPECT_EQ(with([](SweepRow& row) { row.gflops.reset(), row.attainable_gflops.reset(); }), "") << "blank";
+  EXPECT_EQ(with([](SweepRow& row) { row.flops = row.gflops = row.pct_of_roof = 0; }), "") << "copies only";
+  EXPECT_EQ(with([](SweepRow& row) { row.gflops = 1501; }),
+            "sweep.csv:2: column 'gflops' is 1501, but flops over the cold time is 1500");
+  EXPECT_EQ(with([](SweepRow& row) { row.gbps = 0.1; }),
+            "sweep.csv:2: column 'gbps' is 0.1, but bytes over the cold time is 0.0035");
+  EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90; }),
+            "sweep.csv:2: column 'pct_of_roof' is 90, but gflops over attainable_gflops is 33.3333");
+  EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90, row.status = Outcome::throttled; }), "");
+}
+
+TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
+  SweepRow row = ok_row("naive");
+  row.dram_read_bytes = 5, row.dram_write_bytes = 6, row.l2_bytes = 7, row.counter_status = "ok";
+  for (const double bytes : {999.0, 1000.0}) {
+    row.bytes = bytes;
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    write("env.json", R"({"device": "Test GPU", "commit": "abc", "l2_bytes": 1000})");
+    const SweepRow read = read_run(folder_.path()).rows.at(0);
+    EXPECT_EQ(read.dram_read_bytes.has_value(), bytes >= 1000);
+    EXPECT_EQ(read.dram_write_bytes.has_value(), bytes >= 1000);
+    EXPECT_EQ(read.counter_status, bytes >= 1000 ? "ok" : "ok_below_l2");
+    EXPECT_EQ(read.l2_bytes, 7);
+    write("env.json", kEnvironment);
+    EXPECT_EQ(read_run(folder_.path()).rows.at(0).dram_read_bytes, 5) << "its L2 is not known";
+  }
+  write("env.json", R"({"device": "Test GPU", "commit": "abc", "l2_bytes": "big"})");
+  EXPECT_EQ(message(), "env.json: field 'l2_bytes' is not a number from 0");
 }
 
 TEST_F(RunFilesTest, NamesRowsOfAnotherDevice) {

@@ -308,6 +308,64 @@ TEST(RunFolder, DropsSamplesOfARowThatWasNotWritten) {
   EXPECT_EQ(slurp(samples), kept + orphan);
 }
 
+TEST(RunFolder, MeasuresAgainWhatHasLostItsSamples) {
+  const TemporaryFolder temporary;
+  const auto run = temporary / "run", samples = run / "samples.jsonl";
+  {
+    RunFolder folder(run, kDevice, "abc", false);
+    for (const char* variant : {"naive", "tiled"}) folder.append(row(variant), kSamples);
+    SweepRow none = row("ptx");
+    none.status = Outcome::not_built;
+    folder.append(none, {});
+  }
+  std::filesystem::resize_file(samples, std::filesystem::file_size(samples) - 5);
+  {
+    RunFolder folder(run, kDevice, "abc", false);
+    EXPECT_EQ(folder.lost_rows(), 1u);
+    EXPECT_FALSE(folder.rows().contains(row("tiled")));
+    EXPECT_EQ(read_sweep_csv(run / "sweep.csv").size(), 2u) << "naive, and what has no samples";
+    folder.append(row("tiled"), kSamples);
+  }
+  EXPECT_EQ(RunFolder(run, kDevice, "abc", false).lost_rows(), 0u);
+}
+
+std::string resume_message(const std::filesystem::path& folder) {
+  try {
+    (void)RunFolder(folder, kDevice, "abc", false);
+    return "";
+  } catch (const std::runtime_error& error) {
+    const std::string text = error.what();
+    return text.substr(text.find(folder.string()) == 0 ? folder.string().size() + 1 : 0);
+  }
+}
+
+TEST(RunFolder, ResumesNothingThatIsDamaged) {
+  const TemporaryFolder temporary;
+  const auto run = temporary / "run", sweep = run / "sweep.csv", samples = run / "samples.jsonl";
+  SweepRow timed = row("naive");
+  timed.flops = 4000, timed.gflops = 2;
+  { RunFolder(run, kDevice, "abc", false).append(timed, kSamples); }
+  EXPECT_EQ(resume_message(run), "");
+  const std::string line = slurp(samples);
+  std::ofstream(samples, std::ios::app) << line;
+  EXPECT_EQ(resume_message(run),
+            "samples.jsonl:2: the samples of gemm/m=1,n=2,k=3/bf16/naive are there twice, first in line 1; it is "
+            "damaged: give another --out, or --fresh");
+  EXPECT_EQ(slurp(samples), line + line) << "it stays for whoever wants to see it";
+  std::ofstream(samples) << line;
+  const auto with = [&](auto change) {
+    SweepRow wrong = timed;
+    change(wrong);
+    std::ofstream(sweep) << sweep_csv_header() << to_csv(wrong);
+    return resume_message(run);
+  };
+  EXPECT_TRUE(with([](SweepRow& wrong) { wrong.time_cold_us = 1e308, wrong.gflops.reset(); })
+                  .starts_with("samples.jsonl:1: the row of gemm/m=1,n=2,k=3/bf16/naive in sweep.csv is not of these "
+                               "samples: column 'time_cold_us' is 1e+308, but"));
+  EXPECT_TRUE(
+      with([](SweepRow& wrong) { wrong.gflops = 9; }).starts_with("sweep.csv:2: column 'gflops' is 9, but flops over"));
+}
+
 TEST(RunFolder, LeavesForeignFilesAlone) {
   const std::string header = sweep_csv_header();
   const std::pair<const char*, const char*> foreign[] = {

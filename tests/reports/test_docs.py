@@ -43,6 +43,14 @@ def test_blocks_of_the_program_are_as_it_prints_them():
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@pytest.mark.parametrize("page", [path for path in FILES if "\n## The ladder\n" in path.read_text()], ids=lambda page: page.parent.name)
+def test_ladders_in_prose_have_the_order_of_the_code(page):
+    section = typed(page.read_text().split("\n## The ladder\n")[1].split("\n## ")[0])
+    rungs = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert [name for name in rungs if name != "host"] == write_docs.rungs_of(page.parent.name)
+
+
 def test_a_block_that_differs_is_named(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- generated: ceilings -->\n99 GB/s\n<!-- end -->\n")

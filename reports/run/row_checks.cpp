@@ -1,0 +1,64 @@
+#include "reports/run/row_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+namespace noisefloor {
+namespace {
+
+// A row's time is the median of its samples, of an even number any time between the two in the middle. All were rounded
+// when they were written.
+void require_median(const char* column, double time, const char* field, std::vector<double> samples) {
+  constexpr double kRounding = 1e-3, kRelative = 1e-5;
+  if (samples.empty())
+    throw std::runtime_error(fmt::format("column '{}' is {}, but there are no {}", column, time, field));
+  std::ranges::sort(samples);
+  const double low = samples[(samples.size() - 1) / 2], high = samples[samples.size() / 2];
+  if (time < low * (1 - kRelative) - kRounding || time > high * (1 + kRelative) + kRounding)
+    throw std::runtime_error(
+        fmt::format("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2));
+}
+
+// Each number has six digits in the file: two or three of them agree to this.
+constexpr double kPrinted = 2e-5;
+
+// `column` must be `numerator` over `denominator`, times `unit`.
+void require_rate(const char* column, const Figure& is, const char* of, const Figure& numerator,
+                  const Figure& denominator, double unit) {
+  if (!is || !numerator || !denominator) return;
+  const double wanted = *numerator / *denominator * unit;
+  if (!std::isfinite(wanted) || std::abs(*is - wanted) > kPrinted * wanted)
+    throw std::runtime_error(fmt::format("column '{}' is {:.6g}, but {} is {:.6g}", column, *is, of, wanted));
+}
+
+}  // namespace
+
+void check_rates(const SweepRow& row) {
+  if (row.status != Outcome::ok) return;
+  require_rate("gflops", row.gflops, "flops over the cold time", row.flops, row.time_cold_us, 1e-3);
+  require_rate("gbps", row.gbps, "bytes over the cold time", row.bytes, row.time_cold_us, 1e-3);
+  require_rate("pct_of_roof", row.pct_of_roof, "gflops over attainable_gflops", row.gflops, row.attainable_gflops, 100);
+}
+
+void check_against_samples(const SweepRow& row, const RowSamples& taken) {
+  if (row.status != Outcome::ok) return;
+  if (row.samples && static_cast<std::size_t>(*row.samples) != taken.cold_us.size())
+    throw std::runtime_error(
+        fmt::format("column 'samples' is {}, but there are {} cold samples", *row.samples, taken.cold_us.size()));
+  if (!taken.cold_us.empty()) require_median("time_cold_us", *row.time_cold_us, "cold_us", taken.cold_us);
+  // Without serial samples the warm ones are of ordinary edges already.
+  const bool serial = !taken.warm_serial_us.empty();
+  if (row.time_warm_us) require_median("time_warm_us", *row.time_warm_us, "warm_us", taken.warm_us);
+  if (row.time_warm_serial_us)
+    require_median("time_warm_serial_us", *row.time_warm_serial_us, serial ? "warm_serial_us" : "warm_us",
+                   serial ? taken.warm_serial_us : taken.warm_us);
+  const auto& edges = serial ? taken.warm_serial_edge_us : taken.warm_edge_us;
+  if (row.edge_us && !edges.empty())
+    require_median("edge_us", *row.edge_us, serial ? "warm_serial_edge_us" : "warm_edge_us", edges);
+}
+
+}  // namespace noisefloor

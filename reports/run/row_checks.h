@@ -1,0 +1,15 @@
+// What a row's numbers must agree with.
+#pragma once
+
+#include "reports/run/run_files.h"
+
+namespace noisefloor {
+
+// Each throws std::runtime_error naming the column. Rows that are not ok have no time to compare.
+
+// Where a rate is not that of the row's cold time, or its share of the roof not that of the rate.
+void check_rates(const SweepRow& row);
+// Where a time is not that of the samples.
+void check_against_samples(const SweepRow& row, const RowSamples& taken);
+
+}  // namespace noisefloor
