@@ -203,6 +203,10 @@ Launcher launch_tensor_core_sm80;
 Support can_run_tensor_core_sm80(const Convolution& convolution, DType dtype);
 std::size_t tensor_core_sm80_workspace_bytes(const Convolution& convolution, DType dtype, const DeviceInfo& device);
 
+// Few input channels under several taps: a tile's patches and weights lie whole in shared memory.
+Launcher launch_ptx_sm80_narrow;
+Support can_run_ptx_sm80_narrow(const Convolution& convolution, DType dtype);
+
 Launcher launch_ptx_sm90a;
 Support can_run_ptx_sm90a(const Convolution& convolution, DType dtype);
 std::size_t ptx_sm90a_workspace_bytes(const Convolution& convolution, DType dtype, const DeviceInfo& device);

@@ -6,6 +6,7 @@
 
 namespace noisefloor::convolution {
 
+inline constexpr Rung kPtxSm80Narrow{"ptx_sm80_narrow", Kind::ptx, Arch::sm80};
 inline constexpr Rung kPtxSm90aHalo{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a};
 
 // `Rules` say how the op is one:
@@ -103,6 +104,9 @@ struct Ladder {
        {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a_halo>), phased_supports<can_run_ptx_sm90a_halo>, nullptr,
         ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)},
        &kHaloSchedules},
+      {kPtxSm80Narrow,
+       {NOISEFLOOR_IF_SM80(launch_phased<launch_ptx_sm80_narrow>), phased_supports<can_run_ptx_sm80_narrow>, nullptr,
+        summed_bytes, NOISEFLOOR_IF_CUDA(sum_weights)}},
   };
 };
 

@@ -1,0 +1,21 @@
+// Limits of ptx_sm80_narrow, and the shared memory that a tile of it takes.
+#pragma once
+
+#include "kernels/convolution/convolution.h"
+
+namespace noisefloor::convolution {
+
+inline constexpr int kNarrowChannels = 32;                // of the input, at most
+inline constexpr int kNarrowTerms = 9 * kNarrowChannels;  // of a sum: a 3x3 of as many
+inline constexpr int kNarrowRows = 64;                    // of a tile: a slab of the product's rows
+
+// Steps of 16 terms; a row of so many in shared memory, in bytes. 16 more bytes than the terms take make its length an
+// odd multiple of 16, so that eight rows of an ldmatrix lie in different banks.
+constexpr int narrow_steps(std::int64_t terms) {
+  return static_cast<int>((terms + 15) / 16);
+}
+constexpr int narrow_row_bytes(std::int64_t terms) {
+  return narrow_steps(terms) * 32 + 16;
+}
+
+}  // namespace noisefloor::convolution
