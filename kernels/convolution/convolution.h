@@ -206,6 +206,9 @@ std::size_t tensor_core_sm80_workspace_bytes(const Convolution& convolution, DTy
 // Few input channels under several taps: a tile's patches and weights lie whole in shared memory.
 Launcher launch_ptx_sm80_narrow;
 Support can_run_ptx_sm80_narrow(const Convolution& convolution, DType dtype);
+std::size_t ptx_sm80_narrow_prepared_bytes(const Convolution& convolution, DType dtype, bool summed);
+Status prepare_ptx_sm80_narrow(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared,
+                               const LaunchContext& context);
 
 Launcher launch_ptx_sm90a;
 Support can_run_ptx_sm90a(const Convolution& convolution, DType dtype);

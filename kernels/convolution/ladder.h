@@ -84,6 +84,19 @@ struct Ladder {
                              prepared, context);
   }
 
+  static Status launch_narrow(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                              const LaunchContext& context) {
+    return launch_ptx_sm80_narrow(Rules::phased(problem), dtype, Rules::operands(tensors), scratch, context);
+  }
+  static std::size_t narrow_prepared_bytes(const Problem& problem, DType dtype) {
+    return ptx_sm80_narrow_prepared_bytes(Rules::phased(problem), dtype, Rules::sums_weights(problem));
+  }
+  static Status prepare_narrow(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
+                               const LaunchContext& context) {
+    return prepare_ptx_sm80_narrow(Rules::phased(problem), dtype, Rules::operands(tensors).w,
+                                   Rules::sums_weights(problem), prepared, context);
+  }
+
   static constexpr typename Definition::Choices kSchedules{list_choices<schedule_choices>,
                                                            NOISEFLOOR_IF_SM90A(launch_choice<launch_ptx_sm90a_choice>)};
   static constexpr typename Definition::Choices kHaloSchedules{
@@ -105,8 +118,8 @@ struct Ladder {
         ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)},
        &kHaloSchedules},
       {kPtxSm80Narrow,
-       {NOISEFLOOR_IF_SM80(launch_phased<launch_ptx_sm80_narrow>), phased_supports<can_run_ptx_sm80_narrow>, nullptr,
-        summed_bytes, NOISEFLOOR_IF_CUDA(sum_weights)}},
+       {NOISEFLOOR_IF_SM80(launch_narrow), phased_supports<can_run_ptx_sm80_narrow>, nullptr, narrow_prepared_bytes,
+        NOISEFLOOR_IF_SM80(prepare_narrow)}},
   };
 };
 

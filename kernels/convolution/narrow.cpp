@@ -15,4 +15,8 @@ Support can_run_ptx_sm80_narrow(const Convolution& c, DType dtype) {
   return supported();
 }
 
+std::size_t ptx_sm80_narrow_prepared_bytes(const Convolution& c, DType dtype, bool summed) {
+  return narrow_weight_bytes(c, dtype) + (summed ? summed_weight_bytes(c.cin, c.cout, dtype) : 0);
+}
+
 }  // namespace noisefloor::convolution

@@ -18,4 +18,9 @@ constexpr int narrow_row_bytes(std::int64_t terms) {
   return narrow_steps(terms) * 32 + 16;
 }
 
+// Of the weights, each row in whole steps: [phases][cout][steps * 16].
+constexpr std::size_t narrow_weight_bytes(const Convolution& c, DType dtype) {
+  return static_cast<std::size_t>(std::int64_t{c.phases()} * c.cout * narrow_steps(c.k()) * 16) * size_of(dtype);
+}
+
 }  // namespace noisefloor::convolution

@@ -10,9 +10,11 @@
 // Numerics: fp32 sums in the tensor core, in order of k: deterministic.
 // Source: PTX ISA (mma, ldmatrix, cp.async); otherwise original.
 #include <algorithm>
+#include <cstddef>
 
 #include "kernels/convolution/narrow.h"
 #include "kernels/convolution/sm80_output.cuh"
+#include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/product/divisor.h"
@@ -24,11 +26,15 @@ namespace noisefloor::convolution {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kMaxTaps = 32;
 
 struct NarrowGrid {
-  product::Divisor phase_tiles_m, tiles_n;
+  product::Divisor phase_tiles_m, parts_n;
+  int columns;                     // of a part, in whole tiles
   product::Divisor pixels, width;  // of a phase of an image
-  product::Divisor taps_x;
+  product::Divisor group;          // what lies under a tap: channels, or runs of 8 of them
+  int terms, steps, row_bytes;     // of k
+  int under_tap[kMaxTaps];         // elements of x from tap 0 on
 };
 
 __device__ __forceinline__ void wait_for_launch_before() {
@@ -42,35 +48,51 @@ __device__ __forceinline__ void let_next_launch_start() {
 #endif
 }
 
-// One of kLanes threads that lay a row out in shared memory: taps times channels, zeros behind them. tap_at(tap) is
-// where the channels of a tap lie, null outside of the image.
-template <class T, bool kWhole, int kLanes, class TapAt>
-__device__ __forceinline__ void lay_out(std::uint32_t row, int chunks, int cin, int taps, const void* readable,
-                                        const TapAt& tap_at) {
-  const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  int tap = 0, channel = lane * 8;
-  const auto settle = [&] {
-    for (; channel >= cin; channel -= cin) ++tap;
-  };
-  settle();
-  for (int chunk = lane; chunk < chunks; chunk += kLanes) {
-    const std::uint32_t to = row + chunk * 16;
+// A pixel's row of A: where tap 0 lies in x, which may be outside, and a bit per tap that lies inside of the image.
+struct Patch {
+  std::int64_t corner;
+  unsigned inside;
+
+  __device__ __forceinline__ Patch(const Convolution& c, const NarrowGrid& grid, int phase, int row) {
+    const int image = row / grid.pixels, at = row % grid.pixels;
+    const int iy = at / grid.width * c.y.stride + c.y.origin + c.phase_y(phase) * c.y.phase_shift;
+    const int ix = at % grid.width * c.x.stride + c.x.origin + c.phase_x(phase) * c.x.phase_shift;
+    corner = ((std::int64_t{image} * c.y.in + iy) * c.x.in + ix) * c.cin;
+    unsigned columns = 0;
+    for (int tx = 0; tx < c.x.taps; ++tx)
+      columns |= static_cast<unsigned>(static_cast<unsigned>(ix + tx) < static_cast<unsigned>(c.x.in)) << tx;
+    inside = 0;
+    for (int ty = 0; ty < c.y.taps; ++ty)
+      if (static_cast<unsigned>(iy + ty) < static_cast<unsigned>(c.y.in)) inside |= columns << ty * c.x.taps;
+    if (row >= c.phase_rows()) inside = 0;
+  }
+};
+
+// One of kLanes threads that lay a patch out in shared memory at `to`, 8 terms a chunk, zeros behind them. Chunks do
+// not depend on each other, nor terms of one: their loads are in flight together.
+template <class T, bool kWhole, int kLanes>
+__device__ __forceinline__ void lay_out(std::uint32_t to, const T* __restrict__ x, const Patch& patch,
+                                        const NarrowGrid& grid) {
+  const int chunks = grid.steps * 2;
+#pragma unroll 4
+  for (int chunk = static_cast<int>(threadIdx.x) % kLanes; chunk < chunks; chunk += kLanes) {
     if constexpr (kWhole) {  // 8 channels of one tap
-      const T* from = tap < taps ? tap_at(tap) : nullptr;
-      ptx::cp_async_16_again(to, from ? from + channel : readable, from != nullptr);
-      channel += 8 * kLanes;
+      const int tap = chunk / grid.group;
+      const bool valid = chunk * 8 < grid.terms && (patch.inside >> tap & 1);
+      const std::int64_t from = patch.corner + grid.under_tap[valid ? tap : 0] + (chunk - tap * grid.group) * 8;
+      ptx::cp_async_16_again(to + chunk * 16, x + (valid ? from : 0), valid);
     } else {
-      Run<T, 8> run{};
+      Run<T, 8> run;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const T* from = tap < taps ? tap_at(tap) : nullptr;
-        if (from) run.v[i] = from[channel];
-        if (++channel == cin) channel = 0, ++tap;
+        const int term = chunk * 8 + i, tap = term / grid.group;
+        const bool valid = term < grid.terms && (patch.inside >> tap & 1);
+        const std::int64_t from = patch.corner + grid.under_tap[valid ? tap : 0] + (term - tap * grid.group);
+        const T value = x[valid ? from : 0];
+        run.v[i] = valid ? value : T{};
       }
-      ptx::store_shared(to, *reinterpret_cast<const uint4*>(&run));
-      channel += 8 * (kLanes - 1);
+      ptx::store_shared(to + chunk * 16, *reinterpret_cast<const uint4*>(&run));
     }
-    settle();
   }
 }
 
@@ -80,94 +102,143 @@ __global__ void __launch_bounds__(kThreads)
                        const __grid_constant__ NarrowGrid grid, const __grid_constant__ Epilogue<T> epilogue) {
   using Tile = product::MmaTile<kNarrowRows, kBlockN, 64, 4, 1, 1, 1>;
   static_assert(Tile::kThreads == kThreads);
-  extern __shared__ __align__(128) unsigned char shared[];
-  const int terms = static_cast<int>(c.k()), steps = narrow_steps(terms), row_bytes = narrow_row_bytes(terms);
-  const std::uint32_t a_tile = ptx::shared_address(shared), b_tile = a_tile + kNarrowRows * row_bytes;
-  const auto tile = static_cast<int>(blockIdx.x);
-  const int tile_m = tile / grid.tiles_n, column0 = tile % grid.tiles_n * kBlockN;
+  extern __shared__ __align__(128) unsigned char shared[];  // where sums pass through; A; B
+  const std::uint32_t a_tile = ptx::shared_address(shared) + Tile::kSlabBytes;
+  const std::uint32_t b_tile = a_tile + kNarrowRows * grid.row_bytes;
+  const int tile_m = static_cast<int>(blockIdx.x) / grid.parts_n;
+  const int first = static_cast<int>(blockIdx.x) % grid.parts_n * grid.columns;
   const int phase = tile_m / grid.phase_tiles_m, row0 = tile_m % grid.phase_tiles_m * kNarrowRows;
-  const int rows = static_cast<int>(c.phase_rows()), taps = c.y.taps * c.x.taps;
 
-  // The row of A of this thread: its pixel under tap 0, which may lie outside, and a bit per tap that lies inside.
-  constexpr int kLanesA = kThreads / kNarrowRows;
-  const int line = static_cast<int>(threadIdx.x) / kLanesA, row = row0 + line;
-  const int image = row / grid.pixels, at = row % grid.pixels;
-  const int iy = at / grid.width * c.y.stride + c.y.origin + c.phase_y(phase) * c.y.phase_shift;
-  const int ix = at % grid.width * c.x.stride + c.x.origin + c.phase_x(phase) * c.x.phase_shift;
-  unsigned inside = 0;
-  if (row < rows)
-    for (int ty = 0, tap = 0; ty < c.y.taps; ++ty)
-      for (int tx = 0; tx < c.x.taps; ++tx, ++tap)
-        inside |= static_cast<unsigned>(iy + ty >= 0 && iy + ty < c.y.in && ix + tx >= 0 && ix + tx < c.x.in) << tap;
-  const std::int64_t corner = (std::int64_t{image} * c.y.in + iy) * c.x.in + ix;
-
+  constexpr int kLanesA = kThreads / kNarrowRows, kLanesB = kThreads / kBlockN;
+  const int line = static_cast<int>(threadIdx.x) / kLanesA, line_b = static_cast<int>(threadIdx.x) / kLanesB;
+  const Patch patch(c, grid, phase, row0 + line);
+  const auto load_weights = [&](int column0) {
+    const int column = column0 + line_b, chunks = grid.steps * 2;
+    const T* const from = w + (std::int64_t{phase} * c.cout + min(column, c.cout - 1)) * chunks * 8;
+#pragma unroll 4
+    for (int chunk = static_cast<int>(threadIdx.x) % kLanesB; chunk < chunks; chunk += kLanesB)
+      ptx::cp_async_16_again(b_tile + line_b * grid.row_bytes + chunk * 16, from + chunk * 8, column < c.cout);
+    ptx::cp_async_commit();
+  };
   wait_for_launch_before();
-  lay_out<T, kWhole, kLanesA>(a_tile + line * row_bytes, 2 * steps, c.cin, taps, x, [&](int tap) -> const T* {
-    const int ty = tap / grid.taps_x, tx = tap - ty * grid.taps_x;
-    return inside >> tap & 1 ? x + (corner + ty * c.x.in + tx) * c.cin : nullptr;
-  });
-  constexpr int kLanesB = kThreads / kBlockN;
-  const int line_b = static_cast<int>(threadIdx.x) / kLanesB, column = column0 + line_b;
-  const T* const row_b = w + ((c.phase_weights ? std::int64_t{phase} * c.cout : 0) + column) * c.weight_row();
-  lay_out<T, kWhole, kLanesB>(b_tile + line_b * row_bytes, 2 * steps, c.cin, taps, w, [&](int tap) -> const T* {
-    const int ty = tap / grid.taps_x, tx = tap - ty * grid.taps_x;
-    return column < c.cout ? row_b + kernel_tap(c, phase, ty, tx) * c.cin : nullptr;
-  });
-  ptx::cp_async_commit();
+  lay_out<T, kWhole, kLanesA>(a_tile + line * grid.row_bytes, x, patch, grid);
+  load_weights(first);
   let_next_launch_start();
-  ptx::cp_async_wait<0>();
-  __syncthreads();
 
   const product::WarpPlace warp = product::warp_place<Tile>();
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  std::uint32_t from_a = a_tile + (warp.m * 16 + lane % 16) * row_bytes + lane / 16 * 16;
-  std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * row_bytes + lane / 8 % 2 * 16;
-  product::Sums<Tile> sums = {};
-  for (int step = 0; step < steps; ++step, from_a += 32, from_b += 32) {
-    product::Fragments<Tile> fragments;
-    ptx::ldmatrix_x4(fragments.a[0], from_a);
+  const std::uint32_t from_a = a_tile + (warp.m * 16 + lane % 16) * grid.row_bytes + lane / 16 * 16;
+  const std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * grid.row_bytes + lane / 8 % 2 * 16;
+  for (int column0 = first;;) {
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    product::Sums<Tile> sums = {};
+#pragma unroll 3
+    for (int step = 0; step < grid.steps; ++step) {
+      product::Fragments<Tile> fragments;
+      ptx::ldmatrix_x4(fragments.a[0], from_a + step * 32);
 #pragma unroll
-    for (int j = 0; j < Tile::kFragmentsN; j += 2)
-      ptx::ldmatrix_x4(fragments.b[j][0], fragments.b[j][1], fragments.b[j + 1][0], fragments.b[j + 1][1],
-                       from_b + j * 8 * row_bytes);
-    product::multiply_fragments<T, Tile>(fragments, sums);
+      for (int j = 0; j < Tile::kFragmentsN; j += 2)
+        ptx::ldmatrix_x4(fragments.b[j][0], fragments.b[j][1], fragments.b[j + 1][0], fragments.b[j + 1][1],
+                         from_b + j * 8 * grid.row_bytes + step * 32);
+      product::multiply_fragments<T, Tile>(fragments, sums);
+    }
+    const int next = column0 + kBlockN;
+    const bool last = next >= min(first + grid.columns, c.cout);
+    if (!last) {
+      __syncthreads();  // everyone has read B
+      load_weights(next);
+    }
+    const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
+    product::drain_sums<Tile>(sums, shared, false,
+                              ToOutput<T>{columns, c, phase, row0, static_cast<int>(c.phase_rows())});
+    if (last) break;
+    column0 = next;
   }
-  const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
-  product::drain_sums<Tile>(sums, shared, false, ToOutput<T>{columns, c, phase, row0, rows});
+}
+
+// Weights as tiles read them: [phases][cout][k in whole steps], a phase's taps one behind the other.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    order_narrow_weights(const T* __restrict__ w, T* __restrict__ ordered, const __grid_constant__ Convolution c) {
+  const int padded = narrow_steps(c.k()) * 16;
+  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (item >= std::int64_t{c.phases()} * c.cout * padded) return;
+  const int term = static_cast<int>(item % padded), tap = term / c.cin;
+  const auto column = static_cast<int>(item / padded % c.cout), phase = static_cast<int>(item / padded / c.cout);
+  T value{};
+  if (term < c.k()) {
+    const std::int64_t row = c.phase_weights ? std::int64_t{phase} * c.cout + column : column;
+    value = w[row * c.weight_row() + kernel_tap(c, phase, tap / c.x.taps, tap % c.x.taps) * c.cin + term % c.cin];
+  }
+  ordered[item] = value;
 }
 
 template <class T, int kBlockN, bool kWhole>
-Status launch_tile(const Convolution& c, const Operands& o, const LaunchContext& context) {
+Status launch_tile(const Convolution& c, const Operands& o, const void* weights, const LaunchContext& context) {
   using Tile = product::MmaTile<kNarrowRows, kBlockN, 64, 4, 1, 1, 1>;
   constexpr auto kShared = [](std::int64_t terms) {
-    return std::max((kNarrowRows + kBlockN) * narrow_row_bytes(terms), Tile::kSlabBytes);
+    return static_cast<std::size_t>(Tile::kSlabBytes + (kNarrowRows + kBlockN) * narrow_row_bytes(terms));
   };
   const auto tiles = [](std::int64_t extent, int tile) { return static_cast<int>((extent + tile - 1) / tile); };
-  const NarrowGrid grid{tiles(c.phase_rows(), kNarrowRows), tiles(c.cout, kBlockN), static_cast<int>(c.phase_pixels()),
-                        c.x.out, c.x.taps};
-  const LaunchShape shape{.grid = static_cast<unsigned>(grid.phase_tiles_m * c.phases() * grid.tiles_n),
+  // Patches are laid out once for all columns, unless SMs were left with fewer than kFill tiles then.
+  constexpr int kFill = 2;
+  const int tiles_m = tiles(c.phase_rows(), kNarrowRows), tiles_n = tiles(c.cout, kBlockN);
+  const std::int64_t all_m = std::int64_t{tiles_m} * c.phases();
+  const int parts = static_cast<int>(std::clamp<std::int64_t>(kFill * context.device->sm_count / all_m, 1, tiles_n));
+  const int columns = tiles(tiles_n, parts) * kBlockN;
+  NarrowGrid grid{.phase_tiles_m = tiles_m,
+                  .parts_n = tiles(c.cout, columns),
+                  .columns = columns,
+                  .pixels = static_cast<int>(c.phase_pixels()),
+                  .width = c.x.out,
+                  .group = kWhole ? c.cin / 8 : c.cin,
+                  .terms = static_cast<int>(c.k()),
+                  .steps = narrow_steps(c.k()),
+                  .row_bytes = narrow_row_bytes(c.k()),
+                  .under_tap = {}};
+  for (int tap = 0; tap < c.y.taps * c.x.taps; ++tap)
+    grid.under_tap[tap] = (tap / c.x.taps * c.x.in + tap % c.x.taps) * c.cin;
+  const LaunchShape shape{.grid = static_cast<unsigned>(all_m * grid.parts_n),
                           .block = kThreads,
-                          .shared_bytes = static_cast<std::size_t>(kShared(c.k())),
-                          .shared_limit = static_cast<std::size_t>(kShared(kNarrowTerms)),
+                          .shared_bytes = kShared(c.k()),
+                          .shared_limit = kShared(kNarrowTerms),
                           .programmatic = context.programmatic_launch};
   return launch_kernel("convolution_narrow", convolution_narrow<T, kBlockN, kWhole>, shape, context.stream,
-                       static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, grid, Epilogue<T>(c, o));
+                       static_cast<const T*>(o.x), static_cast<const T*>(weights), c, grid, Epilogue<T>(c, o));
 }
 
 template <class T, bool kWhole>
-Status launch_columns(const Convolution& c, const Operands& o, const LaunchContext& context) {
-  if (c.cout <= 16) return launch_tile<T, 16, kWhole>(c, o, context);
-  if (c.cout <= 32) return launch_tile<T, 32, kWhole>(c, o, context);
-  return launch_tile<T, 64, kWhole>(c, o, context);
+Status launch_columns(const Convolution& c, const Operands& o, const void* weights, const LaunchContext& context) {
+  if (c.cout <= 16) return launch_tile<T, 16, kWhole>(c, o, weights, context);
+  if (c.cout <= 32) return launch_tile<T, 32, kWhole>(c, o, weights, context);
+  return launch_tile<T, 64, kWhole>(c, o, weights, context);
 }
 
 }  // namespace
 
-Status launch_ptx_sm80_narrow(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
+Status prepare_ptx_sm80_narrow(const Convolution& c, DType dtype, const void* w, bool summed, void* prepared,
+                               const LaunchContext& context) {
+  if (summed) {  // behind the ordered ones
+    void* const sums = static_cast<std::byte*>(prepared) + narrow_weight_bytes(c, dtype);
+    if (const Status made = sum_upsampled_weights(c.cin, c.cout, dtype, w, sums, context); !made.ok()) return made;
+    w = sums;
+  }
+  return with_half_type(dtype, [&]<class T>(T) {
+    const auto items = static_cast<std::int64_t>(narrow_weight_bytes(c, dtype) / sizeof(T));
+    order_narrow_weights<T><<<static_cast<unsigned>((items + kThreads - 1) / kThreads), kThreads, 0, context.stream>>>(
+        static_cast<const T*>(w), static_cast<T*>(prepared), c);
+    return launch_status("order_narrow_weights");
+  });
+}
+
+Status launch_ptx_sm80_narrow(const Convolution& c, DType dtype, const Operands& o, const Scratch& scratch,
                               const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
+  if (scratch.prepared == nullptr) return failure(StatusCode::invalid_argument, "convolution: weights not prepared");
   const Status status = with_half_type(dtype, [&]<class T>(T) {
-    return c.cin % 8 == 0 ? launch_columns<T, true>(c, o, context) : launch_columns<T, false>(c, o, context);
+    return c.cin % 8 == 0 ? launch_columns<T, true>(c, o, scratch.prepared, context)
+                          : launch_columns<T, false>(c, o, scratch.prepared, context);
   });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
 }
