@@ -99,6 +99,24 @@ struct Columns {
       const float v = epilogue.activate(fmaf(sums[i], mul[i], add[i]) + to_float(shift.v[i]));
       out.v[i] = from_float<T>((v + to_float(residual.v[i])) * epilogue.gain);
     }
+    write(at, out);
+  }
+  // The same of what was loaded before; without `more` there is neither residual, shift nor activation.
+  __device__ __forceinline__ void finish(const float (&sums)[kCount], std::int64_t at, const R& residual,
+                                         const R& shift, bool more) const {
+    R out;
+    float v[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = fmaf(sums[i], mul[i], add[i]);
+    if (more)
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) v[i] = epilogue.activate(v[i] + to_float(shift.v[i])) + to_float(residual.v[i]);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(v[i] * epilogue.gain);
+    write(at, out);
+  }
+  // The channels that exist.
+  __device__ __forceinline__ void write(std::int64_t at, const R& out) const {
     T* to = epilogue.y + at * epilogue.cout + column;
     if (whole) {
       *reinterpret_cast<R*>(to) = out;

@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/narrow.h"
-#include "kernels/convolution/sm80_output.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
@@ -25,8 +25,11 @@
 namespace noisefloor::convolution {
 namespace {
 
+using product::kDrained;
+
 constexpr int kThreads = 128;
 constexpr int kMaxTaps = 32;
+constexpr int kBlocksPerSm = 5;
 
 struct NarrowGrid {
   product::Divisor phase_tiles_m, parts_n;
@@ -50,14 +53,14 @@ __device__ __forceinline__ void let_next_launch_start() {
 
 // A pixel's row of A: where tap 0 lies in x, which may be outside, and a bit per tap that lies inside of the image.
 struct Patch {
-  std::int64_t corner;
+  int corner;
   unsigned inside;
 
   __device__ __forceinline__ Patch(const Convolution& c, const NarrowGrid& grid, int phase, int row) {
     const int image = row / grid.pixels, at = row % grid.pixels;
     const int iy = at / grid.width * c.y.stride + c.y.origin + c.phase_y(phase) * c.y.phase_shift;
     const int ix = at % grid.width * c.x.stride + c.x.origin + c.phase_x(phase) * c.x.phase_shift;
-    corner = ((std::int64_t{image} * c.y.in + iy) * c.x.in + ix) * c.cin;
+    corner = ((image * c.y.in + iy) * c.x.in + ix) * c.cin;
     unsigned columns = 0;
     for (int tx = 0; tx < c.x.taps; ++tx)
       columns |= static_cast<unsigned>(static_cast<unsigned>(ix + tx) < static_cast<unsigned>(c.x.in)) << tx;
@@ -74,21 +77,23 @@ template <class T, bool kWhole, int kLanes>
 __device__ __forceinline__ void lay_out(std::uint32_t to, const T* __restrict__ x, const Patch& patch,
                                         const NarrowGrid& grid) {
   const int chunks = grid.steps * 2;
-#pragma unroll 4
+  const auto place = [&](int term, int tap, int within, bool& valid) {
+    valid = term < grid.terms && (patch.inside >> tap & 1);
+    return valid ? patch.corner + grid.under_tap[tap] + within : 0;
+  };
+#pragma unroll(kWhole ? 4 : 2)
   for (int chunk = static_cast<int>(threadIdx.x) % kLanes; chunk < chunks; chunk += kLanes) {
+    bool valid;
     if constexpr (kWhole) {  // 8 channels of one tap
       const int tap = chunk / grid.group;
-      const bool valid = chunk * 8 < grid.terms && (patch.inside >> tap & 1);
-      const std::int64_t from = patch.corner + grid.under_tap[valid ? tap : 0] + (chunk - tap * grid.group) * 8;
-      ptx::cp_async_16_again(to + chunk * 16, x + (valid ? from : 0), valid);
+      const int from = place(chunk * 8, tap, (chunk - tap * grid.group) * 8, valid);
+      ptx::cp_async_16_again(to + chunk * 16, x + from, valid);
     } else {
       Run<T, 8> run;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const int term = chunk * 8 + i, tap = term / grid.group;
-        const bool valid = term < grid.terms && (patch.inside >> tap & 1);
-        const std::int64_t from = patch.corner + grid.under_tap[valid ? tap : 0] + (term - tap * grid.group);
-        const T value = x[valid ? from : 0];
+        const T value = x[place(term, tap, term - tap * grid.group, valid)];
         run.v[i] = valid ? value : T{};
       }
       ptx::store_shared(to + chunk * 16, *reinterpret_cast<const uint4*>(&run));
@@ -96,8 +101,57 @@ __device__ __forceinline__ void lay_out(std::uint32_t to, const T* __restrict__ 
   }
 }
 
+// The sums of a tile through `slab` to y: a thread takes kDrained columns of every kRowsPerPass-th row. As
+// product::drain_sums, but for what is loaded first: the rows' shifts too.
+template <class T, class Tile>
+__device__ __forceinline__ void store_tile(const product::Sums<Tile>& sums, float* slab, const Columns<T, kDrained>& to,
+                                           const Convolution& c, const NarrowGrid& grid, int phase, int row0) {
+  constexpr int kRowsPerPass = kThreads * kDrained / Tile::kBlockN, kPasses = kNarrowRows / kRowsPerPass;
+  constexpr int kBatch = kPasses < 4 ? kPasses : 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  float* const corner = slab + (warp * 16 + lane / 4) * Tile::kSlabStride + lane % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < Tile::kFragmentsN; ++j) {
+    const float(&sum)[4] = sums[0][j];
+    *reinterpret_cast<float2*>(corner + j * 8) = make_float2(sum[0], sum[1]);
+    *reinterpret_cast<float2*>(corner + j * 8 + 8 * Tile::kSlabStride) = make_float2(sum[2], sum[3]);
+  }
+  __syncthreads();
+  const Epilogue<T>& epilogue = to.epilogue;
+  if (to.column >= epilogue.cout) return;
+  const bool more = epilogue.residual || epilogue.image_shift || epilogue.act != Activation::none;
+  const int first = static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN, rows = static_cast<int>(c.phase_rows());
+  const float* const line = slab + first * Tile::kSlabStride + product::drain_column(Tile::kBlockN);
+  const auto pixel = [&](int row) {
+    if (c.phases() == 1) return row;
+    const int image = row / grid.pixels, at = row % grid.pixels, y = at / grid.width;
+    return (image * c.y.out_extent() + y * c.y.phases + c.phase_y(phase)) * c.x.out_extent() +
+           (at - y * grid.width) * c.x.phases + c.phase_x(phase);
+  };
+#pragma unroll 1
+  for (int done = 0; done < kPasses; done += kBatch) {
+    Run<T, kDrained> residual[kBatch]{}, shift[kBatch]{};
+    int at[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int row = row0 + first + (done + b) * kRowsPerPass;
+      at[b] = row < rows ? pixel(row) : -1;
+      if (!more || at[b] < 0) continue;
+      residual[b] = to.residual(at[b]);
+      if (epilogue.image_shift)
+        shift[b] = to.load(epilogue.image_shift + std::int64_t{row / grid.pixels} * epilogue.cout);
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      if (at[b] < 0) continue;
+      const auto sum = *reinterpret_cast<const float4*>(line + (done + b) * kRowsPerPass * Tile::kSlabStride);
+      to.finish({sum.x, sum.y, sum.z, sum.w}, at[b], residual[b], shift[b], more);
+    }
+  }
+}
+
 template <class T, int kBlockN, bool kWhole>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     convolution_narrow(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
                        const __grid_constant__ NarrowGrid grid, const __grid_constant__ Epilogue<T> epilogue) {
   using Tile = product::MmaTile<kNarrowRows, kBlockN, 64, 4, 1, 1, 1>;
@@ -130,6 +184,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::uint32_t from_a = a_tile + (warp.m * 16 + lane % 16) * grid.row_bytes + lane / 16 * 16;
   const std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * grid.row_bytes + lane / 8 % 2 * 16;
   for (int column0 = first;;) {
+    const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
     ptx::cp_async_wait<0>();
     __syncthreads();
     product::Sums<Tile> sums = {};
@@ -149,9 +204,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();  // everyone has read B
       load_weights(next);
     }
-    const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
-    product::drain_sums<Tile>(sums, shared, false,
-                              ToOutput<T>{columns, c, phase, row0, static_cast<int>(c.phase_rows())});
+    store_tile<T, Tile>(sums, reinterpret_cast<float*>(shared), columns, c, grid, phase, row0);
     if (last) break;
     column0 = next;
   }
@@ -181,11 +234,11 @@ Status launch_tile(const Convolution& c, const Operands& o, const void* weights,
     return static_cast<std::size_t>(Tile::kSlabBytes + (kNarrowRows + kBlockN) * narrow_row_bytes(terms));
   };
   const auto tiles = [](std::int64_t extent, int tile) { return static_cast<int>((extent + tile - 1) / tile); };
-  // Patches are laid out once for all columns, unless SMs were left with fewer than kFill tiles then.
-  constexpr int kFill = 2;
+  // Patches are laid out once for all columns, unless SMs had fewer blocks then than they hold.
   const int tiles_m = tiles(c.phase_rows(), kNarrowRows), tiles_n = tiles(c.cout, kBlockN);
   const std::int64_t all_m = std::int64_t{tiles_m} * c.phases();
-  const int parts = static_cast<int>(std::clamp<std::int64_t>(kFill * context.device->sm_count / all_m, 1, tiles_n));
+  const int parts =
+      static_cast<int>(std::clamp<std::int64_t>(kBlocksPerSm * context.device->sm_count / all_m, 1, tiles_n));
   const int columns = tiles(tiles_n, parts) * kBlockN;
   NarrowGrid grid{.phase_tiles_m = tiles_m,
                   .parts_n = tiles(c.cout, columns),
