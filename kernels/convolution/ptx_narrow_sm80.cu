@@ -101,13 +101,48 @@ __device__ __forceinline__ void lay_out(std::uint32_t to, const T* __restrict__ 
   }
 }
 
-// The sums of a tile through `slab` to y: a thread takes kDrained columns of every kRowsPerPass-th row. As
-// product::drain_sums, but for what is loaded first: the rows' shifts too.
+// How a block's threads take the rows of a finished tile: each kDrained columns of every kRowsPerPass-th row, kBatch
+// rows at a time.
+template <class Tile>
+struct Passes {
+  static constexpr int kRowsPerPass = kThreads * kDrained / Tile::kBlockN, kPasses = kNarrowRows / kRowsPerPass;
+  static constexpr int kBatch = kPasses < 4 ? kPasses : 4;
+};
+
+// What is added to a batch of rows, loaded while their products are made. The pixel of a row past the last is -1.
 template <class T, class Tile>
-__device__ __forceinline__ void store_tile(const product::Sums<Tile>& sums, float* slab, const Columns<T, kDrained>& to,
+struct Ahead {
+  static constexpr int kBatch = Passes<Tile>::kBatch;
+  int pixel[kBatch];
+  Run<T, kDrained> residual[kBatch], shift[kBatch];
+
+  __device__ __forceinline__ Ahead(const Columns<T, kDrained>& columns, const Convolution& c, const NarrowGrid& grid,
+                                   int phase, int row0) {
+    const int first = row0 + static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN;
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int row = first + b * Passes<Tile>::kRowsPerPass, image = row / grid.pixels;
+      residual[b] = shift[b] = {};
+      pixel[b] = row < c.phase_rows() ? row : -1;
+      if (pixel[b] < 0) continue;
+      if (c.phases() > 1) {
+        const int at = row - image * grid.pixels, y = at / grid.width;
+        pixel[b] = (image * c.y.out_extent() + y * c.y.phases + c.phase_y(phase)) * c.x.out_extent() +
+                   (at - y * grid.width) * c.x.phases + c.phase_x(phase);
+      }
+      residual[b] = columns.residual(pixel[b]);
+      const Epilogue<T>& epilogue = columns.epilogue;
+      if (epilogue.image_shift) shift[b] = columns.load(epilogue.image_shift + std::int64_t{image} * epilogue.cout);
+    }
+  }
+};
+
+// The sums of a tile through `slab` to y, with what is ahead of the first batch.
+template <class T, class Tile>
+__device__ __forceinline__ void store_tile(const product::Sums<Tile>& sums, float* slab,
+                                           const Columns<T, kDrained>& columns, Ahead<T, Tile> ahead,
                                            const Convolution& c, const NarrowGrid& grid, int phase, int row0) {
-  constexpr int kRowsPerPass = kThreads * kDrained / Tile::kBlockN, kPasses = kNarrowRows / kRowsPerPass;
-  constexpr int kBatch = kPasses < 4 ? kPasses : 4;
+  using P = Passes<Tile>;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   float* const corner = slab + (warp * 16 + lane / 4) * Tile::kSlabStride + lane % 4 * 2;
 #pragma unroll
@@ -117,35 +152,19 @@ __device__ __forceinline__ void store_tile(const product::Sums<Tile>& sums, floa
     *reinterpret_cast<float2*>(corner + j * 8 + 8 * Tile::kSlabStride) = make_float2(sum[2], sum[3]);
   }
   __syncthreads();
-  const Epilogue<T>& epilogue = to.epilogue;
-  if (to.column >= epilogue.cout) return;
+  const Epilogue<T>& epilogue = columns.epilogue;
+  if (columns.column >= epilogue.cout) return;
   const bool more = epilogue.residual || epilogue.image_shift || epilogue.act != Activation::none;
-  const int first = static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN, rows = static_cast<int>(c.phase_rows());
+  const int first = static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN;
   const float* const line = slab + first * Tile::kSlabStride + product::drain_column(Tile::kBlockN);
-  const auto pixel = [&](int row) {
-    if (c.phases() == 1) return row;
-    const int image = row / grid.pixels, at = row % grid.pixels, y = at / grid.width;
-    return (image * c.y.out_extent() + y * c.y.phases + c.phase_y(phase)) * c.x.out_extent() +
-           (at - y * grid.width) * c.x.phases + c.phase_x(phase);
-  };
 #pragma unroll 1
-  for (int done = 0; done < kPasses; done += kBatch) {
-    Run<T, kDrained> residual[kBatch]{}, shift[kBatch]{};
-    int at[kBatch];
+  for (int done = 0; done < P::kPasses; done += P::kBatch) {
+    if (done > 0) ahead = Ahead<T, Tile>(columns, c, grid, phase, row0 + done * P::kRowsPerPass);
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int row = row0 + first + (done + b) * kRowsPerPass;
-      at[b] = row < rows ? pixel(row) : -1;
-      if (!more || at[b] < 0) continue;
-      residual[b] = to.residual(at[b]);
-      if (epilogue.image_shift)
-        shift[b] = to.load(epilogue.image_shift + std::int64_t{row / grid.pixels} * epilogue.cout);
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      if (at[b] < 0) continue;
-      const auto sum = *reinterpret_cast<const float4*>(line + (done + b) * kRowsPerPass * Tile::kSlabStride);
-      to.finish({sum.x, sum.y, sum.z, sum.w}, at[b], residual[b], shift[b], more);
+    for (int b = 0; b < P::kBatch; ++b) {
+      if (ahead.pixel[b] < 0) continue;
+      const auto sum = *reinterpret_cast<const float4*>(line + (done + b) * P::kRowsPerPass * Tile::kSlabStride);
+      columns.finish({sum.x, sum.y, sum.z, sum.w}, ahead.pixel[b], ahead.residual[b], ahead.shift[b], more);
     }
   }
 }
@@ -185,6 +204,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * grid.row_bytes + lane / 8 % 2 * 16;
   for (int column0 = first;;) {
     const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
+    const Ahead<T, Tile> ahead(columns, c, grid, phase, row0);
     ptx::cp_async_wait<0>();
     __syncthreads();
     product::Sums<Tile> sums = {};
@@ -204,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       __syncthreads();  // everyone has read B
       load_weights(next);
     }
-    store_tile<T, Tile>(sums, reinterpret_cast<float*>(shared), columns, c, grid, phase, row0);
+    store_tile<T, Tile>(sums, reinterpret_cast<float*>(shared), columns, ahead, c, grid, phase, row0);
     if (last) break;
     column0 = next;
   }
