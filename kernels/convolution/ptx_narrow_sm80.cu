@@ -29,7 +29,10 @@ using product::kDrained;
 
 constexpr int kThreads = 128;
 constexpr int kMaxTaps = 32;
-constexpr int kBlocksPerSm = 5;
+// As registers allow: what is ahead of 32 columns takes more than a fifth of an SM's.
+constexpr int blocks_per_sm(int block_n) {
+  return block_n == 32 ? 4 : 5;
+}
 
 struct NarrowGrid {
   product::Divisor phase_tiles_m, parts_n;
@@ -106,7 +109,7 @@ __device__ __forceinline__ void lay_out(std::uint32_t to, const T* __restrict__ 
 template <class Tile>
 struct Passes {
   static constexpr int kRowsPerPass = kThreads * kDrained / Tile::kBlockN, kPasses = kNarrowRows / kRowsPerPass;
-  static constexpr int kBatch = kPasses < 4 ? kPasses : 4;
+  static constexpr int kBatch = kPasses > 4 ? 2 : kPasses;
 };
 
 // What is added to a batch of rows, loaded while their products are made. The pixel of a row past the last is -1.
@@ -170,7 +173,7 @@ __device__ __forceinline__ void store_tile(const product::Sums<Tile>& sums, floa
 }
 
 template <class T, int kBlockN, bool kWhole>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kThreads, blocks_per_sm(kBlockN))
     convolution_narrow(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
                        const __grid_constant__ NarrowGrid grid, const __grid_constant__ Epilogue<T> epilogue) {
   using Tile = product::MmaTile<kNarrowRows, kBlockN, 64, 4, 1, 1, 1>;
@@ -258,7 +261,7 @@ Status launch_tile(const Convolution& c, const Operands& o, const void* weights,
   const int tiles_m = tiles(c.phase_rows(), kNarrowRows), tiles_n = tiles(c.cout, kBlockN);
   const std::int64_t all_m = std::int64_t{tiles_m} * c.phases();
   const int parts =
-      static_cast<int>(std::clamp<std::int64_t>(kBlocksPerSm * context.device->sm_count / all_m, 1, tiles_n));
+      static_cast<int>(std::clamp<std::int64_t>(blocks_per_sm(kBlockN) * context.device->sm_count / all_m, 1, tiles_n));
   const int columns = tiles(tiles_n, parts) * kBlockN;
   NarrowGrid grid{.phase_tiles_m = tiles_m,
                   .parts_n = tiles(c.cout, columns),
