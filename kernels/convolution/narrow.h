@@ -5,6 +5,7 @@
 
 namespace noisefloor::convolution {
 
+inline constexpr int kNarrowTaps = 32;                    // one bit each
 inline constexpr int kNarrowChannels = 32;                // of the input, at most
 inline constexpr int kNarrowTerms = 9 * kNarrowChannels;  // of a sum: a 3x3 of as many
 inline constexpr int kNarrowRows = 64;                    // of a tile: a slab of the product's rows

@@ -12,36 +12,20 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/narrow.h"
+#include "kernels/convolution/ptx_narrow_epilogue.cuh"
+#include "kernels/convolution/ptx_narrow_patch.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
-#include "kernels/product/divisor.h"
 #include "kernels/product/mma_pipeline.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
-#include "kernels/ptx/shared.cuh"
 
 namespace noisefloor::convolution {
 namespace {
 
-using product::kDrained;
-
-constexpr int kThreads = 128;
-constexpr int kMaxTaps = 32;
-// As registers allow: what is ahead of 32 columns takes more than a fifth of an SM's.
-constexpr int blocks_per_sm(int block_n) {
-  return block_n == 32 ? 4 : 5;
-}
-
-struct NarrowGrid {
-  product::Divisor phase_tiles_m, parts_n;
-  int columns;                     // of a part, in whole tiles
-  product::Divisor pixels, width;  // of a phase of an image
-  product::Divisor group;          // what lies under a tap: channels, or runs of 8 of them
-  int terms, steps, row_bytes;     // of k
-  int under_tap[kMaxTaps];         // elements of x from tap 0 on
-};
+constexpr int kThreads = kNarrowThreads;
+constexpr int kBlocksPerSm = 5;
 
 __device__ __forceinline__ void wait_for_launch_before() {
 #if __CUDA_ARCH__ >= 900
@@ -54,126 +38,8 @@ __device__ __forceinline__ void let_next_launch_start() {
 #endif
 }
 
-// A pixel's row of A: where tap 0 lies in x, which may be outside, and a bit per tap that lies inside of the image.
-struct Patch {
-  int corner;
-  unsigned inside;
-
-  __device__ __forceinline__ Patch(const Convolution& c, const NarrowGrid& grid, int phase, int row) {
-    const int image = row / grid.pixels, at = row % grid.pixels;
-    const int iy = at / grid.width * c.y.stride + c.y.origin + c.phase_y(phase) * c.y.phase_shift;
-    const int ix = at % grid.width * c.x.stride + c.x.origin + c.phase_x(phase) * c.x.phase_shift;
-    corner = ((image * c.y.in + iy) * c.x.in + ix) * c.cin;
-    unsigned columns = 0;
-    for (int tx = 0; tx < c.x.taps; ++tx)
-      columns |= static_cast<unsigned>(static_cast<unsigned>(ix + tx) < static_cast<unsigned>(c.x.in)) << tx;
-    inside = 0;
-    for (int ty = 0; ty < c.y.taps; ++ty)
-      if (static_cast<unsigned>(iy + ty) < static_cast<unsigned>(c.y.in)) inside |= columns << ty * c.x.taps;
-    if (row >= c.phase_rows()) inside = 0;
-  }
-};
-
-// One of kLanes threads that lay a patch out in shared memory at `to`, 8 terms a chunk, zeros behind them. Chunks do
-// not depend on each other, nor terms of one: their loads are in flight together.
-template <class T, bool kWhole, int kLanes>
-__device__ __forceinline__ void lay_out(std::uint32_t to, const T* __restrict__ x, const Patch& patch,
-                                        const NarrowGrid& grid) {
-  const int chunks = grid.steps * 2;
-  const auto place = [&](int term, int tap, int within, bool& valid) {
-    valid = term < grid.terms && (patch.inside >> tap & 1);
-    return valid ? patch.corner + grid.under_tap[tap] + within : 0;
-  };
-#pragma unroll(kWhole ? 4 : 2)
-  for (int chunk = static_cast<int>(threadIdx.x) % kLanes; chunk < chunks; chunk += kLanes) {
-    bool valid;
-    if constexpr (kWhole) {  // 8 channels of one tap
-      const int tap = chunk / grid.group;
-      const int from = place(chunk * 8, tap, (chunk - tap * grid.group) * 8, valid);
-      ptx::cp_async_16_again(to + chunk * 16, x + from, valid);
-    } else {
-      Run<T, 8> run;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int term = chunk * 8 + i, tap = term / grid.group;
-        const T value = x[place(term, tap, term - tap * grid.group, valid)];
-        run.v[i] = valid ? value : T{};
-      }
-      ptx::store_shared(to + chunk * 16, *reinterpret_cast<const uint4*>(&run));
-    }
-  }
-}
-
-// How a block's threads take the rows of a finished tile: each kDrained columns of every kRowsPerPass-th row, kBatch
-// rows at a time.
-template <class Tile>
-struct Passes {
-  static constexpr int kRowsPerPass = kThreads * kDrained / Tile::kBlockN, kPasses = kNarrowRows / kRowsPerPass;
-  static constexpr int kBatch = kPasses > 4 ? 2 : kPasses;
-};
-
-// What is added to a batch of rows, loaded while their products are made. The pixel of a row past the last is -1.
-template <class T, class Tile>
-struct Ahead {
-  static constexpr int kBatch = Passes<Tile>::kBatch;
-  int pixel[kBatch];
-  Run<T, kDrained> residual[kBatch], shift[kBatch];
-
-  __device__ __forceinline__ Ahead(const Columns<T, kDrained>& columns, const Convolution& c, const NarrowGrid& grid,
-                                   int phase, int row0) {
-    const int first = row0 + static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN;
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int row = first + b * Passes<Tile>::kRowsPerPass, image = row / grid.pixels;
-      residual[b] = shift[b] = {};
-      pixel[b] = row < c.phase_rows() ? row : -1;
-      if (pixel[b] < 0) continue;
-      if (c.phases() > 1) {
-        const int at = row - image * grid.pixels, y = at / grid.width;
-        pixel[b] = (image * c.y.out_extent() + y * c.y.phases + c.phase_y(phase)) * c.x.out_extent() +
-                   (at - y * grid.width) * c.x.phases + c.phase_x(phase);
-      }
-      residual[b] = columns.residual(pixel[b]);
-      const Epilogue<T>& epilogue = columns.epilogue;
-      if (epilogue.image_shift) shift[b] = columns.load(epilogue.image_shift + std::int64_t{image} * epilogue.cout);
-    }
-  }
-};
-
-// The sums of a tile through `slab` to y, with what is ahead of the first batch.
-template <class T, class Tile>
-__device__ __forceinline__ void store_tile(const product::Sums<Tile>& sums, float* slab,
-                                           const Columns<T, kDrained>& columns, Ahead<T, Tile> ahead,
-                                           const Convolution& c, const NarrowGrid& grid, int phase, int row0) {
-  using P = Passes<Tile>;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  float* const corner = slab + (warp * 16 + lane / 4) * Tile::kSlabStride + lane % 4 * 2;
-#pragma unroll
-  for (int j = 0; j < Tile::kFragmentsN; ++j) {
-    const float(&sum)[4] = sums[0][j];
-    *reinterpret_cast<float2*>(corner + j * 8) = make_float2(sum[0], sum[1]);
-    *reinterpret_cast<float2*>(corner + j * 8 + 8 * Tile::kSlabStride) = make_float2(sum[2], sum[3]);
-  }
-  __syncthreads();
-  const Epilogue<T>& epilogue = columns.epilogue;
-  if (columns.column >= epilogue.cout) return;
-  const bool more = epilogue.residual || epilogue.image_shift || epilogue.act != Activation::none;
-  const int first = static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN;
-  const float* const line = slab + first * Tile::kSlabStride + product::drain_column(Tile::kBlockN);
-#pragma unroll 1
-  for (int done = 0; done < P::kPasses; done += P::kBatch) {
-    if (done > 0) ahead = Ahead<T, Tile>(columns, c, grid, phase, row0 + done * P::kRowsPerPass);
-#pragma unroll
-    for (int b = 0; b < P::kBatch; ++b) {
-      if (ahead.pixel[b] < 0) continue;
-      const auto sum = *reinterpret_cast<const float4*>(line + (done + b) * P::kRowsPerPass * Tile::kSlabStride);
-      columns.finish({sum.x, sum.y, sum.z, sum.w}, ahead.pixel[b], ahead.residual[b], ahead.shift[b], more);
-    }
-  }
-}
-
 template <class T, int kBlockN, bool kWhole>
-__global__ void __launch_bounds__(kThreads, blocks_per_sm(kBlockN))
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     convolution_narrow(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
                        const __grid_constant__ NarrowGrid grid, const __grid_constant__ Epilogue<T> epilogue) {
   using Tile = product::MmaTile<kNarrowRows, kBlockN, 64, 4, 1, 1, 1>;
@@ -207,7 +73,8 @@ __global__ void __launch_bounds__(kThreads, blocks_per_sm(kBlockN))
   const std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * grid.row_bytes + lane / 8 % 2 * 16;
   for (int column0 = first;;) {
     const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
-    const Ahead<T, Tile> ahead(columns, c, grid, phase, row0);
+    Ahead<T, Tile> ahead{};
+    if constexpr (Passes<Tile>::kEarly) ahead = Ahead<T, Tile>(columns, c, grid, phase, row0);
     ptx::cp_async_wait<0>();
     __syncthreads();
     product::Sums<Tile> sums = {};
@@ -261,7 +128,7 @@ Status launch_tile(const Convolution& c, const Operands& o, const void* weights,
   const int tiles_m = tiles(c.phase_rows(), kNarrowRows), tiles_n = tiles(c.cout, kBlockN);
   const std::int64_t all_m = std::int64_t{tiles_m} * c.phases();
   const int parts =
-      static_cast<int>(std::clamp<std::int64_t>(blocks_per_sm(kBlockN) * context.device->sm_count / all_m, 1, tiles_n));
+      static_cast<int>(std::clamp<std::int64_t>(kBlocksPerSm * context.device->sm_count / all_m, 1, tiles_n));
   const int columns = tiles(tiles_n, parts) * kBlockN;
   NarrowGrid grid{.phase_tiles_m = tiles_m,
                   .parts_n = tiles(c.cout, columns),
