@@ -23,11 +23,11 @@ struct NarrowGrid {
 };
 
 // A pixel's row of A: where tap 0 lies in x, which may be outside, and a bit per tap that lies inside of the image.
-struct Patch {
+struct NarrowPatch {
   int corner;
   unsigned inside;
 
-  __device__ __forceinline__ Patch(const Convolution& c, const NarrowGrid& grid, int phase, int row) {
+  __device__ __forceinline__ NarrowPatch(const Convolution& c, const NarrowGrid& grid, int phase, int row) {
     const int image = row / grid.pixels, at = row % grid.pixels;
     const int iy = at / grid.width * c.y.stride + c.y.origin + c.phase_y(phase) * c.y.phase_shift;
     const int ix = at % grid.width * c.x.stride + c.x.origin + c.phase_x(phase) * c.x.phase_shift;
@@ -45,8 +45,8 @@ struct Patch {
 // One of kLanes threads that lay a patch out in shared memory at `to`, 8 terms a chunk, zeros behind them. Chunks do
 // not depend on each other, nor terms of one: their loads are in flight together.
 template <class T, bool kWhole, int kLanes>
-__device__ __forceinline__ void lay_out(std::uint32_t to, const T* __restrict__ x, const Patch& patch,
-                                        const NarrowGrid& grid) {
+__device__ __forceinline__ void lay_out_patch(std::uint32_t to, const T* __restrict__ x, const NarrowPatch& patch,
+                                              const NarrowGrid& grid) {
   const int chunks = grid.steps * 2;
   const auto place = [&](int term, int tap, int within, bool& valid) {
     valid = term < grid.terms && (patch.inside >> tap & 1);

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 
   constexpr int kLanesA = kThreads / kNarrowRows, kLanesB = kThreads / kBlockN;
   const int line = static_cast<int>(threadIdx.x) / kLanesA, line_b = static_cast<int>(threadIdx.x) / kLanesB;
-  const Patch patch(c, grid, phase, row0 + line);
+  const NarrowPatch patch(c, grid, phase, row0 + line);
   const auto load_weights = [&](int column0) {
     const int column = column0 + line_b, chunks = grid.steps * 2;
     const T* const from = w + (std::int64_t{phase} * c.cout + min(column, c.cout - 1)) * chunks * 8;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     ptx::cp_async_commit();
   };
   wait_for_launch_before();
-  lay_out<T, kWhole, kLanesA>(a_tile + line * grid.row_bytes, x, patch, grid);
+  lay_out_patch<T, kWhole, kLanesA>(a_tile + line * grid.row_bytes, x, patch, grid);
   load_weights(first);
   let_next_launch_start();
 
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * grid.row_bytes + lane / 8 % 2 * 16;
   for (int column0 = first;;) {
     const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
-    Ahead<T, Tile> ahead{};
-    if constexpr (Passes<Tile>::kEarly) ahead = Ahead<T, Tile>(columns, c, grid, phase, row0);
+    NarrowAhead<T, Tile> ahead{};
+    if constexpr (NarrowPasses<Tile>::kEarly) ahead = NarrowAhead<T, Tile>(columns, c, grid, phase, row0);
     ptx::cp_async_wait<0>();
     __syncthreads();
     product::Sums<Tile> sums = {};
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       __syncthreads();  // everyone has read B
       load_weights(next);
     }
-    store_tile<T, Tile>(sums, reinterpret_cast<float*>(shared), columns, ahead, c, grid, phase, row0);
+    store_narrow_tile<T, Tile>(sums, reinterpret_cast<float*>(shared), columns, ahead, c, grid, phase, row0);
     if (last) break;
     column0 = next;
   }
