@@ -73,8 +73,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * grid.row_bytes + lane / 8 % 2 * 16;
   for (int column0 = first;;) {
     const Columns<T, kDrained> columns(epilogue, column0 + product::drain_column(kBlockN));
-    NarrowAhead<T, Tile> ahead{};
-    if constexpr (NarrowPasses<Tile>::kEarly) ahead = NarrowAhead<T, Tile>(columns, c, grid, phase, row0);
     ptx::cp_async_wait<0>();
     __syncthreads();
     product::Sums<Tile> sums = {};
@@ -94,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       __syncthreads();  // everyone has read B
       load_weights(next);
     }
-    store_narrow_tile<T, Tile>(sums, reinterpret_cast<float*>(shared), columns, ahead, c, grid, phase, row0);
+    store_narrow_tile<T, Tile>(sums, reinterpret_cast<float*>(shared), columns, c, grid, phase, row0);
     if (last) break;
     column0 = next;
   }
