@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Cold times of PyTorch's rows beside those that this program finds by a loop of its own, over many rows. Run by hand; no test.
 
-usage: prove_rounds.py --out DIR (--rows RUN | --program NOISEFLOOR) [--most N] [--flush read|write] [--rounds N] [--ms MS] [--device D] [--minutes M]
+usage: prove_rounds.py --out DIR (--rows RUN | --program NOISEFLOOR) [--most N] [--flush read|write] [--flush-mib MIB] [--rounds N] [--ms MS] [--device D] [--minutes M]
                        [-- SWEEP ARGUMENTS]
 
 RUN is a run folder of this GPU with `torch_eager` rows of gemm and conv2d and `torch_cudnn` rows of attention, else --program sweeps them into
 DIR/rows. N of those of 20 us and more (default 40), evenly over their times, are called here as a user does: F.linear (cuBLASLt), F.conv2d on
 channels-last images with cudnn.benchmark (cuDNN), scaled_dot_product_attention by cuDNN. Rows that are more than this one call (activations,
-residuals, upsampling) are left out. The loop is that of triton.testing.do_bench: flush L2 through a buffer of 256 MB, event, launch, event, all
+residuals, upsampling) are left out. The loop is that of triton.testing.do_bench: flush L2 through a buffer of 256 MiB (--flush-mib), event, launch, event, all
 enqueued without a kernel that holds the stream; the median. In turns with it, on the same tensors, goes the loop that times the rows
 (baselines/pytorch/timing.py). Behind each round a kernel that spins for a known number of cycles tells the SM clock. DIR/rounds-FLUSH.md has the table;
 rows that DIR has are not timed again.
@@ -34,7 +34,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # baselines.pytorch
 
 LEAST_US, LIMIT_PCT, CLOCK_PCT = 20, 3, 1
-FLUSHED_BYTES = 256 << 20
+FLUSHED_MIB = 256
 VARIANT = {"gemm": "torch_eager", "conv2d": "torch_eager", "attention": "torch_cudnn"}
 # The fields of a problem that is one call, with their defaults (none: always there).
 FIELDS = {
@@ -146,11 +146,11 @@ def launch_of(torch, op, fields, dtype, device):
 
 
 class Rounds:
-    def __init__(self, torch, device, flush):
+    def __init__(self, torch, device, flush, mib):
         from baselines.pytorch import timing
         self.torch = torch
         self.timer, self.hold = timing.Timer(device), timing.Hold(1e-3)
-        self.buffer = torch.zeros(FLUSHED_BYTES // 4, device=device)
+        self.buffer = torch.zeros(mib << 18, device=device)
         self.sum = torch.zeros((), device=device)
         self.flush = self.buffer.zero_ if flush == "write" else lambda: torch.sum(self.buffer, 0, out=self.sum)
 
@@ -225,13 +225,14 @@ def parsed(words):
         parser.add_argument(f"--{name}", type=Path, required=name == "out")
     for name, kind, default in (("most", int, 40), ("rounds", int, 5), ("ms", float, 100), ("device", int, 0), ("minutes", float, 1e6)):
         parser.add_argument(f"--{name}", type=kind, default=default)
+    parser.add_argument("--flush-mib", type=int, default=FLUSHED_MIB)
     parser.add_argument("--flush", choices=("read", "write"), default="read")
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_args(words)
     if (options.rows is None) == (options.program is None):
         parser.error("one of --rows and --program")
-    if min(options.most, options.rounds) < 1:
-        parser.error("--most and --rounds are at least 1")
+    if min(options.most, options.rounds, options.flush_mib) < 1:
+        parser.error("--most, --rounds and --flush-mib are at least 1")
     return options
 
 
@@ -259,7 +260,7 @@ def main():
     torch.cuda.set_device(device)
     gpu = str(getattr(torch.cuda.get_device_properties(device), "uuid", "")).removeprefix("GPU-")
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-    rounds, file = Rounds(torch, device, options.flush), options.out / f"rounds-{options.flush}.csv"
+    rounds, file = Rounds(torch, device, options.flush, options.flush_mib), options.out / f"rounds-{options.flush}.csv"
     found = kept(file)
     for row in rows:
         if case_of(row) in found:
