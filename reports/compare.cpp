@@ -125,7 +125,7 @@ double surplus_us(const SweepRow& row, const SweepRow& other) {
 }
 
 // Of a launch, where the edges of either row have two levels and no correction can be made: the most that they may
-// differ by. Infinite where no samples of edges say how far the levels are apart.
+// differ by. Infinite where its samples do not say how far the levels are apart.
 double unknown_edges_us(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
   std::vector<double> edges_us;
   long edges = 0;
@@ -134,9 +134,11 @@ double unknown_edges_us(const RunFiles& a, const RunFiles& b, const RowPair& pai
     if (row->edges.value_or(0) == 0) continue;
     const RowSamples& samples = run->samples_of(*row);
     const auto& taken = samples.warm_serial_us.empty() ? samples.warm_edge_us : samples.warm_serial_edge_us;
-    if (!row->edge_us) {
+    if (row->edge_us) {
+      edges_us.push_back(*row->edge_us);
+    } else {
       unknown = true;
-      if (taken.empty()) return std::numeric_limits<double>::infinity();
+      if (taken.empty() || at_one_edge(taken)) return std::numeric_limits<double>::infinity();
     }
     edges = std::max(edges, *row->edges);
     edges_us.insert(edges_us.end(), taken.begin(), taken.end());

@@ -126,7 +126,7 @@ void decide(GateRow& row) {
   // Processes differ more in cold times: what is within their spread there has passed where warm times, which would
   // have shown less, say so.
   if (row.cold.within_noise && row.warm && row.warm->verdict == GateVerdict::pass &&
-      std::max(kGateChange, row.change.warm->noise) < std::abs(row.change.cold.change))
+      std::max(kGateChange, row.change.warm->noise + row.change.warm->edge_doubt) < std::abs(row.change.cold.change))
     row.cold.verdict = GateVerdict::pass;
   std::vector<Phase> phases{Phase::cold};
   if (row.warm) phases.insert(phases.begin(), Phase::warm);

@@ -46,7 +46,9 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
   if (std::min(conditions.processes_a, conditions.processes_b) < conditions.processes_of_spread)
     doubt(fmt::format("processes that measured it: {} before, {} now, but the spread is of rows of {}",
                       conditions.processes_a, conditions.processes_b, conditions.processes_of_spread));
-  if (change.edge_doubt > 0 && !visible(ratio - change.edge_doubt, change.noise))
+  const auto sure = [&](double without, double noise) { return visible(without - change.edge_doubt, noise); };
+  if (change.edge_doubt > 0 && !(sure(ratio, change.noise) && sure(mean, change.noise) &&
+                                 (!change.cycle_change || sure(slower ? cycles : 1 / cycles, change.cycle_noise))))
     doubt("edges of two levels among its samples");
   if (!(verdict.p < kGateAlpha)) doubt(fmt::format("p = {:.2g}", verdict.p));
   if (change.cycle_change) {

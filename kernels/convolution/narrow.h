@@ -8,7 +8,7 @@ namespace noisefloor::convolution {
 inline constexpr int kNarrowTaps = 32;                    // one bit each
 inline constexpr int kNarrowChannels = 32;                // of the input, at most
 inline constexpr int kNarrowTerms = 9 * kNarrowChannels;  // of a sum: a 3x3 of as many
-inline constexpr int kNarrowRows = 64;                    // of a tile: a slab of the product's rows
+inline constexpr int kNarrowRows = 64;                    // of a tile
 
 // Steps of 16 terms; a row of so many in shared memory, in bytes. 16 more bytes than the terms take make its length an
 // odd multiple of 16, so that eight rows of an ldmatrix lie in different banks.

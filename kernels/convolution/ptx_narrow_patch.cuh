@@ -60,7 +60,7 @@ __device__ __forceinline__ void lay_out_patch(std::uint32_t to, const T* __restr
       const int from = place(chunk * 8, tap, (chunk - tap * grid.group) * 8, valid);
       ptx::cp_async_16_again(to + chunk * 16, x + from, valid);
     } else {
-      Run<T, 8> run;
+      product::Run<T, 8> run;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const int term = chunk * 8 + i, tap = term / grid.group;

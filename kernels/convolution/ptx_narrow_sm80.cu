@@ -1,9 +1,9 @@
 // Convolutions of few input channels, mma.sync m16n8k16 from sm_80: k, the taps times the channels, is so short that a
 // tile's 64 rows of it and its weights lie in shared memory whole, and are multiplied in one pass.
 //
-// Better than ptx_sm90a: that pads each tap to 64 channels, and lays out rows of fewer than 8 channels in a launch
-// before. Here taps stand one behind the other, and one launch does it all. Neighbouring pixels share their taps'
-// bytes through L1. Tiles are many and small, so that five blocks of an SM hide each other's one wait.
+// Better than ptx_sm90a: that pads each tap to 64 channels, or lays out the product's rows in a launch before. Here
+// taps stand one behind the other, and one launch does it all. Neighbouring pixels share their taps' bytes through L1.
+// Tiles are many and small, so that up to five blocks of an SM (k of 96 and 64 columns) hide each other's one wait.
 //
 // Requires: bf16 or fp16, at most 32 input channels, 2 to 32 taps, k of at most 288. Statistics are a second launch.
 // Honours programmatic launch on sm_90 and newer. Bound: bytes of the output; expected limiter: latency of one tile.
@@ -122,7 +122,7 @@ Status launch_tile(const Convolution& c, const Operands& o, const void* weights,
     return static_cast<std::size_t>(Tile::kSlabBytes + (kNarrowRows + kBlockN) * narrow_row_bytes(terms));
   };
   const auto tiles = [](std::int64_t extent, int tile) { return static_cast<int>((extent + tile - 1) / tile); };
-  // Patches are laid out once for all columns, unless SMs had fewer blocks then than they hold.
+  // Patches are laid out once for all columns, unless there are fewer tiles of rows than SMs hold blocks of short k.
   const int tiles_m = tiles(c.phase_rows(), kNarrowRows), tiles_n = tiles(c.cout, kBlockN);
   const std::int64_t all_m = std::int64_t{tiles_m} * c.phases();
   const int parts =

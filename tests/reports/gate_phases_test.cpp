@@ -1,6 +1,8 @@
 // The gate's two phases, and how far processes lie apart: assumed, kept beside a baseline, measured from more runs.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "reports/gate_report.h"
 #include "reports/spread.h"
 #include "tests/support/gate_runs.h"
@@ -154,6 +156,42 @@ TEST(Gate, DoubtsOnlyWhatEdgesOfTwoLevelsCouldBe) {
   EXPECT_EQ(judged_as(50, 0.05, 20, kTwoLevels), GateVerdict::ambiguous) << "3.6 us may be edges";
   EXPECT_EQ(judged_as(4, 0.05, 1, kTwoLevels), GateVerdict::ambiguous);
   EXPECT_EQ(judged_as(50, 0.05, 1, {}), GateVerdict::ambiguous) << "nobody knows how far the levels are apart";
+}
+
+TEST(Gate, DoubtsEdgesWhoseLevelsAreHalfKnown) {
+  const auto judged_as = [](std::vector<double> edges_a, std::optional<double> edge_a, std::vector<double> edges_b,
+                            double b_mhz) {
+    Rows before(1), after(1);
+    for (Rows* rows : {&before, &after}) (*rows)[0].us = 100, (*rows)[0].edges = 1;
+    before[0].warm_us = 20, before[0].edge_us = edge_a;
+    after[0].warm_us = 20 * 1.03, after[0].mhz = b_mhz;
+    RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+    for (auto& [id, samples] : a.samples) samples.warm_edge_us = edges_a;
+    for (auto& [id, samples] : b.samples) samples.warm_edge_us = edges_b;
+    return judged(a, b).rows.at(0).change_of(Phase::warm).edge_doubt;
+  };
+  const std::vector<double> kHigh{1.0, 1.18};
+  EXPECT_NEAR(judged_as({}, 0.82, kHigh, 1980), 0.36 / 20, 1e-3) << "a level that no sample shows";
+  EXPECT_NEAR(judged_as({0.82}, 0.82, kHigh, 1980), 0.36 / 20, 1e-3);
+  EXPECT_TRUE(std::isinf(judged_as({0.82}, 0.82, {0.82, 0.82}, 1980))) << "unknown, of one level";
+  EXPECT_TRUE(std::isinf(judged_as({}, 0.82, {}, 1980)));
+}
+
+// Time less the doubt is visible, cycles less it are not: edges may be all of it.
+TEST(Gate, TakesTheDoubtOfEdgesOffCyclesToo) {
+  Rows before(1), after(1);
+  for (Rows* rows : {&before, &after}) (*rows)[0].us = 100, (*rows)[0].edges = 1;
+  before[0].warm_us = 50, before[0].edge_us = 0.82;
+  after[0].warm_us = 50 * 1.04;  // of which 0.4 % may be the edge: 3.6 are left
+  const auto verdict = [&](double mhz) {
+    after[0].mhz = mhz;
+    RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+    for (auto& [id, samples] : a.samples) samples.warm_edge_us = {0.82, 0.82};
+    for (auto& [id, samples] : b.samples) samples.warm_edge_us = {0.82, 1.0};
+    return judged(a, b).rows.at(0).verdict;
+  };
+  EXPECT_EQ(verdict(1980), GateVerdict::regressed);
+  EXPECT_EQ(verdict(1980 * 0.978), GateVerdict::ambiguous) << "1.3 % of cycles are left";
 }
 
 TEST(Gate, AssumesASpreadWhereNoneIsMeasured) {
