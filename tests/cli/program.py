@@ -64,3 +64,8 @@ def timeline(file):
 def breakdown_rows(file):
     with open(file, newline="") as stream:
         return list(csv.DictReader(stream))
+
+
+def below(runs, problems, *more, **kwargs):
+    """A sweep that makes its folder below `runs`."""
+    return run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--runs", runs, *more, **kwargs)
