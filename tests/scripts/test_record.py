@@ -135,6 +135,40 @@ def test_what_is_missing_is_named(machines):
     assert result.returncode == 2 and "problems is there, and not a recorded folder" in result.stderr
 
 
+def test_a_record_gains_parts_measured_later(machines):
+    """By someone who has the record alone, not the parts that it was made of."""
+    first, second = machines
+    assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
+    before = table(first.folder / "made/sweep.csv")
+    made = second.folder / "made"
+    shutil.copytree(first.folder / "made", made)
+    assert second.run("part", "--record", "made", "--only", "core").returncode == 0
+    assert not (second.folder / "parts/core-gemm").exists(), "the record has it"
+    status = second.run("status", "--record", "made", "--only", "core").stdout.splitlines()
+    assert [line.split()[:3] for line in status[1:3]] == [["core-gemm", "2", "2"], ["core-silu", "1", "1"]] and status[3] == "about 0 minutes left"
+    result = second.run("finish", "--out", "made")
+    assert result.returncode == 1 and {line.split()[1] for line in result.stdout.splitlines()} == {"rest-silu/1:", "rest-silu/2:"}, result.stderr
+    rows = table(made / "sweep.csv")
+    assert rows[:5] == before and len(rows) == 5 + 1 + 20
+    parts = table(made / "parts.csv")
+    assert [(row["step"], row["rows"]) for row in parts if row["seconds"]] == [("core-gemm", "3"), ("core-gemm", "2"), ("core-silu", "1"), ("rest-silu", "20")]
+    environment = json.loads((made / "env.json").read_text())
+    assert environment["merged_from"] == ["core-gemm/1", "core-gemm/2", "core-silu/1", "rest-silu/3"] and "hosts" not in environment
+    assert all(len(values) == 4 for values in environment["of_parts"].values()) and len(environment["command_lines"]) == 3
+    assert str(second.folder) not in (made / "env.json").read_text()
+    assert subprocess.run([PROGRAM, "gate", "--baseline", made, "--candidate", made], capture_output=True).returncode == 0
+    assert [path.name for path in second.folder.glob(".made*")] == []
+    result = second.run("finish", "--out", "made")
+    assert result.returncode == 2 and "made has all of these parts already" in result.stderr
+    assert second.run("part", "--only", "rest-silu/2").returncode == 0
+    edit(second.folder / "list", lambda text: text.replace("core-gemm   2", "core-gemm   3"))
+    result = second.run("finish", "--out", "made")
+    assert result.returncode == 2 and "made has core-gemm/1, which this list has with other problems" in result.stderr
+    assert len(table(made / "sweep.csv")) == len(rows)
+    result = second.run("part", "--record", "problems")
+    assert result.returncode == 2 and "--record: problems is not a recorded folder" in result.stderr
+
+
 @pytest.mark.parametrize("field", ["commit", "driver", "device"])
 def test_parts_of_another_origin_are_refused(field, machines):
     first, second = machines

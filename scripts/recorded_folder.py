@@ -1,0 +1,188 @@
+"""`scripts/record finish`: a recorded folder out of the parts that are done."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from record_parts import PROGRAM, ROOT, case_names, die, parts_in, read_json, rows_of, say
+
+KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
+KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the newest build."
+README = """# Recorded on {device}
+
+Made by `scripts/record` of one build; [scripts/record.txt](../../../scripts/record.txt) says what it has. All rows of a problem are of one GPU;
+`parts.csv` says which.{kernels}
+
+<!-- generated: rows -->
+<!-- end -->
+
+<!-- generated: parts -->
+<!-- end -->
+
+<!-- generated: ceilings -->
+<!-- end -->
+"""
+
+
+def cases_of(part):
+    where = [] if "--device" in part.arguments else ["--device", "host"]  # the problems are the same
+    listed = subprocess.run([*part.sweep, *where, "--benchmark_list_tests"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if listed.returncode != 0:
+        die(f"the cases of {part.name} cannot be listed: {listed.stderr.strip()}")
+    return listed.stdout.split()
+
+
+def run(what, command, ends=(0,), **more):
+    say(what)
+    code = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **more).returncode
+    if code not in ends:
+        die(f"{what}: exit code {code}")
+    return code
+
+
+def without_machines(folder, found, before):
+    """env.json says what was measured, not on which hosts and in which folders. `before`: that of the record whose parts stay, or {}."""
+    environment = read_json(folder / "env.json")
+    names = before.get("merged_from", [])
+    for name in {**before.get("of_parts", {}), **environment.get("of_parts", {})}:  # a value for each part, in the order of merged_from
+        values = before.get("of_parts", {}).get(name, [before.get(name)] * len(names)) + [read_json(place / "env.json").get(name) for place in found.values()]
+        environment.setdefault("of_parts", {})[name] = values
+        environment.pop(name, None)
+    lines = [tuple(line[2:]) for line in before.get("command_lines", [])] + [tuple(part.arguments) for part in found]
+    environment["merged_from"] = names + [part.name for part in found]
+    environment["command_lines"] = [["noisefloor", "sweep", *arguments] for arguments in dict.fromkeys(lines)]
+    environment.pop("hosts", None)
+    environment["host"] = "not recorded"
+    (folder / "env.json").write_text(json.dumps(environment, indent=2) + "\n")
+
+
+def record_to_keep(out, found):
+    """`out` where it is a record of the same GPU model, driver and commit, so that its other parts stay; else None."""
+    if not (out / "parts.csv").is_file() or not (out / "env.json").is_file():
+        return None
+    there, new = read_json(out / "env.json"), read_json(next(iter(found.values())) / "env.json")
+    if any(there.get(name) != new.get(name) for name in ("device", "driver", "commit")) or not set(parts_in(out)) - {part.name for part in found}:
+        return None
+    for part in [part for part in found if part.name in parts_in(out)]:
+        say(f"{part.name}: {out} has it already, and keeps it")
+        del found[part]
+    return out
+
+
+def check_place(out, is_the_record, arguments, found):
+    """What is there goes, but for a record that is kept: it must be a record, and (the project's own) not have parts that this one lacks."""
+    if any(out.resolve() == folder or folder in out.resolve().parents or out.resolve() in folder.parents for folder in (one.resolve() for one in arguments.every)):
+        die(f"{out}: is among the parts; give another --out")
+    if not out.exists():
+        return
+    if out.is_symlink() or not (is_the_record or (out / "parts.csv").is_file()) or any(entry.is_dir() for entry in out.iterdir()):
+        die(f"{out} is there, and not a recorded folder; give another --out")
+    if is_the_record and (out / "parts.csv").is_file():
+        if lost := set(parts_in(out)) - {part.name for part in found}:
+            die(f"{out} has {min(lost)} and {len(lost) - 1} more parts that are not among these; give another --out")
+
+
+def merge(made, found, kept):
+    """Rows, samples and the rest of the parts, behind those of the record that is kept."""
+    merging = [PROGRAM, "merge", "--partial", "--out"]
+    worst = run("merging", [*merging, made, *found.values()], (0, 1))
+    if kept:
+        new = made.rename(made.with_name(f"{made.name}.parts"))
+        try:
+            worst = run("adding them to the record", [*merging, made, kept, new], (0, 1))
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    (made / "cases.csv").unlink()
+    without_machines(made, found, read_json(kept / "env.json") if kept else {})
+    return worst
+
+
+def write_parts(made, found, parts, cases, kept):
+    """parts.csv: 1 where a problem of the list has no row, else 0."""
+    worst, present = 0, {name.rsplit("/", 1)[0] for name in case_names(rows_of(made))}
+    with open(made / "parts.csv", "w", newline="") as stream:
+        table = csv.DictWriter(stream, ["step", "part", "of", "problems", "rows", "seconds", "gpu_uuid"], lineterminator="\n")
+        table.writeheader()
+        for part in parts:
+            rows, problems = rows_of(found[part]) if part in found else [], list(dict.fromkeys(name.rsplit("/", 1)[0] for name in cases[part]))
+            seconds = part.state(found[part].parents[1])["seconds"] if part in found else ""
+            table.writerow(kept.get(part.name) or {
+                "step": part.step, "part": part.index, "of": part.count, "problems": len(problems), "rows": len(rows), "seconds": seconds,
+                "gpu_uuid": ";".join(sorted({row["gpu_uuid"] for row in rows} - {""}))})
+            for problem in (name for name in problems if name not in present):
+                worst = 1
+                print(f"missing: {part.name}: {problem}")
+    return worst
+
+
+def make(made, out, found, parts, cases, device, kept):
+    """All files of the record, in `made`, but what of `out` is kept: 1 where a row is wrong or a problem missing, else 0."""
+    reports = ROOT / "reports"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    worst = merge(made, found, kept)
+    worst = max(worst, write_parts(made, found, parts, cases, parts_in(kept) if kept else {}))
+    run("placing the rows on the roofline", [PROGRAM, "roofline", made])
+    python = ROOT / ".venv/bin/python3"
+    python = python if python.exists() else sys.executable
+    run("drawing the roofline", [python, reports / "plot_roofline.py", made])
+    if any((row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") for row in rows_of(made)):
+        run("drawing the overview", [python, reports / "plot_overview.py", made])
+    if shutil.which("chromium"):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:  # of its own: several may draw at once
+            run("drawing the report", ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1200,1137", f"--user-data-dir={profile}",
+                                       f"--screenshot={made / 'report.png'}", (made / "report.html").resolve().as_uri()], stderr=subprocess.DEVNULL)
+    (made / "report.html").unlink()
+    kernels = KERNELS if (out / "kernels.csv").is_file() else ""
+    (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels))
+    run("writing its README", [python, reports / "write_docs.py", made / "README.md"])
+    for kept in KEPT:
+        if (out / kept).is_file():
+            shutil.copy(out / kept, made)
+    return worst
+
+
+def finish(arguments, parts):
+    reports = ROOT / "reports"
+    if not (reports / "write_docs.py").is_file():
+        die("finish needs a checkout; carry the parts there")
+    found = {}
+    for part in parts:
+        done = [folder / part.folder for folder in arguments.every if part.state(folder)["done"]]
+        if done:
+            found[part] = done[0]
+    if not found:
+        die("no part is done")
+    device = read_json(next(iter(found.values())) / "env.json")["device"]
+    recorded = reports / "recorded" / re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
+    out = arguments.out or recorded
+    kept = record_to_keep(out, found)
+    if not found:
+        die(f"{out} has all of these parts already")
+    check_place(out, out.resolve() == recorded.resolve() and not kept, arguments, found)
+    cases = {part: cases_of(part) for part in parts}
+    for name, line in (parts_in(kept) if kept else {}).items():
+        if problems := [len({case.rsplit("/", 1)[0] for case in of_part}) for part, of_part in cases.items() if part.name == name]:
+            if problems == [int(line["problems"])]:
+                continue
+        die(f"{out} has {name}, which this list {'has with other problems' if problems else 'lacks'}; give another --out")
+    for part, folder in found.items():
+        if set(read_json(folder / "shard.json")["cases"]) != set(cases[part]):
+            die(f"{part.name} was measured by another list: its cases are others; measure it into another --parts")
+    made = out.with_name(f".{out.name}.new")
+    shutil.rmtree(made, ignore_errors=True)
+    try:
+        worst = make(made, out, found, parts, cases, device, kept)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    if out.exists():
+        shutil.rmtree(out)
+    made.rename(out)
+    if out.resolve() == recorded:
+        run("writing the documentation", [python, reports / "write_docs.py"])
+    say(f"{out}: {len(parts_in(out))} of {len(parts)} parts")
+    return worst
