@@ -1,0 +1,66 @@
+"""A sweep of a few gemms in three parts, each a run folder, for the tests of `merge`."""
+
+import csv
+import json
+import shutil
+
+import pytest
+
+from tests.cli.program import rows, run, sweep
+
+SIZES = range(1, 6)
+
+
+def sizes(folder):
+    return [int(row["problem"].split(",")[0][2:]) for row in rows(folder)]
+
+
+def set_gpu(folder, uuids):
+    """As if the rows were of these GPUs, in their order."""
+    there = rows(folder)
+    with open(folder / "sweep.csv", "w", newline="") as out:
+        writer = csv.DictWriter(out, there[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row | {"gpu_uuid": uuid} for row, uuid in zip(there, uuids))
+
+
+def edit_json(file, **values):
+    content = json.loads(file.read_text())
+    content.update(values)
+    file.write_text(json.dumps(content))
+
+
+class Split:
+    def __init__(self, folder):
+        self.problems = folder / "problems"
+        self.problems.mkdir()
+        (self.problems / "gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"many,{m},8,8,2\n" for m in SIZES))
+        self.folder = folder
+
+    def sweep(self, out, *more):
+        return run("sweep", "--device", "host", "--problems", self.problems, "--networks", "all", "--out", out, *more)
+
+    def part(self, index, count=3, *more):
+        return self.sweep(self.folder / f"part{index}", "--shard", f"{index}/{count}", *more)
+
+    def merge(self, *more, parts=(1, 2, 3)):
+        return run("merge", *(self.folder / f"part{index}" for index in parts), "--out", self.folder / "merged", *more)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    split = Split(tmp_path_factory.mktemp("split"))
+    for index in (1, 2, 3):
+        result = split.part(index)
+        assert result.returncode == 0, result.stderr
+    return split
+
+
+@pytest.fixture
+def split(swept, tmp_path):
+    """A copy of the parts, to be spoilt."""
+    for folder in swept.folder.iterdir():
+        shutil.copytree(folder, tmp_path / folder.name)
+    copy = object.__new__(Split)
+    copy.folder, copy.problems = tmp_path, tmp_path / "problems"
+    return copy
