@@ -15,13 +15,16 @@ def sizes(folder):
     return [int(row["problem"].split(",")[0][2:]) for row in rows(folder)]
 
 
+def write_rows(folder, table):
+    with open(folder / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, table[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
 def set_gpu(folder, uuids):
     """As if the rows were of these GPUs, in their order."""
-    there = rows(folder)
-    with open(folder / "sweep.csv", "w", newline="") as out:
-        writer = csv.DictWriter(out, there[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row | {"gpu_uuid": uuid} for row, uuid in zip(there, uuids))
+    write_rows(folder, [row | {"gpu_uuid": uuid} for row, uuid in zip(rows(folder), uuids)])
 
 
 def edit_json(file, **values):
@@ -38,7 +41,7 @@ class Split:
         self.folder = folder
 
     def sweep(self, out, *more):
-        return run("sweep", "--device", "host", "--problems", self.problems, "--networks", "all", "--out", out, *more)
+        return sweep(self.problems, out, *more)
 
     def part(self, index, count=3, *more):
         return self.sweep(self.folder / f"part{index}", "--shard", f"{index}/{count}", *more)

@@ -7,9 +7,26 @@ import shutil
 import pytest
 
 from tests.cli.program import needs_program, rows, run
-from tests.cli.split_sweep import edit_json, swept  # noqa: F401
+from tests.cli.split_sweep import edit_json, swept, write_rows  # noqa: F401
 
 pytestmark = needs_program
+
+
+def scale(folder, factor):
+    """As if all its samples and times were 10 us times `factor`."""
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    for one in samples:
+        for name in ("cold_us", "warm_us"):
+            one[name] = [10.0 * factor] * len(one[name])
+    (folder / "samples.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+    table = rows(folder)
+    for row in table:
+        for name in ("time_cold_us", "time_warm_us", "time_warm_serial_us"):
+            row[name] = str(10.0 * factor)
+        for name, of in ("gflops", "flops"), ("gbps", "bytes"):
+            row[name] = f"{float(row[of]) / float(row['time_cold_us']) * 1e-3:.6g}"
+        row["pct_of_roof"] = f"{100 * float(row['gflops']) / float(row['attainable_gflops']):.6g}"
+    write_rows(folder, table)
 
 
 @pytest.fixture
@@ -22,27 +39,6 @@ def repeated(swept, tmp_path):
         edit_json(folder / "env.json", time_utc=f"2026-01-0{index}T00:00:00Z")
         scale(folder, factor)
     return tmp_path
-
-
-def scale(folder, factor):
-    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
-    for one in samples:
-        for name in ("cold_us", "warm_us"):
-            one[name] = [10.0 * factor] * len(one[name])
-    (folder / "samples.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
-    with open(folder / "sweep.csv", newline="") as file:
-        table = csv.DictReader(file)
-        names, found = table.fieldnames, list(table)
-    for row in found:
-        for name in ("time_cold_us", "time_warm_us", "time_warm_serial_us"):
-            row[name] = str(10.0 * factor)
-        for name, of in ("gflops", "flops"), ("gbps", "bytes"):
-            row[name] = f"{float(row[of]) / float(row['time_cold_us']) * 1e-3:.6g}"
-        row["pct_of_roof"] = f"{100 * float(row['gflops']) / float(row['attainable_gflops']):.6g}"
-    with open(folder / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(found)
 
 
 def pool(folder, *more, runs=(1, 2, 3)):
@@ -69,18 +65,13 @@ def test_runs_of_the_same_cases_are_pooled(repeated):
 
 
 def test_what_failed_in_one_run_has_failed(repeated):
-    file = repeated / "run2" / "sweep.csv"
-    problem = rows(repeated / "run2")[0]["problem"]
-    text = file.read_text().splitlines()
-    cells = next(csv.reader([text[1]]))
-    names = text[0].split(",")
-    cells[names.index("status")], cells[names.index("reason")] = "incorrect", "the second element"
-    with open(file, "w", newline="") as out:
-        csv.writer(out, lineterminator="\n").writerows([names, cells, *csv.reader(text[2:])])
+    table = rows(repeated / "run2")
+    table[0].update(status="incorrect", reason="the second element")
+    write_rows(repeated / "run2", table)
     result = pool(repeated)
     assert result.returncode == 1, result.stderr
     failed = [row for row in rows(repeated / "pooled") if row["status"] == "incorrect"]
-    assert [row["problem"] for row in failed] == [problem] and failed[0]["reason"] == "the second element"
+    assert [row["problem"] for row in failed] == [table[0]["problem"]] and failed[0]["reason"] == "the second element"
 
 
 def test_only_runs_of_the_same_cases_are_pooled(repeated, swept):
@@ -156,10 +147,7 @@ def test_duels_are_pooled_where_the_same_two_met(repeated):
         table = rows(repeated / f"run{index}")
         table[0].update(duel, rival="cublaslt")
         table[1].update(duel, rival="cublaslt" if index < 3 else "torch_eager")
-        with open(repeated / f"run{index}" / "sweep.csv", "w", newline="") as out:
-            writer = csv.DictWriter(out, table[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(table)
+        write_rows(repeated / f"run{index}", table)
     result = pool(repeated)
     assert result.returncode == 0 and "1 rows have no duel: their runs did not let the same two meet" in result.stderr, result.stderr
     first, second = rows(repeated / "pooled")
