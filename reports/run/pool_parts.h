@@ -1,0 +1,24 @@
+// Runs of the same cases as one: which can be pooled, and their rows.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "reports/run/merge_parts.h"
+
+namespace noisefloor {
+
+struct PooledLine {
+  SweepRow row;
+  std::string samples;  // its line of samples.jsonl; empty: none
+};
+
+// In the order of the first part. Throws std::runtime_error naming the folder where a part is of a split sweep or of
+// another build, has not the same cases as the others, or samples that another has too.
+std::vector<PooledLine> pool_parts(const std::vector<MergePart>& parts);
+
+// Rows that had a duel in some part and have none as a pool.
+std::size_t duels_left_out(const std::vector<MergePart>& parts, const std::vector<PooledLine>& pooled);
+
+}  // namespace noisefloor
