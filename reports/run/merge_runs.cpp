@@ -133,6 +133,39 @@ void carry_over(const fs::path& old, const fs::path& target) {
     if (!is_run_file(entry.path().filename().string())) fs::rename(entry.path(), target / entry.path().filename());
 }
 
+// Into the folder that holds the parts. A run has sweep.csv: a reader never meets half of one.
+template <class Write>
+void write_around(const fs::path& out, const Write& write) {
+  fs::remove(out / "sweep.csv");
+  for (const char* name : kRunFiles) remove_left_partials(out / name);
+  for (const auto& entry : fs::directory_iterator(out))  // of an earlier one
+    if (const auto name = entry.path().filename(); is_run_file(name.string()) && name != ".lock")
+      fs::remove(entry.path());
+  write(out);
+}
+
+// Beside its place, then renamed: a reader never meets half of it.
+template <class Write>
+void write_beside(const fs::path& out, const Write& write) {
+  const fs::path target = out.has_filename() ? out : out.parent_path();
+  remove_left_partials(target);
+  const fs::path partial = partial_of(target);
+  const fs::path old = target.string() + fmt::format(".{}.old", getpid());
+  std::error_code ignored;
+  try {
+    fs::create_directories(partial);
+    write(partial);
+    if (fs::exists(target)) fs::rename(target, old);
+    fs::rename(partial, target);
+    if (fs::exists(old)) carry_over(old, target);
+  } catch (...) {
+    fs::remove_all(partial, ignored);
+    if (!fs::exists(target) && fs::exists(old)) fs::rename(old, target, ignored);
+    throw;
+  }
+  fs::remove_all(old, ignored);
+}
+
 void require_free(const fs::path& out, bool replace) {
   if (!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out))) return;
   const bool merged = fs::exists(out / "env.json") && read_json_object(out / "env.json").contains("merged_from");
@@ -184,34 +217,11 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows) result.failed += is_failure(*placed.row);
 
-  if (options.around) {  // a run has sweep.csv: a reader never meets half of one
-    fs::remove(out / "sweep.csv");
-    for (const char* name : kRunFiles) remove_left_partials(out / name);
-    for (const auto& entry : fs::directory_iterator(out))  // of an earlier one
-      if (const auto name = entry.path().filename(); is_run_file(name.string()) && name != ".lock")
-        fs::remove(entry.path());
-    write_run(out, parts, rows, options.pool, result);
-    return result;
-  }
-
-  // Beside its place, then renamed: a reader never meets half of it.
-  const fs::path target = out.has_filename() ? out : out.parent_path();
-  remove_left_partials(target);
-  const fs::path partial = partial_of(target);
-  const fs::path old = target.string() + fmt::format(".{}.old", getpid());
-  std::error_code ignored;
-  try {
-    fs::create_directories(partial);
-    write_run(partial, parts, rows, options.pool, result);
-    if (fs::exists(target)) fs::rename(target, old);
-    fs::rename(partial, target);
-    if (fs::exists(old)) carry_over(old, target);
-  } catch (...) {
-    fs::remove_all(partial, ignored);
-    if (!fs::exists(target) && fs::exists(old)) fs::rename(old, target, ignored);
-    throw;
-  }
-  fs::remove_all(old, ignored);
+  const auto write = [&](const fs::path& folder) { write_run(folder, parts, rows, options.pool, result); };
+  if (options.around)
+    write_around(out, write);
+  else
+    write_beside(out, write);
   return result;
 }
 
