@@ -1,4 +1,4 @@
-// The ladder of layernorm. What each rung does better than the one below is in README.md.
+// The ladder of layernorm. What each rung does is in README.md.
 #include "kernels/layernorm/launchers.h"
 
 namespace noisefloor::layernorm {

@@ -1,4 +1,4 @@
-// The ladder of resample. What each rung does better than the one below is in README.md.
+// The ladder of resample. What each rung does is in README.md.
 #include "kernels/device/stream_limits.h"
 #include "kernels/resample/launchers.h"
 

@@ -1,4 +1,4 @@
-// The ladder of sampler_step. What each rung does better than the one below is in README.md.
+// The ladder of sampler_step. What each rung does is in README.md.
 #include "kernels/sampler_step/launchers.h"
 #include "kernels/sampler_step/sampler_step.h"
 
