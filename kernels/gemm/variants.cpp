@@ -1,4 +1,4 @@
-// The ladder of gemm. What each rung does better than the one below is in README.md.
+// The ladder of gemm. What each rung does is in README.md.
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/schedule.h"
