@@ -10,6 +10,7 @@ import tempfile
 
 from record_parts import PROGRAM, ROOT, case_names, die, parts_in, read_json, rows_of, say
 
+PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
 KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
 KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the newest build."
 README = """# Recorded on {device}
@@ -126,11 +127,9 @@ def make(made, out, found, parts, cases, device, kept):
     worst = merge(made, found, kept)
     worst = max(worst, write_parts(made, found, parts, cases, parts_in(kept) if kept else {}))
     run("placing the rows on the roofline", [PROGRAM, "roofline", made])
-    python = ROOT / ".venv/bin/python3"
-    python = python if python.exists() else sys.executable
-    run("drawing the roofline", [python, reports / "plot_roofline.py", made])
+    run("drawing the roofline", [PYTHON, reports / "plot_roofline.py", made])
     if any((row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") for row in rows_of(made)):
-        run("drawing the overview", [python, reports / "plot_overview.py", made])
+        run("drawing the overview", [PYTHON, reports / "plot_overview.py", made])
     if shutil.which("chromium"):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:  # of its own: several may draw at once
             run("drawing the report", ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1200,1137", f"--user-data-dir={profile}",
@@ -138,7 +137,7 @@ def make(made, out, found, parts, cases, device, kept):
     (made / "report.html").unlink()
     kernels = KERNELS if (out / "kernels.csv").is_file() else ""
     (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels))
-    run("writing its README", [python, reports / "write_docs.py", made / "README.md"])
+    run("writing its README", [PYTHON, reports / "write_docs.py", made / "README.md"])
     for kept in KEPT:
         if (out / kept).is_file():
             shutil.copy(out / kept, made)
@@ -183,6 +182,6 @@ def finish(arguments, parts):
         shutil.rmtree(out)
     made.rename(out)
     if out.resolve() == recorded:
-        run("writing the documentation", [python, reports / "write_docs.py"])
+        run("writing the documentation", [PYTHON, reports / "write_docs.py"])
     say(f"{out}: {len(parts_in(out))} of {len(parts)} parts")
     return worst
