@@ -199,7 +199,11 @@ class CudaPlatform final : public Platform {
 
   std::unique_ptr<Recording> record(const Launch& launch) override {
     struct GraphRecording final : Recording {
-      GraphRecording(cudaStream_t stream_, const Launch& launch) : stream(stream_), graph(stream_, launch, 1) {}
+      // Uploaded at once: the first replay may stand behind a gate, and memory for a large graph may wait for the
+      // device.
+      GraphRecording(cudaStream_t stream_, const Launch& launch) : stream(stream_), graph(stream_, launch, 1) {
+        graph.upload(stream);
+      }
       void replay() override { graph.enqueue(stream); }
       cudaStream_t stream;
       CudaGraph graph;

@@ -1,6 +1,11 @@
 #include "bench/platform/cuda_timing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
 
 #include "bench/platform/cuda_check.h"
 #include "bench/platform/cuda_kernels.h"
@@ -41,6 +46,18 @@ class Event {
 
  private:
   cudaEvent_t event_ = nullptr;
+};
+
+// What took the host longest, to be told where it was too long.
+struct LongestStep {
+  std::string name = "nothing";
+  double seconds = -1;
+  void take(std::string step, const GatedTimer::Enqueue& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (took > seconds) name = std::move(step), seconds = took;
+  }
 };
 
 }  // namespace
@@ -125,12 +142,13 @@ void GatedTimer::time_group(cudaStream_t stream, int samples, int repeats, const
   gate[0] = 0;
   gate[1] = 0;
   std::vector<Event> begin(static_cast<std::size_t>(samples)), end(static_cast<std::size_t>(samples));
+  LongestStep longest;
   CUDA_CHECK(harness::wait_for_host(gate_, gate_ + 1, kGateTimeoutNs, stream));
   try {
     for (std::size_t i = 0; i < begin.size(); ++i) {
-      before();
+      longest.take(fmt::format("what comes before launch {} of {}", i + 1, samples), before);
       CUDA_CHECK(cudaEventRecord(begin[i], stream));
-      enqueue();
+      longest.take(fmt::format("launch {} of {}", i + 1, samples), enqueue);
       CUDA_CHECK(cudaEventRecord(end[i], stream));
     }
   } catch (...) {
@@ -142,7 +160,11 @@ void GatedTimer::time_group(cudaStream_t stream, int samples, int repeats, const
   CUDA_CHECK(cudaDeviceSynchronize());
   CUDA_CHECK(cudaGetLastError());
   if (gate[1] != 0)
-    throw DeviceError("the queue did not fill within 5 s of the gate closing: a launch waits for the device", false);
+    throw DeviceError(
+        fmt::format("the queue did not fill within 5 s of the gate closing, as if a launch waited for the "
+                    "device: {} took {:.1f} s",
+                    longest.name, longest.seconds),
+        false);
   for (std::size_t i = 0; i < begin.size(); ++i) {
     float milliseconds = 0;
     CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin[i], end[i]));
