@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/conv2d/pointwise.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
 #include "kernels/edm_precondition/edm_precondition.h"
@@ -43,6 +44,14 @@ const Op* find_op(std::string_view name) {
   for (const Op& op : catalogue())
     if (op.name == name) return &op;
   return nullptr;
+}
+
+std::optional<HandedProblem> handed_on(std::string_view op, const AnyProblem& problem, DType dtype) {
+  if (op != conv2d::definition.name) return std::nullopt;
+  const auto& convolution = problem.as<conv2d::Problem>();
+  if (!conv2d::can_run_pointwise(convolution, dtype)) return std::nullopt;
+  const Op& product = *find_op(gemm::definition.name);
+  return HandedProblem{product.name, product.print(AnyProblem(conv2d::product_of(convolution)))};
 }
 
 }  // namespace noisefloor

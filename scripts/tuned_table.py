@@ -173,7 +173,7 @@ def cpp(tuned, source, table, problems, plans):
     device, sm_count, commits = source
     fields = [name for name, _, _ in tuned.shape], [name for name, _ in tuned.choice]
     about = (f"Written by `scripts/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
-             f"timed of {problems} problems of bench/problems/{tuned.op}.csv and of its networks as they run here (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
+             f"timed of {problems} problems of bench/problems and of its networks as they run here (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
              f"{tuned.name} took at least {100 * LEAST_WIN:g} % less than the estimate's, over all its kinds that were timed.")
     if any(tuned.stand_in(shape[1]) for shape in table):
         about += " Where a shape without a row takes another's, the estimate's has one too."

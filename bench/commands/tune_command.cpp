@@ -16,6 +16,7 @@
 #include "bench/platform/build_info.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/sweep.h"
+#include "kernels/catalogue.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor {
@@ -62,7 +63,8 @@ bool has_rows_of(const std::vector<ProblemEntry>& files, const SuiteEntry& entry
   });
 }
 
-// The op's problems in these networks' files, and those that only graphs have: of whole networks, as they run here.
+// The op's problems in these networks' files, those that other ops' variants make of theirs, and those that only graphs
+// have: of whole networks, as they run here.
 std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
                                       const std::vector<ImplementationPtr>& variants) {
   const DType dtype = require_dtype(*entry.workload, arguments.dtype);
@@ -78,6 +80,9 @@ std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArgumen
   };
   for (const ProblemEntry& one : files)
     if (one.entry == &entry) add(one.problem, one.text, 0);
+  for (const ProblemEntry& one : files)
+    if (const auto handed = handed_on(one.op->name, one.problem, dtype); handed && handed->op == entry.name())
+      add(entry.workload->parse(handed->text), handed->text, 0);
   for (const ProblemEntry& one : files) {
     if (one.op != &pipeline::network_workload() || has_rows_of(files, entry, one.uses.front().network)) continue;
     const bool fold_skips = dtype != DType::fp32;  // as plan own does on the GPUs that have these variants

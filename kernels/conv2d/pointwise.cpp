@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "kernels/gemm/gemm.h"
-
 namespace noisefloor::conv2d {
 namespace {
 
@@ -14,7 +12,9 @@ const gemm::Definition::Variant& product_rung() {
                        [](const auto& row) { return std::string_view(row.name) == kPtxSm90a.name; });
 }
 
-gemm::Problem product(const Problem& p) {
+}  // namespace
+
+gemm::Problem product_of(const Problem& p) {
   return {.m = p.n * p.h * p.w,
           .n = p.cout,
           .k = p.cin,
@@ -25,8 +25,6 @@ gemm::Problem product(const Problem& p) {
           .images = p.image_shift ? p.n : 1};
 }
 
-}  // namespace
-
 Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
   if (p.norm != Norm::none) return unsupported("has no norm of the input");
@@ -36,14 +34,14 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.stats) return unsupported("has no statistics of the output");
   if (p.cin % 8 != 0 || p.cout % 8 != 0)
     return unsupported("needs cin and cout to be multiples of 8: TMA moves 16 bytes");
-  return product_rung().can_run(product(p), dtype);
+  return product_rung().can_run(product_of(p), dtype);
 }
 
 Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                         const LaunchContext& context) {
   const gemm::Tensors tensors{
       .a = t.x, .b = t.w, .bias = t.bias, .image_shift = t.image_shift, .residual = t.residual, .d = t.y};
-  return product_rung().launch(product(p), dtype, tensors, scratch, context);
+  return product_rung().launch(product_of(p), dtype, tensors, scratch, context);
 }
 
 }  // namespace noisefloor::conv2d

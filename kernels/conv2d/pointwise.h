@@ -3,11 +3,13 @@
 #pragma once
 
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/gemm/gemm.h"
 
 namespace noisefloor::conv2d {
 
 inline constexpr Rung kPtxSm90aPointwise{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a};
 
+gemm::Problem product_of(const Problem& problem);
 Definition::Way::CanRun can_run_pointwise;
 Definition::Launcher launch_pointwise;
 

@@ -1,7 +1,7 @@
 // layernorm for sm_90a: whole rows fetched by the bulk copy engine (kernels/device/bulk_pipeline.cuh), and read from
 // shared memory as often as it takes, by teams of 4 to 32 lanes, a row each.
 //
-// Better than tensor_core_sm80: a row is fetched once, not three times. What differs from tiled, the rung above: the
+// Better than naive: accesses of 16 bytes, and a row is fetched once, by no thread. What differs from tiled, the rung above: the
 // loads in flight do not depend on how far the rows before them have come, which the latency of two reductions decides
 // there; but fewer rows are under way. Honours programmatic dependent launch.
 //

@@ -2,8 +2,8 @@
 // vectors of x, written four times; of the mean, up to 256 vectors of a row of y, made of contiguous runs of x; of
 // concat, whole pixels, up to 512 vectors of y, or one pixel.
 //
-// Better than naive: whole vectors of 16 bytes, no 64-bit division, and nearest reads x once, not four times. What
-// differs from tiled, which stands above: the loads in flight live in shared memory and do not depend on occupancy, a
+// Better than naive and tensor_core_sm80: whole vectors of 16 bytes, no 64-bit division, nearest reads x once, not four
+// times, and a mean takes no product. What differs from tiled, which stands above: the loads in flight live in shared memory and do not depend on occupancy, a
 // block lives for several tiles, and places are found by 32-bit arithmetic within a tile. Honours programmatic
 // dependent launch.
 //

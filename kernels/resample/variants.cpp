@@ -27,9 +27,9 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   return can_stream(p, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(), NOISEFLOOR_PTX_SM90A(for_ptx_sm90a),
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),
                                              NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80),
-                                             NOISEFLOOR_TILED(can_stream)};
+                                             NOISEFLOOR_PTX_SM90A(for_ptx_sm90a), NOISEFLOOR_TILED(can_stream)};
 
 }  // namespace
 
