@@ -16,7 +16,6 @@
 #include "bench/platform/build_info.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/sweep.h"
-#include "kernels/catalogue.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor {
@@ -81,8 +80,7 @@ std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArgumen
   for (const ProblemEntry& one : files)
     if (one.entry == &entry) add(one.problem, one.text, 0);
   for (const ProblemEntry& one : files)
-    if (const auto handed = handed_on(one.op->name, one.problem, dtype); handed && handed->op == entry.name())
-      add(entry.workload->parse(handed->text), handed->text, 0);
+    if (const auto text = handed_to(entry, one, dtype)) add(entry.workload->parse(*text), *text, 0);
   for (const ProblemEntry& one : files) {
     if (one.op != &pipeline::network_workload() || has_rows_of(files, entry, one.uses.front().network)) continue;
     const bool fold_skips = dtype != DType::fp32;  // as plan own does on the GPUs that have these variants

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "kernels/catalogue.h"
 #include "reports/run/csv.h"
 #include "reports/run/sweep_csv.h"
 
@@ -167,6 +168,12 @@ std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
     if (!cut.uses.empty()) selected.push_back(std::move(cut));
   }
   return selected;
+}
+
+std::optional<std::string> handed_to(const SuiteEntry& entry, const ProblemEntry& other, DType dtype) {
+  auto handed = handed_on(other.op->name, other.problem, dtype);
+  if (!handed || handed->op != entry.name()) return std::nullopt;
+  return std::move(handed->text);
 }
 
 }  // namespace noisefloor

@@ -47,4 +47,8 @@ std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems
 std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
                                       const std::vector<std::string>& networks);
 
+// The text of `entry`'s problem that a variant of another op makes of `other` (kernels/catalogue.h); none where none
+// does.
+std::optional<std::string> handed_to(const SuiteEntry& entry, const ProblemEntry& other, DType dtype);
+
 }  // namespace noisefloor
