@@ -21,7 +21,7 @@ function drawHead() {
     element("div", {}, element("dt", {}, label), element("dd", {}, typeof value === "number" ? value.toLocaleString("en-US") : value))));
 
   const urgent = page.lacks.filter((lack) => lack.urgent).map((lack) => lack.text);
-  if (wrong > 0) urgent.unshift(`${wrong} rows are incorrect or failed on the device; the table has their reasons.`);
+  if (wrong > 0) urgent.unshift(`${wrong === 1 ? "A row is" : `${wrong} rows are`} incorrect or failed on the device; the table says why.`);
   if (urgent.length > 0) replaceChildren(byId("notices"), [element("div", {class: "notice"}, ...urgent.map((text) => element("p", {}, text)))]);
 }
 
