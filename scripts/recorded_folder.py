@@ -1,16 +1,19 @@
 """`scripts/record finish`: a recorded folder out of the parts that are done."""
 
 import csv
+import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-from record_parts import PROGRAM, ROOT, case_names, die, parts_in, read_json, rows_of, say
+from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, read_json, rows_of, say
 
 PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
+OF_BUILD = "build_type", "compiler", "host_arch", "cuda_architectures", "cuda_toolkit", "cuda_runtime"  # by which two builds of a commit differ
 KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
 KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the newest build."
 README = """# Recorded on {device}
@@ -74,17 +77,26 @@ def record_to_keep(out, found):
     return out
 
 
-def check_place(out, is_the_record, arguments, found):
-    """What is there goes, but for a record that is kept: it must be a record, and (the project's own) not have parts that this one lacks."""
-    if any(out.resolve() == folder or folder in out.resolve().parents or out.resolve() in folder.parents for folder in (one.resolve() for one in arguments.every)):
+def check_place(out, is_the_record, arguments, found, kept):
+    """What is there goes, but for a record that is kept: it must be a record, and not have parts that this one lacks."""
+    if any(out == folder or folder in out.parents or out in folder.parents for folder in (one.resolve() for one in arguments.every)):
         die(f"{out}: is among the parts; give another --out")
     if not out.exists():
         return
-    if out.is_symlink() or not (is_the_record or (out / "parts.csv").is_file()) or any(entry.is_dir() for entry in out.iterdir()):
+    if not (is_the_record or (out / "parts.csv").is_file()) or any(entry.is_dir() for entry in out.iterdir()):
         die(f"{out} is there, and not a recorded folder; give another --out")
-    if is_the_record and (out / "parts.csv").is_file():
+    if not kept and (out / "parts.csv").is_file():
         if lost := set(parts_in(out)) - {part.name for part in found}:
-            die(f"{out} has {min(lost)} and {len(lost) - 1} more parts that are not among these; give another --out")
+            die(f"{out} is of another build and has {min(lost)} and {len(lost) - 1} more parts that are not among these; give another --out")
+
+
+def require_one_build(found, kept):
+    folders = [*found.values(), *([kept] if kept else [])]
+    for name in OF_BUILD:
+        values = {json.dumps(read_json(folder / "env.json").get(name)): folder for folder in folders}
+        if len(values) > 1:
+            (one, first), (other, second) = list(values.items())[:2]
+            die(f"{second} is of another build: {name} is {other}, in {first} it is {one}")
 
 
 def merge(made, found, kept):
@@ -103,8 +115,9 @@ def merge(made, found, kept):
 
 
 def write_parts(made, found, parts, cases, kept):
-    """parts.csv: 1 where a problem of the list has no row, else 0."""
-    worst, present = 0, {name.rsplit("/", 1)[0] for name in case_names(rows_of(made))}
+    """parts.csv: 1 where a problem or a case of the list has no row, else 0."""
+    worst, present = 0, case_names(rows_of(made))
+    with_rows = {name.rsplit("/", 1)[0] for name in present}
     with open(made / "parts.csv", "w", newline="") as stream:
         table = csv.DictWriter(stream, ["step", "part", "of", "problems", "rows", "seconds", "gpu_uuid"], lineterminator="\n")
         table.writeheader()
@@ -114,9 +127,11 @@ def write_parts(made, found, parts, cases, kept):
             table.writerow(kept.get(part.name) or {
                 "step": part.step, "part": part.index, "of": part.count, "problems": len(problems), "rows": len(rows), "seconds": seconds,
                 "gpu_uuid": ";".join(sorted({row["gpu_uuid"] for row in rows} - {""}))})
-            for problem in (name for name in problems if name not in present):
+            lacking = [name for name in problems if name not in with_rows]
+            lacking += [name for name in cases[part] if name not in present and name.rsplit("/", 1)[0] in with_rows]
+            for name in lacking:
                 worst = 1
-                print(f"missing: {part.name}: {problem}")
+                print(f"missing: {part.name}: {name}")
     return worst
 
 
@@ -158,30 +173,46 @@ def finish(arguments, parts):
     device = read_json(next(iter(found.values())) / "env.json")["device"]
     recorded = reports / "recorded" / re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
     out = arguments.out or recorded
+    if out.is_symlink():
+        die(f"{out} is a link; name the folder that it leads to")
+    out = out.resolve()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    place = os.open(out.parent, os.O_RDONLY)  # which holds the lock as long as this process lives
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        die(f"another record is being finished in {out.parent}")
+    made, old = (out.with_name(f".{out.name}.{what}") for what in ("new", "old"))
+    if old.is_dir() and not out.exists():
+        say(f"{out}: an earlier finish was cut short; what it was to replace is back")
+        old.rename(out)
+    for left in (made, old):
+        shutil.rmtree(left, ignore_errors=True)
     kept = record_to_keep(out, found)
     if not found:
         die(f"{out} has all of these parts already")
-    check_place(out, out.resolve() == recorded.resolve() and not kept, arguments, found)
+    check_place(out, out == recorded.resolve(), arguments, found, kept)
+    require_one_build(found, kept)
+    parts = parts_of(arguments.list, "") if kept else parts
     cases = {part: cases_of(part) for part in parts}
+    found = {part: found[one] for part in parts for one in found if one.name == part.name}
     for name, line in (parts_in(kept) if kept else {}).items():
-        if problems := [len({case.rsplit("/", 1)[0] for case in of_part}) for part, of_part in cases.items() if part.name == name]:
-            if problems == [int(line["problems"])]:
-                continue
-        die(f"{out} has {name}, which this list {'has with other problems' if problems else 'lacks'}; give another --out")
+        problems = [len({case.rsplit("/", 1)[0] for case in of_part}) for part, of_part in cases.items() if part.name == name]
+        if problems != [int(line["problems"])]:
+            die(f"{out} has {name}, which this list {'has with other problems' if problems else 'lacks'}; give another --out")
     for part, folder in found.items():
         if set(read_json(folder / "shard.json")["cases"]) != set(cases[part]):
             die(f"{part.name} was measured by another list: its cases are others; measure it into another --parts")
-    made = out.with_name(f".{out.name}.new")
-    shutil.rmtree(made, ignore_errors=True)
     try:
         worst = make(made, out, found, parts, cases, device, kept)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
     if out.exists():
-        shutil.rmtree(out)
+        out.rename(old)
     made.rename(out)
-    if out.resolve() == recorded:
+    shutil.rmtree(old, ignore_errors=True)
+    if out == recorded.resolve():
         run("writing the documentation", [PYTHON, reports / "write_docs.py"])
-    say(f"{out}: {len(parts_in(out))} of {len(parts)} parts")
+    say(f"{out}: {len(parts_in(out))} of {len(parts_of(arguments.list, ''))} parts")
     return worst

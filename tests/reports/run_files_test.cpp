@@ -23,7 +23,7 @@ SweepRow ok_row(const std::string& variant) {
   row.variant = variant;
   row.status = Outcome::ok;
   row.device = "Test GPU";
-  row.time_cold_us = 2;
+  row.time_cold_us = 2, row.time_warm_us = 1;
   row.samples = 3;
   return row;
 }
@@ -167,9 +167,12 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
     EXPECT_EQ(message(), "");
   }
   SweepRow warm = ok_row("naive");
-  warm.time_warm_us = 1;
   write("sweep.csv", header + to_csv(warm));
   EXPECT_EQ(message(), "");
+  warm.time_warm_us.reset();  // the gate would go by the cold time alone
+  write("sweep.csv", header + to_csv(warm));
+  EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is blank, but there are 1 warm_us"))
+      << message();
   warm.time_warm_us = 1.1;
   write("sweep.csv", header + to_csv(warm));
   EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is 1.1, but the median of its warm_us is 1"))
@@ -184,14 +187,16 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
   EXPECT_TRUE(message().starts_with(
       "sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but the median of its warm_us is 1 ("))
       << message();
+  serial.time_warm_us.reset();
+  write("sweep.csv", header + to_csv(serial));
   write("samples.jsonl", line(R"("cold_us":[1.5,2,3])") + "\n");
   EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but there are no warm_us ("))
       << message();
 
   SweepRow edges = ok_row("naive");
   edges.edge_us = 1.3;
+  edges.time_warm_serial_us = 1;
   write("sweep.csv", header + to_csv(edges));
-  EXPECT_EQ(message(), "");
   const std::string samples = R"("cold_us":[1,2,3],"warm_us":[1],"warm_edge_us":[1.3])";
   write("samples.jsonl", line(samples) + "\n");
   EXPECT_EQ(message(), "");

@@ -27,7 +27,7 @@ SweepRow row(const std::string& variant) {
   made.status = Outcome::ok;
   made.device = kDevice;
   made.commit = "abc";
-  made.time_cold_us = 2;
+  made.time_cold_us = 2, made.time_warm_us = 1, made.time_warm_serial_us = 1.5;
   return made;
 }
 

@@ -169,6 +169,49 @@ def test_a_record_gains_parts_measured_later(machines):
     assert result.returncode == 2 and "--record: problems is not a recorded folder" in result.stderr
 
 
+def test_a_record_is_never_lost(machines):
+    first, second = machines
+    assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
+    made, parts = first.folder / "made", ("parts", second.folder / "parts")
+    before = (made / "sweep.csv").read_bytes()
+    with held(first.folder):
+        result = first.run("finish", "--out", "made", parts=parts)
+    assert result.returncode == 2 and "another record is being finished in" in result.stderr
+    # A finish that was killed between its two renames.
+    made.rename(first.folder / ".made.old")
+    (first.folder / ".made.new").mkdir()
+    result = first.run("finish", "--out", "elsewhere/../made", "--only", "core-silu", parts=parts)
+    assert result.returncode == 1 and "what it was to replace is back" in result.stderr, result.stderr  # 1: rest-silu is missing
+    assert (made / "sweep.csv").read_bytes().startswith(before) and len(table(made / "sweep.csv")) == 6
+    assert not list(first.folder.glob(".made*"))
+    # Of another commit: nothing of it is lost, wherever it lies.
+    for name in ("env.json", "sweep.csv", "ceilings.csv"):
+        commit = json.loads((made / "env.json").read_text())["commit"] if name == "env.json" else commit
+        edit(made / name, lambda text: text.replace(commit, "another"))
+    result = first.run("finish", "--out", "made", "--only", "core-gemm")
+    assert result.returncode == 2 and "made is of another build and has core-silu/1 and 0 more parts" in result.stderr
+    (first.folder / "link").symlink_to("made")
+    assert "link is a link" in first.run("finish", "--out", "link").stderr
+
+
+def test_parts_of_two_builds_are_refused(machines):
+    first, second = machines
+    edit(second.folder / "parts/core-silu/01-of-01/env.json", lambda text: text.replace('"Release"', '"Debug"'))
+    result = first.run("finish", "--out", "made", parts=("parts", second.folder / "parts"))
+    assert result.returncode == 2 and "is of another build: build_type is" in result.stderr
+
+
+def test_a_case_without_a_row_is_missing(machines):
+    first, _ = machines
+    edit(first.folder / "list", lambda text: text.replace("--kinds host", "--kinds host,baseline", 1))
+    assert first.run("part", "--only", "core-gemm/1", parts=("others",)).returncode == 0
+    rows = first.folder / "others/core-gemm/01-of-02/sweep.csv"
+    lines = rows.read_text().splitlines(keepends=True)
+    rows.write_text("".join(lines[:-1]))
+    result = first.run("finish", "--only", "core-gemm/1", "--out", "made", parts=("others",))
+    assert result.returncode == 1 and len(result.stdout.splitlines()) == 1 and result.stdout.startswith("missing: core-gemm/1: gemm/"), result.stderr
+
+
 @pytest.mark.parametrize("field", ["commit", "driver", "device"])
 def test_parts_of_another_origin_are_refused(field, machines):
     first, second = machines
