@@ -8,11 +8,11 @@ import argparse
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, label_diagonals, rate_text, read_run, refuse, save, time_text, title  # noqa: E402
 from reports.write_docs import PLANS, network_times  # noqa: E402
+
+import matplotlib.pyplot as plt  # noqa: E402  # behind plot_roofline, which says where it is
 
 BARS = {"plan_own": ("ours", "ptx"), "plan_baseline": ("libraries", "baseline"), "plan_fastest": ("fastest of both", "network"),
         "torch_compile": ("torch.compile", "host")}

@@ -13,9 +13,13 @@ import json
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
+try:
+    import matplotlib.pyplot as plt
+    import numpy as np
+    import pandas as pd
+except ImportError as error:
+    print(f"{Path(sys.argv[0]).name}: error: {error}; .venv/bin/python3 has it, where scripts/setup made it", file=sys.stderr)
+    sys.exit(2)
 
 STYLE = json.loads((Path(__file__).resolve().parent / "html" / "style.json").read_text())
 PROBLEMS_AN_OP = 4  # of --plot baselines

@@ -142,6 +142,13 @@ def test_plots_refuse_damaged_runs_in_a_line(file, change, says, tmp_path):
     assert not (tmp_path / "roofline.png").exists()
 
 
+@pytest.mark.parametrize("plot", ["plot_roofline", "plot_overview"])
+def test_plots_say_what_they_need(plot):
+    result = subprocess.run([sys.executable, "-S", ROOT / f"reports/{plot}.py", "run"], capture_output=True, text=True)  # -S: without site-packages
+    assert result.returncode == 2 and f"{plot}.py: error: No module named 'matplotlib'; .venv/bin/python3 has it" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_plots_say_where_they_cannot_write(tmp_path):
     result = subprocess.run([sys.executable, ROOT / "reports" / "plot_roofline.py", RECORDED, "--out", tmp_path / "nowhere" / "p.png"],
                             capture_output=True, text=True, timeout=300)
