@@ -23,10 +23,14 @@ void require_median(const char* column, double time, const char* field, std::vec
         fmt::format("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2));
 }
 
-// A time that is left out would hide from the gate what its samples say.
-void require_time(const char* column, const Figure& time, const char* field, const std::vector<double>& samples) {
-  if (!time && !samples.empty())
-    throw std::runtime_error(fmt::format("column '{}' is blank, but there are {} {}", column, samples.size(), field));
+// A time that is left out would hide from the gate what its samples say. A run from before both warm times has one.
+void require_a_warm_time(const SweepRow& row, const RowSamples& taken) {
+  if (!taken.warm_serial_us.empty() && !row.time_warm_serial_us)
+    throw std::runtime_error(fmt::format("column 'time_warm_serial_us' is blank, but there are {} warm_serial_us",
+                                         taken.warm_serial_us.size()));
+  if (!taken.warm_us.empty() && !row.time_warm_us && !row.time_warm_serial_us)
+    throw std::runtime_error(fmt::format(
+        "columns 'time_warm_us' and 'time_warm_serial_us' are blank, but there are {} warm_us", taken.warm_us.size()));
 }
 
 // Each number has six digits in the file: two or three of them agree to this.
@@ -56,8 +60,7 @@ void check_against_samples(const SweepRow& row, const RowSamples& taken) {
     throw std::runtime_error(
         fmt::format("column 'samples' is {}, but there are {} cold samples", *row.samples, taken.cold_us.size()));
   if (!taken.cold_us.empty()) require_median("time_cold_us", *row.time_cold_us, "cold_us", taken.cold_us);
-  require_time("time_warm_us", row.time_warm_us, "warm_us", taken.warm_us);
-  require_time("time_warm_serial_us", row.time_warm_serial_us, "warm_serial_us", taken.warm_serial_us);
+  require_a_warm_time(row, taken);
   // Without serial samples the warm ones are of ordinary edges already.
   const bool serial = !taken.warm_serial_us.empty();
   if (row.time_warm_us) require_median("time_warm_us", *row.time_warm_us, "warm_us", taken.warm_us);

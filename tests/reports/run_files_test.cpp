@@ -171,7 +171,8 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
   EXPECT_EQ(message(), "");
   warm.time_warm_us.reset();  // the gate would go by the cold time alone
   write("sweep.csv", header + to_csv(warm));
-  EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is blank, but there are 1 warm_us"))
+  EXPECT_TRUE(
+      message().starts_with("sweep.csv:2: columns 'time_warm_us' and 'time_warm_serial_us' are blank, but there are 1"))
       << message();
   warm.time_warm_us = 1.1;
   write("sweep.csv", header + to_csv(warm));
