@@ -18,6 +18,8 @@ try:
     import numpy as np
     import pandas as pd
 except ImportError as error:
+    if not Path(sys.argv[0]).stem.startswith("plot_"):  # imported: the caller says it
+        raise
     print(f"{Path(sys.argv[0]).name}: error: {error}; .venv/bin/python3 has it, where scripts/setup made it", file=sys.stderr)
     sys.exit(2)
 
