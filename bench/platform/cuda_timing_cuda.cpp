@@ -17,6 +17,9 @@ constexpr unsigned long long kGateTimeoutNs = 5'000'000'000ull;
 // Samples queued behind one gate. In longer queues all but the last few come out longer, and by an amount that differs
 // from process to process (docs/log/measuring/2026-11-21-gate-tried.md).
 constexpr int kQueued = 4;
+// Launches so long are timed one by one: nothing is gained by a queue, and a graph of thousands of nodes (SDXL's, of
+// the libraries' kernels) can wait in its second launch until the first has run.
+constexpr double kAloneUs = 10'000;
 constexpr std::size_t kChunkNodes = 650;  // a chunk of 2 MB has room for 600 to 650 kernels
 
 // A kernel, or a copy: what a launch that does nothing has not.
@@ -131,8 +134,11 @@ GatedTimer::~GatedTimer() {
 std::vector<double> GatedTimer::time(cudaStream_t stream, int samples, int repeats, const Enqueue& enqueue,
                                      const Enqueue& before) {
   std::vector<double> times;
-  for (int done = 0; done < samples; done += kQueued)
-    time_group(stream, std::min(kQueued, samples - done), repeats, enqueue, before, times);
+  while (std::ssize(times) < samples) {
+    const int left = samples - static_cast<int>(times.size());
+    time_group(stream, last_us_ < kAloneUs ? std::min(kQueued, left) : 1, repeats, enqueue, before, times);
+    last_us_ = times.back() * repeats;
+  }
   return times;
 }
 
