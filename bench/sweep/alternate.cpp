@@ -13,9 +13,12 @@ namespace {
 
 // A build's own words, with which one it is, and what they make of the case.
 struct CannotFight : std::runtime_error {
-  CannotFight(bool is_old, const std::string& why, BuildVerdict its_verdict)
-      : std::runtime_error(fmt::format("the {} build: {}", is_old ? "old" : "new", why)), verdict(its_verdict) {}
+  CannotFight(bool is_old, const std::string& why, BuildVerdict its_verdict, bool killed = false)
+      : std::runtime_error(fmt::format("the {} build: {}", is_old ? "old" : "new", why)),
+        verdict(its_verdict),
+        new_was_killed(killed && !is_old) {}
   BuildVerdict verdict;
+  bool new_was_killed;
 };
 
 // `wrong` is the new build's alone: an old one that fails says nothing of the new one.
@@ -42,7 +45,8 @@ auto asked(bool is_old, const Ask& ask) {
   } catch (const LibraryMissing& error) {
     throw CannotFight(is_old, error.what(), is_old ? BuildVerdict::missing : BuildVerdict::gone);
   } catch (const WorkerGone& error) {
-    throw CannotFight(is_old, error.what(), ended_from_outside(error) ? BuildVerdict::unresolved : failed(is_old));
+    const bool killed = ended_from_outside(error);
+    throw CannotFight(is_old, error.what(), killed ? BuildVerdict::unresolved : failed(is_old), killed);
   } catch (const std::runtime_error& error) {
     throw CannotFight(is_old, error.what(), failed(is_old));
   }
@@ -110,13 +114,32 @@ bool is_open(const BuildDuel& duel, const AlternateOptions& options) {
   return so(DuelVerdict::unresolved) && !so(DuelVerdict::slower);
 }
 
+// What kept a case from a time in its passes: the last reason, and how often.
+struct Disturbed {
+  std::string why;
+  std::string killed;                  // the last reason where the new build was killed
+  int passes = 0, new_was_killed = 0;  // those that ended without a time, and with that
+};
+
+// Of a case with too few times. What kills the new build in every pass and never the old one is no accident: it may
+// take more memory.
+void leave_without_times(BuildDuel& duel, const Disturbed& disturbed, int passes) {
+  if (disturbed.new_was_killed >= passes && disturbed.new_was_killed == disturbed.passes && duel.warm.empty()) {
+    duel.why_not = fmt::format("in each of {} passes {}", disturbed.passes, disturbed.killed);
+    duel.without_times = BuildVerdict::gone;
+    return;
+  }
+  duel.why_not = disturbed.why.empty() ? "too few passes" : disturbed.why;
+  duel.without_times = BuildVerdict::unresolved;
+}
+
 }  // namespace
 
 std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
                                  const std::function<void(const std::string&)>& say) {
   std::vector<BuildDuel> duels;
   for (const Case& one : cases) duels.push_back({one.id(), {}, {}, {}});
-  std::vector<std::string> disturbed(cases.size());
+  std::vector<Disturbed> disturbed(cases.size());
   const auto start = std::chrono::steady_clock::now();
   bool spent = false;
   for (int pass = 0; pass < options.most_passes && !spent; ++pass) {
@@ -134,7 +157,7 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
     } catch (const InvalidInput& error) {
       if (pass == 0) throw;
       say(fmt::format("{}; what the passes before say stands", error.what()));
-      for (const std::size_t i : open) disturbed[i] = error.what();
+      for (const std::size_t i : open) disturbed[i].why = error.what();
       break;
     }
     Worker &old_build = old_first ? *first : *second, &new_build = old_first ? *second : *first;
@@ -142,14 +165,17 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (elapsed.count() > options.budget_seconds) spent = true;
       if (spent) {
-        disturbed[i] = "the budget was spent";
+        disturbed[i].why = "the budget was spent";
         continue;
       }
       try {
         fight_once(old_build, new_build, old_first, cases[i], options.rounds, duels[i]);
       } catch (const CannotFight& error) {
         if (error.verdict == BuildVerdict::unresolved) {  // in this pass
-          disturbed[i] = error.what();
+          Disturbed& of_case = disturbed[i];
+          of_case.why = error.what();
+          ++of_case.passes;
+          if (error.new_was_killed) of_case.killed = error.what(), ++of_case.new_was_killed;
           continue;
         }
         duels[i].why_not = error.what();
@@ -160,8 +186,7 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
   if (spent) say("the budget was spent; what the passes before say stands");
   for (std::size_t i = 0; i < duels.size(); ++i) {
     if (!duels[i].why_not.empty() || static_cast<int>(duels[i].warm.size()) >= options.passes) continue;
-    duels[i].why_not = disturbed[i].empty() ? "too few passes" : disturbed[i];
-    duels[i].without_times = BuildVerdict::unresolved;
+    leave_without_times(duels[i], disturbed[i], options.passes);
   }
   return duels;
 }

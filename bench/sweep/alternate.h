@@ -26,7 +26,8 @@ struct Builds {
 
 // Nothing of `cases` may be in a worker. `say`: one line per pass. Throws InvalidInput where a build cannot be started;
 // after the first pass the cases that are open then stay unresolved, as
-// those do that the budget leaves with fewer than `passes`.
+// those do that the budget leaves with fewer than `passes`. A case is gone where the new build alone was killed from
+// outside in every pass, of `passes` at least.
 std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
                                  const std::function<void(const std::string&)>& say);
 

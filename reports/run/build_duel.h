@@ -12,8 +12,8 @@
 
 namespace noisefloor {
 
-// `wrong`: the new build's result, or it failed. `gone`: only the old build can run the case. `missing`: the old one
-// cannot.
+// `wrong`: the new build's result, or it failed. `gone`: only the old build can run the case, or the new one was killed
+// in every pass. `missing`: the old one cannot.
 enum class BuildVerdict { slower, wrong, gone, unresolved, missing, faster, equal };
 inline constexpr int kBuildVerdicts = 7;
 const char* to_string(BuildVerdict verdict);

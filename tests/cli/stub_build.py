@@ -1,12 +1,14 @@
 """A build as `noisefloor ab` starts it, whose times are scripted: python3 stub_build.py SCRIPT worker ...
 
 SCRIPT is JSON: {"us": base time, "facts": {...}, "fail": {case: answer}, "die": case, "kill": case, "judge": answer,
-"us_of": {case: time}, "says": {case: words on standard error}, "starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit}; a case is its problem's text.
+"us_of": {case: time}, "says": {case: words on standard error}, "starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit,
+"spared_at": starts at which nothing kills it, "sleep": {case: seconds}}; a case is its problem's text.
 """
 
 import json
 import os
 import sys
+import time
 
 script = json.loads(sys.argv[1])
 FACTS = {"commit": "c0ffee", "device": "a host", "gpu_uuid": "", "arch": "x86-64", "platform": "host"}
@@ -22,7 +24,8 @@ def answer(question):
         problem = question["problem"]["problem"]
         script["us"] = script.get("us_of", {}).get(problem, BASE_US)
         print(script.get("says", {}).get(problem, ""), end="", file=sys.stderr, flush=True)
-        if problem == script.get("kill"):
+        time.sleep(script.get("sleep", {}).get(problem, 0))
+        if problem == script.get("kill") and starts not in script.get("spared_at", []):
             os.kill(os.getpid(), 9)
         if problem == script.get("die"):
             print("a fault of mine", file=sys.stderr, flush=True)

@@ -111,11 +111,28 @@ def test_times_that_cannot_be(build, ab, us):
     assert "gave a time of" in lines[FIRST]["reason"]
 
 
-def test_a_worker_that_is_killed_from_outside_leaves_its_case_unresolved(build, ab):
+def test_a_new_build_that_is_killed_in_every_pass_is_gone(build, ab):
+    """As by a system short of memory, of which it takes more than the old one."""
     result, lines = ab(build("old"), build("new", kill=FIRST))
-    assert result.returncode == 0, result.stderr
-    assert lines[FIRST]["verdict"] == "unresolved" and "killed by signal 9" in lines[FIRST]["reason"]
-    assert lines[SECOND]["verdict"] == "equal"
+    assert result.returncode == 1, result.stderr
+    assert lines[FIRST]["verdict"] == "gone" and "in each of 16 passes the new build" in lines[FIRST]["reason"]
+    assert "killed by signal 9" in lines[FIRST]["reason"] and lines[SECOND]["verdict"] == "equal"
+
+
+def test_a_worker_that_is_killed_from_outside_leaves_its_case_unresolved(build, ab, tmp_path):
+    not_always = build("not_always", kill=FIRST, starts=str(tmp_path / "starts"), spared_at=[4])  # in its second pass
+    killed = {"old": build("old", kill=FIRST), "new": build("new", kill=FIRST), "once": not_always}
+    for old, new in (("old", build("a")), ("old", "new"), (build("b"), "once")):
+        result, lines = ab(killed.get(old, old), killed.get(new, new))
+        assert result.returncode == 0, result.stderr
+        assert lines[FIRST]["verdict"] == "unresolved" and "killed by signal 9" in lines[FIRST]["reason"], (old, new)
+        assert lines[SECOND]["verdict"] == "equal"
+
+
+def test_a_budget_leaves_a_case_unresolved_whose_new_build_was_killed_before(build, ab, tmp_path):
+    slow = {"us": 10.2, "sleep": {OTHER: 1.0}}
+    result, lines = ab(build("old", **slow), build("new", kill=FIRST, **slow), "--budget", "0.5")
+    assert result.returncode == 2 and {row["verdict"] for row in lines.values()} == {"unresolved"}, result.stderr
 
 
 def test_a_build_that_does_not_start_again_leaves_what_is_known(build, ab, tmp_path):

@@ -106,8 +106,8 @@ def test_a_build_that_slows_nothing_is_refused(prove):
 
 
 @needs_program
-def test_a_slowed_build_that_is_killed_is_not_wrong(prove):
-    slowed = {"us": 10.1, "says": says(SPUN, SPUN, SPUN), "kill": PROBLEMS[0]}
+def test_a_slowed_build_that_is_killed_is_not_wrong(prove, tmp_path):
+    slowed = {"us": 10.1, "says": says(SPUN, SPUN, SPUN), "kill": PROBLEMS[0], "starts": str(tmp_path / "starts"), "spared_at": [4]}
     done, rows = prove({}, slowed, [30, 25, 40], "--cases", "0", "--slowed-cases", "2", "--chunk", "3")
     assert done.returncode == 0 and "| 2 | 2 | 0 | 0 | 0 | 0 | 1 | 0 | 0: 100.0 % caught |" in done.stdout, done.stderr
     assert rows["slowed", PROBLEMS[0]]["verdict"] == "unresolved" and "was killed by signal 9" in rows["slowed", PROBLEMS[0]]["reason"]
