@@ -23,7 +23,7 @@ constexpr ShownColumn card() {
 constexpr ShownColumn table(int place, const char* label) {
   return {place, label};
 }
-enum : unsigned { kNeeded = 1, kCounter = 2, kAboveZero = 4, kHead = 8, kWide = 16 };
+enum : unsigned { kNeeded = 1, kCounter = 2, kAboveZero = 4, kHead = 8, kWide = 16, kFromOne = 32, kShare = 64 };
 
 template <class Type>
 constexpr const char* kColumnType = "text";
@@ -42,6 +42,8 @@ nb::dict column_of(const char* name, const char* type, const char* unit, ShownCo
   data["label"] = shown.label;
   data["needed"] = (flags & kNeeded) != 0;
   data["above_zero"] = (flags & kAboveZero) != 0;
+  data["from_one"] = (flags & kFromOne) != 0;
+  data["share"] = (flags & kShare) != 0;
   data["description"] = description;
   return data;
 }

@@ -16,7 +16,7 @@ Number parse_number(const std::string& text) {
   Number value{};
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size())
-    throw std::runtime_error(fmt::format("'{}' is not a number", text));
+    throw std::runtime_error(fmt::format("'{}' is not a {}number", text, std::is_integral_v<Number> ? "whole " : ""));
   if constexpr (std::is_floating_point_v<Number>)
     if (!std::isfinite(value)) throw std::runtime_error(fmt::format("'{}' is not a finite number", text));
   return value;
@@ -79,6 +79,10 @@ void read(const SweepColumn& column, SweepRow& row, const std::string& text) {
     throw std::runtime_error(fmt::format("'{}' is not a time above 0", text));
   if (number_of<Member>(row) && *number_of<Member>(row) < 0)  // nothing that is measured or counted here
     throw std::runtime_error(fmt::format("'{}' is negative", text));
+  if (column.from_one && number_of<Member>(row) && *number_of<Member>(row) < 1)
+    throw std::runtime_error(fmt::format("'{}' is not a number from 1", text));
+  if (column.share && number_of<Member>(row) && *number_of<Member>(row) > 100)
+    throw std::runtime_error(fmt::format("'{}' is not a percentage from 0 to 100", text));
 }
 template <>
 void read<&SweepRow::networks>(const SweepColumn&, SweepRow& row, const std::string& text) {
@@ -91,7 +95,7 @@ void fill([[maybe_unused]] SweepRow& row, [[maybe_unused]] double value) {
   if constexpr (!kIsText<Member>) row.*Member = static_cast<typename MemberType<Member>::value_type>(value);
 }
 
-enum Flag : unsigned { kNeeded = 1, kCounter = 2, kAboveZero = 4, kHead = 8, kWide = 16 };
+enum Flag : unsigned { kNeeded = 1, kCounter = 2, kAboveZero = 4, kHead = 8, kWide = 16, kFromOne = 32, kShare = 64 };
 constexpr SweepColumn::Shown card() {
   return {0, ""};
 }
@@ -111,6 +115,8 @@ SweepColumn column(const char* name, const char* unit, SweepColumn::Shown shown,
           has(kNeeded),
           has(kCounter),
           has(kAboveZero),
+          has(kFromOne),
+          has(kShare),
           has(kHead),
           has(kWide),
           [](const SweepRow& row) { return text_of(row.*Member); },

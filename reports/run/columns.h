@@ -18,7 +18,7 @@ struct SweepColumn {
   };
   const char *name, *unit, *description;
   Shown shown;
-  bool text, needed, counter, above_zero, head, wide;
+  bool text, needed, counter, above_zero, from_one, share, head, wide;
   std::string (*write)(const SweepRow& row);  // unquoted; blank: not measured
   // Blank text leaves what the row has. Throws std::runtime_error saying what is wrong with the text.
   void (*read)(const SweepColumn& column, SweepRow& row, const std::string& text);

@@ -128,7 +128,8 @@ void take_worst(const std::vector<PooledRow>& runs, PooledRow& pooled) {
   double spent_s = 0;
   for (const auto& [one, samples] : runs) {
     throttle.merge(throttles(one.throttle));
-    for (Figure SweepRow::*figure : {&SweepRow::load, &SweepRow::waited_pct, &SweepRow::max_rel_error})
+    for (Figure SweepRow::*figure :
+         {&SweepRow::load, &SweepRow::waited_pct, &SweepRow::max_rel_error, &SweepRow::tolerance})
       if (one.*figure && !(row.*figure && *(row.*figure) >= *(one.*figure))) row.*figure = one.*figure;
     if (row.above_roof.empty()) row.above_roof = one.above_roof;
     if (one.edge_us) edges.push_back(*one.edge_us);

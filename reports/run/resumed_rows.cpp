@@ -55,7 +55,7 @@ std::map<CaseId, SweepRow> resumed_rows(const fs::path& folder) {
     std::vector<std::size_t> lines;
     for (const SweepRow& row : read_sweep_csv(sweep, &lines)) {
       try {
-        check_rates(row);
+        check_numbers(row);
       } catch (const std::runtime_error& wrong) {
         throw damaged(fmt::format("{}:{}: {}", sweep.string(), lines[rows.size()], wrong.what()));
       }

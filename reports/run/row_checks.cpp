@@ -23,6 +23,11 @@ void require_median(const char* column, double time, const char* field, std::vec
         fmt::format("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2));
 }
 
+void require_count(const char* column, const std::optional<long>& is, std::size_t samples, const char* of) {
+  if (is && static_cast<std::size_t>(*is) != samples)
+    throw std::runtime_error(fmt::format("column '{}' is {}, but there are {} {} samples", column, *is, samples, of));
+}
+
 // A time that is left out would hide from the gate what its samples say. A run from before both warm times has one.
 void require_a_warm_time(const SweepRow& row, const RowSamples& taken) {
   if (!taken.warm_serial_us.empty() && !row.time_warm_serial_us)
@@ -47,18 +52,24 @@ void require_rate(const char* column, const Figure& is, const char* of, const Fi
 
 }  // namespace
 
-void check_rates(const SweepRow& row) {
+void check_numbers(const SweepRow& row) {
   if (row.status != Outcome::ok) return;
   require_rate("gflops", row.gflops, "flops over the cold time", row.flops, row.time_cold_us, 1e-3);
   require_rate("gbps", row.gbps, "bytes over the cold time", row.bytes, row.time_cold_us, 1e-3);
   require_rate("pct_of_roof", row.pct_of_roof, "gflops over attainable_gflops", row.gflops, row.attainable_gflops, 100);
+  if (row.max_rel_error && row.tolerance && *row.max_rel_error > *row.tolerance)
+    throw std::runtime_error(fmt::format("column 'max_rel_error' is {:.6g}, but status is ok and tolerance {:.6g}",
+                                         *row.max_rel_error, *row.tolerance));
 }
 
 void check_against_samples(const SweepRow& row, const RowSamples& taken) {
   if (row.status != Outcome::ok) return;
-  if (row.samples && static_cast<std::size_t>(*row.samples) != taken.cold_us.size())
+  require_count("samples", row.samples, taken.cold_us.size(), "cold");
+  require_count("warm_samples", row.warm_samples, taken.warm_us.size(), "warm");
+  if (!taken.cold_batches.empty() && row.processes.value_or(1) > std::ssize(taken.cold_batches))
     throw std::runtime_error(
-        fmt::format("column 'samples' is {}, but there are {} cold samples", *row.samples, taken.cold_us.size()));
+        fmt::format("column 'processes' is {}, but there are {} cold batches, one of each at least", *row.processes,
+                    taken.cold_batches.size()));
   if (!taken.cold_us.empty()) require_median("time_cold_us", *row.time_cold_us, "cold_us", taken.cold_us);
   require_a_warm_time(row, taken);
   // Without serial samples the warm ones are of ordinary edges already.

@@ -111,7 +111,7 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
       refuse(fmt::format("the row of {} is of device '{}', but {} says '{}'", row.name(), row.device,
                          environment.string(), run.environment.device));
     try {
-      check_rates(row);
+      check_numbers(row);
     } catch (const std::runtime_error& problem) {
       refuse(problem.what());
     }

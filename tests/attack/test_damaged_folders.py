@@ -1,5 +1,6 @@
 """Run folders damaged at random and on purpose, under every command that reads them: read or refused in a sentence, in bounded time and memory."""
 
+import csv
 import json
 import os
 import shutil
@@ -84,6 +85,17 @@ def replace_time(folder, text):
     (folder / "sweep.csv").write_text("".join([lines[0], lines[1].replace(f",{time},", f",{text},", 1), *lines[2:]]))
 
 
+def replace_column(name, text):
+    def change(folder):
+        table = rows(folder)
+        table[0][name] = text
+        with open(folder / "sweep.csv", "w", newline="") as file:
+            out = csv.DictWriter(file, table[0].keys(), lineterminator="\n")
+            out.writeheader()
+            out.writerows(table)
+    return change
+
+
 def twice(name, line):
     def change(folder):
         lines = (folder / name).read_text().splitlines(keepends=True)
@@ -117,6 +129,12 @@ WRONG = {
     "a time of 1e308": (lambda folder: replace_time(folder, "1e308"), ALL),
     "a time twice that of its samples": (lambda folder: replace_time(folder, str(2 * float(rows(folder)[0]["time_cold_us"]))), ALL),
     "a time that is negative": (lambda folder: replace_time(folder, "-5"), ALL),
+    "a count of warm samples that are not there": (replace_column("warm_samples", "999999"), ALL),
+    "a share above 100 percent": (replace_column("waited_pct", "101"), ALL),
+    "no process": (replace_column("processes", "0"), ALL),
+    "more processes than batches": (replace_column("processes", "1000000000"), ALL),
+    "half a place": (replace_column("places", "0.5"), ALL),
+    "an error above its tolerance": (replace_column("max_rel_error", "1e30"), ALL),
     "a doubled row": (twice("sweep.csv", 2), ALL),
     "doubled samples": (twice("samples.jsonl", 0), ALL),
     "a doubled line of networks.csv": (twice("networks.csv", 1), {"roofline", "history"}),

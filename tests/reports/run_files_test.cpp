@@ -1,6 +1,7 @@
 // Reading a run folder back: what is whole is read, what is not is named by file, line and field.
 #include "reports/run/run_files.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -269,6 +270,51 @@ TEST_F(RunFilesTest, RefusesNegativeNumbers) {
   refused("registers", [](SweepRow& row) { row.registers = -1; });
   refused("samples", [](SweepRow& row) { row.samples = -3; });
   refused("time_cold_mad_us", [](SweepRow& row) { row.time_cold_mad_us = -0.1; });
+}
+
+TEST_F(RunFilesTest, RefusesNumbersOutsideTheirRange) {
+  const auto with = [&](const std::string& column, const std::string& text) {
+    std::string header = "op,variant,kind,dtype,problem,status,device,time_cold_us,time_warm_us," + column;
+    write("sweep.csv", header + "\ngemm,naive,naive,bf16,\"m=1,n=2,k=3\",ok,Test GPU,2,1," + text + "\n");
+    return message();
+  };
+  for (const char* column : {"places", "processes"}) {
+    EXPECT_EQ(with(column, "1"), "");
+    EXPECT_EQ(with(column, ""), "");
+    EXPECT_EQ(with(column, "0"), fmt::format("sweep.csv:2: column '{}': '0' is not a number from 1", column));
+  }
+  EXPECT_EQ(with("processes", "2"), "") << "two batches";
+  EXPECT_TRUE(with("processes", "3").starts_with("sweep.csv:2: column 'processes' is 3, but there are 2 cold batches"))
+      << message();
+  EXPECT_EQ(with("warm_samples", "1"), "");
+  EXPECT_TRUE(with("warm_samples", "2").starts_with("sweep.csv:2: column 'warm_samples' is 2, but there are 1 warm"))
+      << message();
+  EXPECT_EQ(with("waited_pct", "100"), "");
+  EXPECT_EQ(with("waited_pct", "100.1"), "sweep.csv:2: column 'waited_pct': '100.1' is not a percentage from 0 to 100");
+  for (const char* column : {"places", "processes", "samples", "warm_samples"}) {
+    EXPECT_EQ(with(column, "1.5"), fmt::format("sweep.csv:2: column '{}': '1.5' is not a whole number", column));
+    EXPECT_EQ(with(column, "9999999999999999999"),
+              fmt::format("sweep.csv:2: column '{}': '9999999999999999999' is not a whole number", column));
+  }
+  for (const char* column : {"places", "processes", "warm_samples", "waited_pct", "max_rel_error"})
+    EXPECT_EQ(with(column, "-1"), fmt::format("sweep.csv:2: column '{}': '-1' is negative", column));
+  for (const char* column : {"waited_pct", "max_rel_error"})
+    for (const char* text : {"nan", "inf"})
+      EXPECT_EQ(with(column, text), fmt::format("sweep.csv:2: column '{}': '{}' is not a finite number", column, text));
+}
+
+TEST_F(RunFilesTest, NamesAnErrorAboveItsTolerance) {
+  SweepRow row = ok_row("naive");
+  row.max_rel_error = row.tolerance = 0.01;
+  const auto written = [&] {
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    return message();
+  };
+  EXPECT_EQ(written(), "");
+  row.max_rel_error = 0.011;
+  EXPECT_EQ(written(), "sweep.csv:2: column 'max_rel_error' is 0.011, but status is ok and tolerance 0.01");
+  row.status = Outcome::incorrect;
+  EXPECT_EQ(written(), "");
 }
 
 TEST_F(RunFilesTest, ReadsWhatAKilledSweepLeft) {

@@ -364,6 +364,13 @@ TEST(RunFolder, ResumesNothingThatIsDamaged) {
                                "samples: column 'time_cold_us' is 1e+308, but"));
   EXPECT_TRUE(
       with([](SweepRow& wrong) { wrong.gflops = 9; }).starts_with("sweep.csv:2: column 'gflops' is 9, but flops over"));
+  EXPECT_NE(with([](SweepRow& wrong) { wrong.warm_samples = 99; }).find("column 'warm_samples' is 99, but"),
+            std::string::npos);
+  EXPECT_EQ(with([](SweepRow& wrong) { wrong.waited_pct = 101; }),
+            "sweep.csv:2: column 'waited_pct': '101' is not a percentage from 0 to 100");
+  EXPECT_EQ(with([](SweepRow& wrong) { wrong.max_rel_error = 1, wrong.tolerance = 0.5; }),
+            "sweep.csv:2: column 'max_rel_error' is 1, but status is ok and tolerance 0.5; it is damaged: give another "
+            "--out, or --fresh");
 }
 
 TEST(RunFolder, LeavesForeignFilesAlone) {

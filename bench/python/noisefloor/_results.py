@@ -125,11 +125,13 @@ def number(file, name, text):
     return value
 
 
-def measured(file, name, text, above_zero):
+def measured(file, name, text, above_zero, from_one=False, share=False):
     """Of the columns that are known, where nothing is negative."""
     value = number(file, name, text)
     if value < 0 or (above_zero and value == 0):
         raise ValueError(f"{file}: column {name}: '{text}' is {'not above 0' if above_zero else 'negative'}")
+    if (from_one and value < 1) or (share and value > 100):
+        raise ValueError(f"{file}: column {name}: '{text}' is not {'a number from 1' if from_one else 'a percentage from 0 to 100'}")
     return value
 
 
@@ -161,7 +163,7 @@ def series(file, name, texts):
             if not right(text):
                 raise ValueError(f"{file}: column {name}: '{text}' is not {what}")
         return pandas.Series(texts, dtype="object")
-    values = pandas.Series([measured(file, name, text, known["above_zero"]) for text in texts], dtype="float64")
+    values = pandas.Series([measured(file, name, text, known["above_zero"], known["from_one"], known["share"]) for text in texts], dtype="float64")
     if known["type"] == "number":
         return values
     if any(not text.isdecimal() for text in texts if text) or (values.dropna() > 2**53).any():

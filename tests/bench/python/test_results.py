@@ -129,6 +129,8 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
         (HEADER + ROW.replace("1.5", "-5"), None, "column time_cold_us: '-5' is not above 0"),
         (HEADER + ROW.replace("1.5", "0"), None, "column time_cold_us: '0' is not above 0"),
         (HEADER + ROW.replace("32", "-32"), None, "column registers: '-32' is negative"),
+        (HEADER.replace("registers", "places") + ROW.replace("32", "0"), None, "column places: '0' is not a number from 1"),
+        (HEADER.replace("registers", "waited_pct") + ROW.replace("32", "101"), None, "column waited_pct: '101' is not a percentage from 0 to 100"),
         (HEADER + ROW.replace(",ok,", ",fast,"), None, "column status: 'fast' is not a status"),
         (HEADER + ROW.replace("x", "\0"), None, "sweep.csv: has a zero byte"),
         (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: field larger than field limit"),
