@@ -28,7 +28,7 @@ int merge(const MergeArguments& arguments) {
 void add_merge_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(app, result, "merge",
                                           "Merge the parts of a sweep --shard I/N, or (--pool) several runs of the "
-                                          "same cases: run folders of one device and commit",
+                                          "same cases: run folders of one device and build",
                                           merge);
   command.add_option("run_dir", arguments.folders, "Run folders")->required();
   command.add_option("--out", arguments.out, "New folder for the merged run")->required();

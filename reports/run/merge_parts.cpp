@@ -101,6 +101,26 @@ void require_one_origin(const std::vector<MergePart>& parts) {
   for (const char* name : {"cublaslt", "cudnn"}) require_one_version(parts, name);
 }
 
+void require_one_build(const std::vector<MergePart>& parts, bool pool) {
+  // By these two builds of a commit differ.
+  std::set<std::string> facts{"build_type",         "compiler",     "host_arch",
+                              "cuda_architectures", "cuda_toolkit", "cuda_runtime"};
+  for (const MergePart& part : parts)
+    for (const auto& [name, value] : part.environment.items())
+      if (name.starts_with("plugin ")) facts.insert(name);
+  for (const std::string& name : facts) {
+    const MergePart* first = nullptr;
+    for (const MergePart& part : parts) {
+      if (!pool && name.starts_with("plugin ") && !part.environment.contains(name)) continue;  // nor has it its rows
+      if (first == nullptr) first = &part;
+      const auto of = [&](const MergePart& one) { return one.environment.value(name, nlohmann::ordered_json()); };
+      if (of(part) != of(*first))
+        cannot_merge(part.folder, fmt::format("is of another build: '{}' is {}, in {} it is {}", name, of(part).dump(),
+                                              first->folder.string(), of(*first).dump()));
+    }
+  }
+}
+
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
   std::vector<std::string> missing;
   if (std::none_of(parts.begin(), parts.end(), [](const MergePart& part) { return part.shard.has_value(); })) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -13,29 +12,9 @@
 namespace noisefloor {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 PooledRow read_pooled(const MergePart& part, const SweepRow& row) {
   const auto line = part.samples.find(row);
   return {row, line == part.samples.end() ? RowSamples{} : parse_samples_line(line->second).samples};
-}
-
-// Facts by which two builds of a commit differ.
-constexpr const char* kOfBuild[] = {"build_type",         "compiler",     "host_arch",
-                                    "cuda_architectures", "cuda_toolkit", "cuda_runtime"};
-
-void require_one_build(const std::vector<MergePart>& parts) {
-  std::set<std::string> facts(std::begin(kOfBuild), std::end(kOfBuild));
-  for (const MergePart& part : parts)
-    for (const auto& [name, value] : part.environment.items())
-      if (name.starts_with("plugin ")) facts.insert(name);
-  for (const MergePart& part : parts)
-    for (const std::string& name : facts) {
-      const Json own = part.environment.value(name, Json()), first = parts.front().environment.value(name, Json());
-      if (own != first)
-        cannot_merge(part.folder, fmt::format("is of another build: '{}' is {}, in {} it is {}", name, own.dump(),
-                                              parts.front().folder.string(), first.dump()));
-    }
 }
 
 // Whether `a` has the samples of `b`, as a copy of it or a pool with it among its members: in every row.
@@ -62,7 +41,6 @@ void require_samples_once(const std::vector<MergePart>& parts) {
 }  // namespace
 
 std::vector<PooledLine> pool_parts(const std::vector<MergePart>& parts) {
-  require_one_build(parts);
   require_samples_once(parts);
   std::vector<std::map<CaseId, const SweepRow*>> rows;
   for (const MergePart& part : parts) {

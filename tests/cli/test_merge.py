@@ -68,6 +68,18 @@ def test_parts_are_of_one_library(split):
     assert result.returncode == 2 and "part3: is of cudnn '9.14.1', the folders before it of '9.13.0'" in result.stderr
 
 
+def test_parts_are_of_one_build_of_the_commit(split):
+    edit_json(split.folder / "part2" / "env.json", **{"plugin mine.so": "old"})  # whose rows the others lack
+    assert split.merge().returncode == 0
+    edit_json(split.folder / "part3" / "env.json", **{"plugin mine.so": "new"})
+    result = split.merge("--replace")
+    assert result.returncode == 2 and "part3: is of another build: 'plugin mine.so' is \"new\", in " in result.stderr, result.stderr
+    edit_json(split.folder / "part3" / "env.json", **{"plugin mine.so": "old", "build_type": "Debug"})
+    result = split.merge("--replace")
+    assert result.returncode == 2 and "part3: is of another build: 'build_type' is \"Debug\", in " in result.stderr, result.stderr
+    assert sizes(split.folder / "merged") == list(SIZES), "what was merged before stays"
+
+
 def test_parts_of_several_gpus_are_told_apart(split):
     for index, watts in ((1, 700), (2, 700.0), (3, 650)):
         edit_json(split.folder / f"part{index}" / "env.json", gpu_uuid=f"GPU-{index}", power_limit_w=watts, ecc="on", load_average=index)
