@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,6 @@ import tempfile
 from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, read_json, rows_of, say
 
 PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
-OF_BUILD = "build_type", "compiler", "host_arch", "cuda_architectures", "cuda_toolkit", "cuda_runtime"  # by which two builds of a commit differ
 KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
 KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the newest build."
 README = """# Recorded on {device}
@@ -48,7 +48,7 @@ def run(what, command, ends=(0,), **more):
     return code
 
 
-def without_machines(folder, found, before):
+def without_machines(folder, found, before, ceilings):
     """env.json says what was measured, not on which hosts and in which folders. `before`: that of the record whose parts stay, or {}."""
     environment = read_json(folder / "env.json")
     names = before.get("merged_from", [])
@@ -56,6 +56,7 @@ def without_machines(folder, found, before):
         values = before.get("of_parts", {}).get(name, [before.get(name)] * len(names)) + [read_json(place / "env.json").get(name) for place in found.values()]
         environment.setdefault("of_parts", {})[name] = values
         environment.pop(name, None)
+    environment.setdefault("of_parts", {})["ceilings"] = ceilings
     lines = [tuple(line[2:]) for line in before.get("command_lines", [])] + [tuple(part.arguments) for part in found]
     environment["merged_from"] = names + [part.name for part in found]
     environment["command_lines"] = [["noisefloor", "sweep", *arguments] for arguments in dict.fromkeys(lines)]
@@ -90,13 +91,25 @@ def check_place(out, is_the_record, arguments, found, kept):
             die(f"{out} is of another build and has {min(lost)} and {len(lost) - 1} more parts that are not among these; give another --out")
 
 
-def require_one_build(found, kept):
-    folders = [*found.values(), *([kept] if kept else [])]
-    for name in OF_BUILD:
-        values = {json.dumps(read_json(folder / "env.json").get(name)): folder for folder in folders}
-        if len(values) > 1:
-            (one, first), (other, second) = list(values.items())[:2]
-            die(f"{second} is of another build: {name} is {other}, in {first} it is {one}")
+def ceilings_in(folder):
+    """Value and SM clock of each; a clock that is not known is 0."""
+    with open(folder / "ceilings.csv", newline="") as stream:
+        return {row["name"]: [float(row["value"]), float(row["sm_clock_mhz"] or 0)] for row in csv.DictReader(stream)}
+
+
+def take_medians(file, of_parts):
+    """As `noisefloor merge` does, of every part: merging a record with parts would count all of the record as one."""
+    with open(file, newline="") as stream:
+        table = csv.DictReader(stream)
+        columns, rows = table.fieldnames, list(table)
+    for row in rows:
+        for column, numbers in zip(("value", "sm_clock_mhz"), zip(*(part[row["name"]] for part in of_parts))):
+            if known := [number for number in numbers if number > 0]:
+                row[column] = f"{statistics.median(known):.6g}"
+    with open(file, "w", newline="") as stream:
+        out = csv.DictWriter(stream, columns, lineterminator="\n")
+        out.writeheader()
+        out.writerows(rows)
 
 
 def merge(made, found, kept):
@@ -110,7 +123,12 @@ def merge(made, found, kept):
         finally:
             shutil.rmtree(new, ignore_errors=True)
     (made / "cases.csv").unlink()
-    without_machines(made, found, read_json(kept / "env.json") if kept else {})
+    before = read_json(kept / "env.json") if kept else {}
+    of_parts = [ceilings_in(folder) for folder in found.values()]
+    if kept:  # one without its parts' ceilings counts as so many parts of its own
+        of_parts = before.get("of_parts", {}).get("ceilings", [ceilings_in(kept)] * len(before["merged_from"])) + of_parts
+        take_medians(made / "ceilings.csv", of_parts)
+    without_machines(made, found, before, of_parts)
     return worst
 
 
@@ -192,7 +210,6 @@ def finish(arguments, parts):
     if not found:
         die(f"{out} has all of these parts already")
     check_place(out, out == recorded.resolve(), arguments, found, kept)
-    require_one_build(found, kept)
     parts = parts_of(arguments.list, "") if kept else parts
     cases = {part: cases_of(part) for part in parts}
     found = {part: found[one] for part in parts for one in found if one.name == part.name}

@@ -1,14 +1,36 @@
 // noisefloor devices: what is in this machine, what this program was built for, and what can be counted.
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
-#include "bench/commands/commands.h"
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/commands/add_command.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
+#include "bench/sweep/environment.h"
 
 namespace noisefloor {
 namespace {
+
+struct DevicesArguments {
+  std::string format = "text";
+};
+
+// What env.json of a sweep on it says, behind what --device calls it.
+void print_facts(const std::string& number, const PlatformDescription& device, const GpuMonitor& monitor) {
+  nlohmann::ordered_json line = {{"number", number}};
+  line.update(environment_facts(device, monitor));
+  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+int print_all_facts() {
+  std::string why;
+  for (int index = 0, count = cuda_device_count(why); index < count; ++index)
+    print_facts(std::to_string(index), make_cuda_platform(index)->description(), GpuMonitor::of_cuda_device(index));
+  print_facts("host", make_host_platform()->description(), GpuMonitor::unavailable("a host"));
+  return kDone;
+}
 
 void print_gpu(int index) {
   const auto platform = make_cuda_platform(index);
@@ -37,7 +59,8 @@ void print_gpu(int index) {
   fmt::print("  counters: {}{}\n", to_string(probe.status), probe.message.empty() ? "" : " (" + probe.message + ")");
 }
 
-int devices() {
+int devices(const DevicesArguments& arguments) {
+  if (arguments.format == "json") return print_all_facts();
   const BuildInfo& build = build_info();
   fmt::print("noisefloor {} (commit {}, {}, {})\n", build.version, build.commit, build.build_type, build.compiler);
   fmt::print("built for: host {}, CUDA {}\n", build.host_arch,
@@ -56,8 +79,11 @@ int devices() {
 }  // namespace
 
 void add_devices_command(CLI::App& app, CommandResult result) {
-  CLI::App* command = app.add_subcommand("devices", "List GPUs, driver, host, what was built and what can be counted");
-  command->callback([=] { *result = devices; });
+  auto [command, arguments] =
+      add_command(app, result, "devices", "List GPUs, driver, host, what was built and what can be counted", devices);
+  command.add_option("--format", arguments.format, "text, or json: one object a line, of what env.json of a run says")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
 }
 
 }  // namespace noisefloor

@@ -169,6 +169,37 @@ def test_a_record_gains_parts_measured_later(machines):
     assert result.returncode == 2 and "--record: problems is not a recorded folder" in result.stderr
 
 
+@pytest.mark.parametrize("field", ["commit", "driver", "device"])
+def test_a_record_of_another_origin_gains_nothing(field, machines):
+    first, second = machines
+    assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
+    edit(first.folder / "made/env.json", lambda text: json.dumps({**json.loads(text), field: "another"}))
+    result = second.run("part", "--record", first.folder / "made", "--only", "core", parts=("others",))
+    assert result.returncode == 2 and f"made is of {field} another, this is " in result.stderr, result.stderr
+    assert not (second.folder / "others").exists(), "nothing is measured"
+
+
+def test_ceilings_of_a_record_that_gains_parts_are_those_of_all_parts_at_once(machines):
+    first, second = machines
+    folders = [first.folder / "parts/core-gemm/01-of-02", first.folder / "parts/core-gemm/02-of-02", second.folder / "parts/core-silu/01-of-01"]
+    for folder, factor in zip(folders, (100, 300, 700)):
+        lines = [line.split(",") for line in (folder / "ceilings.csv").read_text().splitlines()]
+        (folder / "ceilings.csv").write_text("".join(",".join([line[0], str(factor) if number else line[1], *line[2:]]) + "\n" for number, line in enumerate(lines)))
+    parts, found = ("parts", second.folder / "parts"), lambda name: {row["name"]: float(row["value"]) for row in table(first.folder / name / "ceilings.csv")}  # noqa: E731
+    assert first.run("finish", "--out", "once", "--only", "core", parts=parts).returncode == 0
+    assert set(found("once").values()) == {300}
+    assert first.run("finish", "--out", "later", "--only", "core-gemm").returncode == 0
+    shutil.copytree(first.folder / "later", first.folder / "older")
+    edit(first.folder / "older/env.json", lambda text: json.dumps({**json.loads(text), "of_parts": {}}))  # as before these were kept
+    for name, value in (("later", 300), ("older", 200)):
+        assert first.run("finish", "--out", name, "--only", "core-silu", parts=parts).returncode == 1  # rest-silu is missing
+        assert set(found(name).values()) == {value}, name
+        assert found(name).keys() == found("once").keys()
+        assert len(json.loads((first.folder / name / "env.json").read_text())["of_parts"]["ceilings"]) == 3
+    header = [(first.folder / name / "ceilings.csv").read_text().splitlines()[0] for name in ("once", "later")]
+    assert header[0] == header[1]
+
+
 def test_a_record_is_never_lost(machines):
     first, second = machines
     assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
@@ -198,7 +229,13 @@ def test_parts_of_two_builds_are_refused(machines):
     first, second = machines
     edit(second.folder / "parts/core-silu/01-of-01/env.json", lambda text: text.replace('"Release"', '"Debug"'))
     result = first.run("finish", "--out", "made", parts=("parts", second.folder / "parts"))
-    assert result.returncode == 2 and "is of another build: build_type is" in result.stderr
+    assert result.returncode == 2 and "is of another build: 'build_type' is \"Debug\"" in result.stderr
+    assert not (first.folder / "made").exists() and not list(first.folder.glob(".made*"))
+    assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
+    before = (first.folder / "made/sweep.csv").read_bytes()
+    result = first.run("finish", "--out", "made", parts=("parts", second.folder / "parts"))
+    assert result.returncode == 2 and "is of another build: 'build_type' is" in result.stderr
+    assert (first.folder / "made/sweep.csv").read_bytes() == before and not list(first.folder.glob(".made*"))
 
 
 def test_a_case_without_a_row_is_missing(machines):
@@ -222,12 +259,11 @@ def test_parts_of_another_origin_are_refused(field, machines):
     result = first.run("finish", "--out", "made", parts=("parts", second.folder / "parts"))
     assert result.returncode == 2 and f"is of {field} 'another'" in result.stderr, result.stderr
     assert not (first.folder / "made").exists()
-    if field == "commit":
+    for state in ("done", "begun"):
         result = second.run("part", "--only", "core")
-        assert result.returncode == 2 and "core-silu/1 is of commit another, this is noisefloor" in result.stderr
-        (folder / "part.json").unlink()
-        result = second.run("part", "--only", "core-silu")
-        assert result.returncode == 2 and "holds rows of commit another" in result.stderr
+        assert result.returncode == 2 and f"core-silu/1 is of {field} another, this is {value}" in result.stderr, state
+        assert not (second.folder / "parts/core-gemm").exists(), "nothing is measured"
+        (folder / "part.json").unlink(missing_ok=True)
 
 
 def test_a_budget_leaves_the_rest_to_the_next_session(tmp_path):
