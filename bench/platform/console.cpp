@@ -16,7 +16,7 @@ namespace {
 struct Stream {
   int descriptor;
   bool carriage_return;  // may begin what is written
-  bool dropped = false;  // closed from the start: nobody wants it
+  bool dropped = false;  // closed from the start
   int error = 0;         // of the first text that could not be written
   std::FILE* before = nullptr;
   PlainText plain;
@@ -129,9 +129,7 @@ int finish_console(int code) {
     output.error = errno != 0 ? errno : EIO;
   if (output.error != 0 && output.error != EPIPE)
     fmt::print(stderr, "noisefloor: stdout could not be written: {}\n", std::strerror(output.error));
-  // Nobody asked for what goes to a stderr that is closed.
-  const bool failed = output.error != 0 || (errors.error != 0 && !errors.dropped);
-  return failed && code == 0 ? 2 : code;
+  return (output.error != 0 || errors.error != 0) && code == 0 ? 2 : code;
 }
 
 }  // namespace noisefloor

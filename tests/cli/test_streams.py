@@ -20,7 +20,7 @@ def sweep_with(redirection, problems, out):
     return shell(f'"$0" sweep --device host --problems "$1" --networks all --out "$2" {redirection}', problems, out)
 
 
-@pytest.mark.parametrize("redirection, code", [("2>&-", 0), (">&-", 2), (">&- 2>&- <&-", 2), ("2>/dev/full", 2), (">/dev/full", 2), (">/dev/full 2>&1", 2)])
+@pytest.mark.parametrize("redirection, code", [("2>&-", 2), (">&-", 2), (">&- 2>&- <&-", 2), ("2>/dev/full", 2), (">/dev/full", 2), (">/dev/full 2>&1", 2)])
 def test_no_stream_ends_a_sweep(redirection, code, problems, tmp_path):
     result = sweep_with(redirection, problems, tmp_path / "run")
     assert result.returncode == code, result.stderr
@@ -56,6 +56,15 @@ def test_a_reader_that_goes_away_is_no_signal(swept):
     result = subprocess.run([PROGRAM, "list", "problems"], stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
     os.close(write)
     assert result.returncode == 2 and result.stderr == ""
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_what_a_stderr_does_not_take_is_no_success(redirection, swept):
+    assert shell(f'"$0" ab "$0" "$0" --device host --problems "$1" --networks all --filter bf16 {redirection}', swept / "problems").returncode in (1, 2)
+    assert shell(f'"$0" sweep --device host --problems "$1" --networks all --processes 2 --out "$2" {redirection}',
+                 swept / "problems", swept / f"two{len(redirection)}").returncode == 2
+    assert len(rows(swept / f"two{len(redirection)}")) == 1, "both processes went on"
+    assert shell(f'"$0" gate --baseline "$1" --candidate "$1" {redirection}', swept / "a").returncode == 0, "it has nothing to say there"
 
 
 def test_an_error_without_a_stderr(tmp_path):
