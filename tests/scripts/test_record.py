@@ -25,6 +25,10 @@ rest-silu   3  --ops elementwise --networks all --without mini
 """
 
 
+# Ceilings are measured once for all of these folders.
+ENVIRONMENT = {"XDG_CACHE_HOME": str(Path.home() / ".cache"), **os.environ}
+
+
 class Machine:
     """A folder with problems, a list, and parts."""
 
@@ -39,8 +43,8 @@ class Machine:
         places = [word for place in parts for word in ("--parts", place)]
         return [str(word) for word in (sys.executable, ROOT / "scripts/record", command, "--list", "list", *places, *more)]
 
-    def run(self, command, *more, parts=("parts",)):
-        return subprocess.run(self.command(command, *more, parts=parts), cwd=self.folder, capture_output=True, text=True, timeout=300)
+    def run(self, command, *more, parts=("parts",), env=ENVIRONMENT):
+        return subprocess.run(self.command(command, *more, parts=parts), cwd=self.folder, capture_output=True, text=True, timeout=300, env=env)
 
     def rows(self, part):
         return table(self.folder / "parts" / part / "sweep.csv")
@@ -62,7 +66,7 @@ def whole(tmp_path_factory):
     assert first.run("part", "--only", "core-gemm").returncode == 0
     assert second.run("part", "--only", "core-silu,rest-silu/3").returncode == 0
     with open(first.folder / "log", "w") as log:
-        session = subprocess.Popen(first.command("part", "--only", "rest-silu/1"), cwd=first.folder, stderr=log, start_new_session=True)
+        session = subprocess.Popen(first.command("part", "--only", "rest-silu/1"), cwd=first.folder, stderr=log, start_new_session=True, env=ENVIRONMENT)
         rows = first.folder / "parts/rest-silu/01-of-03/sweep.csv"
         while session.poll() is None and (not rows.exists() or len(rows.read_text().splitlines()) < 3):
             time.sleep(0.005)
@@ -276,6 +280,16 @@ def test_a_budget_leaves_the_rest_to_the_next_session(tmp_path):
     assert status[1].split()[:3] == ["core-gemm", "2", "2"] and status[2].split()[:3] == ["core-silu", "1", "0"] and status[3] == "about 5 minutes left"
 
 
+def test_caches_travel_with_the_parts(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    of_nobody = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
+    assert machine.run("part", "--only", "core-silu", env=of_nobody).returncode == 0
+    assert list((machine.folder / "parts/.cache/noisefloor").iterdir())
+    assert machine.run("status", "--only", "core-silu").returncode == 0, "a folder of parts, for all that"
+    machine.run("part", "--only", "core-gemm", parts=("others",), env=of_nobody | {"XDG_CACHE_HOME": str(tmp_path / "mine")})
+    assert not (machine.folder / "others/.cache").exists() and list((tmp_path / "mine/noisefloor").iterdir())
+
+
 def test_a_bundle_measures_parts(tmp_path):
     machine, bundle = Machine(tmp_path / "machine"), tmp_path / "bundle"
     (bundle / "bin").mkdir(parents=True)
@@ -332,7 +346,7 @@ def test_what_cannot_be_read_or_written_is_named(tmp_path):
 
 def test_a_session_that_is_told_to_end_ends_its_sweep(tmp_path):
     machine = Machine(tmp_path / "machine")
-    with subprocess.Popen(machine.command("part", "--only", "rest"), cwd=machine.folder, stderr=subprocess.PIPE, text=True) as session:
+    with subprocess.Popen(machine.command("part", "--only", "rest"), cwd=machine.folder, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as session:
         while "/20]" not in session.stderr.readline():
             pass
         session.terminate()
