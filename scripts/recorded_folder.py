@@ -103,7 +103,7 @@ def take_medians(file, of_parts):
         table = csv.DictReader(stream)
         columns, rows = table.fieldnames, list(table)
     for row in rows:
-        for column, numbers in zip(("value", "sm_clock_mhz"), zip(*(part[row["name"]] for part in of_parts))):
+        for column, numbers in zip(("value", "sm_clock_mhz"), zip(*(part[row["name"]] for part in of_parts if row["name"] in part))):
             if known := [number for number in numbers if number > 0]:
                 row[column] = f"{statistics.median(known):.6g}"
     with open(file, "w", newline="") as stream:

@@ -66,6 +66,7 @@ class CudaPlatform final : public Platform {
     CUDA_CHECK(cudaMalloc(&flush_, flush_bytes_));
     CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&scalar_), sizeof(unsigned long long)));
     timer_.emplace();
+    edge_timer_.emplace();
     fill_normal(DType::fp32, flush_, static_cast<std::int64_t>(flush_bytes_ / 4), 0, 1, 1);
     synchronize();
   }
@@ -193,14 +194,13 @@ class CudaPlatform final : public Platform {
       edges_.emplace(stream_, launch, kEdges);
     }
     edges_->enqueue(stream_);
-    return timer_->time(
+    return edge_timer_->time(
         stream_, samples, kEdges, [&] { edges_->enqueue(stream_); }, [] {});
   }
 
   std::unique_ptr<Recording> record(const Launch& launch) override {
     struct GraphRecording final : Recording {
-      // Uploaded at once: the first replay may stand behind a gate, and memory for a large graph may wait for the
-      // device.
+      // Uploaded at once, since the first replay may stand behind a gate.
       GraphRecording(cudaStream_t stream_, const Launch& launch) : stream(stream_), graph(stream_, launch, 1) {
         graph.upload(stream);
       }
@@ -232,8 +232,9 @@ class CudaPlatform final : public Platform {
   void* flush_ = nullptr;
   std::size_t flush_bytes_ = 0;
   unsigned long long* scalar_ = nullptr;
-  std::optional<GatedTimer> timer_;  // made once the device is the current one
-  std::optional<CudaGraph> edges_;   // a chain of kernels without work
+  // Made once the device is the current one. Edges have one of their own: a timer goes by how long its launches were.
+  std::optional<GatedTimer> timer_, edge_timer_;
+  std::optional<CudaGraph> edges_;  // a chain of kernels without work
 };
 
 }  // namespace

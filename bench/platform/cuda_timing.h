@@ -61,7 +61,7 @@ class GatedTimer {
   void time_group(cudaStream_t stream, int samples, int repeats, const Enqueue& enqueue, const Enqueue& before,
                   std::vector<double>& times);
   int* gate_ = nullptr;  // open, timed out
-  double last_us_ = 0;   // of the last sample, of this call or the one before: phases time one launch again and again
+  double last_us_ = 0;   // the last sample, whole: the next is taken to be as long, also in the next call
 };
 
 }  // namespace noisefloor
