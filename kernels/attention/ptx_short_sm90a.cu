@@ -15,6 +15,7 @@
 #include "kernels/attention/ptx_sm90a_tile.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 
@@ -46,6 +47,9 @@ __global__ void __launch_bounds__(kThreads)
     ptx::mbarrier_init(keys_barrier, 1);
     ptx::mbarrier_init(values_barrier, 1);
     ptx::fence_mbarrier_init();
+  }
+  __syncwarp();
+  if (threadIdx.x / 32 == 0 && ptx::elect_one()) {
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
     ptx::mbarrier_arrive_expect_tx(keys_barrier, boxes_of(kDim) * (kQueryBox + kKeyBox));

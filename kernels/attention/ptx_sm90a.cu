@@ -19,6 +19,7 @@
 #include "kernels/attention/ptx_sm90a_tile.cuh"
 #include "kernels/attention/schedule.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     first_tile = all * rank / args.sharing.splits;
     tiles = all * (rank + 1) / args.sharing.splits - first_tile;
   }
-  const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), warpgroup = warp / 4;
 
   if (threadIdx.x == 0) {
     ptx::prefetch_tensor_map(&maps.q);
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
   };
   if (B::kShape.has_producer() && warpgroup == kConsumers) {
     ptx::setmaxnreg_dec<B::kShape.producer_registers()>();
-    if (threadIdx.x == kConsumers * 128) {
+    if (warp == kConsumers * 4 && ptx::elect_one()) {
       load_queries();
       for (int i = 0; i < tiles; ++i) {
         load_keys(i);
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
   } else {
     if constexpr (B::kShape.has_producer())
       ptx::setmaxnreg_inc<B::kShape.consumer_registers()>();
-    else if (threadIdx.x == 0) {
+    else if (warp == 0 && ptx::elect_one()) {
       load_queries();
       for (int i = 0; i < min(tiles, kStages); ++i) {
         load(&maps.k, keys, keys_full, i);
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     for (int tile = 1; tile < tiles; ++tile) {
       const unsigned key = stage_of(tile), value = stage_of(tile - 1);
       if constexpr (!B::kShape.has_producer())
-        if (threadIdx.x == 0) {  // stages that this warpgroup released an iteration ago, the others by now
+        if (warp == 0 && ptx::elect_one()) {  // stages that this warpgroup released an iteration ago, the others by now
           if (tile >= 2 && tile - 2 + kStages < tiles) load_keys(tile - 2 + kStages);
           if (tile >= 3 && tile - 3 + kStages < tiles) load_values(tile - 3 + kStages);
         }

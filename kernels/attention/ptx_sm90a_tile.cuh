@@ -11,6 +11,7 @@
 
 #include "kernels/attention/strided.h"
 #include "kernels/device/vector.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/special_functions.cuh"
 #include "kernels/ptx/stmatrix.cuh"
@@ -199,7 +200,7 @@ __device__ __forceinline__ void finish(float (&o)[kDim / 2], const RowState& sta
   }
   ptx::fence_proxy_async_shared();
   ptx::named_barrier_sync(barrier, 128);
-  if (threadIdx.x % 128 == 0) {
+  if (threadIdx.x % 128 / 32 == 0 && ptx::elect_one()) {
 #pragma unroll
     for (int box = 0; box < boxes_of(kDim); ++box)
       ptx::tma_store_4d(map, queries + box * query_box, box * kBoxColumns, head, first, batch);

@@ -139,6 +139,14 @@ constexpr int kernel_tap(const Convolution& c, int phase, int ty, int tx) {
   const int kx = c.x.first_tap + c.phase_x(phase) * c.x.tap_phase + tx * c.x.tap_step;
   return ky * c.x.kernel_taps + kx;
 }
+// The same for many taps of one phase, without a division for each.
+struct KernelTaps {
+  int first, step_y, step_x;
+
+  constexpr KernelTaps(const Convolution& c, int phase)
+      : first(kernel_tap(c, phase, 0, 0)), step_y(c.y.tap_step * c.x.kernel_taps), step_x(c.x.tap_step) {}
+  constexpr int at(int ty, int tx) const { return first + ty * step_y + tx * step_x; }
+};
 // First row of the product, and number of rows, of slab `slab` of an image, within its phase.
 constexpr std::int64_t slab_first(const Convolution& c, std::int64_t slab) {
   return slab % c.phase_slabs() * kSlabRows;

@@ -28,6 +28,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
   };
 
-  if (part.tma_thread) {
+  if (part.first_of_producer) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
 #pragma unroll 1
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_thread) {
+    if (part.tma_warp && ptx::elect_one()) {
       const auto box_bytes = static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes);
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -93,6 +94,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         const HaloPlace at = args.tiling.place(index.m_cluster, part.m_rank);
         const int y = at.input_y(c), x = at.input_x(c);
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + index.n_tile * kBlockN;
+        const KernelTaps taps(c, at.phase);
         TapStep step(args.tiling, first_step);
         if (tile == first_tile) product::wait_for_launches();
         for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c)) {
@@ -108,7 +110,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
           product::load_b<kHalf>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
-                                 kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + channel, row_w, kHalf);
+                                 taps.at(step.ty, step.tx) * c.cin + channel, row_w);
         }
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
@@ -122,8 +124,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           const std::uint32_t full = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-          product::load_b<kHalf>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column, row_w,
-                                 kHalf);
+          product::load_b<kHalf>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column, row_w);
         }
         for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
           const Patch patch = args.tiling.patch(c, at, consumer);
@@ -205,7 +206,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         if (add) barriers.release(part, residual_stage);
       }
     }
-    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+    if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
     product::leave_consumer(part);
   }
 }
@@ -249,7 +250,8 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                           {c.cin, row, row * c.y.in},
                           {kBlockK, halo.width, halo.height, halo.images}};
   if (const Status status = encode_strided_map(map_x, images); !status.ok()) return status;
-  const MatrixMap weights{dtype, o.w, c.weight_rows(), c.weight_row(), L::kShape.block_n / 2, kBlockK};
+  const MatrixMap weights{
+      dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   PhaseMaps maps_y;
   if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o.y); !status.ok()) return status;
@@ -268,7 +270,8 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                                     {channels, line, line * c.y.out},
                                     {kBlockK, box.width, box.height, box.images}});
   };
-  const Status sides = encode_side_maps(maps_side, c, dtype, o, L::kShape.block_n, pixels);
+  const Status sides =
+      encode_side_maps(maps_side, c, dtype, o, product::b_box_rows(L::kShape.block_n, schedule.multicast), pixels);
   if (!sides.ok()) return sides;
   const HaloArguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
                                    tiling,

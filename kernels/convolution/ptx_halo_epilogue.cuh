@@ -10,6 +10,7 @@
 #include "kernels/convolution/ptx_halo_statistics.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/product/sm90a_pieces.h"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -30,16 +31,16 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
   constexpr int kPieceRow = kColumns * 2;  // bytes
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int lane = thread % 32, quad_lane = lane % 4;
+  const int warp = thread / 32, lane = thread % 32, quad_lane = lane % 4;
   // stmatrix and ldmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a
   // block of 8 channels, 2 and 3 those of the next block.
-  const int matrix_row = thread / 32 * 16 + lane % 16;
+  const int matrix_row = warp * 16 + lane % 16;
   const int swizzle = matrix_row / (128 / kPieceRow) % (kPieceRow / 16);
   const int first_at = matrix_row * kPieceRow + (lane / 16 ^ swizzle) * 16;
   const auto offset = [&](int block) { return static_cast<std::uint32_t>(first_at ^ block * 16); };
 #pragma unroll 1
   for (int piece = 0; piece < L::kPieces; ++piece) {
-    if (L::kBuffers == 1 && thread == 0) ptx::tma_store_wait_read<0>();
+    if (L::kBuffers == 1 && warp == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
     if (L::kBuffers == 1 || piece == 0) to.sync();  // the buffer is free, or what belongs to the channels is there
     const std::uint32_t target = ptx::shared_address(to.piece) + static_cast<std::uint32_t>(buffer * L::kPieceBytes);
     const std::uint32_t held = residual + static_cast<std::uint32_t>(piece * L::kPieceBytes);
@@ -80,9 +81,10 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
     }
     ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
     if constexpr (L::kBuffers > 1)
-      if (thread == 0) ptx::tma_store_wait_read<L::kBuffers - 2>();  // the next piece's buffer is free
+      if (warp == 0 && ptx::elect_one())
+        ptx::tma_store_wait_read<L::kBuffers - 2>();  // the next piece's buffer is free
     to.sync();
-    if (thread == 0) {
+    if (warp == 0 && ptx::elect_one()) {
       ptx::tma_store_4d(map, target, to.column0 + piece * kColumns, to.place.x0, to.place.y0, to.place.at_image);
       ptx::tma_store_commit();
     }

@@ -18,15 +18,15 @@ struct SideMaps {
   __device__ __forceinline__ const CUtensorMap* of(const SidePlace& place) const { return place.skip ? &skip : &side; }
 };
 
-// Encodes them: map_pixels(map, data, channels) that of one tensor's pixels; boxes of weights have block_n / 2 rows.
+// Encodes them: map_pixels(map, data, channels) that of one tensor's pixels; boxes of weights have box_rows.
 template <class MapPixels>
-Status encode_side_maps(SideMaps& maps, const Convolution& c, DType dtype, const Operands& o, int block_n,
+Status encode_side_maps(SideMaps& maps, const Convolution& c, DType dtype, const Operands& o, int box_rows,
                         const MapPixels& map_pixels) {
   if (c.side == 0) return success();
   if (const Status status = map_pixels(maps.side, o.side, c.side); !status.ok()) return status;
   if (c.side_skip > 0)
     if (const Status status = map_pixels(maps.skip, o.side_skip, c.side_skip); !status.ok()) return status;
-  return encode_tensor_map(maps.w, {dtype, o.w_side, c.cout, c.side_channels(), block_n / 2, kBlockK});
+  return encode_tensor_map(maps.w, {dtype, o.w_side, c.cout, c.side_channels(), box_rows, kBlockK});
 }
 
 __device__ __forceinline__ void prefetch(const SideMaps& maps, const Convolution& c) {

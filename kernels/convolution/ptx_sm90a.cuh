@@ -24,6 +24,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
   };
 
-  if (part.tma_thread) {
+  if (part.first_of_producer) {
     ptx::prefetch_tensor_map(&map_x);
     ptx::prefetch_tensor_map(&map_w);
     prefetch(maps_side, c);
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_thread) {
+    if (part.tma_warp && ptx::elect_one()) {
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
@@ -96,18 +97,19 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + at.column0;
         const int shift_y = c.phase_y(at.phase) * c.y.phase_shift;
         const int shift_x = c.phase_x(at.phase) * c.x.phase_shift;
+        const KernelTaps taps(c, at.phase);
         Step step(c, args.cin_steps, first_step);
         if (tile == first_tile) product::wait_for_launches();
         for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           const int channel = step.part * kBlockK;
-          const int column = kernel_tap(c, at.phase, step.ty, step.tx) * c.cin + channel;
+          const int column = taps.at(step.ty, step.tx) * c.cin + channel;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_im2col(a, &map_x, barrier, channel, w, h, image, static_cast<std::uint16_t>(step.tx + shift_x),
                                static_cast<std::uint16_t>(step.ty + shift_y));
-          product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w, kHalf);
+          product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w);
         }
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, at.row0);
-          product::load_b<kHalf>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w, kHalf);
+          product::load_b<kHalf>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
         }
       }
       product::let_next_launch_start();
@@ -213,13 +215,15 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   const ImageMap images{dtype,      o.x,     c.images, c.y.in,     c.x.in,     c.cin,   c.y.origin,
                         c.x.origin, c.y.out, c.x.out,  c.y.stride, c.x.stride, kBlockK, L::kShape.block_m()};
   if (const Status status = encode_im2col_map(map_x, images); !status.ok()) return status;
-  const MatrixMap weights{dtype, o.w, c.weight_rows(), c.weight_row(), L::kShape.block_n / 2, kBlockK};
+  const MatrixMap weights{
+      dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   SideMaps maps_side{};
   const auto rows = [&](CUtensorMap& map, const void* data, int channels) {
     return encode_tensor_map(map, {dtype, data, c.rows(), channels, L::kShape.block_m(), kBlockK});
   };
-  const Status sides = encode_side_maps(maps_side, c, dtype, o, L::kShape.block_n, rows);
+  const Status sides =
+      encode_side_maps(maps_side, c, dtype, o, product::b_box_rows(L::kShape.block_n, schedule.multicast), rows);
   if (!sides.ok()) return sides;
   const product::Sm90aProduct product = cut(c);
   const Arguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},

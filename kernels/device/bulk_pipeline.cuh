@@ -22,6 +22,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/device/stream.cuh"
 #include "kernels/ptx/bulk.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
   const std::uint32_t last = min(work.tiles, first + tiles_per_block);
   ptx::Ring ring;
   if (threadIdx.x >= kBulkConsumers) {
-    if (threadIdx.x != kBulkConsumers) return;
+    if (!ptx::elect_one()) return;
     for (std::uint32_t tile = first; tile < last; ++tile, ring.advance(stages)) {
       ptx::mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);  // free at first
       work.fetch(tile, base + ring.stage * work.stage_bytes, full + 8 * ring.stage);

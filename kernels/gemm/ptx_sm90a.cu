@@ -23,6 +23,7 @@
 #include "kernels/gemm/ptx_sm90a_layout.cuh"
 #include "kernels/gemm/schedule.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
 
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   constexpr bool kPingpong = kShape.pingpong;
   const std::uint32_t residual_barriers = barriers.full + Barriers::bytes(args.stages);
-  if (part.tma_thread) {
+  if (part.first_of_producer) {
     ptx::prefetch_tensor_map(&map_a);
     ptx::prefetch_tensor_map(&map_b);
     ptx::prefetch_tensor_map(&map_d);
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_thread) {
+    if (part.tma_warp && ptx::elect_one()) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TileIndex index = args.order.locate(tile);
         const int row_a = row_of(index);
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       product::let_next_launch_start();
       product::await_stages(part, barriers, ring, args.stages);
     } else if (const int consumer = part.warp - kShape.consumers * 4 - 1;
-               kPingpong && residual && part.lane == 0 && consumer >= 0 && consumer < kShape.consumers) {
+               kPingpong && residual && consumer >= 0 && consumer < kShape.consumers && ptx::elect_one()) {
       const ResidualBuffers residual_buffers(residual_barriers, consumer);
       const int buffers = gated ? buffers_in(L::kStoreBytes, kHalf) : buffers_in(L::kStoreBytes, kBlockN);
       product::wait_for_launches();
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           store.template operator()<Finish::linear>();
       }
     }
-    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+    if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
     __syncwarp();
     product::leave_consumer(part);
   }
@@ -240,8 +241,10 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
           encode_tensor_map(map_a, {dtype, tensors.a, problem.m, problem.k, L::kShape.block_m(), kBlockK});
       !status.ok())
     return status;
+  const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
+  const int box_rows = product::b_box_rows(L::kShape.block_n, schedule.multicast, second_half);
   if (const Status status =
-          encode_tensor_map(map_b, {dtype, tensors.b, problem.b_rows(), problem.k, L::kShape.block_n / 2, kBlockK});
+          encode_tensor_map(map_b, {dtype, tensors.b, problem.b_rows(), problem.k, box_rows, kBlockK});
       !status.ok())
     return status;
   const int tile_columns = problem.gated() ? L::kShape.block_n / 2 : L::kShape.block_n;
@@ -272,7 +275,6 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
         dtype, tensors.blend, problem.m, problem.n, 64, store_columns(tile_columns), store_swizzled(tile_columns)};
     if (const Status status = encode_tensor_map(map_blend, whole); !status.ok()) return status;
   }
-  const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
   const Arguments<T> arguments{Epilogue<T>(problem, tensors),
                                static_cast<T*>(tensors.d),
                                static_cast<int>(problem.m),

@@ -10,6 +10,7 @@
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/ptx_sm90a_residual.cuh"
 #include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/stmatrix.cuh"
@@ -155,7 +156,7 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
   const bool add = kFinish == Finish::add || kBlend || (kFinish != Finish::linear && epilogue.residual);
   const bool in_place = Residual::kInPlace && add;
   const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int lane = thread % 32;
+  const int warp = thread / 32, lane = thread % 32;
   // stmatrix and ldmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a
   // block, 2 and 3 those of the next block.
   const int matrix_row = thread / 32 * 16 + lane % 16;
@@ -183,7 +184,7 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
 #pragma unroll 1
   for (int piece = 0; piece < kPieces; ++piece) {
     if constexpr (kBuffers == 1) {
-      if (!in_place && thread == 0) ptx::tma_store_wait_read<0>();
+      if (!in_place && warp == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
       ptx::named_barrier_sync(barrier, 128);
     }
     const std::uint32_t target = staging + static_cast<std::uint32_t>(buffer.stage * 64 * kRowBytes);
@@ -228,9 +229,10 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
     }
     ptx::fence_proxy_async_shared();  // of the writes of the store's piece, and of the reads of the residual's
     if constexpr (kBuffers > 1)
-      if (!in_place && thread == 0) ptx::tma_store_wait_read<kBuffers - 2>();  // the next piece's buffer is free
+      if (!in_place && warp == 0 && ptx::elect_one())
+        ptx::tma_store_wait_read<kBuffers - 2>();  // the next piece's buffer is free
     ptx::named_barrier_sync(barrier, 128);
-    if (thread == 0) {
+    if (warp == 0 && ptx::elect_one()) {
       ptx::tma_store_3d(&map_d, target, at.part_column + piece * kColumns, static_cast<int>(at.row0), at.part);
       ptx::tma_store_commit();
       if constexpr (kBlend)

@@ -9,6 +9,7 @@
 #include "kernels/product/divisor.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -20,11 +21,12 @@ namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
 
-// A thread's part. Warps of the consumers come first; then the producer's, of which tma_thread moves A and B.
+// A thread's part. Warps of the consumers come first; then the producer's. Of its first, one thread sets up the
+// barriers and one moves A and B (`if (part.tma_warp && ptx::elect_one())`); they may differ.
 template <int kConsumers>
 struct Part {
   int warp, lane, consumer;
-  bool producer, tma_thread;
+  bool producer, tma_warp, first_of_producer;
   int multicast, splits, cluster, rank, m_rank, split;
 
   __device__ __forceinline__ Part(int blocks_of_multicast, int blocks_of_split)
@@ -32,7 +34,8 @@ struct Part {
         lane(static_cast<int>(threadIdx.x) % 32),
         consumer(warp / 4),
         producer(warp >= kConsumers * 4),
-        tma_thread(threadIdx.x == kConsumers * 128),
+        tma_warp(warp == kConsumers * 4),
+        first_of_producer(threadIdx.x == kConsumers * 128),
         multicast(blocks_of_multicast),
         splits(blocks_of_split),
         cluster(multicast * splits),
@@ -112,17 +115,18 @@ __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
 
-// The two halves of a step's rows of B, [kHalf rows each] at `to`: own ones, or one half each to both neighbours.
+// A step's rows of B, two halves of kHalf rows at `to`, the second `second_half` rows of the tensor behind the first;
+// their map's boxes have b_box_rows (sm90a_schedule.h). Neighbours bring one half each to both.
 template <int kHalf, int kConsumers>
 __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
-                                       std::uint32_t barrier, int column, int row, int second_half) {
+                                       std::uint32_t barrier, int column, int row, int second_half = kHalf) {
   if (part.multicast > 1) {
     const auto both = static_cast<std::uint16_t>(3u << (part.rank - part.m_rank));
     ptx::tma_load_2d_multicast(to + part.m_rank * kHalf * kRowBytes, map, barrier, column,
                                row + part.m_rank * second_half, both);
   } else {
     ptx::tma_load_2d(to, map, barrier, column, row);
-    ptx::tma_load_2d(to + kHalf * kRowBytes, map, barrier, column, row + second_half);
+    if (second_half != kHalf) ptx::tma_load_2d(to + kHalf * kRowBytes, map, barrier, column, row + second_half);
   }
 }
 

@@ -88,6 +88,15 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
 // The product as each tile cuts it.
 using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
 
+// Rows of a box of B: one half of a tile where neighbours bring one each, or where the second does not follow the first
+// (second_half rows on), else the tile.
+constexpr int b_box_rows(int block_n, int multicast, int second_half) {
+  return multicast > 1 || second_half != block_n / 2 ? block_n / 2 : block_n;
+}
+constexpr int b_box_rows(int block_n, int multicast) {
+  return b_box_rows(block_n, multicast, block_n / 2);
+}
+
 // Every schedule that the kernel can run, tile by tile. sm_count >= 1.
 void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
                      const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit);

@@ -18,6 +18,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/device/short_normals.cuh"
 #include "kernels/ptx/bulk.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   ptx::griddepcontrol_wait();  // what the kernel before this one wrote
 
   if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) produce(p, ptx::shared_address(stages), full, empty);
+    if (threadIdx.x / 32 == kConsumers / 32 && ptx::elect_one()) produce(p, ptx::shared_address(stages), full, empty);
     return;
   }
   const Coefficients c = load_coefficients(a.row);

@@ -17,6 +17,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
@@ -125,13 +126,12 @@ __global__ void __launch_bounds__(32 * kMaxWarps)
   constexpr int kBoxBytes = 16 * kSixteens * kRowBytes;
   extern __shared__ std::uint8_t raw[];
   const int warps = static_cast<int>(blockDim.x) / 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const bool leader = threadIdx.x % 32 == 0;
   const auto tensor_bytes = static_cast<std::uint32_t>(args.boxes * kBoxBytes);
   const std::uint32_t base = (ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom;
   const std::uint32_t buffers = base + static_cast<std::uint32_t>(warp) * 2 * 3 * tensor_bytes;
   const std::uint32_t barriers =
       base + static_cast<std::uint32_t>(warps) * 2 * 3 * tensor_bytes + static_cast<std::uint32_t>(warp) * 2 * 8;
-  if (leader) {
+  if (threadIdx.x % 32 == 0) {
     ptx::mbarrier_init(barriers, 1);
     ptx::mbarrier_init(barriers + 8, 1);
     ptx::fence_mbarrier_init();
@@ -153,10 +153,10 @@ __global__ void __launch_bounds__(32 * kMaxWarps)
 
   const int stride = static_cast<int>(gridDim.x) * warps;
   int unit = static_cast<int>(blockIdx.x) * warps + warp;
-  if (leader && unit < args.units) load(unit, 0);
+  if (unit < args.units && ptx::elect_one()) load(unit, 0);
   std::uint32_t parity = 0;
   for (int buffer = 0; unit < args.units; unit += stride, buffer ^= 1) {
-    if (leader && unit < args.units - stride) {
+    if (unit < args.units - stride && ptx::elect_one()) {
       ptx::tma_store_wait_read<0>();  // the other buffer's output has left
       load(unit + stride, buffer ^ 1);
     }
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps)
     compute_unit<T, kSixteens>(args, queries, tensor_bytes);
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (leader) {
+    if (ptx::elect_one()) {
       const int head = unit % args.heads, pixel = unit / args.heads % args.pixels;
       for (int box = 0; box < args.boxes; ++box)
         ptx::tma_store_5d(&maps.out, queries + box * kBoxBytes, box * kBoxColumns, 0, head, pixel,
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps)
     }
     if (buffer == 1) parity ^= 1;
   }
-  if (leader) ptx::tma_store_wait_read<0>();
+  if (ptx::elect_one()) ptx::tma_store_wait_read<0>();
 }
 
 // Boxes of `rows` frames of one pixel and head, 64 elements wide.
