@@ -16,8 +16,10 @@
 
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/dsmem.cuh"
+#include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/tma.cuh"
 
 namespace {
@@ -44,7 +46,7 @@ struct Shape {
   int stages() const { return std::min(kMostStages, kSharedBytes / stage_bytes()); }
 };
 
-// Blocks of a cluster: n_rank varies first. Thread 0 loads, thread 32 frees what has arrived.
+// Blocks of a cluster: n_rank varies first. The first warp loads, the second frees what has arrived.
 __global__ void __launch_bounds__(64)
     load_tiles(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, Shape shape,
                int stages, int steps) {
@@ -66,15 +68,15 @@ __global__ void __launch_bounds__(64)
   }
   __syncwarp();
   ptx::cluster_sync();
-  if (threadIdx.x == 0) {
+  ptx::Ring ring;
+  if (threadIdx.x / 32 == 0 && ptx::elect_one()) {
     const int part_a = kRowsA / shape.share_a, part_b = shape.rows_b / shape.share_b;
     const auto row = static_cast<std::uint16_t>(((1u << shape.share_a) - 1) << (m_rank * shape.share_a));
     std::uint32_t column = 0;
     for (int m = 0; m < shape.share_b; ++m) column |= 1u << (m * shape.share_a + n_rank);
-    for (int step = 0; step < steps; ++step) {
-      const int stage = step % stages;
-      const std::uint32_t to = tiles + stage * shape.stage_bytes(), barrier = full + 8 * stage;
-      if (step >= stages) ptx::mbarrier_wait(empty + 8 * stage, (step / stages - 1) & 1);
+    for (int step = 0; step < steps; ++step, ring.advance(stages)) {
+      const std::uint32_t to = tiles + ring.stage * shape.stage_bytes(), barrier = full + 8 * ring.stage;
+      ptx::mbarrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>(shape.stage_bytes()));
       ptx::tma_load_2d_multicast(to + n_rank * part_a * kRowBytes, &map_a, barrier, step * kStepColumns,
                                  m_tile * kRowsA + n_rank * part_a, row);
@@ -82,9 +84,9 @@ __global__ void __launch_bounds__(64)
                                  n_tile * shape.rows_b + m_rank * part_b, static_cast<std::uint16_t>(column));
     }
   } else if (threadIdx.x == 32) {
-    for (int step = 0; step < steps; ++step) {
-      const int stage = step % stages;
-      ptx::mbarrier_wait(full + 8 * stage, step / stages & 1);
+    for (int step = 0; step < steps; ++step, ring.advance(stages)) {
+      const int stage = ring.stage;
+      ptx::mbarrier_wait(full + 8 * stage, ring.parity);
       for (int n = 0; n < shape.share_a; ++n)
         ptx::mbarrier_arrive_cluster_relaxed(ptx::map_to_rank(empty + 8 * stage, m_rank * shape.share_a + n));
       for (int m = 0; m < shape.share_b; ++m)
