@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int store_offset = args.stages * L::kStageBytes;
   const int bias_offset = store_offset + kShape.consumers * L::kStoreBytes;
   const Barriers barriers(base + bias_offset + kShape.consumers * L::kBiasBytes, args.stages);
-  const Part<kShape.consumers> part(args.multicast, args.splits);
+  const Part<kShape.consumers> part(args.multicast, args.splits, args.multicast_a);
   const int share_bytes = kPartialBytes<kBlockM, kBlockN> / args.splits;
   const bool gated = args.epilogue.gated();
   const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
@@ -78,6 +78,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const auto row_of = [&](const TileIndex& index) {
     return (index.m_cluster * args.multicast + part.m_rank) * kBlockM;
   };
+  const auto n_tile_of = [&](const TileIndex& index) { return index.n_tile * args.multicast_a + part.n_rank; };
   ptx::Ring ring;
 
   if (part.producer) {
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         const TileIndex index = args.order.locate(tile);
         const int row_a = row_of(index);
-        const int column_d = index.n_tile * out_n;  // of D and the residual; with it the rows of B
+        const int column_d = n_tile_of(index) * out_n;  // of D and the residual; with it the rows of B
         if (tile == first_tile) product::wait_for_launches();
         for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const int column = (first_step + step) * kBlockK;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          ptx::tma_load_2d(a, &map_a, barrier, column, row_a);
+          product::load_a<kBlockM>(part, &map_a, a, barrier, column, row_a);
           product::load_b<kHalf>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
         }
         // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const TileIndex index = args.order.locate(tile);
         for (int sub = 0; sub < L::kSubtiles; ++sub)
           residual_buffers.load(&map_residual, blend, pieces, base + store_offset + consumer * L::kStoreBytes, buffers,
-                                ring, row_of(index) + sub * 64, index.n_tile * out_n);
+                                ring, row_of(index) + sub * 64, n_tile_of(index) * out_n);
       }
     }
     product::leave_producer(part, barriers, args.stages, steps);
@@ -144,8 +145,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
          tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TileIndex index = args.order.locate(tile);
       at.row0 = (std::int64_t{index.m_cluster} * args.multicast + part.m_rank) * kBlockM;
-      at.column0 = index.n_tile * out_n;
-      at.part = index.n_tile / args.part_tiles;
+      const int n_tile = n_tile_of(index);
+      at.column0 = n_tile * out_n;
+      at.part = n_tile / args.part_tiles;
       at.part_column = at.column0 - at.part * args.epilogue.part;
       // A shift that is the same for all of this consumer's rows goes with the bias; else rows look theirs up.
       const std::int64_t first_row = at.row0 + (kPingpong ? 0 : part.consumer * 64);
@@ -237,8 +239,8 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
   using L = Layout<kTile>;
   CUtensorMap map_a;
   CUtensorMap map_b;
-  if (const Status status =
-          encode_tensor_map(map_a, {dtype, tensors.a, problem.m, problem.k, L::kShape.block_m(), kBlockK});
+  if (const Status status = encode_tensor_map(
+          map_a, {dtype, tensors.a, problem.m, problem.k, L::kShape.block_m() / schedule.multicast_a, kBlockK});
       !status.ok())
     return status;
   const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
@@ -280,11 +282,12 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                static_cast<int>(problem.m),
                                static_cast<int>(problem.n),
                                static_cast<int>((problem.k + kBlockK - 1) / kBlockK),
-                               {schedule.m_clusters, schedule.n_tiles},
+                               {schedule.m_clusters, schedule.n_clusters()},
                                static_cast<int>(schedule.n_tiles / problem.parts()),
                                second_half,
                                schedule.stages,
                                schedule.multicast,
+                               schedule.multicast_a,
                                schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),

@@ -26,7 +26,7 @@ struct Arguments {
   product::TileOrder order;
   product::Divisor part_tiles;  // tiles along n of a part of D
   int second_half;              // rows of B from a tile's first half of block_n to its second
-  int stages, multicast;
+  int stages, multicast, multicast_a;
   product::Divisor splits;
 };
 

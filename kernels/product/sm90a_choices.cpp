@@ -7,7 +7,8 @@ namespace {
 
 MeasuredCut cut_of(const Sm90aKernel& kernel, const Sm90aSchedule& schedule) {
   const Sm90aTile& tile = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
-  return {tile.block_m(), tile.block_n, tile.pingpong ? 1 : 0, schedule.multicast, schedule.splits};
+  return {tile.block_m(),     tile.block_n,    tile.pingpong ? 1 : 0,
+          schedule.multicast, schedule.splits, schedule.multicast_a};
 }
 
 template <class Matches>
@@ -26,7 +27,8 @@ std::string schedule_text(const Sm90aKernel& kernel, const Sm90aSchedule& schedu
   const MeasuredCut cut = cut_of(kernel, schedule);
   const auto field = [](const char* name, int value) { return name + std::to_string(value); };
   return field("rows=", cut.rows) + field(",columns=", cut.columns) + field(",pingpong=", cut.pingpong) +
-         field(",multicast=", cut.multicast) + field(",splits=", cut.splits);
+         field(",multicast=", cut.multicast) + field(",splits=", cut.splits) +
+         (cut.multicast_a > 1 ? field(",multicast_a=", cut.multicast_a) : "");
 }
 
 std::vector<Choice> schedule_choices(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count) {
@@ -47,7 +49,7 @@ std::optional<Sm90aSchedule> parse_schedule(const Sm90aKernel& kernel, const Pro
 std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
                                            const MeasuredCut& cut, int sm_count) {
   const auto numbers = [](const MeasuredCut& c) {
-    return std::tuple(c.rows, c.columns, c.pingpong, c.multicast, c.splits);
+    return std::tuple(c.rows, c.columns, c.pingpong, c.multicast, c.splits, c.multicast_a);
   };
   return first_where(kernel, product_for, sm_count,
                      [&](const Sm90aSchedule& schedule) { return numbers(cut_of(kernel, schedule)) == numbers(cut); });

@@ -10,7 +10,8 @@
 
 namespace noisefloor::product {
 
-// "rows=128,columns=192,pingpong=0,multicast=2,splits=1" of a schedule of `kernel`.
+// "rows=128,columns=192,pingpong=0,multicast=2,splits=1" of a schedule of `kernel`; ",multicast_a=2" behind it of one
+// that shares A.
 std::string schedule_text(const Sm90aKernel& kernel, const Sm90aSchedule& schedule);
 
 // All schedules, what choose() takes first and marked as the estimate. sm_count >= 1.
@@ -23,6 +24,7 @@ std::optional<Sm90aSchedule> parse_schedule(const Sm90aKernel& kernel, const Pro
 // What a measured table says of a shape: a schedule as its text has it.
 struct MeasuredCut {
   int rows, columns, pingpong, multicast, splits;
+  int multicast_a = 1;
 };
 std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
                                            const MeasuredCut& cut, int sm_count);

@@ -27,9 +27,11 @@ template <int kConsumers>
 struct Part {
   int warp, lane, consumer;
   bool producer, tma_warp, first_of_producer;
-  int multicast, splits, cluster, rank, m_rank, split;
+  int multicast, multicast_a;  // neighbours in m that share B, and in n that share A: powers of two
+  int sharing, splits, cluster;
+  int rank, m_rank, n_rank, split;  // m_rank varies first, split last
 
-  __device__ __forceinline__ Part(int blocks_of_multicast, int blocks_of_split)
+  __device__ __forceinline__ Part(int blocks_of_multicast, int blocks_of_split, int blocks_of_multicast_a = 1)
       : warp(static_cast<int>(threadIdx.x) / 32),
         lane(static_cast<int>(threadIdx.x) % 32),
         consumer(warp / 4),
@@ -37,11 +39,30 @@ struct Part {
         tma_warp(warp == kConsumers * 4),
         first_of_producer(threadIdx.x == kConsumers * 128),
         multicast(blocks_of_multicast),
+        multicast_a(blocks_of_multicast_a),
+        sharing(multicast * multicast_a),
         splits(blocks_of_split),
-        cluster(multicast * splits),
+        cluster(sharing * splits),
         rank(cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0),
-        m_rank(multicast > 1 ? rank % 2 : 0),  // two blocks share by multicast, or none
-        split(multicast > 1 ? rank / 2 : rank) {}
+        m_rank(rank & (multicast - 1)),
+        n_rank((rank & (sharing - 1)) >> (__ffs(multicast) - 1)),
+        split(rank >> (__ffs(sharing) - 1)) {}
+
+  // The ranks that take what this block loads, as a mask: of A its neighbours in n, of B those in m, itself among them.
+  __device__ __forceinline__ std::uint16_t takers_of_a() const {
+    const unsigned every = multicast == 1 ? 0xff : multicast == 2 ? 0x55 : 0x11;
+    return static_cast<std::uint16_t>((every & ((1u << sharing) - 1)) << (rank - n_rank * multicast));
+  }
+  __device__ __forceinline__ std::uint16_t takers_of_b() const {
+    return static_cast<std::uint16_t>(((1u << multicast) - 1) << (rank - m_rank));
+  }
+  // The blocks that write into this one's stages, which are as many: the rank of each.
+  __device__ __forceinline__ int givers() const { return multicast + multicast_a - 1; }
+  __device__ __forceinline__ int giver(int i) const {
+    if (i < multicast_a) return rank + (i - n_rank) * multicast;
+    const int m = i - multicast_a;
+    return rank - m_rank + m + (m >= m_rank ? 1 : 0);
+  }
 
   // A cluster takes every tile_stride()-th tile from first_tile() on.
   __device__ __forceinline__ int first_tile() const { return static_cast<int>(ptx::cluster_index()); }
@@ -72,7 +93,7 @@ struct Barriers {
 #pragma unroll 1
     for (int stage = 0; stage < stages; ++stage) {
       ptx::mbarrier_init(full + stage * 8, 1);
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * part.multicast));
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * part.givers()));
     }
     ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
@@ -82,10 +103,10 @@ struct Barriers {
   // A stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
   template <int kConsumers>
   __device__ __forceinline__ void release(const Part<kConsumers>& part, int stage) const {
-    if (part.multicast > 1) {
-      if (part.lane < 2)
+    if (part.sharing > 1) {
+      if (part.lane < part.givers())
         ptx::mbarrier_arrive_cluster_relaxed(
-            ptx::map_to_rank(empty + stage * 8, static_cast<std::uint32_t>(part.rank - part.m_rank + part.lane)));
+            ptx::map_to_rank(empty + stage * 8, static_cast<std::uint32_t>(part.giver(part.lane))));
     } else if (part.lane == 0) {
       ptx::mbarrier_arrive(empty + stage * 8);
     }
@@ -96,7 +117,7 @@ struct Barriers {
 template <int kConsumers>
 __device__ __forceinline__ void meet(const Part<kConsumers>& part) {
   __syncwarp();
-  if (part.multicast > 1)
+  if (part.sharing > 1)
     ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
   else
     __syncthreads();
@@ -115,15 +136,27 @@ __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
 
+// A step's kRows rows of A at `to`; neighbours in n bring an equal part each to all of them.
+template <int kRows, int kConsumers>
+__device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
+                                       std::uint32_t barrier, int column, int row) {
+  if (part.multicast_a > 1) {
+    const int first = part.n_rank * (kRows >> (__ffs(part.multicast_a) - 1));
+    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, part.takers_of_a());
+  } else {
+    ptx::tma_load_2d(to, map, barrier, column, row);
+  }
+}
+
 // A step's rows of B, two halves of kHalf rows at `to`, the second `second_half` rows of the tensor behind the first;
-// their map's boxes have b_box_rows (sm90a_schedule.h). Neighbours bring one half each to both.
+// their map's boxes have b_box_rows (sm90a_schedule.h). Neighbours in m bring an equal part each to all of them.
 template <int kHalf, int kConsumers>
 __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row, int second_half = kHalf) {
   if (part.multicast > 1) {
-    const auto both = static_cast<std::uint16_t>(3u << (part.rank - part.m_rank));
-    ptx::tma_load_2d_multicast(to + part.m_rank * kHalf * kRowBytes, map, barrier, column,
-                               row + part.m_rank * second_half, both);
+    const int first = part.m_rank * (2 * kHalf >> (__ffs(part.multicast) - 1));
+    const int behind = first < kHalf ? first : first - kHalf + second_half;
+    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, part.takers_of_b());
   } else {
     ptx::tma_load_2d(to, map, barrier, column, row);
     if (second_half != kHalf) ptx::tma_load_2d(to + kHalf * kRowBytes, map, barrier, column, row + second_half);
@@ -193,7 +226,7 @@ __device__ __forceinline__ void exchange_sums(const Part<kConsumers>& part, cons
   const auto peer = static_cast<int>(threadIdx.x);
   if (peer < part.splits && peer != part.split) {
     const auto [offset, bytes] = share(peer);
-    const auto block = static_cast<std::uint32_t>(part.m_rank + peer * part.multicast);
+    const auto block = static_cast<std::uint32_t>(part.rank + (peer - part.split) * part.sharing);
     ptx::bulk_copy_to_cluster(ptx::map_to_rank(received + static_cast<std::uint32_t>(part.split * bytes), block),
                               own + static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes),
                               ptx::map_to_rank(barriers.received, block));
@@ -215,7 +248,7 @@ struct Share {
 template <int kConsumers>
 __device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,
                                              int stages) {
-  if (part.multicast == 1 || part.splits > 1) return;
+  if (part.sharing == 1 || part.splits > 1) return;
 #pragma unroll 1
   for (int i = 0; i < stages; ++i, ring.advance(stages))
     ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
@@ -233,7 +266,7 @@ __device__ __forceinline__ void leave_producer(const Part<kConsumers>& part, con
   __syncwarp();
   if (part.splits == 1) return;
   ptx::cluster_meet();
-  if (part.multicast > 1) {
+  if (part.sharing > 1) {
     int lane;  // part.lane would take a register all the way here
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     const int behind_first = steps - 1 - lane;  // fillings from the lane's stage's first on

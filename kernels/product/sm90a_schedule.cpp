@@ -24,14 +24,24 @@ std::int64_t resident_blocks(const Sm90aTile& tile, const Sm90aSchedule& schedul
   return std::max<std::int64_t>(blocks / schedule.cluster(), 1) * schedule.cluster();
 }
 
+// Of more than a pair that shares B: whether all of its blocks have a tile, whole swizzle atoms to bring, and an SM.
+bool can_share(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule) {
+  if (schedule.multicast <= 2 && schedule.multicast_a == 1) return true;
+  const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
+  return kernel.shares_a && schedule.alone && schedule.n_tiles % schedule.multicast_a == 0 &&
+         (schedule.multicast <= 2 || (ceil_div(product.unit_rows, shape.block_m()) % schedule.multicast == 0 &&
+                                      shape.block_n / schedule.multicast % 8 == 0));
+}
+
 }  // namespace
 
 Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile, int multicast, int splits,
-                            int sm_count) {
+                            int sm_count, int multicast_a) {
   const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
   Sm90aSchedule schedule;
   schedule.tile = tile;
   schedule.multicast = multicast;
+  schedule.multicast_a = multicast_a;
   schedule.splits = splits;
   schedule.unit_clusters = ceil_div(ceil_div(product.unit_rows, shape.block_m()), multicast);
   schedule.m_clusters = product.units * schedule.unit_clusters;
@@ -57,13 +67,14 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
   const auto waves = static_cast<double>(ceil_div(schedule.blocks(), resident_blocks(shape, schedule, sm_count)));
   const auto steps = static_cast<double>(ceil_div(product.k_steps, schedule.splits));
 
-  const double load_bytes =
-      (shape.block_m() * product.a_share + static_cast<double>(shape.block_n) / schedule.multicast) * kRowBytes;
+  const double load_bytes = (shape.block_m() * product.a_share / schedule.multicast_a +
+                             static_cast<double>(shape.block_n) / schedule.multicast) *
+                            kRowBytes;
   const double step =
       std::max({sharing * elements * kBlockK / costs.fma_per_cycle, sharing * load_bytes / costs.bytes_per_cycle,
                 costs.load_latency / (schedule.alone ? shape.deep_stages : shape.stages), costs.least_step}) +
       costs.byte * load_bytes;
-  const double once = schedule.multicast > 1 ? costs.multicast : 0;
+  const double once = schedule.multicast * schedule.multicast_a > 1 ? costs.multicast : 0;
   const double store = sharing * elements * costs.store;
   if (shape.pingpong) return once + costs.fill + 2 * store + waves * (steps * step + costs.turn);
   double tile = costs.fill + steps * step;
@@ -80,11 +91,15 @@ void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, i
     const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
     const Sm90aProduct product = product_for(shape);
     if (product.columns == 0) continue;
-    for (const int multicast : {1, 2}) {
+    for (const int multicast : {1, 2, 4}) {
       if (multicast > 1 && product.unit_rows <= shape.block_m()) continue;
-      for (int splits = 1; multicast * splits <= kLargestCluster && splits <= product.k_steps; ++splits)
-        if (splits == 1 || kernel.can_split(shape, splits))
-          visit(product, make_schedule(kernel, product, tile, multicast, splits, sm_count));
+      for (const int multicast_a : {1, 2, 4})
+        for (int splits = 1; multicast * multicast_a * splits <= kLargestCluster && splits <= product.k_steps;
+             ++splits) {
+          if (splits > 1 && !kernel.can_split(shape, splits)) continue;
+          const Sm90aSchedule schedule = make_schedule(kernel, product, tile, multicast, splits, sm_count, multicast_a);
+          if (can_share(kernel, product, schedule)) visit(product, schedule);
+        }
     }
   }
 }

@@ -39,7 +39,7 @@ struct Sm90aProduct {
 
 struct Sm90aSchedule {
   int tile = 0;                    // index into the kernel's tiles
-  int multicast = 1;               // 1 or 2 blocks, neighbours in m, that share each tile of B
+  int multicast = 1;               // 1, 2 or 4 blocks, neighbours in m, that share each tile of B,
   int stages = 4;                  // k-steps in flight; no more than a block with one tile fills
   int splits = 1;                  // blocks of a cluster that share one output tile, each with its part of k
   std::int64_t unit_clusters = 0;  // output tiles along the rows of a unit, in units of `multicast`
@@ -47,9 +47,11 @@ struct Sm90aSchedule {
   std::int64_t n_tiles = 0;
   std::int64_t grid = 0;  // blocks; fewer than the tiles where blocks are persistent (splits == 1)
   bool alone = false;     // each block has an SM to itself
+  int multicast_a = 1;    // and neighbours in n that share each tile of A; it divides n_tiles
 
-  int cluster() const { return multicast * splits; }
-  std::int64_t blocks() const { return m_clusters * n_tiles * cluster(); }
+  int cluster() const { return multicast * multicast_a * splits; }
+  std::int64_t n_clusters() const { return n_tiles / multicast_a; }
+  std::int64_t blocks() const { return m_clusters * n_tiles * multicast * splits; }
   // Stages to ask shared memory for: a block alone asks for all, so that no second one comes to its SM.
   int stages_of_room(const Sm90aTile& shape) const { return alone ? shape.deep_stages : stages; }
 };
@@ -75,11 +77,12 @@ struct Sm90aKernel {
   std::span<const Sm90aTile> tiles;
   Sm90aCosts costs;
   bool (*can_split)(const Sm90aTile&, int splits);  // whether that many blocks can share a tile; 1 always can
+  bool shares_a = false;                            // takes a multicast_a above 1, and a multicast of 4
 };
 
 // The counts that follow from a tile, a multicast and a split.
 Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile, int multicast, int splits,
-                            int sm_count);
+                            int sm_count, int multicast_a = 1);
 
 // Modelled time of a schedule in SM cycles; only its order means anything.
 double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
@@ -88,10 +91,11 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
 // The product as each tile cuts it.
 using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
 
-// Rows of a box of B: one half of a tile where neighbours bring one each, or where the second does not follow the first
-// (second_half rows on), else the tile.
+// Rows of a box of B: a part where neighbours bring one each, half a tile where the second half does not follow the
+// first (second_half rows on), else the tile.
 constexpr int b_box_rows(int block_n, int multicast, int second_half) {
-  return multicast > 1 || second_half != block_n / 2 ? block_n / 2 : block_n;
+  if (multicast > 1) return block_n / multicast;
+  return second_half != block_n / 2 ? block_n / 2 : block_n;
 }
 constexpr int b_box_rows(int block_n, int multicast) {
   return b_box_rows(block_n, multicast, block_n / 2);
