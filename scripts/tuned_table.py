@@ -26,6 +26,7 @@ TIMING_COLUMNS = "device,sm_count,commit,problem,dtype,variant,choice,estimated,
 LEAST_WIN = 0.01  # of warm and cold time together
 MOST_LOSS = 0.005  # of either
 SCHEDULE = (("rows", 1), ("columns", 1), ("pingpong", 0), ("multicast", 1), ("splits", 1))  # of the products' ptx rungs
+UNSAID = {"multicast_a": "1"}  # of a choice that does not say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +114,7 @@ def read_timings(tuned, path):
         gpu = here
         if row["variant"] not in tuned.arrays or row["dtype"] != "bf16":
             raise Refused(f"{path}:{line}: times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
-        problem, choice = pairs(path, line, row, "problem"), pairs(path, line, row, "choice")
+        problem, choice = pairs(path, line, row, "problem"), UNSAID | pairs(path, line, row, "choice")
         shape, kind = key_of(tuned, path, line, problem)
         if row.get("asked"):
             asked[shape, kind, row["problem"]] = whole(path, line, row, "asked")

@@ -15,7 +15,7 @@ tuned_table.run(tuned_table.Tuned(
         "residual": "2" if fields.get("blend") == "1" else fields.get("residual", "0"),  # tensors of D's shape
     },
     kinds=(("act", "none"), ("bias", "1"), ("image_shift", "0"), ("scale", "1")),
-    choice=tuned_table.SCHEDULE,
+    choice=(*tuned_table.SCHEDULE, ("multicast_a", 1)),
     name="schedule",
     record="MeasuredSchedule",
     file="measured_schedules",

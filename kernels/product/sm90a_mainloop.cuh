@@ -21,6 +21,11 @@ namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
 
+// Of 1, 2, 4 and 8.
+__device__ __forceinline__ int log2_of(int blocks) {
+  return blocks < 8 ? blocks >> 1 : 3;
+}
+
 // A thread's part. Warps of the consumers come first; then the producer's. Of its first, one thread sets up the
 // barriers and one moves A and B (`if (part.tma_warp && ptx::elect_one())`); they may differ.
 template <int kConsumers>
@@ -45,8 +50,8 @@ struct Part {
         cluster(sharing * splits),
         rank(cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0),
         m_rank(rank & (multicast - 1)),
-        n_rank((rank & (sharing - 1)) >> (__ffs(multicast) - 1)),
-        split(rank >> (__ffs(sharing) - 1)) {}
+        n_rank((rank & (sharing - 1)) >> log2_of(multicast)),
+        split(rank >> log2_of(sharing)) {}
 
   // The ranks that take what this block loads, as a mask: of A its neighbours in n, of B those in m, itself among them.
   __device__ __forceinline__ std::uint16_t takers_of_a() const {
@@ -141,7 +146,7 @@ template <int kRows, int kConsumers>
 __device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row) {
   if (part.multicast_a > 1) {
-    const int first = part.n_rank * (kRows >> (__ffs(part.multicast_a) - 1));
+    const int first = part.n_rank * (kRows >> log2_of(part.multicast_a));
     ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, part.takers_of_a());
   } else {
     ptx::tma_load_2d(to, map, barrier, column, row);
@@ -154,7 +159,7 @@ template <int kHalf, int kConsumers>
 __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row, int second_half = kHalf) {
   if (part.multicast > 1) {
-    const int first = part.m_rank * (2 * kHalf >> (__ffs(part.multicast) - 1));
+    const int first = part.m_rank * (2 * kHalf >> log2_of(part.multicast));
     const int behind = first < kHalf ? first : first - kHalf + second_half;
     ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, part.takers_of_b());
   } else {

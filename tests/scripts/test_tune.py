@@ -137,8 +137,8 @@ CUT = "rows={},columns=96,pingpong=0,multicast=1,splits={}"
 @pytest.mark.parametrize("op, network, timed, rows", [
     ("gemm", "network,m,n,k,act,residual,part_columns,count\none,64,128,256,,,,1\none,64,128,256,,,64,9\n", (("m=64,n=128,k=256", "ptx_sm90a"), ("m=64,n=128,k=256,act=geglu", "ptx_sm90a"),
                                                                                       ("m=64,n=128,k=256,residual=1", "ptx_sm90a"), ("m=64,n=128,k=256,part_columns=64", "ptx_sm90a")),
-     ["64, 128, 256, 0, 0, 0, 128, 96, 0, 1, 2", "64, 128, 256, 0, 0, 64, 128, 96, 0, 1, 2", "64, 128, 256, 0, 1, 0, 128, 96, 0, 1, 2",
-      "64, 128, 256, 1, 0, 0, 128, 96, 0, 1, 2"]),
+     ["64, 128, 256, 0, 0, 0, 128, 96, 0, 1, 2, 1", "64, 128, 256, 0, 0, 64, 128, 96, 0, 1, 2, 1", "64, 128, 256, 0, 1, 0, 128, 96, 0, 1, 2, 1",
+      "64, 128, 256, 1, 0, 0, 128, 96, 0, 1, 2, 1"]),
     ("conv2d", "network,n,h,w,cin,cout,kernel,pad,count\none,1,8,8,64,64,,,1\n",
      (("n=1,h=8,w=8,cin=64,cout=64", "ptx_sm90a"), ("n=1,h=8,w=8,cin=64,cout=64,residual=1", "ptx_sm90a"),
       ("n=1,h=8,w=8,cin=64,cout=64,kernel=1", "ptx_sm90a_halo")),
@@ -156,6 +156,16 @@ def test_schedules_of_products_become_a_table_that_compiles(tmp_path, op, networ
     assert re.findall(r"^    \{([0-9, ]+)\},$", out.read_text(), re.M) == rows
     compiled = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", out], capture_output=True, text=True, timeout=60)
     assert compiled.returncode == 0, compiled.stderr
+
+
+def test_a_schedule_that_shares_a_has_its_own_row(tmp_path):
+    (tmp_path / "problems.csv").write_text("network,m,n,k,count\none,64,128,256,1\n")
+    cuts = CUT.format(64, 1), CUT.format(64, 1) + ",multicast_a=4"
+    lines = [f'GPU,132,abc,"m=64,n=128,k=256",bf16,ptx_sm90a,"{cut}",{1 - i},{10 - i},{20 - i}' for i, cut in enumerate(cuts)]
+    (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    result = write_gemm_table(tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "{64, 128, 256, 0, 0, 0, 64, 96, 0, 1, 1, 4}," in (tmp_path / "table.cpp").read_text()
 
 
 @pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])

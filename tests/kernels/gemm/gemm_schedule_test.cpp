@@ -46,6 +46,7 @@ RC_GTEST_PROP(gemm_schedule, ChosenScheduleIsLaunchable, ()) {
   RC_ASSERT((s.n_tiles - 1) * tile.block_n < p.b_rows());
   // A cluster of at most 8 blocks is portable; every split has a part of k.
   RC_ASSERT(s.cluster() >= 1 && s.cluster() <= 8);
+  RC_ASSERT(s.n_clusters() * s.multicast_a == s.n_tiles);
   RC_ASSERT(s.splits * kBlockK < p.k + kBlockK);
   RC_ASSERT(s.splits == 1 || can_split(tile));
   // Whole clusters; split blocks have one tile each, the others may walk.
@@ -55,6 +56,38 @@ RC_GTEST_PROP(gemm_schedule, ChosenScheduleIsLaunchable, ()) {
   RC_ASSERT(s.stages >= tile.stages && s.stages <= tile.deep_stages);
   if (s.stages > tile.stages) RC_ASSERT(s.alone);
   if (s.alone) RC_ASSERT(s.grid <= std::max(sms, s.cluster()));
+}
+
+// Blocks that share operands: each has a tile, and brings whole swizzle atoms of 8 rows.
+RC_GTEST_PROP(gemm_schedule, EveryBlockThatSharesHasATile, ()) {
+  const Problem p =
+      problem(*rc::gen::inRange<std::int64_t>(1, 3000), 8 * *rc::gen::inRange<std::int64_t>(1, 300),
+              8 * *rc::gen::inRange<std::int64_t>(1, 300), *rc::gen::element(Activation::none, Activation::geglu));
+  for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms})) {
+    const auto s = parse_schedule(p, choice.text, kSms);
+    RC_ASSERT(s && s->cluster() <= 8 && s->blocks() % s->cluster() == 0 && s->grid % s->cluster() == 0);
+    RC_ASSERT(s->n_clusters() * s->multicast_a == s->n_tiles);
+    if (s->multicast > 1)
+      RC_ASSERT(product::b_box_rows(tile_of(*s).block_n, s->multicast) * s->multicast == tile_of(*s).block_n);
+    if (s->multicast <= 2 && s->multicast_a == 1) continue;
+    RC_ASSERT(s->alone);
+    RC_ASSERT(s->multicast <= 2 || tile_of(*s).block_n / s->multicast % 8 == 0);
+    RC_ASSERT(s->multicast <= 2 ||
+              (s->m_clusters * s->multicast - 1) * tile_of(*s).block_m() < p.m);  // the last has rows
+  }
+}
+
+// 256 x 576 by tiles of 64 x 32: neighbours in m share B, those in n share A.
+TEST(gemm_schedule, OperandsAreSharedBothWays) {
+  const Problem p = problem(256, 576, 960);
+  for (const char* shared : {"multicast=2,splits=1", "multicast=4,splits=1", "multicast=1,splits=1,multicast_a=2",
+                             "multicast=2,splits=2,multicast_a=2", "multicast=2,splits=1,multicast_a=4"}) {
+    const auto s = parse_schedule(p, "rows=64,columns=32,pingpong=0," + std::string(shared), kSms);
+    ASSERT_TRUE(s) << shared;
+    EXPECT_EQ(s->blocks(), 4 * 18 * s->splits) << shared;
+  }
+  EXPECT_FALSE(parse_schedule(p, "rows=64,columns=64,pingpong=0,multicast=1,splits=1,multicast_a=2", kSms))
+      << "9 tiles along n are no pairs";
 }
 
 RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
