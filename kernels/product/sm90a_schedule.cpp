@@ -26,9 +26,10 @@ std::int64_t resident_blocks(const Sm90aTile& tile, const Sm90aSchedule& schedul
 
 // Of more than a pair that shares B: whether all of its blocks have a tile, whole swizzle atoms to bring, and an SM.
 bool can_share(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule) {
-  if (schedule.multicast <= 2 && schedule.multicast_a == 1) return true;
+  if (!schedule.shares_widely()) return true;
   const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
-  return kernel.shares_a && schedule.alone && schedule.n_tiles % schedule.multicast_a == 0 &&
+  return schedule.alone && (schedule.multicast_a == 1 || kernel.shares_a) &&
+         schedule.n_tiles % schedule.multicast_a == 0 &&
          (schedule.multicast <= 2 || (ceil_div(product.unit_rows, shape.block_m()) % schedule.multicast == 0 &&
                                       shape.block_n / schedule.multicast % 8 == 0));
 }
@@ -108,6 +109,7 @@ Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, i
   Sm90aSchedule best;
   double least = std::numeric_limits<double>::infinity();
   visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct& product, const Sm90aSchedule& schedule) {
+    if (schedule.shares_widely()) return;
     const double cycles = modelled_cycles(kernel, product, schedule, sm_count);
     if (cycles < least) {
       least = cycles;

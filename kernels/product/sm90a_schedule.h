@@ -50,6 +50,8 @@ struct Sm90aSchedule {
   int multicast_a = 1;    // and neighbours in n that share each tile of A; it divides n_tiles
 
   int cluster() const { return multicast * multicast_a * splits; }
+  // Whether more share than a pair that has the same tile of B.
+  bool shares_widely() const { return multicast > 2 || multicast_a > 1; }
   std::int64_t n_clusters() const { return n_tiles / multicast_a; }
   std::int64_t blocks() const { return m_clusters * n_tiles * multicast * splits; }
   // Stages to ask shared memory for: a block alone asks for all, so that no second one comes to its SM.
@@ -77,7 +79,7 @@ struct Sm90aKernel {
   std::span<const Sm90aTile> tiles;
   Sm90aCosts costs;
   bool (*can_split)(const Sm90aTile&, int splits);  // whether that many blocks can share a tile; 1 always can
-  bool shares_a = false;                            // takes a multicast_a above 1, and a multicast of 4
+  bool shares_a = false;                            // whether it takes a multicast_a above 1
 };
 
 // The counts that follow from a tile, a multicast and a split.
@@ -105,7 +107,8 @@ constexpr int b_box_rows(int block_n, int multicast) {
 void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
                      const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit);
 
-// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
+// The schedule of least modelled time, the earlier of equals; none that shares_widely(), which the model has not been
+// fitted to: a measured table may have it. sm_count >= 1.
 Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count);
 
 }  // namespace noisefloor::product

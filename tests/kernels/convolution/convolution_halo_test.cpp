@@ -35,7 +35,7 @@ Convolution any_convolution() {
 
 Schedule any_schedule(const Convolution& c) {
   const int tile = *rc::gen::inRange(0, static_cast<int>(kHaloTiles.size()));
-  return make_halo_schedule(c, tile, *rc::gen::element(1, 2), 1, kDeviceSms);
+  return make_halo_schedule(c, tile, *rc::gen::element(1, 2, 4), 1, kDeviceSms);
 }
 
 // Calls visit(place, patch, consumer) for every consumer of every tile.

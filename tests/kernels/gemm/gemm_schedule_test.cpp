@@ -69,7 +69,7 @@ RC_GTEST_PROP(gemm_schedule, EveryBlockThatSharesHasATile, ()) {
     RC_ASSERT(s->n_clusters() * s->multicast_a == s->n_tiles);
     if (s->multicast > 1)
       RC_ASSERT(product::b_box_rows(tile_of(*s).block_n, s->multicast) * s->multicast == tile_of(*s).block_n);
-    if (s->multicast <= 2 && s->multicast_a == 1) continue;
+    if (!s->shares_widely()) continue;
     RC_ASSERT(s->alone);
     RC_ASSERT(s->multicast <= 2 || tile_of(*s).block_n / s->multicast % 8 == 0);
     RC_ASSERT(s->multicast <= 2 ||
