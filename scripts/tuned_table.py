@@ -1,11 +1,12 @@
 """Chooses from timings of what a variant can choose from, and writes the table that the op's room compiles in. For kernels/OP/write_table.py.
 
-usage: python3 kernels/OP/write_table.py TIMINGS.csv [--out FILE.cpp] [--problems OP.csv]
+usage: python3 kernels/OP/write_table.py TIMINGS.csv [--keep] [--out FILE.cpp] [--problems OP.csv]
 
 TIMINGS is what `noisefloor tune OP` writes. One choice serves all kinds of a shape (its fusions, its epilogues): that with the least sum of
 warm and cold times, weighted by how often the networks meet each kind. It is taken only where that sum is at least 1 % below that of the
 estimate's choice, and neither its warm nor its cold part is more than 0.5 % above. Prints what the choice loses in each network against the
-best of the timed ones, without the table and with it.
+best of the timed ones, without the table and with it. --keep leaves the rows of shapes that TIMINGS lacks as they are, and the table says of
+which GPU and commit they were.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import csv
 import dataclasses
 import math
 import os
+import re
 import sys
 import tempfile
 import textwrap
@@ -170,7 +172,31 @@ def choose(tuned, times, estimated, counts):
     return table
 
 
-def cpp(tuned, source, table, problems, plans):
+def read_table(tuned, path):
+    """Of a table that `cpp` wrote: (number of SMs, what it was timed on), and {(variant, shape): choice}."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{path}: {error}") from error
+    about = " ".join(re.sub(r"^// ?", "", line) for line in text.partition("#include")[0].splitlines())
+    source = re.search(rf"not by hand\. (.*?, (\d+) SMs, .*?): \d+ {tuned.name}s,", about)
+    if source is None:
+        raise Refused(f"{path}: is no table that write_table wrote: --keep has no rows to keep")
+    table, width = {}, len(tuned.shape)
+    unsaid = [int(UNSAID[name]) for name, _ in tuned.choice if name in UNSAID]
+    for variant, array in tuned.arrays.items():
+        rows = re.search(rf"> {array} = {{{{(.*?)}}}};", text, re.DOTALL)
+        for row in re.findall(r"^    {([\d, ]+)},$", rows[1] if rows else "", re.MULTILINE):
+            numbers = [int(number) for number in row.split(",")]
+            numbers += unsaid if len(numbers) + len(unsaid) == width + len(tuned.choice) else []
+            if len(numbers) != width + len(tuned.choice):
+                raise Refused(f"{path}: a row of {array} has {len(numbers)} numbers, it must have {width + len(tuned.choice)}: {row}")
+            table[variant, tuple(numbers[:width])] = tuple(numbers[width:])
+    older = re.search(r"Rows of other shapes were timed before: (.*?)\.(?: |$)", about)
+    return (int(source[2]), source[1] + (f"; {older[1]}" if older else "")), table
+
+
+def cpp(tuned, source, table, problems, plans, kept=None):
     device, sm_count, commits = source
     fields = [name for name, _, _ in tuned.shape], [name for name, _ in tuned.choice]
     about = (f"Written by `scripts/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
@@ -178,6 +204,8 @@ def cpp(tuned, source, table, problems, plans):
              f"{tuned.name} took at least {100 * LEAST_WIN:g} % less than the estimate's, over all its kinds that were timed.")
     if any(tuned.stand_in(shape[1]) for shape in table):
         about += " Where a shape without a row takes another's, the estimate's has one too."
+    if kept:
+        about += f" Rows of other shapes were timed before: {kept}."
     about = textwrap.fill(about, 117, initial_indent="// ", subsequent_indent="// ", break_long_words=False)
     arrays = ""
     for variant, array in tuned.arrays.items():
@@ -240,6 +268,7 @@ def run(tuned):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compute-capability", action="version", version=COMPUTE_CAPABILITY, help="print that of the GPUs which run what is timed")
     parser.add_argument("timings", metavar="TIMINGS.csv", type=Path)
+    parser.add_argument("--keep", action="store_true", help="the rows of shapes that TIMINGS lacks, in the table at --out")
     parser.add_argument("--out", type=Path, default=ROOT / f"kernels/{tuned.room}/{tuned.file}.cpp")
     parser.add_argument("--problems", type=Path, default=ROOT / f"bench/problems/{tuned.op}.csv", help="with the networks' counts")
     arguments = parser.parse_args()
@@ -259,10 +288,17 @@ def make(tuned, arguments):
     table = choose(tuned, times, estimated, counts)
     if not table:
         raise Refused(f"no timed {tuned.name} is clearly better than the estimate's; nothing is written")
+    kept, before, written = None, {}, table
+    if arguments.keep:
+        (sm_count, kept), before = read_table(tuned, arguments.out)
+        if sm_count != source[1]:
+            raise Refused(f"{arguments.out}: is of a GPU with {sm_count} SMs, {arguments.timings} of one with {source[1]}; a table is of one")
+        before = {shape: plan for shape, plan in before.items() if shape not in times}
+        written = before | table
     problems = sum(len(kinds) for kinds in times.values())
     plans = sum(len(timed) for kinds in times.values() for timed in kinds.values())
-    write(arguments.out, cpp(tuned, source, table, problems, plans))
-    print(f"{arguments.out}: {tuned.name}s of {len(table)} of {len(times)} shapes, for {source[1]} SMs")
+    write(arguments.out, cpp(tuned, source, written, problems, plans, kept if before else None))
+    print(f"{arguments.out}: {tuned.name}s of {len(table)} of {len(times)} shapes, for {source[1]} SMs" + (f"; {len(before)} kept" if arguments.keep else ""))
     for variant in tuned.arrays:
         if len(tuned.arrays) > 1:
             print(variant)

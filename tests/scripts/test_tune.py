@@ -168,6 +168,36 @@ def test_a_schedule_that_shares_a_has_its_own_row(tmp_path):
     assert "{64, 128, 256, 0, 0, 0, 64, 96, 0, 1, 1, 4}," in (tmp_path / "table.cpp").read_text()
 
 
+def test_rows_of_shapes_that_were_not_timed_are_kept_where_asked(tmp_path):
+    (tmp_path / "problems.csv").write_text("network,m,n,k,count\none,64,128,256,1\n")
+
+    def written(problem, sms=132, commit="abc", columns=96, arguments=()):
+        lines = [f'GPU,{sms},{commit},"{problem}",bf16,ptx_sm90a,"rows={64 * splits},columns={columns},pingpong=0,multicast=1,splits={splits}",{2 - splits},'
+                 f'{12 - splits},{22 - splits}' for splits in (1, 2)]
+        (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+        result = write_gemm_table(tmp_path, *arguments)
+        text = (tmp_path / "table.cpp").read_text() if (tmp_path / "table.cpp").exists() else ""
+        about = " ".join(line.removeprefix("// ") for line in text.partition("#include")[0].splitlines())
+        return result, about, re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)
+
+    first, second = "64, 128, 256, 0, 0, 0, 128, {}, 0, 1, 2, 1", "64, 128, 512, 0, 0, 0, 128, {}, 0, 1, 2, 1"
+    assert written("m=64,n=128,k=256")[0].returncode == 0
+    result, about, rows = written("m=64,n=128,k=512", commit="def", columns=32, arguments=["--keep"])
+    assert result.returncode == 0 and "1 of 1 shapes, for 132 SMs; 1 kept" in result.stdout, result.stderr
+    assert rows == [first.format(96), second.format(32)]
+    assert "GPU, 132 SMs, commit def" in about and about.endswith("Rows of other shapes were timed before: GPU, 132 SMs, commit abc.")
+    result, about, rows = written("m=64,n=128,k=256", commit="123", columns=64, arguments=["--keep"])
+    assert rows == [first.format(64), second.format(32)] and "before: GPU, 132 SMs, commit def; GPU, 132 SMs, commit abc." in about
+    result, _, kept = written("m=64,n=128,k=256", sms=78, arguments=["--keep"])
+    assert result.returncode == 2 and "is of a GPU with 132 SMs" in result.stderr and kept == rows
+    assert written("m=64,n=128,k=512", columns=32)[2] == [second.format(32)]  # without --keep
+    table = (tmp_path / "table.cpp").read_text()
+    for wrong, why in (("", "is no table"), (table.replace(", 1},", "},").replace(", 2},", "},"), "has 10 numbers")):
+        (tmp_path / "table.cpp").write_text(wrong)
+        result, _, _ = written("m=64,n=128,k=256", arguments=["--keep"])
+        assert result.returncode == 2 and why in result.stderr, (why, result.stderr)
+
+
 @pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])
 def test_kinds_weigh_as_graphs_ask_for_them_and_one_at_least(tmp_path, asked, taken):
     (tmp_path / "problems.csv").write_text("network,m,n,k,count\none,1,8,8,1\n")
@@ -188,9 +218,9 @@ def test_a_count_of_graphs_that_is_none_is_refused(tmp_path):
     assert result.returncode == 2 and "asked is '-1'" in result.stderr, result.stderr
 
 
-def write_gemm_table(folder):
+def write_gemm_table(folder, *arguments):
     return subprocess.run([sys.executable, ROOT / "kernels/gemm/write_table.py", folder / "timings.csv", "--problems", folder / "problems.csv",
-                           "--out", folder / "table.cpp"], capture_output=True, text=True, timeout=60)
+                           "--out", folder / "table.cpp", *arguments], capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize("arguments, code, message", [

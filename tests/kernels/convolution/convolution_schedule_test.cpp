@@ -49,6 +49,24 @@ RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(whole.unit_rows == c.phase_pixels());
 }
 
+// Taps of upsamples and of transposed convolutions, whose phases begin at different ones.
+RC_GTEST_PROP(convolution_schedule, APhasesTapsAreTheKernels, ()) {
+  conv2d::Problem p;
+  p.upsample = *rc::gen::arbitrary<bool>();
+  Convolution c = conv2d::describe(p, *rc::gen::element(conv2d::Form::phased, conv2d::Form::direct));
+  for (Axis* axis : {&c.y, &c.x}) {
+    axis->kernel_taps = *rc::gen::inRange(1, 8);
+    axis->first_tap = *rc::gen::inRange(0, 4);
+    axis->tap_phase = *rc::gen::inRange(-2, 3);
+    axis->tap_step = *rc::gen::inRange(-2, 3);
+  }
+  for (int phase = 0; phase < c.phases(); ++phase) {
+    const KernelTaps taps(c, phase);
+    for (int ty = 0; ty < c.y.taps; ++ty)
+      for (int tx = 0; tx < c.x.taps; ++tx) RC_ASSERT(taps.at(ty, tx) == kernel_tap(c, phase, ty, tx));
+  }
+}
+
 // Every channel of both tensors once, each beside the weights that stand at its place in the concatenation.
 RC_GTEST_PROP(convolution_schedule, StepsBesideTheTapsCoverBothTensorsOnce, ()) {
   Convolution c = plain(1, 8, 8, 8, 8, 3, 1, 1);

@@ -90,6 +90,17 @@ TEST(gemm_schedule, OperandsAreSharedBothWays) {
       << "9 tiles along n are no pairs";
 }
 
+// Of GEGLU, whose second half of a tile lies elsewhere unless B is as narrow as half a tile.
+TEST(gemm_schedule, BIsLoadedAtOnceWhereItsHalvesLieTogether) {
+  using product::b_box_rows;
+  EXPECT_EQ(b_box_rows(128, 1), 128);
+  EXPECT_EQ(b_box_rows(128, 1, 64), 128);
+  EXPECT_EQ(b_box_rows(128, 1, 320), 64);
+  EXPECT_EQ(b_box_rows(128, 2, 64), 64);
+  EXPECT_EQ(b_box_rows(128, 2, 320), 64);
+  EXPECT_EQ(b_box_rows(128, 4, 320), 32);
+}
+
 RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
   Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 2000), 1, 8 * *rc::gen::inRange<std::int64_t>(1, 300));
   p.part_columns = 32 * *rc::gen::inRange<std::int64_t>(1, 60);
