@@ -19,15 +19,17 @@ using product::kRowBytes;
 using Tile = product::Sm90aTile;
 using Schedule = product::Sm90aSchedule;
 
-inline constexpr std::array<Tile, 11> kTiles = {{
+inline constexpr std::array<Tile, 13> kTiles = {{
     {2, 256, 1, 4, 4},
     {2, 192, 1, 4, 4},
     {2, 160, 1, 5, 5},
     {2, 160, 1, 5, 5, true},
     {2, 128, 1, 6, 6},
     {2, 128, 1, 6, 6, true},
+    {2, 96, 1, 7, 7},
     {2, 80, 1, 7, 7},
     {1, 128, 2, 4, 9},
+    {1, 96, 2, 4, 10},
     {1, 80, 2, 5, 11},
     {1, 64, 2, 6, 13},
     {1, 32, 2, 8, 18},

@@ -24,12 +24,11 @@ std::int64_t resident_blocks(const Sm90aTile& tile, const Sm90aSchedule& schedul
   return std::max<std::int64_t>(blocks / schedule.cluster(), 1) * schedule.cluster();
 }
 
-// Of more than a pair that shares B: whether all of its blocks have a tile, whole swizzle atoms to bring, and an SM.
+// Of more than a pair that shares B: whether all of its blocks have a tile, and whole swizzle atoms to bring.
 bool can_share(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule) {
   if (!schedule.shares_widely()) return true;
   const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
-  return schedule.alone && (schedule.multicast_a == 1 || kernel.shares_a) &&
-         schedule.n_tiles % schedule.multicast_a == 0 &&
+  return (schedule.multicast_a == 1 || kernel.shares_a) && schedule.n_tiles % schedule.multicast_a == 0 &&
          (schedule.multicast <= 2 || (ceil_div(product.unit_rows, shape.block_m()) % schedule.multicast == 0 &&
                                       shape.block_n / schedule.multicast % 8 == 0));
 }
