@@ -50,7 +50,7 @@ struct Part {
         cluster(sharing * splits),
         rank(cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0),
         m_rank(rank & (multicast - 1)),
-        n_rank((rank & (sharing - 1)) >> log2_of(multicast)),
+        n_rank(multicast_a > 1 ? (rank & (sharing - 1)) >> log2_of(multicast) : 0),
         split(rank >> log2_of(sharing)) {}
 
   // The ranks that take what this block loads, as a mask: of A its neighbours in n, of B those in m, itself among them.
