@@ -1,8 +1,8 @@
 // gemm with Hopper's own instructions: TMA fills shared memory and wgmma reads it. A producer thread keeps k-steps of
 // its block's tiles in flight on mbarriers; one or two consumer warpgroups multiply, sharing each tile or taking turns
 // on whole ones (ping-pong; others bring residuals). Blocks are persistent, so that loads and stores run under
-// other tiles' products. Neighbours along m may share B by multicast, and up to 8 blocks of a cluster may split k: they
-// exchange fp32 sums through distributed shared memory. schedule.cpp picks tile, multicast and split.
+// other tiles' products. Neighbours along m may share B by multicast, those along n A, and up to 8 blocks of a cluster
+// may split k: they exchange fp32 sums through distributed shared memory. schedule.cpp picks tile, sharing and split.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load or computes an address.
