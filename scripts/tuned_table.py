@@ -173,27 +173,42 @@ def choose(tuned, times, estimated, counts):
 
 
 def read_table(tuned, path):
-    """Of a table that `cpp` wrote: (number of SMs, what it was timed on), and {(variant, shape): choice}."""
+    """Of a table that `cpp` wrote: (number of SMs, what it was timed on), and {(variant, shape): choice}. A line that `cpp` would not write is refused:
+    what is not understood would be lost."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{path}: {error}") from error
+
+    def damaged(why):
+        return Refused(f"{path}: {why}: --keep takes a table as write_table wrote it")
+
     about = " ".join(re.sub(r"^// ?", "", line) for line in text.partition("#include")[0].splitlines())
     source = re.search(rf"not by hand\. (.*?, (\d+) SMs, .*?): \d+ {tuned.name}s,", about)
     if source is None:
-        raise Refused(f"{path}: is no table that write_table wrote: --keep has no rows to keep")
-    table, width = {}, len(tuned.shape)
-    unsaid = [int(UNSAID[name]) for name, _ in tuned.choice if name in UNSAID]
+        raise damaged("does not say what it was timed on")
+    fields = [(name, least) for name, _, least in tuned.shape] + list(tuned.choice)
+    table = {}
     for variant, array in tuned.arrays.items():
-        rows = re.search(rf"> {array} = {{{{(.*?)}}}};", text, re.DOTALL)
-        for row in re.findall(r"^    {([\d, ]+)},$", rows[1] if rows else "", re.MULTILINE):
-            numbers = [int(number) for number in row.split(",")]
-            numbers += unsaid if len(numbers) + len(unsaid) == width + len(tuned.choice) else []
-            if len(numbers) != width + len(tuned.choice):
-                raise Refused(f"{path}: a row of {array} has {len(numbers)} numbers, it must have {width + len(tuned.choice)}: {row}")
-            table[variant, tuple(numbers[:width])] = tuple(numbers[width:])
-    older = re.search(r"Rows of other shapes were timed before: (.*?)\.(?: |$)", about)
-    return (int(source[2]), source[1] + (f"; {older[1]}" if older else "")), table
+        found = re.search(rf"^constexpr std::array<{tuned.record}, (\d+)> {array} = {{{{\n(.*?)^}}}};$", text, re.DOTALL | re.MULTILINE)
+        if found is None:
+            raise damaged(f"has no array {array}")
+        lines = found[2].splitlines()
+        if len(lines) != int(found[1]):
+            raise damaged(f"{array} says {found[1]} rows and has {len(lines)} lines")
+        for line in lines:
+            row = re.fullmatch(r"    {(\d+(?:, \d+)*)},", line, re.ASCII)
+            numbers = [int(number) for number in row[1].split(", ")] if row else []
+            numbers += [int(UNSAID[name]) for name, _ in fields[len(numbers):] if name in UNSAID]  # of a table from before that column
+            if len(numbers) != len(fields) or any(number < least for number, (_, least) in zip(numbers, fields)):
+                raise damaged(f"a line of {array} is no row of {len(fields)} numbers: '{line}'")
+            shape = variant, tuple(numbers[:len(tuned.shape)])
+            if shape in table:
+                raise damaged(f"{array} has a shape twice: '{line}'")
+            table[shape] = tuple(numbers[len(tuned.shape):])
+    older = re.search(r"Rows of other shapes are of earlier timings: (.*?)\.(?: |$)", about)
+    sources = [source[1], *(older[1].split("; ") if older else ())]
+    return (int(source[2]), "; ".join(dict.fromkeys(sources))), table
 
 
 def cpp(tuned, source, table, problems, plans, kept=None):
@@ -205,8 +220,8 @@ def cpp(tuned, source, table, problems, plans, kept=None):
     if any(tuned.stand_in(shape[1]) for shape in table):
         about += " Where a shape without a row takes another's, the estimate's has one too."
     if kept:
-        about += f" Rows of other shapes were timed before: {kept}."
-    about = textwrap.fill(about, 117, initial_indent="// ", subsequent_indent="// ", break_long_words=False)
+        about += f" Rows of other shapes are of earlier timings: {kept}."
+    about = textwrap.fill(about, 117, initial_indent="// ", subsequent_indent="// ", break_long_words=False, break_on_hyphens=False)
     arrays = ""
     for variant, array in tuned.arrays.items():
         rows = sorted((shape[1], plan) for shape, plan in table.items() if shape[0] == variant)
@@ -286,7 +301,7 @@ def make(tuned, arguments):
         for key, count in problems.items():
             counts[key] += count
     table = choose(tuned, times, estimated, counts)
-    if not table:
+    if not table and not arguments.keep:
         raise Refused(f"no timed {tuned.name} is clearly better than the estimate's; nothing is written")
     kept, before, written = None, {}, table
     if arguments.keep:
@@ -295,6 +310,8 @@ def make(tuned, arguments):
             raise Refused(f"{arguments.out}: is of a GPU with {sm_count} SMs, {arguments.timings} of one with {source[1]}; a table is of one")
         before = {shape: plan for shape, plan in before.items() if shape not in times}
         written = before | table
+        if not written:
+            raise Refused(f"no {tuned.name}, timed now or before, is clearly better than the estimate's; nothing is written")
     problems = sum(len(kinds) for kinds in times.values())
     plans = sum(len(timed) for kinds in times.values() for timed in kinds.values())
     write(arguments.out, cpp(tuned, source, written, problems, plans, kept if before else None))

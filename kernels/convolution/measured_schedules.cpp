@@ -2,7 +2,7 @@
 // schedules, the best of those timed of 806 problems of bench/problems and of its networks as they run here (bf16),
 // warm (in a CUDA graph) and cold. A shape is here where one schedule took at least 1 % less than the estimate's,
 // over all its kinds that were timed. Where a shape without a row takes another's, the estimate's has one too. Rows
-// of other shapes were timed before: NVIDIA H200, 132 SMs, commits 6e1eb637a219 and 843e1ed61e1b.
+// of other shapes are of earlier timings: NVIDIA H200, 132 SMs, commits 6e1eb637a219 and 843e1ed61e1b.
 #include "kernels/convolution/measured_schedules.h"
 
 namespace noisefloor::convolution {

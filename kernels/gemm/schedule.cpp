@@ -33,8 +33,11 @@ product::Sm90aProduct cut(const Problem& problem) {
 }
 
 product::ProductFor cut_by(const Problem& problem) {
-  return [problem, product = cut(problem)](const Tile& tile) {
-    return fits(problem, tile) ? product : product::Sm90aProduct{.columns = 0};
+  return [problem](const Tile& tile) {
+    if (!fits(problem, tile)) return product::Sm90aProduct{.columns = 0};
+    product::Sm90aProduct product = cut(problem);
+    product.own_stages = problem.residual && !tile.pingpong;
+    return product;
   };
 }
 

@@ -1,7 +1,5 @@
 #include "kernels/product/sm90a_choices.h"
 
-#include <tuple>
-
 namespace noisefloor::product {
 namespace {
 
@@ -9,16 +7,6 @@ MeasuredCut cut_of(const Sm90aKernel& kernel, const Sm90aSchedule& schedule) {
   const Sm90aTile& tile = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
   return {tile.block_m(),     tile.block_n,    tile.pingpong ? 1 : 0,
           schedule.multicast, schedule.splits, schedule.multicast_a};
-}
-
-template <class Matches>
-std::optional<Sm90aSchedule> first_where(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
-                                         const Matches& matches) {
-  std::optional<Sm90aSchedule> found;
-  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
-    if (!found && matches(schedule)) found = schedule;
-  });
-  return found;
 }
 
 }  // namespace
@@ -42,17 +30,21 @@ std::vector<Choice> schedule_choices(const Sm90aKernel& kernel, const ProductFor
 
 std::optional<Sm90aSchedule> parse_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
                                             std::string_view text, int sm_count) {
-  return first_where(kernel, product_for, sm_count,
-                     [&](const Sm90aSchedule& schedule) { return schedule_text(kernel, schedule) == text; });
+  std::optional<Sm90aSchedule> found;
+  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
+    if (!found && schedule_text(kernel, schedule) == text) found = schedule;
+  });
+  return found;
 }
 
 std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
                                            const MeasuredCut& cut, int sm_count) {
-  const auto numbers = [](const MeasuredCut& c) {
-    return std::tuple(c.rows, c.columns, c.pingpong, c.multicast, c.splits, c.multicast_a);
-  };
-  return first_where(kernel, product_for, sm_count,
-                     [&](const Sm90aSchedule& schedule) { return numbers(cut_of(kernel, schedule)) == numbers(cut); });
+  for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
+    const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
+    if (shape.block_m() == cut.rows && shape.block_n == cut.columns && (shape.pingpong ? 1 : 0) == cut.pingpong)
+      return find_schedule(kernel, product_for(shape), tile, {cut.multicast, cut.multicast_a, cut.splits}, sm_count);
+  }
+  return std::nullopt;
 }
 
 }  // namespace noisefloor::product

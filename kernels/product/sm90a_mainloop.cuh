@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/product/divisor.h"
+#include "kernels/product/sharing.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/elect.cuh"
@@ -21,53 +22,33 @@ namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
 
-// Of 1, 2, 4 and 8.
-__device__ __forceinline__ int log2_of(int blocks) {
-  return blocks < 8 ? blocks >> 1 : 3;
-}
-
-// A thread's part. Warps of the consumers come first; then the producer's. Of its first, one thread sets up the
+// What a thread does. Warps of the consumers come first; then the producer's. Of its first, one thread sets up the
 // barriers and one moves A and B (`if (part.tma_warp && ptx::elect_one())`); they may differ.
 template <int kConsumers>
-struct Part {
+struct Role {
   int warp, lane, consumer;
   bool producer, tma_warp, first_of_producer;
-  int multicast, multicast_a;  // neighbours in m that share B, and in n that share A: powers of two
-  int sharing, splits, cluster;
-  int rank, m_rank, n_rank, split;  // m_rank varies first, split last
 
-  __device__ __forceinline__ Part(int blocks_of_multicast, int blocks_of_split, int blocks_of_multicast_a = 1)
+  __device__ __forceinline__ Role()
       : warp(static_cast<int>(threadIdx.x) / 32),
         lane(static_cast<int>(threadIdx.x) % 32),
         consumer(warp / 4),
         producer(warp >= kConsumers * 4),
         tma_warp(warp == kConsumers * 4),
-        first_of_producer(threadIdx.x == kConsumers * 128),
-        multicast(blocks_of_multicast),
-        multicast_a(blocks_of_multicast_a),
-        sharing(multicast * multicast_a),
-        splits(blocks_of_split),
-        cluster(sharing * splits),
-        rank(cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0),
-        m_rank(rank & (multicast - 1)),
-        n_rank(multicast_a > 1 ? (rank & (sharing - 1)) >> log2_of(multicast) : 0),
-        split(rank >> log2_of(sharing)) {}
+        first_of_producer(threadIdx.x == kConsumers * 128) {}
+};
 
-  // The ranks that take what this block loads, as a mask: of A its neighbours in n, of B those in m, itself among them.
-  __device__ __forceinline__ std::uint16_t takers_of_a() const {
-    const unsigned every = multicast == 1 ? 0xff : multicast == 2 ? 0x55 : 0x11;
-    return static_cast<std::uint16_t>((every & ((1u << sharing) - 1)) << (rank - n_rank * multicast));
-  }
-  __device__ __forceinline__ std::uint16_t takers_of_b() const {
-    return static_cast<std::uint16_t>(((1u << multicast) - 1) << (rank - m_rank));
-  }
-  // The blocks that write into this one's stages, which are as many: the rank of each.
-  __device__ __forceinline__ int givers() const { return multicast + multicast_a - 1; }
-  __device__ __forceinline__ int giver(int i) const {
-    if (i < multicast_a) return rank + (i - n_rank) * multicast;
-    const int m = i - multicast_a;
-    return rank - m_rank + m + (m >= m_rank ? 1 : 0);
-  }
+// That, and where its block is.
+template <int kConsumers>
+struct Part : Role<kConsumers>, Sharing {
+  int splits;
+
+  __device__ __forceinline__ Part(int blocks_of_multicast, int blocks_of_split, int blocks_of_multicast_a = 1)
+      : Sharing(blocks_of_multicast, blocks_of_multicast_a,
+                blocks_of_multicast * blocks_of_multicast_a * blocks_of_split > 1
+                    ? static_cast<int>(ptx::cluster_rank())
+                    : 0),
+        splits(blocks_of_split) {}
 
   // A cluster takes every tile_stride()-th tile from first_tile() on.
   __device__ __forceinline__ int first_tile() const { return static_cast<int>(ptx::cluster_index()); }
@@ -147,7 +128,7 @@ __device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUten
                                        std::uint32_t barrier, int column, int row) {
   if (part.multicast_a > 1) {
     const int first = part.n_rank * (kRows >> log2_of(part.multicast_a));
-    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, part.takers_of_a());
+    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, part.multicast_mask_a());
   } else {
     ptx::tma_load_2d(to, map, barrier, column, row);
   }
@@ -161,7 +142,7 @@ __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUten
   if (part.multicast > 1) {
     const int first = part.m_rank * (2 * kHalf >> log2_of(part.multicast));
     const int behind = first < kHalf ? first : first - kHalf + second_half;
-    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, part.takers_of_b());
+    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, part.multicast_mask_b());
   } else {
     ptx::tma_load_2d(to, map, barrier, column, row);
     if (second_half != kHalf) ptx::tma_load_2d(to + kHalf * kRowBytes, map, barrier, column, row + second_half);
@@ -231,7 +212,7 @@ __device__ __forceinline__ void exchange_sums(const Part<kConsumers>& part, cons
   const auto peer = static_cast<int>(threadIdx.x);
   if (peer < part.splits && peer != part.split) {
     const auto [offset, bytes] = share(peer);
-    const auto block = static_cast<std::uint32_t>(part.rank + (peer - part.split) * part.sharing);
+    const auto block = static_cast<std::uint32_t>(part.peer(peer));
     ptx::bulk_copy_to_cluster(ptx::map_to_rank(received + static_cast<std::uint32_t>(part.split * bytes), block),
                               own + static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes),
                               ptx::map_to_rank(barriers.received, block));

@@ -6,7 +6,7 @@
 namespace noisefloor::product {
 
 // The columns of one TMA store: 64 or 32, swizzled, where they divide the tile's, else all of them, unswizzled
-// (80, 40 and 16: their rows of 160, 80 and 32 bytes are at most twice in a bank).
+// (80, 48, 40 and 16: their rows of 160, 96, 80 and 32 bytes are at most twice in a bank).
 constexpr int store_columns(int tile_columns) {
   return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : tile_columns;
 }

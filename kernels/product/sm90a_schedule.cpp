@@ -24,10 +24,14 @@ std::int64_t resident_blocks(const Sm90aTile& tile, const Sm90aSchedule& schedul
   return std::max<std::int64_t>(blocks / schedule.cluster(), 1) * schedule.cluster();
 }
 
-// Of more than a pair that shares B: whether all of its blocks have a tile, and whole swizzle atoms to bring.
+// Of a schedule that shares_widely(): whether all of its blocks have a tile, and whole swizzle atoms to bring. A stage
+// that a block fills alone comes back when its neighbours have released theirs: in a row of blocks each is a giver of
+// each other, so that none runs ahead by more than a filling; two that lie diagonally are not, and one could release a
+// stage twice before the other has once.
 bool can_share(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule) {
-  if (!schedule.shares_widely()) return true;
   const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(schedule.tile)];
+  const bool both = schedule.multicast > 1 && schedule.multicast_a > 1;
+  if (both && product.own_stages && schedule.splits == 1) return false;
   return (schedule.multicast_a == 1 || kernel.shares_a) && schedule.n_tiles % schedule.multicast_a == 0 &&
          (schedule.multicast <= 2 || (ceil_div(product.unit_rows, shape.block_m()) % schedule.multicast == 0 &&
                                       shape.block_n / schedule.multicast % 8 == 0));
@@ -85,22 +89,29 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
   return once + waves * tile;
 }
 
+std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile,
+                                           const Sm90aCut& cut, int sm_count) {
+  const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
+  const auto shares = [](int blocks) { return blocks == 1 || blocks == 2 || blocks == 4; };
+  if (!shares(cut.multicast) || !shares(cut.multicast_a) || cut.splits < 1) return std::nullopt;
+  if (product.columns == 0 || cut.multicast * cut.multicast_a * cut.splits > kLargestCluster) return std::nullopt;
+  if (cut.multicast > 1 && product.unit_rows <= shape.block_m()) return std::nullopt;
+  if (cut.splits > product.k_steps || (cut.splits > 1 && !kernel.can_split(shape, cut.splits))) return std::nullopt;
+  const Sm90aSchedule schedule =
+      make_schedule(kernel, product, tile, cut.multicast, cut.splits, sm_count, cut.multicast_a);
+  if (schedule.shares_widely() && !can_share(kernel, product, schedule)) return std::nullopt;
+  return schedule;
+}
+
 void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
                      const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit) {
   for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
-    const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
-    const Sm90aProduct product = product_for(shape);
-    if (product.columns == 0) continue;
-    for (const int multicast : {1, 2, 4}) {
-      if (multicast > 1 && product.unit_rows <= shape.block_m()) continue;
+    const Sm90aProduct product = product_for(kernel.tiles[static_cast<std::size_t>(tile)]);
+    for (const int multicast : {1, 2, 4})
       for (const int multicast_a : {1, 2, 4})
-        for (int splits = 1; multicast * multicast_a * splits <= kLargestCluster && splits <= product.k_steps;
-             ++splits) {
-          if (splits > 1 && !kernel.can_split(shape, splits)) continue;
-          const Sm90aSchedule schedule = make_schedule(kernel, product, tile, multicast, splits, sm_count, multicast_a);
-          if (can_share(kernel, product, schedule)) visit(product, schedule);
-        }
-    }
+        for (int splits = 1; splits <= kLargestCluster; ++splits)
+          if (const auto schedule = find_schedule(kernel, product, tile, {multicast, multicast_a, splits}, sm_count))
+            visit(product, *schedule);
   }
 }
 

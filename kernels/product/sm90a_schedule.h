@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 namespace noisefloor::product {
@@ -32,7 +33,8 @@ struct Sm90aProduct {
   std::int64_t units = 1, unit_rows = 1;
   std::int64_t columns = 1;  // rows of B; 0 where the tile cannot cut it
   std::int64_t k_steps = 1;
-  double a_share = 1;  // of a tile's rows of A that a k-step loads
+  double a_share = 1;       // of a tile's rows of A that a k-step loads
+  bool own_stages = false;  // where tiles are whole, stages that no neighbour fills follow the steps (a residual's)
 
   friend bool operator==(const Sm90aProduct&, const Sm90aProduct&) = default;
 };
@@ -89,6 +91,14 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
 // Modelled time of a schedule in SM cycles; only its order means anything.
 double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
                        int sm_count);
+
+// How many blocks share: of neighbours in m B, of those in n A, of a tile its sums.
+struct Sm90aCut {
+  int multicast = 1, multicast_a = 1, splits = 1;
+};
+// make_schedule() of a cut that the kernel can run, else none.
+std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile,
+                                           const Sm90aCut& cut, int sm_count);
 
 // The product as each tile cuts it.
 using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;

@@ -10,6 +10,7 @@ namespace noisefloor::product {
 
 inline constexpr int kGroupM = 8;  // clusters along m that are walked before the next tile along n
 
+// Of a kernel whose neighbours in n share A, n_tile counts clusters of them.
 struct TileIndex {
   int m_cluster, n_tile;
 };

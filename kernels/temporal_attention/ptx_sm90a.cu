@@ -1,5 +1,5 @@
 // temporal_attention with Hopper's copy engine: persistent warps that share nothing. Each has two buffers for the
-// queries, keys and values of one pixel and head: its first lane asks TMA for the next unit, in place and by stride,
+// queries, keys and values of one pixel and head: a lane asks TMA for the next unit, in place and by stride,
 // then the warp multiplies what has arrived in the other buffer (ldmatrix, mma.sync), with a softmax over complete rows
 // in registers. The output takes the place of the queries and leaves by TMA. Frames past the last one arrive as zeros
 // and are not written.

@@ -168,34 +168,88 @@ def test_a_schedule_that_shares_a_has_its_own_row(tmp_path):
     assert "{64, 128, 256, 0, 0, 0, 64, 96, 0, 1, 1, 4}," in (tmp_path / "table.cpp").read_text()
 
 
+FIRST, SECOND = "64, 128, 256, 0, 0, 0, 128, {}, 0, 1, 2, 1", "64, 128, 512, 0, 0, 0, 128, {}, 0, 1, 2, 1"
+
+
+def schedules_written(folder, problem, *arguments, gpu="GPU", sms=132, commit="abc", columns=96, best=2):
+    """Times two schedules of one problem of gemm, 1 being the estimate's: what the script says, the table's first comment, and its rows."""
+    (folder / "problems.csv").write_text("network,m,n,k,count\none,64,128,256,1\n")
+    lines = [f'{gpu},{sms},{commit},"{problem}",bf16,ptx_sm90a,"rows={64 * splits},columns={columns},pingpong=0,multicast=1,splits={splits}",{2 - splits},'
+             f'{11 + abs(splits - best)},{21 + abs(splits - best)}' for splits in (1, 2)]
+    (folder / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    result = write_gemm_table(folder, *arguments)
+    text = (folder / "table.cpp").read_text() if (folder / "table.cpp").exists() else ""
+    about = " ".join(line.removeprefix("// ") for line in text.partition("#include")[0].splitlines())
+    return result, about, re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)
+
+
 def test_rows_of_shapes_that_were_not_timed_are_kept_where_asked(tmp_path):
-    (tmp_path / "problems.csv").write_text("network,m,n,k,count\none,64,128,256,1\n")
+    def written(*arguments, **others):
+        return schedules_written(tmp_path, *arguments, **others)
 
-    def written(problem, sms=132, commit="abc", columns=96, arguments=()):
-        lines = [f'GPU,{sms},{commit},"{problem}",bf16,ptx_sm90a,"rows={64 * splits},columns={columns},pingpong=0,multicast=1,splits={splits}",{2 - splits},'
-                 f'{12 - splits},{22 - splits}' for splits in (1, 2)]
-        (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
-        result = write_gemm_table(tmp_path, *arguments)
-        text = (tmp_path / "table.cpp").read_text() if (tmp_path / "table.cpp").exists() else ""
-        about = " ".join(line.removeprefix("// ") for line in text.partition("#include")[0].splitlines())
-        return result, about, re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)
-
-    first, second = "64, 128, 256, 0, 0, 0, 128, {}, 0, 1, 2, 1", "64, 128, 512, 0, 0, 0, 128, {}, 0, 1, 2, 1"
-    assert written("m=64,n=128,k=256")[0].returncode == 0
-    result, about, rows = written("m=64,n=128,k=512", commit="def", columns=32, arguments=["--keep"])
+    gpu = "GPU of " + "a-long-name-" * 12 + "end"  # which no line of the comment may break
+    assert written("m=64,n=128,k=256", gpu=gpu)[0].returncode == 0
+    result, about, rows = written("m=64,n=128,k=512", "--keep", commit="def", columns=32)
     assert result.returncode == 0 and "1 of 1 shapes, for 132 SMs; 1 kept" in result.stdout, result.stderr
-    assert rows == [first.format(96), second.format(32)]
-    assert "GPU, 132 SMs, commit def" in about and about.endswith("Rows of other shapes were timed before: GPU, 132 SMs, commit abc.")
-    result, about, rows = written("m=64,n=128,k=256", commit="123", columns=64, arguments=["--keep"])
-    assert rows == [first.format(64), second.format(32)] and "before: GPU, 132 SMs, commit def; GPU, 132 SMs, commit abc." in about
-    result, _, kept = written("m=64,n=128,k=256", sms=78, arguments=["--keep"])
+    assert rows == [FIRST.format(96), SECOND.format(32)]
+    assert "GPU, 132 SMs, commit def" in about and about.endswith(f"are of earlier timings: {gpu}, 132 SMs, commit abc.")
+    result, about, rows = written("m=64,n=128,k=256", "--keep", commit="123", columns=64)
+    assert rows == [FIRST.format(64), SECOND.format(32)] and about.endswith(f"timings: GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")
+    result, about, rows = written("m=64,n=128,k=256", "--keep", commit="def", columns=64)
+    assert about.endswith(f"timings: GPU, 132 SMs, commit 123; GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")  # each once
+    result, _, kept = written("m=64,n=128,k=256", "--keep", sms=78)
     assert result.returncode == 2 and "is of a GPU with 132 SMs" in result.stderr and kept == rows
-    assert written("m=64,n=128,k=512", columns=32)[2] == [second.format(32)]  # without --keep
-    table = (tmp_path / "table.cpp").read_text()
-    for wrong, why in (("", "is no table"), (table.replace(", 1},", "},").replace(", 2},", "},"), "has 10 numbers")):
-        (tmp_path / "table.cpp").write_text(wrong)
-        result, _, _ = written("m=64,n=128,k=256", arguments=["--keep"])
-        assert result.returncode == 2 and why in result.stderr, (why, result.stderr)
+    result, _, rows = written("m=64,n=128,k=256", "--keep", best=1)  # nothing is better: the old row does not stay
+    assert result.returncode == 0 and rows == [SECOND.format(32)], result.stderr
+    result, _, kept = written("m=64,n=128,k=512", "--keep", best=1)
+    assert result.returncode == 2 and "timed now or before" in result.stderr and kept == rows
+    assert written("m=64,n=128,k=512", columns=64)[2] == [SECOND.format(64)]  # without --keep
+
+
+def test_a_table_from_before_a_column_keeps_its_rows(tmp_path):
+    schedules_written(tmp_path, "m=64,n=128,k=256")
+    table = tmp_path / "table.cpp"
+    table.write_text(table.read_text().replace(", 1},", "},"))
+    result, _, rows = schedules_written(tmp_path, "m=64,n=128,k=512", "--keep", columns=32)
+    assert result.returncode == 0 and rows == [FIRST.format(96), SECOND.format(32)], result.stderr
+
+
+ROW = "    {" + FIRST.format(96) + "},\n"
+
+
+@pytest.mark.parametrize("old, new, why", [
+    ("", None, "does not say what it was timed on"),
+    ("not by hand. ", "", "does not say what it was timed on"),
+    ("kSchedules = ", "kOthers = ", "has no array kSchedules"),
+    ("}};", "", "has no array kSchedules"),
+    ("array<MeasuredSchedule, 1>", "array<MeasuredSchedule, 2>", "says 2 rows and has 1 lines"),
+    (ROW, ROW + ROW, "says 1 rows and has 2 lines"),
+    (ROW, ROW.replace("96", "9x6"), "no row of 12 numbers"),
+    (ROW, ROW.replace("64, 128", "64 128"), "no row of 12 numbers"),
+    (ROW, ROW.replace("64, 128", "64, , 128"), "no row of 12 numbers"),
+    (ROW, ROW.replace("},", "},  // mine"), "no row of 12 numbers"),
+    (ROW, ROW.replace("    {", "\t{"), "no row of 12 numbers"),
+    (ROW, ROW.replace(", 2, 1}", "}"), "no row of 12 numbers"),
+    (ROW, ROW.replace("128, 96, 0, 1, 2, 1", "0, 0, 0, 0, 0, 0"), "no row of 12 numbers"),
+    (ROW, "<<<<<<< ours\n", "no row of 12 numbers"),
+])
+def test_a_damaged_table_is_refused_and_stays(tmp_path, old, new, why):
+    schedules_written(tmp_path, "m=64,n=128,k=256")
+    table = tmp_path / "table.cpp"
+    text = table.read_text()
+    assert old in text
+    damaged = text.replace(old, new) if new is not None else ""
+    table.write_text(damaged)
+    result, _, _ = schedules_written(tmp_path, "m=64,n=128,k=512", "--keep")
+    assert result.returncode == 2 and why in result.stderr and table.read_text() == damaged, result.stderr
+
+
+def test_a_shape_that_stands_twice_is_refused(tmp_path):
+    schedules_written(tmp_path, "m=64,n=128,k=256")
+    table = tmp_path / "table.cpp"
+    table.write_text(table.read_text().replace(ROW, ROW + ROW.replace("96", "64")).replace("Schedule, 1>", "Schedule, 2>"))
+    result, _, _ = schedules_written(tmp_path, "m=64,n=128,k=512", "--keep")
+    assert result.returncode == 2 and "has a shape twice" in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])

@@ -62,8 +62,9 @@ TEST(measured_schedules, OfAConvolutionAreByItsFields) {
 void expect_taken(std::span<const product::Sm90aTile> tiles, const product::Sm90aSchedule& taken,
                   const product::MeasuredCut& cut) {
   const auto& tile = tiles[static_cast<std::size_t>(taken.tile)];
-  EXPECT_EQ(std::tuple(tile.block_m(), tile.block_n, tile.pingpong ? 1 : 0, taken.multicast, taken.splits),
-            std::tuple(cut.rows, cut.columns, cut.pingpong, cut.multicast, cut.splits));
+  EXPECT_EQ(
+      std::tuple(tile.block_m(), tile.block_n, tile.pingpong ? 1 : 0, taken.multicast, taken.splits, taken.multicast_a),
+      std::tuple(cut.rows, cut.columns, cut.pingpong, cut.multicast, cut.splits, cut.multicast_a));
 }
 
 TEST(measured_schedules, OfTheTablesCanAllBeRun) {

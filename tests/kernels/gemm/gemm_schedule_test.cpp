@@ -101,6 +101,27 @@ TEST(gemm_schedule, BIsLoadedAtOnceWhereItsHalvesLieTogether) {
   EXPECT_EQ(b_box_rows(128, 4, 320), 32);
 }
 
+// A residual's stages in the ring are a block's own: where blocks share both ways, one that lies diagonally could
+// release a stage of the steps twice before another has once.
+RC_GTEST_PROP(gemm_schedule, NoResidualInTheRingOfBlocksThatShareBothWays, ()) {
+  Problem p = problem(*rc::gen::inRange<std::int64_t>(65, 3000), 8 * *rc::gen::inRange<std::int64_t>(1, 300),
+                      8 * *rc::gen::inRange<std::int64_t>(1, 300));
+  const auto ways = [&] {  // of tiles that are whole and are not in turns: sharing both ways, or A alone
+    std::pair<bool, bool> found;
+    for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms})) {
+      const auto s = parse_schedule(p, choice.text, kSms);
+      if (!s || s->splits > 1 || tile_of(*s).pingpong || s->multicast_a == 1) continue;
+      (s->multicast > 1 ? found.first : found.second) = true;
+    }
+    return found;
+  };
+  const auto without = ways();
+  p.residual = true;
+  RC_ASSERT(!ways().first);
+  RC_ASSERT(ways().second == without.second);
+  if (without.second) RC_ASSERT(without.first);
+}
+
 RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
   Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 2000), 1, 8 * *rc::gen::inRange<std::int64_t>(1, 300));
   p.part_columns = 32 * *rc::gen::inRange<std::int64_t>(1, 60);
