@@ -59,6 +59,18 @@ def edit(file, change):
     file.write_text(change(file.read_text()))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_browser(tmp_path_factory):
+    """A browser that draws nothing, which saves two seconds a folder; the first test, and tests/browser, have the real one."""
+    browser = tmp_path_factory.mktemp("browser") / "chromium"
+    browser.write_text('#!/bin/sh\nfor word; do case "$word" in --screenshot=*) : >"${word#*=}" ;; esac; done\n')
+    browser.chmod(0o755)
+    path = ENVIRONMENT["PATH"]
+    ENVIRONMENT["PATH"] = f"{browser.parent}:{path}"
+    yield path
+    ENVIRONMENT["PATH"] = path
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """All parts, made on two machines; the first one's session was killed, and its half-done problem is measured again."""
@@ -86,7 +98,7 @@ def machines(whole, tmp_path):
     return copies
 
 
-def test_parts_made_on_two_machines_become_a_recorded_folder(machines):
+def test_parts_made_on_two_machines_become_a_recorded_folder(machines, quick_browser):
     first, second = machines
     kept = len(first.rows("rest-silu/01-of-03"))
     assert 2 <= kept < 20 and "rest-silu" in first.run("status").stdout
@@ -95,9 +107,11 @@ def test_parts_made_on_two_machines_become_a_recorded_folder(machines):
     assert result.returncode == 0, result.stderr
     assert f"{kept} cases are already in" in result.stderr
     assert [line for line in result.stderr.splitlines() if line.startswith("record:")] == ["record: rest-silu/1 of 3", "record: rest-silu/2 of 3"]
-    result = second.run("finish", "--out", "made/host", parts=("parts", first.folder / "parts"))
+    result = second.run("finish", "--out", "made/host", parts=("parts", first.folder / "parts"), env=ENVIRONMENT | {"PATH": quick_browser})
     assert result.returncode == 0 and "missing" not in result.stdout, result.stderr
     made = second.folder / "made/host"
+    if shutil.which("chromium", path=quick_browser):
+        assert (made / "report.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in made.iterdir()} - {"report.png"} == {
         "README.md", "ceilings.csv", "env.json", "networks.csv", "parts.csv", "plan.csv", "roofline.csv", "roofline.png",
         "samples.jsonl", "sweep.csv", "totals.csv"}
