@@ -5,8 +5,8 @@ usage: python3 kernels/OP/write_table.py TIMINGS.csv [--keep] [--out FILE.cpp] [
 TIMINGS is what `noisefloor tune OP` writes. One choice serves all kinds of a shape (its fusions, its epilogues): that with the least sum of
 warm and cold times, weighted by how often the networks meet each kind. It is taken only where that sum is at least 1 % below that of the
 estimate's choice, and neither its warm nor its cold part is more than 0.5 % above. Prints what the choice loses in each network against the
-best of the timed ones, without the table and with it. --keep leaves the rows of shapes that TIMINGS lacks as they are, and the table says of
-which GPU and commit they were.
+best of the timed ones, without the table and with it. --keep leaves the rows of shapes that TIMINGS lacks as they are; the table then names the
+GPUs and commits of earlier timings.
 """
 
 import argparse

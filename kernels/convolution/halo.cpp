@@ -5,19 +5,9 @@
 namespace noisefloor::convolution {
 namespace {
 
-// As of gemm's ptx_sm90a, whose loads and stores these are, but for the exchange of partial sums (schedule.cpp).
+// Loads and stores as gemm's ptx_sm90a, the exchange of partial sums as ptx_sm90a here (schedule.cpp).
 constexpr product::Sm90aKernel kKernel{.tiles = kHaloTiles,
-                                       .costs = {.fma_per_cycle = 2048 * 0.98,  // less what their issue costs
-                                                 .bytes_per_cycle = 70,
-                                                 .load_latency = 2500,
-                                                 .least_step = 230,
-                                                 .byte = 0.00055,
-                                                 .fill = 850,
-                                                 .store = 0.012,
-                                                 .exchange = 0.248,
-                                                 .meet = 469,
-                                                 .meet_per_block = 27,
-                                                 .multicast = 280},
+                                       .costs = product::with_exchange(product::kTiledLoadCosts, 0.248, 469, 27),
                                        .can_split = can_split_halo};
 
 // A step is a tap of 64 channels; its part of the halo is what one load gives all taps. One of a second source loads

@@ -281,6 +281,7 @@ def write_gemm_table(folder, *arguments):
     (["--help"], 0, "usage: scripts/tune OP"),
     ([], 2, "needs an op"),
     (["--timings", "a"], 2, "needs an op"),
+    (["gemm", "--keep"], 2, "--keep goes behind"),
     (["layernorm"], 2, "layernorm has no table of what is fastest; these do: attention conv2d gemm groupnorm"),
     (["../bench"], 2, "needs an op"),
     (["groupnorm", "--timings"], 2, "needs one file"),
