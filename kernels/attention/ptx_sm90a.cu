@@ -193,15 +193,13 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
       rescale[0] = take_maximum<false>(s, 0, args.scale_log2, state);
       take_weights<false>(s, 0, args.scale_log2, rescale[0], state);
       rescale[1] = take_maximum<false>(s, 1, args.scale_log2, state);
-      // A branch, so that the compiler does not put the wait before the first row's exponentials, where it would
-      // leave nothing to run under the product.
-      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
-        ptx::wgmma_wait<0>();
-        pin(o);
-        scale_rows(o, rescale);
-      }
+      // Passed before, so nothing waits here. But the compiler moves no exponential over its loop: without, it puts the
+      // first row's behind the product, where they would not run under it. (Not a branch round the next wait by a
+      // warp's own vote: all warps of a warpgroup have to take the same wgmma.wait_group.)
+      ptx::mbarrier_wait(values_full + value * 8, parity_of(tile - 1));
       ptx::wgmma_wait<0>();
       pin(o);
+      if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) scale_rows(o, rescale);
       release(values_empty + value * 8);
       pack_weights<T>(s, 0, p);
       take_weights<false>(s, 1, args.scale_log2, rescale[1], state);
