@@ -159,6 +159,7 @@ def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _fol
         axes.set(xscale="log", yscale="log", title=op, xlabel="FLOP per compulsory byte")
         axes.yaxis.set_major_formatter(lambda value, _: rate_text(value, "G").rstrip() if value >= 1 else f"{value:g} G")
         axes.grid(True, which="major", linewidth=0.5)
+        axes.minorticks_off()  # drawing them takes half of the time
     for axes in panels[:, 0]:
         axes.set_ylabel("FLOP/s")
     kinds = dict(sum((list(zip(*reversed(axes.get_legend_handles_labels()))) for axes in panels.flat), []))

@@ -25,6 +25,14 @@ TEST(BuildDuel, EitherPhaseDecides) {
   EXPECT_EQ(verdict_of(duel_of(alike, slow), 0.05), BuildVerdict::equal) << "1.5 % is nothing where 5 % is asked for";
 }
 
+TEST(BuildDuel, ACaseThatMovedIsNotEqualBecauseTheMoveIsSmall) {
+  std::vector<double> alike, moved;  // by 0.8 %: surely more than half of one percent, not yet for the strict interval
+  for (int pass = 0; pass < 5; ++pass) alike.push_back(1), moved.push_back(0.992 + 0.0015 * (pass % 2 ? 1 : -1));
+  EXPECT_EQ(verdict_of(duel_of(alike, moved), 0.01), BuildVerdict::unresolved);
+  for (int pass = 5; pass < 12; ++pass) alike.push_back(1), moved.push_back(0.992 + 0.0015 * (pass % 2 ? 1 : -1));
+  EXPECT_EQ(verdict_of(duel_of(alike, moved), 0.01), BuildVerdict::slower);
+}
+
 TEST(BuildDuel, WithoutTimesItSaysWhy) {
   BuildDuel duel = duel_of({}, {});
   duel.why_not = "the old build: this build has no variant 'tiled' of gemm";
