@@ -193,9 +193,9 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
       rescale[0] = take_maximum<false>(s, 0, args.scale_log2, state);
       take_weights<false>(s, 0, args.scale_log2, rescale[0], state);
       rescale[1] = take_maximum<false>(s, 1, args.scale_log2, state);
-      // Passed before, so nothing waits here. But the compiler moves no exponential over its loop: without, it puts the
-      // first row's behind the product, where they would not run under it. (Not a branch round the next wait by a
-      // warp's own vote: all warps of a warpgroup have to take the same wgmma.wait_group.)
+      // This phase is over, and no other begins before this warp releases the stage below: nothing waits. It is for the
+      // compiler, which moves no exponential across a loop, and else would put the first row's behind the product. All
+      // warps of a warpgroup must take the same wgmma.wait_group, so none stands in the branch of a warp's own vote.
       ptx::mbarrier_wait(values_full + value * 8, parity_of(tile - 1));
       ptx::wgmma_wait<0>();
       pin(o);

@@ -16,9 +16,9 @@ DuelVerdict verdict_of(const std::vector<double>& passes, double resolve) {
   const Ratio strict = ratio_of_passes(passes, Confidence::strict), usual = ratio_of_passes(passes);
   if (strict.low > 1 + resolve / 2) return DuelVerdict::faster;
   if (strict.high < 1 - resolve / 2) return DuelVerdict::slower;
-  const bool moved = usual.low > 1 + resolve / 2 || usual.high < 1 - resolve / 2;  // more passes may tell
   const bool within = usual.low >= 1 - resolve && usual.high <= 1 + resolve;
-  return within && !moved ? DuelVerdict::equal : DuelVerdict::unresolved;
+  const bool may_be_slower = usual.high < 1 - resolve / 2;  // which more passes tell
+  return within && !may_be_slower ? DuelVerdict::equal : DuelVerdict::unresolved;
 }
 
 BuildVerdict verdict_of(const BuildDuel& duel, double resolve) {

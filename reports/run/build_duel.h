@@ -26,8 +26,8 @@ struct BuildDuel {
 };
 
 // Of one phase: faster or slower where the strict interval over the passes lies beyond half of `resolve` (relative):
-// of hundreds of cases none may be so by chance. Equal where the usual interval lies within `resolve` of 1 and not
-// beyond half of it, else unresolved. At least two passes.
+// of hundreds of cases none may be so by chance. Equal where the usual interval lies within `resolve` of 1, unless all
+// of it is slower than half of that, else unresolved. At least two passes.
 DuelVerdict verdict_of(const std::vector<double>& passes, double resolve);
 // Slower where either phase is, else faster where either is, else what both say.
 BuildVerdict verdict_of(const BuildDuel& duel, double resolve);

@@ -25,12 +25,21 @@ TEST(BuildDuel, EitherPhaseDecides) {
   EXPECT_EQ(verdict_of(duel_of(alike, slow), 0.05), BuildVerdict::equal) << "1.5 % is nothing where 5 % is asked for";
 }
 
-TEST(BuildDuel, ACaseThatMovedIsNotEqualBecauseTheMoveIsSmall) {
-  std::vector<double> alike, moved;  // by 0.8 %: surely more than half of one percent, not yet for the strict interval
-  for (int pass = 0; pass < 5; ++pass) alike.push_back(1), moved.push_back(0.992 + 0.0015 * (pass % 2 ? 1 : -1));
-  EXPECT_EQ(verdict_of(duel_of(alike, moved), 0.01), BuildVerdict::unresolved);
-  for (int pass = 5; pass < 12; ++pass) alike.push_back(1), moved.push_back(0.992 + 0.0015 * (pass % 2 ? 1 : -1));
-  EXPECT_EQ(verdict_of(duel_of(alike, moved), 0.01), BuildVerdict::slower);
+TEST(BuildDuel, ACaseThatSlowedIsNotEqualBecauseItIsLittle) {
+  // By 0.8 % within 0.1: the usual interval of five passes is from 0.9904 to 0.9932, the strict one reaches 0.9994.
+  std::vector<double> alike, slow, fast;
+  const auto take = [&](int passes) {
+    for (int pass = 0; pass < passes; ++pass) {
+      const double offset = pass % 2 ? 0.001 : -0.001;
+      alike.push_back(1), slow.push_back(0.992 + offset), fast.push_back(1.008 + offset);
+    }
+  };
+  take(5);
+  EXPECT_EQ(verdict_of(duel_of(alike, slow), 0.01), BuildVerdict::unresolved);
+  EXPECT_EQ(verdict_of(duel_of(slow, alike), 0.01), BuildVerdict::unresolved);
+  EXPECT_EQ(verdict_of(duel_of(alike, fast), 0.01), BuildVerdict::equal) << "no passes for a small improvement";
+  take(7);
+  EXPECT_EQ(verdict_of(duel_of(alike, slow), 0.01), BuildVerdict::slower);
 }
 
 TEST(BuildDuel, WithoutTimesItSaysWhy) {
